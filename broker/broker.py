@@ -115,7 +115,7 @@ class Broker:
         self.peers: Peers = Alone()
         self.ages = AgeClock(lambda: self.now_us(), lambda: self.steady_us())
         report = self.durability.report_storage_error
-        self._partitions = Partitions(data_dir, config.log, self.durability)
+        self._partitions = Partitions(data_dir, config.log, self.durability, self.output)
         self.placement, self.catalogue, cursors = self._open_metadata()
         topics = self._local_topics(cursors)
         self.topics, self.namespaces = self._registries(

@@ -115,7 +115,7 @@ DECODE_BYTES_MAX = 1 * MIB
 CONVERTED_BYTES_MAX = 1 * MIB
 CONVERTED_RECORDS_MAX = 8192
 # Bodies unpacked at the same time to less than 8 MiB each (`LARGE_BYTES_MIN` of
-# `storage/formats/compression.py`).
+# `storage/large.py`).
 UNPACKING_THREADS_MAX = 2
 # Larger bodies and records unpacked or encoded at the same time: up to three times 64 MiB each, of
 # which the budget for output counts a third.

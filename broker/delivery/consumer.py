@@ -131,3 +131,11 @@ class Consumer(abc.ABC):
     def can_take(self) -> bool:
         """True if the consumer has permits and is below its limit."""
         return self.permits > 0 and self.is_attached and not self.is_blocked
+
+
+def with_all_chunks(pending: dict[int, Pending], offsets: set[int]) -> set[int]:
+    """Return the offsets, and those of all other pieces of their chunked messages."""
+    uuids = {pending[offset].chunk_uuid for offset in offsets} - {b""}
+    if not uuids:
+        return offsets
+    return offsets | {offset for offset, p in pending.items() if p.chunk_uuid in uuids}

@@ -15,16 +15,19 @@ from __future__ import annotations
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from braidlog.broker.delivery.ack_sets import acked_ranges, wanted_count
 from braidlog.broker.errors import CorruptBatch, OffsetOutOfRange
+from braidlog.broker.reading.look import Look, look_at
 from braidlog.broker.reading.times import search
 from braidlog.broker.reading.unopened import cannot_decode
+from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.storage.errors import CorruptBody, UnreadableBody
 from braidlog.storage.formats import registry
 from braidlog.storage.formats.api import (
@@ -42,8 +45,11 @@ from braidlog.storage.formats.quick import SPEEDUPS
 from braidlog.storage.formats.record import Chunk
 
 if TYPE_CHECKING:
+    from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.log.batch import Batch
+
+Found = TypeVar("Found")
 
 EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
 LATEST = 2**63 - 1  # ledgerId and entryId of MessageId.latest.
@@ -231,19 +237,18 @@ async def entry_at_or_before(
     below the watermark. `compacted`: look in the compacted view, as `entry_reads.read_entries`
     does.
     """
-    read = partition.read_compacted if compacted else partition.read
     below = min(offset, partition.high_watermark - 1)
     while below >= (0 if compacted else partition.log_start_offset):
         try:
-            batches = await read(below, 1)
+            async with look_at(partition, below, compacted=compacted) as look:
+                if not look.batches:
+                    return None
+                found = await _find(look, lambda batch: _last_starting_at_or_below(batch, offset))
+                below = look.batches[0].base_offset - 1
         except OffsetOutOfRange:
             return None  # Below the log start, and the view was removed meanwhile.
-        if not batches:
-            return None
-        found = _last_starting_at_or_below(batches[0], offset)
         if found is not None:
             return found
-        below = batches[0].base_offset - 1
     return None
 
 
@@ -252,15 +257,23 @@ async def entry_at_or_after(partition: Partition, offset: int) -> Span | None:
     offset = max(offset, partition.log_start_offset)
     position, end = offset, partition.high_watermark
     while position < end:
-        batches = await partition.read(position, 1)
-        if not batches:
-            return None
-        for batch in batches:
-            found = _first_starting_at_or_above(batch, offset)
-            if found is not None:
-                return found
-        position = batches[-1].next_offset
+        async with look_at(partition, position) as look:
+            if not look.batches:
+                return None
+            found = await _find(look, lambda batch: _first_starting_at_or_above(batch, offset))
+            position = look.batches[0].next_offset
+        if found is not None:
+            return found
     return None
+
+
+async def _find(look: Look, find: Callable[[Batch], Found]) -> Found:
+    """Return the result of `find` for the batch in sight, from a thread if the body is decoded."""
+    batch = look.batches[0]
+    is_gap, is_pulsar = batch.header.flags & _GAP, batch.header.body_format == BodyFormat.PULSAR
+    if is_gap or is_pulsar or _is_dense(batch):
+        return find(batch)
+    return await run_unpacking(partial(find, batch), before_large=look.memory.grow)
 
 
 async def last_entry(partition: Partition, *, compacted: bool = False) -> Span | None:
@@ -380,8 +393,11 @@ def earliest(partition: Partition, *, compacted: bool = False) -> int:
 async def resolve_time(partition: Partition, time_us: int) -> int:
     """Return the position of the first entry published at or after `time_us`; else the end."""
 
-    async def find(batch: Batch, _: int) -> int | None:
-        return _first_published_at_or_after(batch, time_us)
+    async def find(batch: Batch, _: int, memory: Reservation) -> int | None:
+        work = partial(_first_published_at_or_after, batch, time_us)
+        if batch.header.body_format == BodyFormat.PULSAR:
+            return work()
+        return await run_unpacking(work, before_large=memory.grow)
 
     found = await search(partition, time_us, find)
     return partition.high_watermark if found is None else found

@@ -20,8 +20,8 @@ from braidlog.broker.reading.unopened import Passed, settle
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
-from braidlog.storage.formats.compression import LargeBody, refusing_large
 from braidlog.storage.formats.pulsar.foreign_entries import records_to_entries, set_to_entries
+from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
 
 if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import Reservation
@@ -99,12 +99,13 @@ def read_steps(
     """Read entries in steps; wait for data that is not in memory, and for a decoding thread."""
     partition.check_readable(offset, BodyFormat.PULSAR)
     batches: list[Batch] | None
+    before_large = None if memory is None else memory.grow
     if compacted:
-        batches = yield partition.read_compacted(offset, bytes_max)
+        batches = yield partition.read_compacted(offset, bytes_max, before_large=before_large)
     else:
         batches = partition.read_warm(offset, bytes_max)
         if batches is None:
-            batches = yield partition.read(offset, bytes_max)
+            batches = yield partition.read(offset, bytes_max, before_large=before_large)
     size = _waiting_bytes(batches[0]) if batches else 0
     if size and memory is not None and not memory.grow_now(size):
         del batches  # The batches are read again once there is memory.
@@ -149,11 +150,11 @@ def read_steps(
 
 def _waiting_bytes(batch: Batch) -> int:
     """Return the bytes of a batch that stays in memory while its read waits for a thread; 0 for a
-    small batch, or without a wait.
+    small batch, without a wait, or if the memory was reserved before the read.
     """
     size = batch.header.body_bytes
     is_foreign = batch.header.body_format != BodyFormat.PULSAR
-    return size if is_foreign and size > PLAIN_INLINE_BYTES_MAX else 0
+    return size if is_foreign and PLAIN_INLINE_BYTES_MAX < size < LARGE_BYTES_MIN else 0
 
 
 async def _read_again(

@@ -27,6 +27,7 @@ from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.runtime.steps import run_now
 
 if TYPE_CHECKING:
+    from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
@@ -247,8 +248,7 @@ class Pump(abc.ABC):
         generation = self._generation
         bytes_max = self._budget.may_read(bytes_max, trio.current_time())
         try:
-            wanted = max(bytes_max, self._last_read_bytes)
-            with await self._budget.reserve(wanted) as room:
+            with await self._reserve(bytes_max) as room:
                 read = await read_entries(
                     self.partition,
                     position,
@@ -272,6 +272,10 @@ class Pump(abc.ABC):
         if self.stopped_at is not None:
             self._go_on()
         return read
+
+    async def _reserve(self, bytes_max: int) -> Reservation:
+        """Reserve memory for a read: a batch may be larger than the requested bytes."""
+        return await self._budget.reserve(max(bytes_max, self._last_read_bytes))
 
     def _go_on(self) -> None:
         """Clear the stop after a successful read."""

@@ -16,7 +16,12 @@ import trio
 from braidlog.broker.delivery import ack_sets, returning
 from braidlog.broker.delivery import entries as ids
 from braidlog.broker.delivery.again import ANYBODY, Again, Lane
-from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind
+from braidlog.broker.delivery.consumer import (
+    Consumer,
+    Pending,
+    SubscriptionKind,
+    with_all_chunks,
+)
 from braidlog.broker.delivery.cursor import CursorState
 from braidlog.broker.delivery.delays import Delays
 from braidlog.broker.delivery.dispatcher import (
@@ -35,6 +40,7 @@ from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import DispatchCursor
+    from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
 
 # Unacknowledged messages that a consumer may hold, as in Apache Pulsar; delivery resumes at half of
@@ -105,7 +111,7 @@ class SharedDispatcher(Dispatcher):
         if message_ids:
             ledger = self.partition.partition_id
             wanted = {m.entry for m in message_ids if m.ledger == ledger and m.entry in pending}
-            offsets = self._with_all_chunks(pending, wanted)
+            offsets = with_all_chunks(pending, wanted)
         else:
             offsets = set(pending)
         for offset in offsets:
@@ -113,14 +119,6 @@ class SharedDispatcher(Dispatcher):
             self._redeliveries[offset] = self._redeliveries.get(offset, 0) + 1
         self._give_back(consumer, sorted(offsets))
         self.wake()
-
-    @staticmethod
-    def _with_all_chunks(pending: dict[int, Pending], offsets: set[int]) -> set[int]:
-        """Return the offsets, and those of all other pieces of their chunked messages."""
-        uuids = {pending[offset].chunk_uuid for offset in offsets} - {b""}
-        if not uuids:
-            return offsets
-        return offsets | {offset for offset, p in pending.items() if p.chunk_uuid in uuids}
 
     @property
     def _released(self) -> Callable[[Pending], None] | None:
@@ -213,11 +211,12 @@ class SharedDispatcher(Dispatcher):
         return bool(self._ready_lanes()) or (super()._can_read() and not self._delays.is_full)
 
     async def _fill(self) -> None:
-        lanes = self._ready_lanes()
-        if lanes:
-            await self._give_again(lanes)
-        else:
+        if not self._ready_lanes():
             await super()._fill()
+            return
+        with await self._reserve(self._again_bytes) as room:
+            if lanes := self._ready_lanes():  # The wait for memory may have been long.
+                await self._give_again(lanes, room)
 
     @property
     def _holds_back(self) -> bool:
@@ -238,14 +237,16 @@ class SharedDispatcher(Dispatcher):
                     break
         return lanes
 
-    async def _give_again(self, lanes: Sequence[Lane]) -> None:
-        """Read the lowest waiting entry and other entries close by, and send them."""
+    async def _give_again(self, lanes: Sequence[Lane], room: Reservation) -> None:
+        """Read the lowest waiting entry and other entries close by, and send them. `room` is
+        reserved until the entries are in outboxes.
+        """
         first = self._again.lowest(lanes)
         assert first is not None
         generation = self._generation
         read = EntryRead([], first)
         try:
-            read = await read_entries(self.partition, first, self._again_bytes)
+            read = await read_entries(self.partition, first, self._again_bytes, memory=room)
         except OffsetOutOfRange:
             if generation == self._generation and not self.partition.removed:
                 self._below_start()
@@ -266,6 +267,7 @@ class SharedDispatcher(Dispatcher):
             gone_to = read.entries[0].offset if read.entries else read.next_offset
             if gone_to > first:  # No consumer can acknowledge the entry any more.
                 self._pass_holes([(first, gone_to)])
+        self._last_read_bytes = read.size
         self._again_bytes = READ_AGAIN_BYTES if 2 * len(found) > len(read.entries) else 1
         self._give_found(found)
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
+from braidlog.broker.reading.look import look_at
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.storage.errors import BodyError, RecordTooLarge, StorageError
 from braidlog.storage.formats.api import BatchFlag, Codec
-from braidlog.storage.formats.compression import check_large
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.large import check_large
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
@@ -114,17 +115,18 @@ async def piece_offsets(partition: Partition, offset: int, *, of_any: bool = Fal
     With `of_any`, `offset` may be any piece of the message. A reader that receives the whole
     message names the message by its last piece alone. Raises DamagedLog, UnreadableRecord.
     """
-    batches = await partition.read(offset, 1)
-    if not batches or not batches[0].header.flags & BatchFlag.CHUNK:
-        return []
-    batch = batches[0]
-    codec = codec_for(batch.header.body_format)
-    try:
-        return await run_unpacking(
-            lambda: _piece_offsets(partition.log, codec, batch, offset, of_any)
-        )
-    except StorageError as error:
-        raise to_broker_error(error) from error
+    async with look_at(partition, offset) as look:
+        if not look.batches or not look.batches[0].header.flags & BatchFlag.CHUNK:
+            return []
+        batch = look.batches[0]
+        codec = codec_for(batch.header.body_format)
+        try:
+            return await run_unpacking(
+                lambda: _piece_offsets(partition.log, codec, batch, offset, of_any),
+                before_large=look.memory.grow,
+            )
+        except StorageError as error:
+            raise to_broker_error(error) from error
 
 
 def _piece_offsets(log: Log, codec: Codec, batch: Batch, offset: int, of_any: bool) -> list[int]:

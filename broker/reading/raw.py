@@ -17,6 +17,7 @@ from braidlog.storage.errors import StorageError
 from braidlog.storage.log.batch import pack
 
 if TYPE_CHECKING:
+    from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.log.batch import Buffer
 
@@ -32,13 +33,20 @@ class RawBatches:
     next_offset: int
 
 
-async def read_raw(partition: Partition, offset: int, bytes_max: int) -> RawBatches:
+async def read_raw(partition: Partition, offset: int, memory: Reservation) -> RawBatches:
     """Read batches from the batch that holds `offset` up to the high watermark, as `Partition.read`
-    does.
+    does: about as many bytes as are reserved. A larger batch is read alone, once `memory` has grown
+    for it.
 
     Raises: OffsetOutOfRange, CorruptBatch, StorageFailed.
     """
-    batches = await partition.read(offset, bytes_max)
+    bytes_max = memory.size
+    batches = await partition.read(offset, bytes_max, before_large=memory.grow)
+    size = sum([batch.header.body_bytes for batch in batches])
+    if size > memory.size and not memory.grow_now(size - memory.size):
+        del batches  # They are read again once there is memory.
+        await memory.grow(size)
+        batches = await partition.read(offset, bytes_max)
     parts: list[Buffer] = []
     next_offset = offset
     for number, batch in enumerate(batches):

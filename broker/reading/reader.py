@@ -38,15 +38,19 @@ from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import BatchFlag, Codec, Decoded, without_frames
-from braidlog.storage.formats.compression import LargeBody, refusing_large
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.large import LargeBody, refusing_large
 from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.reading import Trusted
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.log.batch import Batch
+
+
+class _Full(Exception):
+    """The next batch is large: the answer ends before it."""
 
 
 @cache  # A format is a single byte.
@@ -154,7 +158,14 @@ class Reader(abc.ABC):
         trusted = None if self.trusted is None else self.trusted[may_be_cut]
         batches: Sequence[Batch] | None = self._partition.read_warm(offset, wanted, beyond, trusted)
         if batches is None:
-            batches = yield self._partition.read(offset, wanted, beyond)
+            before_large = self._before_large
+            try:
+                batches = yield self._partition.read(
+                    offset, wanted, beyond, before_large=before_large
+                )
+            except _Full:
+                self._ended = True
+                return True
         if batches and (size := self._uncounted_bytes(batches[0])):
             del batches  # The batch is read again once memory is free.
             if self.result.record_count:
@@ -177,6 +188,14 @@ class Reader(abc.ABC):
         if len(batches) >= READ_TURN_BATCHES:
             yield trio.lowlevel.checkpoint()
         return bool(batches)
+
+    async def _before_large(self, size: int) -> None:
+        """Hold memory for a large batch that is read next. Raises _Full."""
+        if self.result.record_count:
+            raise _Full
+        if self.memory is not None:
+            await self.memory.grow(size)
+            self._batch_bytes = max(size, self._batch_bytes)
 
     def _uncounted_bytes(self, batch: Batch) -> int:
         """Return the bytes of a large batch for which the answer's memory has not grown and cannot

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from braidlog.broker.commit.storage_errors import to_broker_error
+from braidlog.broker.reading.look import look_at
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import BodyError, StorageError
@@ -13,6 +14,7 @@ from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.registry import codec_for
 
 if TYPE_CHECKING:
+    from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.log.batch import Batch
 
@@ -26,18 +28,21 @@ async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int
     Uses the publish time, or the append time for a record without publish time. Raises BrokerError.
     """
 
-    async def find(batch: Batch, start_offset: int) -> tuple[int, int] | None:
-        return await _first_in(batch, start_offset, time_us)
+    async def find(batch: Batch, start_offset: int, memory: Reservation) -> tuple[int, int] | None:
+        return await _first_in(batch, start_offset, time_us, memory)
 
     return await search(partition, time_us, find)
 
 
 async def search(
-    partition: Partition, time_us: int, find: Callable[[Batch, int], Awaitable[Found | None]]
+    partition: Partition,
+    time_us: int,
+    find: Callable[[Batch, int, Reservation], Awaitable[Found | None]],
 ) -> Found | None:
     """Return the first result of `find` over the batches from that time on.
 
-    `find` receives a batch and the offset to begin at. Raises BrokerError.
+    `find` receives a batch, the offset to begin at, and the reservation of the batch's memory.
+    Raises BrokerError.
     """
     try:
         position = await run_in_thread(partition.log.offset_at_or_after, time_us)
@@ -46,18 +51,21 @@ async def search(
     position = max(position, partition.log_start_offset)
     end = partition.high_watermark  # The search ignores records appended meanwhile.
     while position < end:
-        batches = await partition.read(position, 1)
-        if not batches:
-            break
-        for batch in batches:
-            found = await find(batch, max(position, batch.base_offset))
-            if found is not None:
-                return found
+        async with look_at(partition, position) as look:
+            if not look.batches:
+                break
+            batch = look.batches[0]
+            found = await find(batch, max(position, batch.base_offset), look.memory)
             position = batch.next_offset
+            del batch
+        if found is not None:
+            return found
     return None
 
 
-async def _first_in(batch: Batch, start_offset: int, time_us: int) -> tuple[int, int] | None:
+async def _first_in(
+    batch: Batch, start_offset: int, time_us: int, memory: Reservation
+) -> tuple[int, int] | None:
     header = batch.header
     latest_us = header.append_us if header.max_publish_us is None else header.max_publish_us
     if header.flags & BatchFlag.GAP or max(latest_us, header.append_us) < time_us:
@@ -75,6 +83,6 @@ async def _first_in(batch: Batch, start_offset: int, time_us: int) -> tuple[int,
         return None
 
     try:
-        return await run_unpacking(find)
+        return await run_unpacking(find, before_large=memory.grow)
     except BodyError as error:
         raise to_broker_error(error) from error

@@ -1,8 +1,9 @@
-"""Runs the unpacking and packing of bodies in threads, a few at a time, for any caller.
+"""Runs the reading, unpacking and packing of bodies in threads, for any caller.
 
-A small body may unpack to 64 MiB. Large bodies and records share a single thread, in order of
-arrival. This bounds the memory that all clients together can make the broker take, and no small
-body waits for a large body. Knows no format and no partition.
+A small body may unpack to 64 MiB, a stored body have 100 MiB. Large bodies and records share a
+single thread, in order of arrival; a few threads unpack small bodies. This bounds the memory that
+all clients together can make the broker take, and no small body waits for a large body. Knows no
+format and no partition.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import trio
 
 from braidlog.broker.limits import LARGE_THREADS_MAX, UNPACKING_THREADS_MAX
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.storage.formats.compression import LARGE_BYTES_MIN, LargeBody, refusing_large
+from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
 
 T = TypeVar("T")
 
@@ -34,18 +35,35 @@ async def run_unpacking(
 ) -> T:
     """Run `work` in a thread as soon as a thread is free, in order of arrival.
 
-    Work that would unpack to LARGE_BYTES_MIN or more ends before taking that memory, and begins
-    again in the thread for large bodies, after `before_large` with the number of bytes.
+    Work that would unpack or read LARGE_BYTES_MIN or more ends before taking that memory, and
+    begins again in the thread for large bodies, after `before_large` with the number of bytes.
 
     Raises the errors of `work`.
     """
+    return await _run_sized(work, unpacking_limiter(), before_large)
+
+
+async def run_reading(
+    work: Callable[[], T], *, before_large: Callable[[int], Awaitable[None]] | None = None
+) -> T:
+    """Run a read of the disk in a thread as `run_unpacking` does, beside any number of other reads
+    that are not large.
+    """
+    return await _run_sized(work, None, before_large)
+
+
+async def _run_sized(
+    work: Callable[[], T],
+    limiter: trio.CapacityLimiter | None,
+    before_large: Callable[[int], Awaitable[None]] | None,
+) -> T:
 
     def unless_large() -> T:
         with refusing_large():
             return work()
 
     try:
-        return await run_in_thread(unless_large, limiter=unpacking_limiter())
+        return await run_in_thread(unless_large, limiter=limiter)
     except LargeBody as refused:
         size = refused.size
     if before_large is not None:

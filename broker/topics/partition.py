@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,8 +19,9 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.limits import READ_BYTES_MAX
+from braidlog.broker.reading.unpacking import run_reading
 from braidlog.broker.reading.unreadable import UnreadablePlaces
-from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
 from braidlog.storage import errors as storage_errors
 from braidlog.storage.formats.api import BodyInfo, Buffer
 from braidlog.storage.log.files import FileGone
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from braidlog.storage.log.reading import Trusted
     from braidlog.storage.log.sequences import SequenceTable
     from braidlog.storage.metadata.catalogue_records import TopicMeta
+
+
+# Called with the number of bytes before a large batch is read.
+BeforeLarge = Callable[[int], Awaitable[None]]
 
 
 def batches_bytes(segments_bytes: int, segments_count: int) -> int:
@@ -61,6 +67,8 @@ class Callbacks:
     """Hears of every storage error."""
     has_room: Callable[[int], Awaitable[bool]]
     """Return True if the disk has room for that many more bytes. Raises errors of storage."""
+    output: OutputBudget
+    """Memory for answers, which large batches take while a caller looks into them."""
 
 
 class Partition:
@@ -289,21 +297,29 @@ class Partition:
             raise self._failed(error) from error
 
     async def read(
-        self, offset: int, bytes_max: int, beyond_bytes: int | None = None
+        self,
+        offset: int,
+        bytes_max: int,
+        beyond_bytes: int | None = None,
+        *,
+        before_large: BeforeLarge | None = None,
     ) -> list[Batch]:
         """Read batches up to the high watermark, from the batch that holds or follows `offset`.
 
         Returns at least a single batch if any exists, more while their bodies stay within
         `bytes_max`, some thousand at most; none at the high watermark. With `beyond_bytes`, an
         estimate of the excess, also the batch in which `bytes_max` ends. Runs inline when the pages
-        are in memory, otherwise in a thread. Raises OffsetOutOfRange, DamagedLog, StorageFailed.
+        are in memory, otherwise in a thread. A large batch is read alone, after `before_large` with
+        the number of bytes: then the caller reserves memory. Raises OffsetOutOfRange, DamagedLog,
+        StorageFailed, and the errors of `before_large`.
         """
         batches = self.read_warm(offset, bytes_max, beyond_bytes)
         if batches is not None:
             return batches
         try:
             bytes_max = min(bytes_max, READ_BYTES_MAX)
-            return await run_in_thread(self.log.read, offset, bytes_max, beyond_bytes)
+            read = partial(self.log.read, offset, bytes_max, beyond_bytes)
+            return await run_reading(read, before_large=before_large)
         except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
@@ -314,7 +330,7 @@ class Partition:
         beyond_bytes: int | None = None,
         trusted: Trusted | None = None,
     ) -> list[Batch] | None:
-        """Read as `read`, but from memory only; None if the disk has to be read.
+        """Read as `read`, but from memory only; None if the disk or a large batch has to be read.
 
         Bodies that `trusted` describes are not checked a second time.
         """
@@ -328,6 +344,10 @@ class Partition:
         except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
+    def room(self) -> Reservation:
+        """Return an empty reservation of memory for answers: it grows for a large batch."""
+        return self._calls.output.reserve_now(0)
+
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
         """Return batches of that format, from the batch that begins with `offset`, as file ranges
         that a socket can send; often None: then use `read`. Never waits.
@@ -336,7 +356,9 @@ class Partition:
             raise self._gone()
         return self.log.read_in_place(offset, min(bytes_max, READ_BYTES_MAX), body_format)
 
-    async def read_compacted(self, offset: int, bytes_max: int) -> list[Batch]:
+    async def read_compacted(
+        self, offset: int, bytes_max: int, *, before_large: BeforeLarge | None = None
+    ) -> list[Batch]:
         """Read as `read`, but within the compacted view return only the latest record of each key.
 
         Raises as `read`.
@@ -348,7 +370,8 @@ class Partition:
             try:
                 return self.log.read_compacted(offset, bytes_max, wait=False)
             except storage_errors.WouldBlock:
-                return await run_in_thread(self.log.read_compacted, offset, bytes_max)
+                read = partial(self.log.read_compacted, offset, bytes_max)
+                return await run_reading(read, before_large=before_large)
         except storage_errors.StorageError as error:
             raise self._failed(error) from error
 

@@ -13,6 +13,7 @@ import trio
 
 from braidlog.broker.commit.durability import Durability
 from braidlog.broker.config.settings import LogConfig
+from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.partition import Callbacks, Partition
 from braidlog.broker.topics.producer_memory import ProducerMemories, ProducerMemory
@@ -46,7 +47,9 @@ log = structlog.get_logger()
 class Partitions:
     """Partition factory of `broker/topics/topics.py`."""
 
-    def __init__(self, data_dir: DataDir, config: LogConfig, durability: Durability) -> None:
+    def __init__(
+        self, data_dir: DataDir, config: LogConfig, durability: Durability, output: OutputBudget
+    ) -> None:
         self._data_dir = data_dir
         self._config = config
         self._durability = durability
@@ -61,6 +64,7 @@ class Partitions:
             on_append=durability.appended,
             report=durability.report_storage_error,
             has_room=self.has_room,
+            output=output,
         )
         # Folders may remain from an earlier run, or because the disk refused to remove them.
         self._has_left = True

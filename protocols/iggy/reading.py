@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from braidlog.broker.errors import OffsetOutOfRange
+from braidlog.broker.reading.look import look_at
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.reading.unpacking import run_packing
 from braidlog.broker.runtime.output_budget import Reservation
@@ -131,17 +132,18 @@ async def first_not_older(partition: Partition, time_us: int) -> int:
     while low < high:
         middle = (low + high) // 2
         try:
-            batches = await partition.read(middle, 1)
+            async with look_at(partition, middle) as look:
+                header = look.batches[0].header if look.batches else None
         except OffsetOutOfRange as error:
             if middle >= error.log_start_offset:
                 raise
             low = min(error.log_start_offset, high)  # Removed meanwhile.
             continue
         await trio.lowlevel.checkpoint()
-        if batches and batches[0].header.append_us < time_us:
-            low = batches[0].next_offset
+        if header is not None and header.append_us < time_us:
+            low = header.next_offset
         else:
-            high = max(min(middle, batches[0].base_offset), low) if batches else middle
+            high = middle if header is None else max(min(middle, header.base_offset), low)
     return low
 
 

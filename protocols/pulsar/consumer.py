@@ -198,16 +198,17 @@ def _unusual(
     is_stored = dispatcher is not None and dispatcher.partition.is_persistent
     if consumer.owner.takes_entry_metadata and is_stored:
         before = messages.entry_metadata(entry.append_us, entry.end - 1)
-    bodies: Sequence[Buffer] = (entry.body,)
+    bodies: Sequence[Sequence[Buffer]] = ((entry.body,),)
     if len(entry.body) > ENTRY_BYTES_MAX:
-        bodies = pieces(entry, consumer.name)
+        bodies = tuple(pieces(entry, consumer.name))
         consumer.permits -= len(bodies) - 1  # Each chunk costs a permit.
-    for whole in bodies:
-        body = whole if has_checksums else messages.without_checksum(whole)
-        size = len(before) + len(body)
+    for first, *rest in bodies:
+        body = first if has_checksums else messages.without_checksum(first)
+        size = len(before) + len(body) + sum(map(len, rest))
         yield writer.head(entry.offset, entry.redelivery_count, entry.ack_set, size)
         yield before
         yield body
+        yield from rest
 
 
 def has_batch(entries: Sequence[Entry]) -> bool:

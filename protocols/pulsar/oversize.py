@@ -5,6 +5,7 @@ that acknowledges any of them acknowledges the record. Chunks: PIP-37.
 """
 
 import struct
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -18,8 +19,8 @@ SIZE: Final = struct.Struct(">I")
 _CHECKED: Final = len(CHECKSUM_MAGIC) + SIZE.size
 
 
-def pieces(entry: Entry, uuid_end: str) -> list[Buffer]:
-    """The entry's payload cut into entries that each fit a frame.
+def pieces(entry: Entry, uuid_end: str) -> Iterator[Sequence[Buffer]]:
+    """Yield the parts of entries that each fit a frame: the payload's bytes are not copied.
 
     `uuid_end` distinguishes the pieces from those of the same record on another consumer.
     """
@@ -31,12 +32,10 @@ def pieces(entry: Entry, uuid_end: str) -> list[Buffer]:
     metadata.uuid = f"braidlog-{entry.offset}-{uuid_end}".encode()
     metadata.num_chunks_from_msg = -(-len(payload) // room)
     metadata.total_chunk_msg_size = len(payload)
-    made: list[Buffer] = []
     for number in range(metadata.num_chunks_from_msg):
         metadata.chunk_id = number
         packed = metadata.SerializeToString()
-        checked = b"".join(
-            (SIZE.pack(len(packed)), packed, payload[number * room : (number + 1) * room])
-        )
-        made.append(b"".join((CHECKSUM_MAGIC, SIZE.pack(crc32c(checked)), checked)))
-    return made
+        head = SIZE.pack(len(packed)) + packed
+        part = payload[number * room : (number + 1) * room]
+        checksum = SIZE.pack(crc32c(part, crc32c(head)))
+        yield CHECKSUM_MAGIC + checksum + head, part

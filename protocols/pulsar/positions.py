@@ -11,6 +11,8 @@ from braidlog.broker.delivery import entries, entry_reads
 from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.delivery.holes import last_batch_index
 from braidlog.broker.errors import BrokerError, NotAuthorized
+from braidlog.broker.limits import OUTPUT_LAST_BYTES
+from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.consumers import LANE, attached
@@ -87,7 +89,7 @@ async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> 
         consumer, delivery = attached(client, command.consumer_id)
         dispatcher = delivery.stored()
         partition = dispatcher.partition
-        last = await _last_id(partition, compacted=consumer.reads_compacted)
+        last = await _last_id(client, partition, compacted=consumer.reads_compacted)
         deleted = await entries.last_ended(partition, dispatcher.cursor.position)
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
@@ -98,14 +100,18 @@ async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> 
     client.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
 
 
-async def _last_id(partition: Partition, *, compacted: bool) -> MessageIdData:
+async def _last_id(client: Client, partition: Partition, *, compacted: bool) -> MessageIdData:
     span = await entries.last_entry(partition, compacted=compacted)
     if span is None:
         return NOTHING
     batch_index = -1
-    read = await entry_reads.read_entries(partition, span.offset, 1, compacted=compacted)
-    if read.entries and entries.is_batched(read.entries[0].body):
-        batch_index = last_batch_index(read.entries[0])
+    with await client.broker.output.reserve(OUTPUT_LAST_BYTES) as room:
+        read = await entry_reads.read_entries(
+            partition, span.offset, 1, compacted=compacted, memory=room
+        )
+        if read.entries and entries.is_batched(read.entries[0].body):
+            work = partial(last_batch_index, read.entries[0])
+            batch_index = await run_unpacking(work, before_large=room.grow)
     number = partition_number(partition)
     return messages.message_id(partition.partition_id, span.offset, number, batch_index)
 

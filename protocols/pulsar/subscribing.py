@@ -24,6 +24,7 @@ from braidlog.broker.errors import (
     ProducerBusy,
     SubscriptionBusy,
 )
+from braidlog.broker.limits import OUTPUT_LAST_BYTES
 from braidlog.protocols.pulsar import messages, names, non_persistent, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.consumer import PulsarConsumer
@@ -130,7 +131,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
             break
         cursor, ticket = await _cursor(client, command, named, dispatcher)
         await client.broker.durability.reached(max(ticket, topic.ticket))
-        await _check_readable(partition, cursor.position, compacted=command.read_compacted)
+        await _check_readable(client, partition, cursor.position, command.read_compacted)
         dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
             continue  # Another consumer was quicker.
@@ -288,11 +289,16 @@ def _initial(command: CommandSubscribe, partition: Partition) -> int:
     return partition.high_watermark
 
 
-async def _check_readable(partition: Partition, position: int, *, compacted: bool) -> None:
+async def _check_readable(
+    client: Client, partition: Partition, position: int, compacted: bool
+) -> None:
     """Refuse clearly, instead of sending nothing, if the next record is in a damaged part."""
     if position < partition.high_watermark:
         try:
-            await entry_reads.read_entries(partition, position, 1, compacted=compacted)
+            with await client.broker.output.reserve(OUTPUT_LAST_BYTES) as room:
+                await entry_reads.read_entries(
+                    partition, position, 1, compacted=compacted, memory=room
+                )
         except OffsetOutOfRange:
             pass  # Below the log start: delivery begins there.
         except DamagedLog as error:

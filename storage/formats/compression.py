@@ -6,10 +6,8 @@ does gzip, zlib and CRC-32 if installed (same streams and values, several times 
 
 import mmap
 import struct
-import threading
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import cramjam
@@ -17,6 +15,7 @@ import xxhash
 
 from braidlog.storage.errors import RecordTooLarge, UnreadableBody
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.large import LARGE_BYTES_MIN, check_large
 
 _deflate: Any
 _DEFLATE_ERRORS: tuple[type[Exception], ...]
@@ -62,8 +61,6 @@ _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_BLOCK_CHECKSUM, _LZ4_DICTIONARY =
 # only the sender's claim. For smaller output, zeroed memory is three times as fast.
 _LAZY_BYTES_MIN = 4 << 20
 
-# Unpacked bodies of this size or more are large: see `refusing_large`.
-LARGE_BYTES_MIN = 8 << 20
 _PIECE_BYTES = 4 << 20  # of a large deflate stream
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -81,44 +78,6 @@ class _Inflater(Protocol):
     unconsumed_tail: bytes
 
     def decompress(self, data: Buffer, max_length: int) -> bytes: ...
-
-
-class LargeBody(Exception):
-    """Work in `refusing_large` would take `size` bytes of memory; nothing was taken."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"{size} bytes")
-        self.size = size
-
-
-class _OfThread(threading.local):
-    """The present thread's context."""
-
-    refuses_large = False
-
-
-_of_thread = _OfThread()
-
-
-@contextmanager
-def refusing_large() -> Iterator[None]:
-    """Return a context manager: work of this thread that would unpack to LARGE_BYTES_MIN or more
-    raises LargeBody before it takes the memory.
-
-    So callers find out which bodies are large, and make room for these first.
-    """
-    before = _of_thread.refuses_large
-    _of_thread.refuses_large = True
-    try:
-        yield
-    finally:
-        _of_thread.refuses_large = before
-
-
-def check_large(size: int) -> None:
-    """Check that this thread may take `size` bytes now. Raises LargeBody."""
-    if size >= LARGE_BYTES_MIN and _of_thread.refuses_large:
-        raise LargeBody(size)
 
 
 def sliceable(unpacked: Buffer) -> bytes:

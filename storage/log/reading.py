@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from braidlog.storage.errors import WouldBlock
+from braidlog.storage.large import LARGE_BYTES_MIN, check_large
 from braidlog.storage.log.batch import HEADER_BYTES, Batch
 from braidlog.storage.log.scan import (
     Fault,
@@ -60,8 +61,9 @@ def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[B
 
     The first batch is returned whatever its size (but see `Trusted`), more while their bodies
     together fit `bytes_max`, at most READ_BATCHES_MAX; with `beyond_bytes` also the first batch
-    that does not fit. The read ends before a bad batch; the next read raises. Raises: Fault if the
-    first batch is bad; WouldBlock; FileGone.
+    that does not fit. A large batch beyond `bytes_max` comes alone, and only if the caller may
+    wait: it takes milliseconds. The read ends before a bad batch; the next read raises. Raises:
+    Fault if the first batch is bad; WouldBlock; LargeBody, before it reads a large batch; FileGone.
     """
     load_checked(segment)
     batches: list[Batch] = []
@@ -125,8 +127,11 @@ def read_run(
             if is_trusted and is_last and not batches and may_be_cut:
                 taken_bytes = HEADER_BYTES + budget
             if start + taken_bytes > len(view):
-                if batches and not is_last:
+                is_large = taken_bytes >= LARGE_BYTES_MIN and taken_bytes == stored_bytes
+                if batches and (is_large or not is_last):
                     break
+                if is_large:
+                    _check_large(segment, taken_bytes, want)
                 ahead = 0 if batches else min(want.bytes_max + SLACK_BYTES, end_pos - pos)
                 size = max(taken_bytes, ahead)
                 view, view_pos = fill(segment, size, pos, at, want, size_min=taken_bytes)
@@ -144,6 +149,13 @@ def read_run(
         at = next_offset
         pos += stored_bytes
     return batches
+
+
+def _check_large(segment: Segment, size: int, want: Want) -> None:
+    """Raise WouldBlock or LargeBody where a batch of that size is not read."""
+    if not want.wait:
+        raise WouldBlock(segment.path)
+    check_large(size)
 
 
 def _trusted_end(segment: Segment, pos: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import BrokerError
+from braidlog.broker.reading.look import look_at
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
@@ -46,12 +47,12 @@ class Ages:
                 return None
             self._looks_left -= 1
             try:
-                batches = await partition.read(offset, 1)
+                async with look_at(partition, offset) as look:
+                    if not look.batches:
+                        return None
+                    time_us = look.batches[0].header.append_us
             except BrokerError:  # Damaged or deleted: readers get the error.
                 return None
-            if not batches:
-                return None
-            time_us = batches[0].header.append_us
         if len(self._known) < KNOWN_MAX:
             self._known[place] = time_us
         return time_us

@@ -6,6 +6,7 @@ bodies and the broker's services; does not look into batches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ from braidlog.broker.reading.raw import first_at, read_raw
 from braidlog.protocols.http import limits, query
 from braidlog.protocols.http.bodies import group_name, page_limit, topic_name
 from braidlog.protocols.http.errors import BAD_QUERY, PARTITION_NOT_FOUND, Refused
+from braidlog.protocols.http.limits import JSON_PIECE_BYTES
 from braidlog.protocols.http.pip64.names import partition_of
+from braidlog.protocols.http.pip64.streams import Pieces
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.turns import in_turns
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.requests import Exchange
     from braidlog.protocols.http.waiting import Waiting
+    from braidlog.storage.formats.api import Buffer
 
 
 class RawPartition(msgspec.Struct):
@@ -134,15 +138,14 @@ class RawLogApi:
         room = await self._broker.output.reserve(wanted, waits=waits)
         exchange: Exchange = request.scope["exchange"]
         exchange.at_end.append(partial(room.keep, 0))
-        found = await read_raw(partition, offset, room.size)
-        content = b"".join(found.parts)
-        room.keep(len(content))
+        found = await read_raw(partition, offset, room)
         headers = {
             "X-Braidlog-Next-Offset": str(found.next_offset),
             "X-Braidlog-Log-Start": str(partition.log_start_offset),
             "X-Braidlog-High-Watermark": str(partition.high_watermark),
         }
-        return Response(content, headers=headers, media_type="application/octet-stream")
+        pieces = [piece for part in found.parts for piece in _pieces(part)]
+        return Pieces(pieces, "application/octet-stream", headers)
 
     async def set_positions(self, request: Request) -> Response:
         """Commit positions of a group, all or none; answered once they are on disk.
@@ -179,6 +182,13 @@ def _listed(partition: Partition, is_here: bool) -> RawPartition:
         *(figures if is_here else (0, 0, 0)),
         is_here,
     )
+
+
+def _pieces(part: Buffer) -> Iterator[memoryview]:
+    """Cut a part into pieces that are each sent in a short turn of the loop."""
+    view = memoryview(part)
+    for start in range(0, len(view), JSON_PIECE_BYTES):
+        yield view[start : start + JSON_PIECE_BYTES]
 
 
 def _integer(name: str, text: str) -> int:

@@ -25,6 +25,7 @@ from braidlog.protocols.http.waiting import Waiting, disconnected
 
 if TYPE_CHECKING:
     from braidlog.protocols.http.requests import Exchange
+    from braidlog.storage.formats.api import Buffer
 
 JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
 ANY = {"*/*": JSON, "application/*": JSON, "text/*": EVENTS, JSON: JSON, LINES: LINES}
@@ -137,11 +138,11 @@ class Pieces(Response):
     """An answer of known size; each piece stays in memory until sent."""
 
     def __init__(
-        self, pieces: list[bytes], media_type: str, headers: dict[str, str] | None = None
+        self, pieces: Sequence[Buffer], media_type: str, headers: dict[str, str] | None = None
     ) -> None:
         super().__init__(headers=headers, media_type=media_type)
         self.headers["content-length"] = str(sum(map(len, pieces)))
-        self._pieces = pieces[::-1]
+        self._pieces = list(reversed(pieces))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""

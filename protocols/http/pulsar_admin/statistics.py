@@ -169,7 +169,10 @@ async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partitio
     async for partition in in_turns(partitions):
         start = max(subscription.position(partition.index) or 0, partition.log_start_offset)
         if start < partition.high_watermark:
-            read = await read_records(partition, start, bytes_max=1, records_max=1)
+            with partition.room() as memory:
+                read = await read_records(
+                    partition, start, bytes_max=1, records_max=1, memory=memory
+                )
             for placed in read.records:
                 record = placed.record
                 found.append(record.append_us if record.publish_us is None else record.publish_us)

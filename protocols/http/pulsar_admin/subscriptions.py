@@ -175,7 +175,9 @@ class AdminSubscriptions:
         partition = self._topics.one_partition(request)
         place = _behind(subscription, partition, number - 1)
         acked = subscription.acked(partition.index)
-        return await self._topics.show(partition, acked.next_gap(place) if acked else place)
+        return await self._topics.show(
+            request, partition, acked.next_gap(place) if acked else place
+        )
 
     async def _move(
         self,

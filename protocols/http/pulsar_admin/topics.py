@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from braidlog.broker.delivery import entries
 from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.limits import OUTPUT_LAST_BYTES
 from braidlog.broker.reading.records import PlacedRecord, read_records
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.requests import Exchange
 
 PARTITIONS_MAX = 10_000
 INT_MAX = 2**31 - 1  # The largest `int` of Java.
@@ -235,7 +238,7 @@ class AdminTopics:
         entry = path_number(request, "entry", 2**63 - 1)
         if ledger != partition.partition_id:
             raise Refused(MESSAGE_NOT_FOUND, f"ledger {ledger} is not of this topic")
-        return await self.show(partition, entry)
+        return await self.show(request, partition, entry)
 
     async def examine(self, request: Request) -> Response:
         """The n-th message from either end, counted from 1.
@@ -252,15 +255,18 @@ class AdminTopics:
             offset = min(partition.log_start_offset + number, last.end) - 1
         else:
             offset = max(last.end - number, partition.log_start_offset)
-        return await self.show(partition, offset)
+        return await self.show(request, partition, offset)
 
-    async def show(self, partition: Partition, offset: int) -> Response:
+    async def show(self, request: Request, partition: Partition, offset: int) -> Response:
         """Return the message at the offset: the value as body, the rest in headers. Raises
         Refused.
         """
         if not partition.log_start_offset <= offset < partition.high_watermark:
             raise Refused(MESSAGE_NOT_FOUND, "Message not found")
-        read = await read_records(partition, offset, bytes_max=1, records_max=1)
+        room = await self._broker.output.reserve(OUTPUT_LAST_BYTES)
+        exchange: Exchange = request.scope["exchange"]
+        exchange.at_end.append(partial(room.keep, 0))
+        read = await read_records(partition, offset, bytes_max=1, records_max=1, memory=room)
         if not read.records:
             raise Refused(MESSAGE_NOT_FOUND, "Message not found")
         placed = read.records[0]

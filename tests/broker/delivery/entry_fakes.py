@@ -12,6 +12,7 @@ import trio
 
 from braidlog.broker.errors import DamagedLog, OffsetOutOfRange, TopicNotFound
 from braidlog.broker.reading.unreadable import UnreadablePlaces
+from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.partition import Partition
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.plain.codec import PLAIN
@@ -155,7 +156,10 @@ class FakePartition:
 
     check_readable = Partition.check_readable
 
-    async def read(self, offset, bytes_max):
+    def room(self):
+        return OutputBudget().reserve_now(0)
+
+    async def read(self, offset, bytes_max, *, before_large=None):
         await trio.lowlevel.checkpoint()
         if self.gate is not None:
             await self.gate.wait()

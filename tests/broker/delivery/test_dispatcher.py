@@ -308,7 +308,7 @@ class FarPartition(FakePartition):
 
     answers = False
 
-    async def read(self, offset, bytes_max):
+    async def read(self, offset, bytes_max, **more):
         await trio.lowlevel.checkpoint()
         if not self.answers:
             raise StorageFull("the object store does not answer")

@@ -6,7 +6,7 @@ from braidlog.broker.delivery.entry_reads import PLAIN_INLINE_BYTES_MAX, read_en
 from braidlog.broker.reading.unpacking import large_limiter
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
-from braidlog.storage.formats.compression import LARGE_BYTES_MIN
+from braidlog.storage.large import LARGE_BYTES_MIN
 from tests.broker.records import append, make_partition, store
 from tests.storage.formats.kafka.test_message_sets import entry, message, wrapper
 from tests.waiting import until

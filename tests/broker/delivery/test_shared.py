@@ -383,3 +383,19 @@ async def test_a_full_tracker_stops_reading_ahead_until_entries_are_due(
         play.clock.now_us += 2_000_000
         await play.passed(3)
         assert sorted(consumer.offsets) == [0, 1, 2]
+
+
+async def test_a_redelivery_waits_for_output_memory():
+    async with stage(SharedDispatcher) as play:
+        consumer = play.join(permits=10)
+        play.partition.entries(1)
+        await play.settled()
+        output = play.budget._output
+        output.charge(output._bytes_max)
+        play.nack(consumer, 0)
+        await play.settled()
+        assert consumer.offsets == [0]
+        output.charge(-output._bytes_max)
+        await play.settled()
+        assert consumer.offsets == [0, 0]
+        assert output.used == 0

@@ -12,9 +12,9 @@ from braidlog.broker.reading.unpacking import large_limiter
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.steps import run
 from braidlog.storage.formats.api import BatchFlag, BodyInfo
-from braidlog.storage.formats.compression import LARGE_BYTES_MIN
 from braidlog.storage.formats.kafka.message_sets import KafkaCodec
 from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.large import LARGE_BYTES_MIN
 from tests.broker.records import append, make_partition, store
 from tests.storage.formats.entries_of import body, entry, metadata
 from tests.waiting import until

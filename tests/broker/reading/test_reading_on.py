@@ -63,9 +63,9 @@ class GrowingPartition:
         self._grow()
         return self._partition.read_warm(*args)
 
-    async def read(self, *args):
+    async def read(self, *args, **more):
         self._grow()
-        return await self._partition.read(*args)
+        return await self._partition.read(*args, **more)
 
 
 async def growing_partition(broker):

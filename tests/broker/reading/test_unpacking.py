@@ -8,7 +8,8 @@ import trio
 
 from braidlog.broker.reading.unpacking import large_limiter, run_packing, run_unpacking
 from braidlog.storage.errors import RecordTooLarge
-from braidlog.storage.formats.compression import LARGE_BYTES_MIN, unzstd
+from braidlog.storage.formats.compression import unzstd
+from braidlog.storage.large import LARGE_BYTES_MIN
 from tests.waiting import until
 
 LARGE = bytes(cramjam.zstd.compress(bytes(LARGE_BYTES_MIN)))

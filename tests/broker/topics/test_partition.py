@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from braidlog.broker import errors
 from braidlog.broker.commit.durability import Durability
 from braidlog.broker.commit.waiters import Waiters
+from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.poller import Poller
 from braidlog.broker.topics.partition import Callbacks, Partition
 from braidlog.storage import errors as storage_errors
@@ -119,6 +120,7 @@ def partition_over(log, durability, has_room):
             on_append=durability.appended,
             report=durability.report_storage_error,
             has_room=has_room,
+            output=OutputBudget(),
         ),
     )
 

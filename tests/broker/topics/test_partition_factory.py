@@ -207,7 +207,7 @@ class SlowReserve:
 
 def over_reserve(broker, reserve):
     data_dir = SimpleNamespace(files=None, reserve=reserve)
-    return Partitions(data_dir, LogConfig(), broker.durability)
+    return Partitions(data_dir, LogConfig(), broker.durability, broker.output)
 
 
 async def test_requests_for_room_share_a_disk_check_and_others_do_not_wait(broker):

@@ -7,7 +7,7 @@ import trio
 from braidlog.broker.delivery.read_ahead import READ_AHEAD_BYTES_MIN
 from braidlog.protocols.http.requests import REQUESTS_MAX
 from braidlog.storage.formats.api import BatchFlag, BodyInfo
-from braidlog.storage.formats.compression import LARGE_BYTES_MIN
+from braidlog.storage.large import LARGE_BYTES_MIN
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.records import store
 from tests.protocols.http.asgi import call

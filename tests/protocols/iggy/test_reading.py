@@ -41,10 +41,10 @@ class Shrinking:
     def read_warm(self, *_: object) -> None:
         """Return None: no record is in memory."""
 
-    async def read(self, *args: object) -> object:
+    async def read(self, *args: object, **more: object) -> object:
         """Remove the records, then read the partition."""
         self._retention.delete_below(self._partition, KEPT)
-        return await self._partition.read(*args)
+        return await self._partition.read(*args, **more)
 
 
 @pytest.fixture

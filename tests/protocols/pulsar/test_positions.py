@@ -4,6 +4,7 @@ import pytest
 
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from tests.broker.records import append
 from tests.protocols.pulsar.golden import taken_apart
 from tests.protocols.pulsar.talk import (
     EARLIEST,
@@ -14,6 +15,7 @@ from tests.protocols.pulsar.talk import (
     entry,
     message_id,
 )
+from tests.waiting import until
 
 SHARED = {"subType": 1}
 
@@ -208,3 +210,27 @@ async def test_consumer_stats(client, four):
     assert (stats.availablePermits, stats.msgBacklog) == (0, 8)
     assert stats.address.startswith("/127.0.0.1:")
     assert stats.connectedSince.endswith("Z")
+
+
+@pytest.mark.parametrize("command", ["subscribe", "last id"])
+async def test_a_look_at_a_large_record_waits_for_output_memory(broker, client, nursery, command):
+    partition = (await broker.topics.create(NAME, 1)).partitions[0]
+    await append(broker, partition, "plain", [bytes(2 << 20)])
+    if command == "last id":
+        await client.subscribe()  # At the end.
+    output, answers = broker.output, []
+    held = output._bytes_max - (1 << 20)
+    output.charge(held)
+
+    async def ask():
+        if command == "subscribe":
+            answers.append(await client.subscribe(**EARLIEST))
+        else:
+            answers.append(await last_id(client))
+
+    nursery.start_soon(ask)
+    await until(lambda: output._large)
+    assert output.used == held and not answers
+    output.charge(-held)
+    await until(lambda: answers)
+    assert output.used == 0

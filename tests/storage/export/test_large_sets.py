@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from braidlog.storage.formats.compression import LARGE_BYTES_MIN
 from braidlog.storage.formats.kafka.set_columns import columns_of
+from braidlog.storage.large import LARGE_BYTES_MIN
 from tests.storage.formats.kafka.test_message_sets import entry, message, wrapper
 
 

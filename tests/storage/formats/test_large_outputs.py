@@ -14,13 +14,11 @@ from braidlog.storage.errors import RecordTooLarge, UnreadableBody
 from braidlog.storage.formats import compression
 from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.compression import (
-    LARGE_BYTES_MIN,
-    LargeBody,
     gunzip,
-    refusing_large,
     sliceable,
 )
 from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
 from tests.storage.formats.kafka.test_message_sets import entry, message, wrapper
 
 PIECE = random.Random(1).randbytes(100_000)

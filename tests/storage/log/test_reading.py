@@ -1,3 +1,8 @@
+import pytest
+
+from braidlog.storage.errors import WouldBlock
+from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
+from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.reading import Want, read_batches
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog
@@ -40,3 +45,17 @@ def test_the_batch_at_the_byte_limit_is_included_on_request(tmp_path):
             0,
             10,
         ]
+
+
+def test_a_large_batch_is_read_by_callers_that_may_wait_and_know_its_size(tmp_path):
+    one = OneLog(tmp_path)
+    one.fill([b"a", bytes(LARGE_BYTES_MIN), b"b"])
+    segment, large = one.log.segment_set.last, Want(1, 3, 100)
+    assert bases(read_batches(segment, PLACE, Want(0, 3, 100, beyond_bytes=0))) == [0]
+    with pytest.raises(WouldBlock):
+        read_batches(segment, PLACE, Want(1, 3, 100, wait=False))
+    with refusing_large(), pytest.raises(LargeBody) as refused:
+        read_batches(segment, PLACE, large)
+    found = read_batches(segment, PLACE, large)
+    assert bases(found) == [1]
+    assert refused.value.size == HEADER_BYTES + found[0].header.body_bytes

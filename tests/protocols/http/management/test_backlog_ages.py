@@ -3,6 +3,7 @@
 import pytest
 
 from braidlog.broker.errors import DamagedLog
+from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.protocols.http.management import backlog_ages
 from braidlog.protocols.http.management.backlog_ages import Ages
 from braidlog.storage.metadata.names import TopicName
@@ -25,7 +26,10 @@ class Unreadable:
     def __init__(self, *answers):
         self.answers = list(answers)
 
-    async def read(self, offset, bytes_max):
+    def room(self):
+        return OutputBudget().reserve_now(0)
+
+    async def read(self, offset, bytes_max, *, before_large):
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -1,15 +1,19 @@
 """Stored batches over HTTP, and the position of a reader that decodes the batches."""
 
 import pytest
+import trio
 
 from braidlog.broker.reading.raw import WIRE_SALT
 from braidlog.storage.formats.plain.codec import PLAIN
 from braidlog.storage.log.batch import HEADER_BYTES, unpack
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
-from tests.protocols.http.asgi import call
+from tests.broker.records import append
+from tests.protocols.http.asgi import call, scope_of
 from tests.protocols.http.records import append_records
+from tests.waiting import until
 
+MIB = 1 << 20
 PATH = "/api/v1/log/public/default/orders"
 GROUP = "/api/v1/groups/public/default/orders/export%3Aall"
 
@@ -107,3 +111,40 @@ async def test_a_position_is_an_ordinary_groups_position(app, topic, broker):
     assert (group.position(0), group.position(1), group.backlog(0)) == (12, 0, 18)
     nowhere = await call(app, "PUT", f"{GROUP}/positions", {"positions": {"7": 1}})
     assert nowhere.status == 404
+
+
+async def test_an_answer_holds_memory_for_a_batch_larger_than_asked_until_sent(app, topic, broker):
+    """The memory is reserved before the batch is read; the answer is sent in pieces."""
+    partition, size = topic.partition(1), 5 * MIB
+    await append(broker, partition, "kafka", [bytes(size)])
+    held, sizes, scope = [], [], scope_of("GET", f"{PATH}/1/batches?offset=0&bytes_max=1000", None)
+
+    async def receive():
+        await trio.sleep_forever()
+
+    async def send(message):
+        sizes.append(len(message.get("body", b"")))
+        held.append(broker.output.used)
+
+    await app(scope, receive, send)
+    assert sum(sizes) > size >= 10 * max(sizes)
+    assert size < min(held) <= max(held) < size + MIB
+    assert broker.output.used == 0
+
+
+async def test_a_batch_larger_than_asked_waits_for_memory(app, topic, broker, nursery):
+    await append(broker, topic.partition(1), "kafka", [bytes(5 * MIB)])
+    output, answers = broker.output, []
+    held = output._bytes_max - 4 * MIB
+    output.charge(held)
+
+    async def ask():
+        answers.append(await call(app, "GET", f"{PATH}/1/batches?offset=0&bytes_max=1000"))
+
+    nursery.start_soon(ask)
+    await until(lambda: output._large)
+    assert output.used == held and not answers
+    output.charge(-held)
+    await until(lambda: answers)
+    assert answers[0].status == 200 and len(answers[0].body) > 5 * MIB
+    assert output.used == 0
