@@ -21,7 +21,7 @@ from braidlog.storage.journal.log import JournalLog
 from braidlog.storage.log.committer import Committer, Round
 from braidlog.storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
 from braidlog.storage.log.disk import Disk
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.recovery import RecoveryReport
 from braidlog.storage.log.reserve import Reserve
@@ -49,7 +49,7 @@ class Shape:
     segment_bytes: int = SEGMENT_BYTES
 
 
-class ShapedFiles(Files):
+class ShapedFiles(LocalFiles):
     """Files whose `sync_all` has a fixed answer."""
 
     def __init__(self, root: str, disk: Disk, *, syncs_all: bool) -> None:

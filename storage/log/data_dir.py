@@ -21,6 +21,7 @@ from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.committer import Committer, DiskKeeper, Keeper
 from braidlog.storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
 from braidlog.storage.log.files import FULL, Files, storage_error
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.opening import begin_log, open_log
 from braidlog.storage.log.read_ahead import read_ahead
@@ -105,7 +106,7 @@ class DataDir:
         except OSError as error:
             raise storage_error(error, "use the data directory", path) from error
         try:
-            files = files or Files(path)
+            files = files or LocalFiles(path)
             data_dir = cls(path, files, lock_fd)
             data_dir._prepare()
         except BaseException:  # Release the lock after any error.
@@ -125,10 +126,10 @@ class DataDir:
         """Make new files name this directory. A new directory draws its id; a directory of an
         earlier version gets its id with `take_id`.
         """
-        self.files.directory_id = stored_directory_id(self.files, self.path)
+        self.files.name_directory(stored_directory_id(self.files, self.path))
         is_new = not self.partition_ids() and not any(map(self._segment_paths, JOURNAL_KINDS))
         if is_new:
-            self.files.directory_id = new_directory_id()
+            self.files.name_directory(new_directory_id())
 
     def take_id(self, rewrite: Callable[[], None], committer: Committer) -> None:
         """Give a directory of an earlier version an id: `rewrite` writes the catalogue into a new
@@ -139,11 +140,11 @@ class DataDir:
         """
         if self.files.directory_id:
             return
-        self.files.directory_id = named_elsewhere(self.files, self.path) or new_directory_id()
+        self.files.name_directory(named_elsewhere(self.files, self.path) or new_directory_id())
         try:
             rewrite()
         except StorageFull:
-            self.files.directory_id = 0
+            self.files.name_directory(0)
             return
         committer.commit()
         committer.commit()  # The slot that leaves out the older segments.

@@ -29,8 +29,13 @@ LEASES_MAX = 64
 class OpenFile(Protocol):
     """A file that is held (`files.File`)."""
 
-    path: str
-    fd: int
+    @property
+    def path(self) -> str:
+        """Where the file is."""
+
+    @property
+    def fd(self) -> int:
+        """The open descriptor."""
 
 
 class LostBytes(OSError):

@@ -1,38 +1,31 @@
-"""The file layer under log and journals: every open, write, rename, cut, removal and sync.
+"""The file layer under log and journals: the interface of files, and their errors.
 
-Three parts: `Disk` (disk.py) makes the system calls and nothing else, `File` is a file with the
-error rules of the log, `Files` creates `File`s and keeps the number of open descriptors within a
-budget. Knows nothing of segments, offsets or formats.
+`File` and `Files` have three implementations: `LocalFiles` (`local_files.py`), the files of a local
+disk; `CachedFiles` (`storage/shared/cached_file.py`), segments that lie in objects, with a local
+cache; `StoredFiles` (`storage/shared/reader.py`), the same to readers, without a cache. Knows
+nothing of segments, offsets or formats.
+
+**Errors.** A write that finds no room raises StorageFull and has changed nothing; any other failed
+write raises StorageFailed. A failed sync raises StorageFailed and must not be retried. Reads raise
+OSError. A file that was removed or closed raises FileGone, except to its holders.
+
+**Threads.** All calls are safe in several threads.
 """
 
 import errno
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
-from braidlog.storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
-from braidlog.storage.log.descriptors import (
-    NO_DESCRIPTOR,
-    Result,
-    idle_handles_max,
-    with_descriptor,
-)
-from braidlog.storage.log.disk import Buffer, Disk
+from braidlog.storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull
+from braidlog.storage.log.descriptors import NO_DESCRIPTOR
+from braidlog.storage.log.disk import Buffer
 from braidlog.storage.log.file_part import Leases
-from braidlog.storage.log.file_system import FileSystem
-from braidlog.storage.log.read_buffers import ReadBuffers
 from braidlog.storage.log.sync_queue import SyncQueue
-
-# A single pwritev takes no more pieces than this (IOV_MAX of Linux).
-PARTS_MAX = 1024
 
 # After these a later try may succeed: no space, a quota, a limit on file sizes, a read-only file
 # system, no descriptors.
 FULL = OUT_OF_SPACE | NO_DESCRIPTOR | {errno.EFBIG, errno.EROFS}
-
-# Errors of file systems that cannot preallocate, if the C library does not emulate it.
-CANNOT_ALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 def storage_error(error: OSError, doing: str, path: str) -> StorageFull | StorageFailed:
@@ -47,320 +40,122 @@ class FileGone(Exception):
     """The file was removed or closed for good: look up again which file to use."""
 
 
-class File:
-    """A file. Its descriptor may be closed and opened again while nobody holds the file.
-
-    Safe in several threads. `hold` keeps the descriptor open, so that a sync later reports every
-    error of the writes before it.
+class File(Protocol):
+    """A file. `hold` keeps the descriptor open, so that a sync later reports every error of the
+    writes before it; without holders the descriptor may be closed, and opened again.
     """
 
-    __slots__ = ("_files", "fd", "gone", "holds", "path", "read_only")
+    @property
+    def path(self) -> str:
+        """Where the file is."""
 
-    def __init__(self, files: "Files", path: str) -> None:
-        self._files = files
-        self.path = path
-        self.fd = -1
-        self.holds = 0
-        self.gone = False
-        self.read_only = False
-        """True if the descriptor can only read, because the file system is read-only."""
+    @property
+    def fd(self) -> int:
+        """The descriptor; valid for a caller that holds the file."""
+
+    @property
+    def gone(self) -> bool:
+        """True once the file is closed for good."""
 
     def hold(self) -> int:
         """Keep the descriptor open until `release`; returns it. Raises FileGone, StorageFull,
         StorageFailed.
         """
-        return self._files.hold(self)
 
     def hold_to_read(self) -> int:
         """As `hold`, but works on a read-only file system too."""
-        return self._files.hold(self, to_read=True)
 
     def release(self) -> None:
         """End a `hold`."""
-        self._files.release(self)
 
     def write_at(self, parts: Sequence[Buffer], pos: int) -> None:
         """Write the parts in order at the file's end, which is `pos`: all of them or nothing.
 
         Raises: StorageFull, with the file cut back to `pos`; StorageFailed.
         """
-        self.hold()
-        try:
-            self.write_held(parts, pos, sum(map(len, parts)))
-        finally:
-            self.release()
 
     def write_held(self, parts: Sequence[Buffer], pos: int, size: int) -> None:
-        """As `write_at`, for `size` bytes and a caller that holds the file.  # hot"""
-        disk = self._files.disk
-        try:
-            if len(parts) > PARTS_MAX or disk.write(self.path, self.fd, parts, pos) != size:
-                # Part of it may be written: the same bytes will be written to the same place again.
-                write_parts(disk, self.path, self.fd, parts, pos)
-        except OSError as error:
-            failure = storage_error(error, "write to", self.path)
-            try:
-                self._cut_back(self.fd, pos)
-            except OSError as second:
-                raise StorageFailed(f"{failure}, nor cut it back: {second.strerror}") from error
-            raise failure from error
-
-    def _cut_back(self, fd: int, size: int) -> None:
-        """Cut off the bytes that a failed write left behind; on a read-only disk there are none."""
-        if os.fstat(fd).st_size > size:
-            self._files.disk.truncate(self.path, fd, size)
+        """As `write_at`, for `size` bytes and a caller that holds the file."""
 
     def overwrite_at(self, data: Buffer, pos: int) -> None:
         """Replace bytes inside the file (slots). Raises: StorageFull, StorageFailed; the bytes are
         then unknown.
         """
-        fd = self.hold()
-        try:
-            write_parts(self._files.disk, self.path, fd, [data], pos)
-        except OSError as error:
-            raise storage_error(error, "write to", self.path) from error
-        finally:
-            self.release()
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
         """Return at most `size` bytes from `pos`, fewer at the file's end.
 
-        With `wait=False` only bytes in the page cache, which may be fewer too. Raises: WouldBlock
-        if the cache has none; FileGone; OSError if the disk cannot read.
+        With `wait=False` only bytes in memory, which may be fewer too. Raises: WouldBlock if none
+        are; FileGone; OSError if the disk cannot read.
         """
-        fd = self.hold_to_read()
-        try:
-            if wait or not self._files.reads_cached:
-                return self._files.disk.read(self.path, fd, size, pos)
-            try:
-                into = self._files.read_buffers.take(size)
-                return into[: self._files.disk.read_cached(self.path, fd, into, pos)]
-            except BlockingIOError:
-                raise WouldBlock(self.path) from None
-            except OSError as error:
-                if error.errno != errno.EOPNOTSUPP:
-                    raise
-                # This file system always has it in memory, or cannot say.
-                self._files.reads_cached = False
-                return self._files.disk.read(self.path, fd, size, pos)
-        finally:
-            self.release()
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes. Raises StorageFailed, StorageFull."""
-        fd = self.hold()
-        try:
-            self._files.disk.truncate(self.path, fd, size)
-        except OSError as error:
-            raise storage_error(error, "cut", self.path) from error
-        finally:
-            self.release()
 
     def allocate(self, size: int, pos: int) -> None:
         """Allocate blocks on the disk for these bytes; new blocks read as zero.
 
         Raises: StorageFull, also where the file system cannot allocate; StorageFailed.
         """
-        fd = self.hold()
-        try:
-            self._files.disk.allocate(self.path, fd, size, pos)
-        except OSError as error:
-            if error.errno in CANNOT_ALLOCATE:
-                raise StorageFull(f"cannot allocate {self.path}", errno.EOPNOTSUPP) from error
-            raise storage_error(error, "allocate", self.path) from error
-        finally:
-            self.release()
 
     def datasync(self) -> None:
         """Wait until all data written is on the disk. Raises StorageFailed, which must not be
         retried.
         """
-        fd = self.hold()
-        try:
-            self._files.disk.sync_data(self.path, fd)
-        except OSError as error:
-            raise StorageFailed(f"cannot sync {self.path}: {error.strerror or error}") from error
-        finally:
-            self.release()
 
     def size(self) -> int:
-        """Size in bytes, as the file system has it."""
-        fd = self.hold_to_read()
-        try:
-            return os.fstat(fd).st_size
-        finally:
-            self.release()
+        """Return the size in bytes."""
+
+    def move_to(self, path: str) -> None:
+        """Note that the file has this path now."""
 
     def close(self) -> None:
         """Close for good; the descriptor is closed when the last holder releases it."""
-        self._files.forget(self)
 
 
-def write_parts(disk: Disk, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> None:
-    """Write all parts at `pos`, continuing after short writes. Raises OSError."""
-    if len(parts) > PARTS_MAX:
-        parts = [b"".join(parts)]
-    total = sum(map(len, parts))
-    written = disk.write(path, fd, parts, pos)
-    while written < total:
-        if written <= 0:
-            raise OSError(errno.EIO, "a write took no bytes")
-        rest = memoryview(b"".join(parts))[written:]
-        total -= written
-        pos += written
-        parts = [rest]
-        written = disk.write(path, fd, parts, pos)
+class Files(Protocol):
+    """The files below a folder, of which only some are open at the same time."""
 
+    @property
+    def directory_id(self) -> int:
+        """Id of the data directory, for the headers of new segments; 0: none."""
 
-class Files:
-    """Makes `File`s below a folder and keeps at most about `handles_max` of them open.
-
-    Files that are held (in use, or written and not yet synced) stay open beyond the budget.
-    """
-
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        disk: Disk | None = None,
-        *,
-        handles_max: int | None = None,
-        read_only: bool = False,
-    ) -> None:
-        """`handles_max` is `idle_handles_max` if not given."""
-        self.root = os.fspath(root)
-        self.directory_id = 0  # Of the data directory, for the headers of new segments; 0: none.
-        self.disk = disk if disk is not None else Disk()
-        self.reads_cached = True
-        self.read_buffers = ReadBuffers()
-        self.leases = Leases(self.disk)
-        self._flags = os.O_RDONLY if read_only else os.O_RDWR
-        self._handles_max = idle_handles_max() if handles_max is None else handles_max
-        self._open_count = 0
-        self._discarded: list[str] = []
-        self._discarding = threading.Lock()
-        self._idle: OrderedDict[File, None] = OrderedDict()
-        self._lock = threading.Lock()
-        self._file_system = FileSystem(self.root)
+    @property
+    def leases(self) -> Leases:
+        """The leases on descriptors of these files."""
 
     @property
     def syncs_all_at_once(self) -> bool:
         """True if `sync_all` works on this file system, for all folders given to `adopt`."""
-        return self._file_system.can_sync
 
-    @property
-    def open_count(self) -> int:
-        """Descriptors open now."""
-        return self._open_count
+    def name_directory(self, directory_id: int) -> None:
+        """Set the id of the data directory; 0: none."""
 
     def create(self, path: str) -> File:
         """A new, empty file; its folder is not synced. Raises StorageFull, StorageFailed."""
-        self.clear_discarded()
-        file = File(self, path)
-        fd, _ = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, "create")
-        with self._lock:
-            self._take(file, fd, is_read_only=False)
-            self._idle[file] = None
-            self._close_idle()
-        return file
 
     def open(self, path: str) -> File:
         """An existing file. It is opened when first used."""
-        return File(self, path)
-
-    def hold(self, file: File, *, to_read: bool = False) -> int:
-        """See `File.hold` and `File.hold_to_read`."""
-        while True:
-            with self._lock:
-                if file.gone and file.holds == 0:
-                    raise FileGone(file.path)
-                if file.fd >= 0:
-                    return self._hold_open(file, to_read=to_read)
-            # Without the lock: opening may wait for a cold disk, and other threads need the files
-            # that are open.
-            fd, is_read_only = self._open(file.path, self._flags, "open", or_read_only=to_read)
-            with self._lock:
-                if file.fd < 0 and not file.gone:
-                    self._take(file, fd, is_read_only=is_read_only)
-                    file.holds = 1
-                    self._close_idle()
-                    return fd
-            self.disk.close(file.path, fd)  # Another thread was faster, or the file is gone.
-
-    def _hold_open(self, file: File, *, to_read: bool) -> int:
-        if file.read_only and not to_read:
-            reason = OSError(errno.EROFS, os.strerror(errno.EROFS))
-            raise storage_error(reason, "write to", file.path)
-        if file.holds == 0:
-            del self._idle[file]
-        file.holds += 1
-        return file.fd
-
-    def release(self, file: File) -> None:
-        """See `File.release`."""
-        with self._lock:
-            file.holds -= 1
-            if file.holds == 0:
-                if file.gone or file.read_only:  # The disk may be writable again by the next use.
-                    self._close(file)
-                else:
-                    self._idle[file] = None
-                    self._close_idle()
-
-    def forget(self, file: File) -> None:
-        """See `File.close`."""
-        with self._lock:
-            file.gone = True
-            if file.fd >= 0 and file.holds == 0:
-                del self._idle[file]
-                self._close(file)
 
     def read_whole(self, path: str) -> bytes:
         """All bytes of a small file. Raises OSError."""
-        return self.read_head(path, None)
 
     def read_head(self, path: str, size: int | None) -> bytes:
         """The first bytes of a file, at most `size` if given; leaves it closed. Raises OSError."""
-        fd = self._open_to_look(path)
-        try:
-            return self.disk.read(path, fd, os.fstat(fd).st_size if size is None else size, 0)
-        finally:
-            self.disk.close(path, fd)
 
     def look_into(self, path: str, size: int) -> tuple[bytes, os.stat_result]:
         """Return at most the first `size` bytes of a file, and its stat result. Leaves the file
         closed, and notes its device as `adopt` does. Raises OSError.
         """
-        fd = self._open_to_look(path)
-        try:
-            found = os.fstat(fd)
-            data = self.disk.read(path, fd, size, 0)
-        finally:
-            self.disk.close(path, fd)
-        self._file_system.note_device(found.st_dev)
-        return data, found
 
     def rename(self, path: str, new_path: str) -> None:
         """Give a file or folder another name. Raises StorageFull, StorageFailed."""
-        try:
-            self.disk.rename(path, new_path)
-        except OSError as error:
-            raise storage_error(error, "rename", path) from error
 
     def set_time(self, path: str, time_us: int) -> None:
         """Set the modification time of a file. Raises StorageFull, StorageFailed."""
-        try:
-            self.disk.set_time(path, time_us)
-        except OSError as error:
-            raise storage_error(error, "set the time of", path) from error
 
     def unlink(self, path: str) -> None:
         """Remove a file if it exists. Raises StorageFull, StorageFailed."""
-        try:
-            self.disk.unlink(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise storage_error(error, "remove", path) from error
 
     def discard(self, path: str) -> None:
         """Remove a file that is not wanted after all; if the disk refuses, try again before the
@@ -368,131 +163,35 @@ class Files:
 
         Raises: StorageFailed.
         """
-        try:
-            self.unlink(path)
-        except StorageFull:
-            self._discarded.append(path)
-
-    def clear_discarded(self) -> None:
-        """Remove the files that `discard` left; on return they are gone, by this or another thread.
-
-        Raises StorageFull, StorageFailed.
-        """
-        if not self._discarded:
-            return
-        with self._discarding:
-            while self._discarded:
-                self.unlink(self._discarded[-1])
-                self._discarded.pop()
 
     def make_folder(self, path: str) -> None:
         """Make a folder; its parent is not synced. Raises StorageFull, StorageFailed."""
-        try:
-            self.disk.make_folder(path)
-        except OSError as error:
-            raise storage_error(error, "make the folder", path) from error
 
     def remove_folder(self, path: str) -> None:
         """Remove a folder and the files in it. Raises StorageFull, StorageFailed."""
-        for name in self.names(path):
-            self.unlink(os.path.join(path, name))
-        try:
-            self.disk.remove_folder(path)
-        except OSError as error:
-            raise storage_error(error, "remove the folder", path) from error
 
     def names(self, path: str) -> list[str]:
         """Names in a folder, sorted; none if there is no such folder. Raises StorageFailed."""
-        try:
-            return sorted(self._with_descriptor(lambda: os.listdir(path)))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise storage_error(error, "list", path) from error
 
     def sync_folder(self, path: str) -> None:
         """Make new, changed and removed names of a folder durable. Raises StorageFailed."""
-        try:
-            self._with_descriptor(lambda: self.disk.sync_folder(path))
-        except FileNotFoundError:
-            return  # Removed meanwhile: it has no names left to keep.
-        except OSError as error:
-            raise StorageFailed(
-                f"cannot sync the folder {path}: {error.strerror or error}"
-            ) from error
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
         """A queue that syncs files without a thread and counts each in the eventfd, or None."""
-        try:
-            return self.disk.sync_queue(eventfd)
-        except OSError:
-            return None
 
     def sync_all(self) -> None:
         """Make everything below the root durable, in a single call. Raises StorageFailed."""
-        try:
-            self.disk.sync_file_system(self._file_system)
-        except OSError as error:
-            raise StorageFailed(f"cannot sync {self.root}: {error.strerror or error}") from error
 
     def adopt(self, folder: str) -> None:
         """Note a written folder; a folder of another file system ends `sync_all`."""
-        self._file_system.adopt(folder)
 
     def close(self) -> None:
         """Close every idle descriptor; the last holder closes a held descriptor."""
-        self.close_idle()
-        self._file_system.close()
 
     def close_idle(self) -> None:
         """Close every descriptor that nobody is using; files are opened again when they are."""
-        self.close_oldest_idle(self._open_count)
 
     def close_oldest_idle(self, count: int) -> bool:
         """Close at most `count` descriptors that nobody is using, the longest idle first. Return
         whether any was closed.
         """
-        with self._lock:
-            closing = min(count, len(self._idle))
-            for _ in range(closing):
-                self._close(self._idle.popitem(last=False)[0])
-        return closing > 0
-
-    def _open(
-        self, path: str, flags: int, doing: str, *, or_read_only: bool = False
-    ) -> tuple[int, bool]:
-        """(descriptor, whether it is good for reading only). Raises FileGone, StorageFull,
-        StorageFailed.
-        """
-        try:
-            try:
-                return self._with_descriptor(lambda: self.disk.open(path, flags)), False
-            except OSError as error:
-                if error.errno == errno.EROFS and or_read_only:
-                    return self.disk.open(path, os.O_RDONLY), True
-                raise
-        except FileNotFoundError:
-            raise FileGone(path) from None
-        except OSError as error:
-            raise storage_error(error, doing, path) from error
-
-    def _open_to_look(self, path: str) -> int:
-        """A descriptor for its caller alone. Raises OSError."""
-        return self._with_descriptor(lambda: self.disk.open(path, os.O_RDONLY))
-
-    def _with_descriptor(self, call: Callable[[], Result]) -> Result:
-        """Make a call that needs a descriptor; idle descriptors make room. Raises OSError."""
-        return with_descriptor(call, lambda: self.close_oldest_idle(1))
-
-    def _take(self, file: File, fd: int, *, is_read_only: bool) -> None:
-        file.fd, file.read_only = fd, is_read_only
-        self._open_count += 1
-
-    def _close_idle(self) -> None:
-        while self._open_count > self._handles_max and self._idle:
-            self._close(self._idle.popitem(last=False)[0])
-
-    def _close(self, file: File) -> None:
-        fd, file.fd = file.fd, -1
-        self._open_count -= 1
-        self.disk.close(file.path, fd)

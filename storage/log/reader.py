@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from braidlog.storage.log.data_dir import PARTITIONS_NAME, numbers_among
 from braidlog.storage.log.directory_id import stored_directory_id
-from braidlog.storage.log.files import Files
 from braidlog.storage.log.index import BadIndex
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.look import LogLook
 from braidlog.storage.log.scan import load_checked
 from braidlog.storage.log.segment import (
@@ -61,9 +61,9 @@ class ReadOnlyLog(LogLook):
         super().__init__()
         self.folder = os.fspath(folder)
         self.partition_id = int(os.path.basename(os.path.normpath(self.folder)))
-        self._files = Files(self.folder, handles_max=HANDLES_MAX, read_only=True)
+        self._files = LocalFiles(self.folder, handles_max=HANDLES_MAX, read_only=True)
         data_dir = os.path.dirname(os.path.dirname(os.path.abspath(self.folder)))
-        self._files.directory_id = stored_directory_id(self._files, data_dir)
+        self._files.name_directory(stored_directory_id(self._files, data_dir))
         self.refresh()
 
     @property

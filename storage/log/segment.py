@@ -205,7 +205,8 @@ class Segment:
         """
         path = self.path.removesuffix(NEW_SUFFIX)
         self._files.rename(self.path, path)
-        self.path = self.file.path = path
+        self.path = path
+        self.file.move_to(path)
 
     def stat(self) -> None:
         """Take size and age from the file system. Raises OSError."""

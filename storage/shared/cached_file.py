@@ -5,7 +5,6 @@ there is too much. An error of the cache's disk fails no read that may wait: the
 same bytes. `storage/log/` reads such a file like any other. Safe in several threads.
 """
 
-import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +16,11 @@ from braidlog.storage.errors import (
     StoreUnanswered,
     WouldBlock,
 )
-from braidlog.storage.log.file_part import Leases
-from braidlog.storage.log.files import File, FileGone, Files
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.shared.layout import BadObject
 from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.over_local import FileOverLocal, FilesOverLocal
 from braidlog.storage.shared.pieces import Piece, SegmentPieces
 
 # Bytes of a fetch: a twentieth of a second at the speed of a connection.
@@ -79,7 +79,7 @@ class Cache:
             self._bytes -= self._held.pop(file, 0)
 
 
-class CachedFile(File):
+class CachedFile(FileOverLocal):
     """A segment file in objects. `pieces` may be replaced by others with the same bytes."""
 
     __slots__ = (
@@ -93,7 +93,7 @@ class CachedFile(File):
     )
 
     def __init__(self, files: "CachedFiles", path: str, pieces: SegmentPieces) -> None:
-        super().__init__(files, path)
+        super().__init__(files.local.open(path))
         self.pieces = pieces
         self._cached_files = files
         self._objects = files.objects
@@ -102,7 +102,7 @@ class CachedFile(File):
         self._is_made = False
         self._reading = threading.Lock()
 
-    def move_to(self, pieces: SegmentPieces) -> None:
+    def replace_pieces(self, pieces: SegmentPieces) -> None:
         """Read from other objects, which hold the same bytes, from now on."""
         self.pieces = pieces
 
@@ -133,7 +133,7 @@ class CachedFile(File):
 
     def _read_local(self, size: int, pos: int, *, wait: bool) -> tuple[int, bytes | memoryview]:
         """The bytes fetched into the local file, and the data: from there if the disk works."""
-        if self.gone and self.holds == 0:
+        if self._local.gone and self._local.holds == 0:
             raise FileGone(self.path)
         blocks = range(pos // BLOCK_BYTES, (pos + size - 1) // BLOCK_BYTES + 1)
         missing = [block for block in blocks if block not in self._present]
@@ -141,7 +141,7 @@ class CachedFile(File):
             raise WouldBlock(self.path)
         try:
             fetched = sum(self._fetch(block) for block in missing)
-            data = super().read_at(size, pos, wait=wait)
+            data = self._local.read_at(size, pos, wait=wait)
             if len(data) == size or not wait:
                 return fetched, data
             self._lose()
@@ -152,7 +152,7 @@ class CachedFile(File):
         except (StorageFailed, OSError):
             self._lose()
         except FileGone:
-            if self.gone:
+            if self._local.gone:
                 raise
             self._lose()  # Another program removed the file.
         if not wait:
@@ -170,7 +170,7 @@ class CachedFile(File):
         end = min(pos + BLOCK_BYTES, self.pieces.size)
         data = self._from_objects(pos, end)
         self._make()
-        self.overwrite_at(data, pos)
+        self._local.overwrite_at(data, pos)
         self._present.add(block)
         return end - pos
 
@@ -202,9 +202,9 @@ class CachedFile(File):
         by now, or be the next tenure's. Raises FileGone, StorageFull, StorageFailed.
         """
         if not self._is_made:
-            if self.gone:
+            if self._local.gone:
                 raise FileGone(self.path)
-            self._cached_files.make(self.path)
+            self._cached_files.local.make(self.path)
             self._is_made = True
 
     def empty(self) -> bool:
@@ -212,8 +212,8 @@ class CachedFile(File):
         if not self._reading.acquire(blocking=False):
             return False
         try:
-            if self._is_made and not self.gone:
-                self.truncate(0)
+            if self._is_made and not self._local.gone:
+                self._local.truncate(0)
         except (FileGone, StorageFull, StorageFailed):
             self._is_made = False  # The file is gone, or its disk fails: no reader needs the file.
         finally:
@@ -223,17 +223,16 @@ class CachedFile(File):
 
     def close(self) -> None:
         """Never open it again."""
-        super().close()
+        self._local.close()
         self._cache.forget(self)
 
 
-class CachedFiles(Files):
+class CachedFiles(FilesOverLocal):
     """Files of a cache folder; an index file may lie in an object too."""
 
     def __init__(self, root: str, objects: ObjectStore, cache: Cache) -> None:
-        super().__init__(root)
         # A cached file has holes, and is emptied while an answer may be on its way.
-        self.leases = Leases(self.disk, are_given=False)
+        super().__init__(LocalFiles(root, lends=False))
         self.cache = cache
         self.objects = objects
         self.indexes: dict[str, Piece] = {}  # By the path of the index file.
@@ -249,19 +248,12 @@ class CachedFiles(Files):
         if pieces.index is not None:
             self.indexes[path.removesuffix(".log") + ".index"] = pieces.index
 
-    def make(self, path: str) -> None:
-        """Create an empty file unless it exists, and leave it closed. Raises FileGone if the folder
-        is gone, StorageFull, StorageFailed.
-        """
-        fd, _ = self._open(path, os.O_RDWR | os.O_CREAT, "create")
-        self.disk.close(path, fd)
-
     def read_whole(self, path: str) -> bytes:
         """As `Files.read_whole`, also of an index in an object. Raises OSError, StoreUnanswered."""
         piece = self.indexes.get(path)
         if piece is None:
             try:
-                return super().read_whole(path)
+                return self.local.read_whole(path)
             except FileNotFoundError:
                 if path in self.given:
                     return self.given[path]
@@ -274,4 +266,4 @@ class CachedFiles(Files):
     def unlink(self, path: str) -> None:
         """As `Files.unlink`."""
         self.indexes.pop(path, None)
-        super().unlink(path)
+        self.local.unlink(path)

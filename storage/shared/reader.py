@@ -12,7 +12,8 @@ from contextlib import closing
 from functools import cached_property, partial
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.files import File, Files
+from braidlog.storage.log.files import File
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.look import LOOKS_MAX, READ_BYTES, LogLook
 from braidlog.storage.log.places import place_of_offset
 from braidlog.storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, Segment, segment_path
@@ -21,6 +22,7 @@ from braidlog.storage.shared.catalogue import SharedCatalogue
 from braidlog.storage.shared.layout import BadObject, shard_of
 from braidlog.storage.shared.ledger import Cluster, Contents, JournalRow, Ledger, Tenure
 from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.over_local import FileOverLocal, FilesOverLocal
 from braidlog.storage.shared.pieces import (
     Located,
     PartitionPieces,
@@ -200,11 +202,11 @@ class StoredLog(LogLook):
         self._files.close()
 
 
-class StoredFiles(Files):
+class StoredFiles(FilesOverLocal):
     """The segment files of a partition, and their indexes, as stored in objects."""
 
     def __init__(self, objects: ObjectStore, patience: Callable[[], Patience]) -> None:
-        super().__init__(ANY_FOLDER, read_only=True)
+        super().__init__(LocalFiles(ANY_FOLDER, read_only=True))
         self.pieces: dict[str, SegmentPieces] = {}  # By path.
         self._objects = objects
         self._patience = patience
@@ -213,7 +215,7 @@ class StoredFiles(Files):
     def open(self, path: str) -> File:
         """The segment file of that path, or for an index a file that nobody reads."""
         pieces = self.pieces.get(path)
-        return super().open(path) if pieces is None else StoredFile(self, path, pieces)
+        return self.local.open(path) if pieces is None else StoredFile(self, path, pieces)
 
     def read_whole(self, path: str) -> bytes:
         """An index. Raises OSError, also if it is in no object; StoreUnanswered."""
@@ -247,16 +249,16 @@ class StoredFiles(Files):
         """Read no more."""
         if self._pool is not None:
             self._pool.shutdown()
-        super().close()
+        self.local.close()
 
 
-class StoredFile(File):
+class StoredFile(FileOverLocal):
     """A segment file in objects. The bytes read last are kept: the next read continues in them."""
 
     __slots__ = ("_kept", "_kept_pos", "_pieces", "_stored")
 
     def __init__(self, files: StoredFiles, path: str, pieces: SegmentPieces) -> None:
-        super().__init__(files, path)
+        super().__init__(files.local.open(path))
         self._stored = files
         self._pieces = pieces
         self._kept = memoryview(b"")

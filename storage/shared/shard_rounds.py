@@ -197,14 +197,14 @@ class ShardRounds:
         """Note that a segment of an earlier owner is now in other objects."""
         for segment in segments:
             if segment.base_offset == base and isinstance(segment.file, CachedFile):
-                segment.file.move_to(pieces)
+                segment.file.replace_pieces(pieces)
 
     def uploaded(self, segment: Segment, pieces: SegmentPieces) -> None:
         """Note that a segment has an own object: the local file is a cache from now on."""
         files = self._files
         files.note_index(segment.path, pieces)
         if isinstance(segment.file, CachedFile):
-            segment.file.move_to(pieces)
+            segment.file.replace_pieces(pieces)
             return
         if self.tracks.pop(segment.base_offset, None) is None:
             return  # Retention dropped the segment meanwhile.

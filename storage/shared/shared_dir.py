@@ -95,7 +95,7 @@ class SharedDir(DataDir):
             files = CachedFiles(path, session.objects, Cache(settings.cache_bytes))
             shared = cls(path, files, lock_fd)
             shared._prepare()
-            files.directory_id = id_of_cluster(session.cluster.cluster_id)
+            files.name_directory(id_of_cluster(session.cluster.cluster_id))
             shared._begin(session, settings)
         except BaseException:  # Release the lock on any error.
             os.close(lock_fd)

@@ -15,7 +15,8 @@ from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.batch import HEADER_BYTES, BatchHeader
-from braidlog.storage.log.files import FileGone, Files, storage_error
+from braidlog.storage.log.files import FileGone, storage_error
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import Fault, read_checked
@@ -110,7 +111,7 @@ class PartitionDump:
 
     def __init__(self, part: PartitionFolder, *, running: bool) -> None:
         """`running`: a broker is writing there."""
-        self._files = Files(part.folder, handles_max=HANDLES_MAX, read_only=True)
+        self._files = LocalFiles(part.folder, handles_max=HANDLES_MAX, read_only=True)
         self._identity = LogIdentity(part.folder, KIND_PARTITION, part.partition_id)
         self._running = running
 

@@ -19,7 +19,8 @@ from braidlog.storage.log.data_dir import (
     take_lock,
 )
 from braidlog.storage.log.directory_id import is_catalogue_foreign, stored_directory_id
-from braidlog.storage.log.files import Files, storage_error
+from braidlog.storage.log.files import storage_error
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import KIND_PARTITION, segment_bases
 from braidlog.storage.log.topic_file import (
@@ -79,8 +80,8 @@ class Repair:
             raise
         except OSError as error:
             raise storage_error(error, "lock", self.path) from error
-        self.files = Files(self.path)
-        self.files.directory_id = stored_directory_id(self.files, self.path)
+        self.files = LocalFiles(self.path)
+        self.files.name_directory(stored_directory_id(self.files, self.path))
         self._aside = SetAside(self.files, os.path.join(self.path, SET_ASIDE_NAME))
         self._partitions_path = os.path.join(self.path, PARTITIONS_NAME)
         self._progress = progress

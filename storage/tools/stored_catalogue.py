@@ -8,7 +8,8 @@ import os
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.data_dir import JOURNAL_KINDS
-from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import read_checked
@@ -38,7 +39,7 @@ def _read(data_dir: str) -> Catalogue:
     os.stat(folder)  # Raises OSError; without a journal folder there is no catalogue.
     identity = LogIdentity(folder, JOURNAL_KINDS[NAME], 1)
     slot = read_watermark(folder, identity.partition_id, identity.kind)
-    files = Files(data_dir, handles_max=HANDLES_MAX, read_only=True)
+    files = LocalFiles(data_dir, handles_max=HANDLES_MAX, read_only=True)
     try:
         survey = LogSurvey(files, identity, slot, slot.durable_offset)
         records = JournalRecords()

@@ -21,7 +21,8 @@ from braidlog.storage.log.data_dir import (
     numbers_among,
 )
 from braidlog.storage.log.directory_id import stored_directory_id
-from braidlog.storage.log.files import FileGone, Files, storage_error
+from braidlog.storage.log.files import FileGone, storage_error
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bases
@@ -80,8 +81,8 @@ class Verifier:
         self._tell = tell
         self._progress = progress
         self._running = self.report.broker_pid != 0
-        self._files = Files(self.path, handles_max=HANDLES_MAX, read_only=True)
-        self._files.directory_id = stored_directory_id(self._files, self.path)
+        self._files = LocalFiles(self.path, handles_max=HANDLES_MAX, read_only=True)
+        self._files.name_directory(stored_directory_id(self._files, self.path))
         self._total = total_bytes(self.path)
         self._done = 0
         self._is_older = False  # The catalogue, than the partitions.

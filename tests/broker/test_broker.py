@@ -14,7 +14,7 @@ from braidlog.broker.server.process import serve_listeners
 from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFailed
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.data_dir import DataDir
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.metadata.names import parse_topic
 from tests.broker.records import append, make_partition, read_values
 from tests.broker.server.echo import EchoAdapter, EchoSession, framed, receive_all, receive_frame
@@ -143,7 +143,7 @@ async def run_listeners(broker, listener, client_task):
 async def test_a_failed_sync_stops_the_broker_and_sends_no_waiting_answer(tmp_path):
     disk = FailingDisk()
     config = config_for(tmp_path)
-    broker = Broker(config, DataDir.open(tmp_path, Files(tmp_path, disk)))
+    broker = Broker(config, DataDir.open(tmp_path, LocalFiles(tmp_path, disk)))
     received = []
 
     async def client(address):

@@ -13,7 +13,7 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.topics.partition_factory import LOOK_S, TIDY_S
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.data_dir import DataDir
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
 from braidlog.storage.metadata.names import parse_topic
 from tests.broker.test_broker import config_for
@@ -48,7 +48,7 @@ async def house(tmp_path):
 class House:
     def __init__(self, folder):
         self.disk = SmallDisk(folder, BLOCKS)
-        data_dir = TightDir.open(folder, Files(folder, self.disk))
+        data_dir = TightDir.open(folder, LocalFiles(folder, self.disk))
         self.broker = Broker(config_for(folder), data_dir)
 
     @classmethod

@@ -7,7 +7,7 @@ import trio
 
 from braidlog.broker.limits import OUTBOX_LARGE_BYTES
 from braidlog.storage.log.file_part import FilePart
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from tests.broker.runtime.test_outbox import Sender
 from tests.broker.server.echo import receive_exactly, tcp_pair
 from tests.storage.log.test_file_part import WarmDisk
@@ -19,7 +19,7 @@ class Stored:
     """A file with its parts, and the parts that the socket received."""
 
     def __init__(self, folder):
-        self.files = Files(folder, WarmDisk())
+        self.files = LocalFiles(folder, WarmDisk())
         self.file = self.files.create(f"{folder}/file")
         self.file.write_at([DATA], 0)
         self.sends = 0

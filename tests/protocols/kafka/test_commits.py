@@ -11,7 +11,8 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
 from braidlog.protocols.kafka import commits as module
 from braidlog.storage.log.data_dir import DataDir
-from braidlog.storage.log.files import Buffer, Files
+from braidlog.storage.log.files import Buffer
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set
@@ -42,7 +43,7 @@ def disk() -> CountingDisk:
 async def broker(tmp_path: Path, disk: CountingDisk) -> AsyncIterator[Broker]:
     """Yield a broker over that disk, with a running committer."""
     config = load(environment={}, file="/dev/null", flags=[("data_dir", str(tmp_path), "test")])
-    opened = Broker(config, DataDir.open(tmp_path, Files(tmp_path, disk)))
+    opened = Broker(config, DataDir.open(tmp_path, LocalFiles(tmp_path, disk)))
     async with trio.open_nursery() as running:
         running.start_soon(opened.run)
         opened.ready.set()

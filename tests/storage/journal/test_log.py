@@ -10,7 +10,7 @@ from braidlog.storage.journal.log import LAZY_BYTES_MAX, SNAPSHOT_BATCH_BYTES, J
 from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.disk import Disk
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.scan import PIECE_BYTES
 from braidlog.storage.log.segment import KIND_CURSORS, SEGMENT_HEADER_BYTES
 from braidlog.storage.log.watermark import read_watermark
@@ -24,7 +24,7 @@ class OneJournal:
     def __init__(self, path, disk=None):
         self.path = path
         self.folder = str(path / "cursors")
-        files = Files(path, disk)
+        files = LocalFiles(path, disk)
         self.committer = Committer(files)
         self.journal = JournalLog(self.folder, files, self.committer, KIND_CURSORS, 1)
         self.replayed = list(self.journal.replay())

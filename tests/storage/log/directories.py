@@ -7,7 +7,7 @@ from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for, codec_named
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.log.watermark import read_watermark
@@ -177,7 +177,7 @@ def batch_places(path, journal):
 
     kind = JOURNAL_KINDS[journal]
     folder = os.fspath(path / journal)
-    files = Files(folder, read_only=True)
+    files = LocalFiles(folder, read_only=True)
     slot = read_watermark(folder, 1, kind)
     survey = LogSurvey(files, LogIdentity(folder, kind, 1), slot)
     return [(good.file_pos, good.header.base_offset) for good in survey.batches()]

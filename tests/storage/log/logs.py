@@ -5,7 +5,7 @@ import os
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir, NewPartition
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.settings import LogSettings
 
 FORMAT = 1
@@ -19,7 +19,7 @@ class OneLog:
     def __init__(self, path, disk=None, **settings):
         self.path = os.fspath(path)
         os.makedirs(self.path, exist_ok=True)
-        self.files = Files(self.path, disk)
+        self.files = LocalFiles(self.path, disk)
         self.committer = Committer(self.files)
         self.settings = LogSettings(**settings)
         self.data_dir = DataDir.open(self.path, self.files)

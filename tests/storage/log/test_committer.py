@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.storage.errors import StorageFailed
 from braidlog.storage.log.committer import Committer, SyncPoint, sync_points
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 
@@ -25,13 +25,13 @@ class FakeMember:
         self.finished += 1
 
 
-class AllAtOnce(Files):
+class AllAtOnce(LocalFiles):
     """Files on a file system with a call that syncs everything, on any test machine."""
 
     syncs_all_at_once = True
 
 
-class OneByOne(Files):
+class OneByOne(LocalFiles):
     """Files on a file system without such a call."""
 
     syncs_all_at_once = False

@@ -9,7 +9,7 @@ from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir, NewPartition
 from braidlog.storage.log.disk import Disk
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.settings import Durability, LogSettings
 from braidlog.storage.log.topic_file import TopicFile
 from tests.storage.files_twins import FailingDisk, RecordingDisk
@@ -20,7 +20,7 @@ SETTINGS = LogSettings()
 
 def opened(path, disk=None):
     path.mkdir(exist_ok=True)
-    files = Files(path, disk)
+    files = LocalFiles(path, disk)
     return DataDir.open(path, files), Committer(files)
 
 
@@ -198,7 +198,7 @@ def test_a_clean_stop_makes_everything_durable(tmp_path):
 
 
 def test_many_partitions_need_few_descriptors(tmp_path):
-    files = Files(tmp_path, handles_max=20)
+    files = LocalFiles(tmp_path, handles_max=20)
     data_dir, committer = DataDir.open(tmp_path, files), Committer(files)
     new = [NewPartition(number, "public/default/t", number - 1) for number in range(1, 101)]
     logs = data_dir.create_partitions(new, SETTINGS, committer)

@@ -8,7 +8,7 @@ from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.log.directory_id import id_of_cluster, named_elsewhere, stored_directory_id
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import ReadOnlyLog
 from braidlog.storage.log.segment import unpack_segment_header
 from braidlog.storage.metadata.catalogue import Catalogue
@@ -36,7 +36,7 @@ class Unnamed(Directory):
     """A directory as an earlier version creates and opens it."""
 
     def _open(self):
-        self.data_dir.files.directory_id = 0
+        self.data_dir.files.name_directory(0)
         super()._open()
 
 
@@ -74,7 +74,7 @@ def test_without_room_for_an_id_the_directory_works_without(tmp_path):
     one = Unnamed(tmp_path / "data")
     one.stop()
     disk = FailingDisk()
-    data_dir = DataDir.open(one.path, Files(one.path, disk))
+    data_dir = DataDir.open(one.path, LocalFiles(one.path, disk))
     committer = Committer(data_dir.files)
     catalogue = Catalogue(data_dir.open_journal("catalogue", committer), now_us=1)
     disk.fail("write", 28)
@@ -88,7 +88,7 @@ def test_without_room_for_an_id_the_directory_works_without(tmp_path):
 def test_a_directory_without_catalogue_has_the_id_of_its_files(tmp_path):
     one = filled(tmp_path / "data")
     one.stop()
-    files = Files(one.path)
+    files = LocalFiles(one.path)
     (number,) = ids_of(one)
     assert named_elsewhere(files, str(one.path)) == number
     shutil.rmtree(one.path / "catalogue")

@@ -9,7 +9,8 @@ import pytest
 
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.file_part import LEASES_MAX, FilePart, LostBytes, all_in_memory
-from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.local_files import LocalFiles
 
 DATA = bytes(range(256)) * 64
 
@@ -36,7 +37,7 @@ class WarmDisk(Disk):
 
 @pytest.fixture
 def files(tmp_path):
-    files = Files(tmp_path, WarmDisk())
+    files = LocalFiles(tmp_path, WarmDisk())
     yield files
     assert files.leases.count == 0
 

@@ -4,7 +4,6 @@ import pytest
 from crc32c import crc32c
 
 from braidlog.storage.log.batch import ABSENT_US
-from braidlog.storage.log.files import Files
 from braidlog.storage.log.index import (
     ENTRY_BYTES,
     HEADER_BYTES,
@@ -12,6 +11,7 @@ from braidlog.storage.log.index import (
     BadIndex,
     SparseIndex,
 )
+from braidlog.storage.log.local_files import LocalFiles
 from tests.storage.log.layouts import INDEX_ENTRY, INDEX_HEADER
 from tests.storage.log.logs import flip
 
@@ -19,7 +19,7 @@ SALT = 0xABCD
 
 
 def new_index(tmp_path, entries=()):
-    index = SparseIndex(Files(tmp_path), str(tmp_path / "0.index"), SALT, 100)
+    index = SparseIndex(LocalFiles(tmp_path), str(tmp_path / "0.index"), SALT, 100)
     index.create()
     for entry in entries:
         index.add(*entry)
@@ -27,7 +27,7 @@ def new_index(tmp_path, entries=()):
 
 
 def loaded(tmp_path):
-    index = SparseIndex(Files(tmp_path), str(tmp_path / "0.index"), SALT, 100)
+    index = SparseIndex(LocalFiles(tmp_path), str(tmp_path / "0.index"), SALT, 100)
     index.load()
     return index
 
@@ -90,7 +90,7 @@ def test_a_wrong_entry_is_found_or_harmless(tmp_path, seed):
 
 def test_an_index_of_another_segment_or_version_is_refused(tmp_path):
     new_index(tmp_path, ENTRIES).flush()
-    other = SparseIndex(Files(tmp_path), str(tmp_path / "0.index"), SALT + 1, 100)
+    other = SparseIndex(LocalFiles(tmp_path), str(tmp_path / "0.index"), SALT + 1, 100)
     with pytest.raises(BadIndex, match="header"):
         other.load()
     flip(tmp_path / "0.index", 8)

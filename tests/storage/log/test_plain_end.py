@@ -11,7 +11,7 @@ import pytest
 
 from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.disk import Disk
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.plain_end import BEHIND_BYTES_MAX, plain_end
 from braidlog.storage.log.recovery import LogIdentity, recover
 from braidlog.storage.log.segment import KIND_PARTITION
@@ -54,7 +54,7 @@ def ends(folder, mark=None):
         shutil.copytree(folder, path)
         for name in os.listdir(path):
             shutil.copystat(f"{folder}/{name}", f"{path}/{name}")
-        files = Files(path)
+        files = LocalFiles(path)
         identity = LogIdentity(path, KIND_PARTITION, 1)
         slot = mark or read_watermark(path, 1)
         recovered = look(files, identity, slot, INTERVAL_BYTES, files.names(path))
@@ -207,7 +207,7 @@ def test_batches_above_the_slot_are_written_and_synced_again(tmp_path, slot):
     written = []
     for look in (plain_end, recover):
         disk = RecordingDisk()
-        files = Files(one.folder, disk)
+        files = LocalFiles(one.folder, disk)
         slot_now = read_watermark(one.folder, 1)
         identity = LogIdentity(one.folder, KIND_PARTITION, 1)
         assert look(files, identity, slot_now, INTERVAL_BYTES, files.names(one.folder))

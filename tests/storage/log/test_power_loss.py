@@ -7,7 +7,7 @@ import pytest
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir, NewPartition
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.settings import LogSettings
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.power import Power
@@ -24,7 +24,7 @@ class Witness:
         self.rng = rng
         self.settings = settings
         self.disk = RecordingDisk()
-        files = Files(path, self.disk)
+        files = LocalFiles(path, self.disk)
         if rng.random() < 0.5:
             files.adopt("/proc")  # Each file separately.
         self.committer = Committer(files)
@@ -69,7 +69,7 @@ class Witness:
 def check(folder, witness, promised):
     """Start on the state after the cut, and compare."""
     _, log_start, durable, said = promised
-    files = Files(folder)
+    files = LocalFiles(folder)
     committer = Committer(files)
     data_dir = DataDir.open(folder, files)
     log = data_dir.open_partition(1, witness.settings, committer)

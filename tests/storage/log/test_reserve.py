@@ -6,7 +6,7 @@ import os
 import pytest
 
 from braidlog.storage.errors import StorageFailed, StorageFull
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, Reserve
 from tests.storage.files_twins import FailingDisk, SmallDisk
 
@@ -25,7 +25,7 @@ class Home:
         self.journal = self.files.create(str(folder / "journal"))
 
     def start(self):
-        self.files = Files(self.disk.root, self.disk)
+        self.files = LocalFiles(self.disk.root, self.disk)
         self.reserve = Reserve(self.files, self.path, SIZE)
         self.reserve.make()
 
@@ -103,7 +103,7 @@ def test_the_reserve_is_refilled_once_there_is_room(home):
 
 def test_the_reserve_takes_all_room_of_a_small_disk(tmp_path):
     disk = SmallDisk(tmp_path, 3)
-    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve = Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     assert not reserve.is_whole
     assert os.path.getsize(tmp_path / "reserve") == 3 * BLOCK_BYTES
@@ -125,7 +125,7 @@ def test_room_is_checked_by_allocating_and_freeing(home):
 )
 def test_an_unknown_amount_of_room_counts_as_room(tmp_path, number, found):
     disk = FailingDisk()
-    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve = Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     disk.fail("allocate", number)
     assert reserve.has_room(1) == found
@@ -164,7 +164,7 @@ def test_the_reserve_is_kept_if_room_is_not_missing(home, number):
 def test_an_unsupported_file_system_refuses_changes_as_before(tmp_path, number):
     disk = FailingDisk()
     disk.fail("allocate", number)
-    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve = Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     assert not reserve.is_whole
 
@@ -178,7 +178,7 @@ def test_an_unsupported_file_system_refuses_changes_as_before(tmp_path, number):
 def test_a_disk_without_room_for_the_reserve_works_without(tmp_path):
     disk = FailingDisk()
     disk.fail("create", errno.ENOSPC)
-    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve = Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     assert not reserve.is_whole
     assert not reserve.has_room(1)
@@ -189,7 +189,7 @@ def test_a_disk_without_room_for_the_reserve_works_without(tmp_path):
 
 def test_a_disk_that_cannot_truncate_the_reserve_refuses_the_change(tmp_path):
     disk = FailingDisk()
-    reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
+    reserve = Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     disk.fail("truncate", errno.EROFS)
 
@@ -204,13 +204,13 @@ def test_a_failing_disk_is_not_a_full_disk(tmp_path):
     disk = FailingDisk()
     disk.fail("allocate", errno.EIO)
     with pytest.raises(StorageFailed):
-        Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE).make()
+        Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE).make()
 
 
 @pytest.mark.parametrize("call", ["create", "write", "allocate"])
 def test_a_disk_that_refuses_a_kind_of_call_has_no_room(tmp_path, call):
     disk = FailingDisk()
-    reserve = Reserve(Files(str(tmp_path), disk), str(tmp_path / "reserve"), SIZE)
+    reserve = Reserve(LocalFiles(str(tmp_path), disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     assert reserve.has_room(BLOCK_BYTES)
     disk.fail(call, errno.ENOSPC)

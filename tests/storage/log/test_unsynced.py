@@ -4,7 +4,7 @@ import os
 import pytest
 
 from braidlog.storage.errors import StorageFailed
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.unsynced import Unsynced
 from braidlog.storage.log.watermark import WATERMARK_MAGIC, SlotFile, read_watermark
 from tests.storage.files_twins import FailingDisk
@@ -17,7 +17,7 @@ def disk():
 
 @pytest.fixture
 def files(tmp_path, disk):
-    return Files(tmp_path, disk, handles_max=0)
+    return LocalFiles(tmp_path, disk, handles_max=0)
 
 
 @pytest.fixture

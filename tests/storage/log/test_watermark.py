@@ -1,6 +1,6 @@
 from crc32c import crc32c
 
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.watermark import (
     SLOT_BYTES,
     SLOT_DISTANCE,
@@ -17,7 +17,7 @@ from tests.storage.log.logs import flip
 
 def slot_file(tmp_path):
     return SlotFile(
-        Files(tmp_path), str(tmp_path / "watermark"), WATERMARK_MAGIC, kind=1, partition_id=9
+        LocalFiles(tmp_path), str(tmp_path / "watermark"), WATERMARK_MAGIC, kind=1, partition_id=9
     )
 
 

@@ -70,7 +70,7 @@ def cached(files, name="0.log", data=DATA):
     """Return a cached file of an object, with an empty cache."""
     files.objects.put(name, data)
     piece = Piece(name, 0, 0, len(data), 1, 0)
-    return files.segment_file(f"{files.root}/1/{name}", SegmentPieces(0, (piece,)))
+    return files.segment_file(f"{files.local.root}/1/{name}", SegmentPieces(0, (piece,)))
 
 
 def packed(files, count):
@@ -79,7 +79,7 @@ def packed(files, count):
     for number in range(count):
         files.objects.put(f"pack{number}", DATA)
     pieces = [Piece(f"pack{at}", 0, at * size, size, at + 1, 0) for at in range(count)]
-    return files.segment_file(f"{files.root}/1/0.log", SegmentPieces(0, tuple(pieces)))
+    return files.segment_file(f"{files.local.root}/1/0.log", SegmentPieces(0, tuple(pieces)))
 
 
 def test_the_pieces_of_a_block_are_fetched_at_once_and_in_order(files):
@@ -102,7 +102,7 @@ def test_a_block_with_a_piece_that_cannot_be_fetched_is_fetched_again(files):
 
 
 def test_no_answer_is_sent_in_place_from_a_cached_file(files):
-    assert not files.leases.offers(files.create(f"{files.root}/file"))
+    assert not files.leases.offers(files.create(f"{files.local.root}/file"))
 
 
 def test_a_read_during_a_release_raises_gone(files):
@@ -111,12 +111,12 @@ def test_a_read_during_a_release_raises_gone(files):
 
     def give_up():
         file.close()
-        os.rename(f"{files.root}/1", f"{files.root}/1.deleted")
+        os.rename(f"{files.local.root}/1", f"{files.local.root}/1.deleted")
 
     files.objects.before_get = give_up
     with pytest.raises(FileGone):
         file.read_at(10, 0)
-    assert not os.listdir(f"{files.root}/1.deleted")
+    assert not os.listdir(f"{files.local.root}/1.deleted")
 
 
 def test_a_reader_leaves_no_file_in_the_folder_of_the_next_tenure(files):
@@ -124,24 +124,24 @@ def test_a_reader_leaves_no_file_in_the_folder_of_the_next_tenure(files):
 
     def give_up_and_take_again():
         file.close()
-        os.rename(f"{files.root}/1", f"{files.root}/1.deleted")
-        os.mkdir(f"{files.root}/1")
+        os.rename(f"{files.local.root}/1", f"{files.local.root}/1.deleted")
+        os.mkdir(f"{files.local.root}/1")
 
     files.objects.before_get = give_up_and_take_again
     with pytest.raises(FileGone):
         file.read_at(10, 0)
-    assert not os.listdir(f"{files.root}/1")
+    assert not os.listdir(f"{files.local.root}/1")
 
 
 @pytest.mark.parametrize("fails", ["create", "open", "write", "read"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 def test_an_error_of_the_cache_disk_fails_no_read_that_may_wait(files, fails, number):
     file = cached(files)
-    files.disk = FailingDisk(fails, number)
+    files.local.disk = FailingDisk(fails, number)
     assert file.read_at(20, 5) == DATA[5:25]
     with pytest.raises(WouldBlock):
         file.read_at(20, 5, wait=False)
-    files.disk = Disk()
+    files.local.disk = Disk()
     assert file.read_at(20, 5) == DATA[5:25]
     assert bytes(file.read_at(20, 5, wait=False)) == DATA[5:25], "the cache works again"
     assert files.cache.bytes == len(DATA), "each block counts once"
@@ -149,7 +149,7 @@ def test_an_error_of_the_cache_disk_fails_no_read_that_may_wait(files, fails, nu
 
 def test_a_lost_cache_folder_fails_no_read_that_may_wait(files):
     file = cached(files)
-    os.rmdir(f"{files.root}/1")
+    os.rmdir(f"{files.local.root}/1")
     assert file.read_at(20, 5) == DATA[5:25]
 
 
@@ -169,9 +169,9 @@ def test_a_cache_disk_that_cannot_cut_a_file_fails_no_other_read(files):
     files.cache.bytes_max = len(DATA)
     first, second = cached(files), cached(files, "1.log")
     first.read_at(20, 5)
-    files.disk = FailingDisk("truncate")
+    files.local.disk = FailingDisk("truncate")
     assert second.read_at(20, 5) == DATA[5:25]
-    files.disk = Disk()
+    files.local.disk = Disk()
     assert first.read_at(20, 5) == DATA[5:25]
 
 
@@ -189,6 +189,6 @@ def test_a_store_without_an_answer_fails_the_read(files):
 def test_the_other_blocks_stay_while_the_disk_is_full(files):
     file = cached(files, data=bytes(BLOCK_BYTES + 10))
     file.read_at(10, 0)
-    files.disk = FailingDisk("write", errno.ENOSPC)
+    files.local.disk = FailingDisk("write", errno.ENOSPC)
     assert file.read_at(10, BLOCK_BYTES) == bytes(10)
     assert bytes(file.read_at(10, 0, wait=False)) == bytes(10)

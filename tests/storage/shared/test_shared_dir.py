@@ -159,12 +159,12 @@ def test_a_full_cache_disk_refuses_appends_and_everything_can_be_read(store):
     held = second.directory.cache.bytes
     for segment in second.log.local.segment_set.view.segments[:3]:
         segment.file.empty()  # The records are no longer in the cache.
-    second.directory.files.disk = FullDisk()
+    second.directory.files.local.disk = FullDisk()
     assert second.read() == BODIES[:30]
     assert second.directory.cache.bytes < held, "it makes room"
     with pytest.raises(StorageFull):
         second.append(b"x")
-    second.directory.files.disk = Disk()
+    second.directory.files.local.disk = Disk()
     second.append(b"x")
     assert second.read() == [*BODIES[:30], b"x"]
     second.stop()

@@ -1,7 +1,7 @@
 import pytest
 
 from braidlog.storage.log.batch import BatchHeader
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.segment import Segment, SegmentHeader
 from braidlog.storage.tools.index_check import IndexCheck
 
@@ -12,7 +12,7 @@ END = 664
 
 def checked(tmp_path, entries, *, batches=BATCHES, size=END, grows=False):
     """Return the faults of an index with these entries beside those batches."""
-    files = Files(tmp_path)
+    files = LocalFiles(tmp_path)
     segment = Segment.create(files, str(tmp_path), SegmentHeader(1, 7, 1, 0))
     for entry in entries:
         segment.index.add(*entry)

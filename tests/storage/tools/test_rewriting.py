@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.disk import Disk
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.segment import SegmentHeader
 from braidlog.storage.tools.rewriting import SECTOR_BYTES, SegmentWriter, SetAside, write_whole
 from tests.storage.files_twins import FailingDisk, RecordingDisk
@@ -31,14 +31,14 @@ def original(tmp_path):
 
 def test_a_copy_is_synced_before_it_has_its_name(tmp_path, original):
     disk = RecordingDisk()
-    SetAside(Files(tmp_path, disk), str(tmp_path / "aside")).copy(str(original), "it")
+    SetAside(LocalFiles(tmp_path, disk), str(tmp_path / "aside")).copy(str(original), "it")
     assert (tmp_path / "aside" / "it").read_bytes() == original.read_bytes()
     names = disk.names("create", "write", "sync_data", "rename", "sync_folder")
     assert names[-5:] == ["create", "write", "sync_data", "rename", "sync_folder"]
 
 
 def test_a_copy_is_not_made_twice_and_replaces_nothing(tmp_path, original):
-    aside = SetAside(Files(tmp_path), str(tmp_path / "aside"))
+    aside = SetAside(LocalFiles(tmp_path), str(tmp_path / "aside"))
     for content in (b"one", b"two", b"one", b"two", b"three"):
         original.write_bytes(content)
         aside.copy(str(original), "it")
@@ -51,7 +51,7 @@ def test_a_copy_is_not_made_twice_and_replaces_nothing(tmp_path, original):
 
 def test_an_unreadable_sector_is_zeros_in_the_copy(tmp_path, original):
     content = original.read_bytes()
-    SetAside(Files(tmp_path, BadSector(1)), str(tmp_path / "aside")).copy(str(original), "it")
+    SetAside(LocalFiles(tmp_path, BadSector(1)), str(tmp_path / "aside")).copy(str(original), "it")
     copy = (tmp_path / "aside" / "it").read_bytes()
     assert copy[:SECTOR_BYTES] == content[:SECTOR_BYTES]
     assert copy[SECTOR_BYTES : 2 * SECTOR_BYTES] == bytes(SECTOR_BYTES)
@@ -62,7 +62,7 @@ def test_a_segment_gets_its_name_when_complete_and_without_old_index(tmp_path):
     disk = RecordingDisk()
     (tmp_path / f"{7:020d}.log").write_bytes(b"old")
     (tmp_path / f"{7:020d}.index").write_bytes(b"old")
-    writer = SegmentWriter(Files(tmp_path, disk), str(tmp_path), SegmentHeader(1, 5, 1, 7))
+    writer = SegmentWriter(LocalFiles(tmp_path, disk), str(tmp_path), SegmentHeader(1, 5, 1, 7))
     writer.gap(7, 9)
     assert (tmp_path / f"{7:020d}.log").read_bytes() == b"old"
     writer.finish()
@@ -77,8 +77,8 @@ def test_a_full_disk_changes_nothing(tmp_path):
     path.write_bytes(b"old")
     disk.fail("write", errno.ENOSPC)
     with pytest.raises(StorageFull):
-        write_whole(Files(tmp_path, disk), str(path), b"new")
+        write_whole(LocalFiles(tmp_path, disk), str(path), b"new")
     assert path.read_bytes() == b"old"
     disk.heal()
-    write_whole(Files(tmp_path, disk), str(path), b"new")
+    write_whole(LocalFiles(tmp_path, disk), str(path), b"new")
     assert path.read_bytes() == b"new"

@@ -5,20 +5,21 @@ import threading
 import pytest
 
 from braidlog.storage.errors import StorageFailed, StorageFull, WouldBlock
-from braidlog.storage.log.files import PARTS_MAX, FileGone, Files
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.local_files import PARTS_MAX, LocalFiles
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 
 def test_a_write_of_many_parts_is_a_single_call(tmp_path):
     disk = RecordingDisk()
-    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"head", bytearray(b"body"), memoryview(b"tail")], 0)
     assert disk.names("write") == ["write"]
     assert (tmp_path / "a").read_bytes() == b"headbodytail"
 
 
 def test_more_parts_than_a_call_takes_are_joined(tmp_path):
-    file = Files(tmp_path).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path).create(str(tmp_path / "a"))
     file.write_at([b"%04d" % number for number in range(PARTS_MAX + 5)], 0)
     assert len((tmp_path / "a").read_bytes()) == 4 * (PARTS_MAX + 5)
 
@@ -31,7 +32,7 @@ class ShortDisk(RecordingDisk):
 
 
 def test_a_short_write_continues(tmp_path):
-    file = Files(tmp_path, ShortDisk()).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, ShortDisk()).create(str(tmp_path / "a"))
     file.write_at([b"0123", b"4567"], 0)
     file.write_at([b"89"], 8)
     assert (tmp_path / "a").read_bytes() == b"0123456789"
@@ -40,7 +41,7 @@ def test_a_short_write_continues(tmp_path):
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, number):
     disk = FailingDisk()
-    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"good"], 0)
     disk.fail("write", number, bytes_first=5)
     with pytest.raises(StorageFull, match="cannot write to"):
@@ -53,7 +54,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, number):
 
 def test_other_failures_are_permanent(tmp_path):
     disk = FailingDisk()
-    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
     disk.fail("write", errno.EIO)
     with pytest.raises(StorageFailed):
         file.write_at([b"x"], 0)
@@ -65,7 +66,7 @@ def test_other_failures_are_permanent(tmp_path):
 
 def test_a_full_disk_that_cannot_be_cut_back_is_a_failure(tmp_path):
     disk = FailingDisk()
-    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
     disk.fail("write", errno.ENOSPC, bytes_first=1)
     disk.fail("truncate", errno.EIO, bytes_first=1)
     with pytest.raises(StorageFailed, match="nor cut it back"):
@@ -83,7 +84,7 @@ class ReadOnlyDisk(FailingDisk):
 
 def test_a_read_only_disk_refuses_writes_and_allows_reads(tmp_path):
     disk = ReadOnlyDisk()
-    files = Files(tmp_path, disk, handles_max=0)
+    files = LocalFiles(tmp_path, disk, handles_max=0)
     file = files.create(str(tmp_path / "a"))
     file.write_at([b"good"], 0)
     for name in ("open", "write", "truncate"):
@@ -104,7 +105,7 @@ def test_a_read_only_disk_refuses_writes_and_allows_reads(tmp_path):
 
 def test_a_write_without_progress_needs_no_cut(tmp_path):
     disk = FailingDisk()
-    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"good"], 0)
     disk.fail("write", errno.EROFS)
     disk.fail("truncate", errno.EROFS)
@@ -114,7 +115,7 @@ def test_a_write_without_progress_needs_no_cut(tmp_path):
 
 def test_reading_without_waiting(tmp_path):
     disk = FailingDisk()
-    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"0123456789"], 0)
     assert file.read_at(4, 3, wait=False) == b"3456"
     assert file.read_at(100, 8, wait=False) == b"89"
@@ -126,14 +127,14 @@ def test_reading_without_waiting(tmp_path):
 
 def test_without_page_cache_queries_the_read_waits(tmp_path):
     disk = FailingDisk()
-    file = Files(tmp_path, disk).create(str(tmp_path / "a"))
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"0123456789"], 0)
     disk.fail("read_cached", errno.EOPNOTSUPP)
     assert file.read_at(4, 3, wait=False) == b"3456"
 
 
 def test_idle_descriptors_stay_within_the_budget(tmp_path):
-    files = Files(tmp_path, handles_max=3)
+    files = LocalFiles(tmp_path, handles_max=3)
     made = [files.create(str(tmp_path / str(number))) for number in range(10)]
     for number, file in enumerate(made):
         file.write_at([b"%d" % number], 0)
@@ -143,7 +144,7 @@ def test_idle_descriptors_stay_within_the_budget(tmp_path):
 
 
 def test_held_descriptors_stay_open_beyond_the_budget(tmp_path):
-    files = Files(tmp_path, handles_max=2)
+    files = LocalFiles(tmp_path, handles_max=2)
     made = [files.create(str(tmp_path / str(number))) for number in range(6)]
     fds = [file.hold() for file in made]
     assert files.open_count == 6
@@ -164,7 +165,7 @@ def test_without_free_descriptors_an_idle_file_is_closed(tmp_path):
             return super().open(path, flags)
 
     disk = Crowded()
-    files = Files(tmp_path, disk)
+    files = LocalFiles(tmp_path, disk)
     idle = files.create(str(tmp_path / "idle"))
     disk.full = True
     files.create(str(tmp_path / "new"))
@@ -202,7 +203,7 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_each_call_closes_enough_idle_files_for_its_descriptor(tmp_path, call):
     disk = FullProcess()
-    files = Files(tmp_path, disk)
+    files = LocalFiles(tmp_path, disk)
     for number in range(5):
         files.create(str(tmp_path / str(number)))
     disk.files, disk.most = files, 1
@@ -212,7 +213,7 @@ def test_each_call_closes_enough_idle_files_for_its_descriptor(tmp_path, call):
 
 def test_a_process_without_descriptors_and_idle_files_raises(tmp_path):
     disk = FullProcess()
-    files = Files(tmp_path, disk)
+    files = LocalFiles(tmp_path, disk)
     held = files.create(str(tmp_path / "held"))
     held.hold()
     disk.files = files
@@ -223,7 +224,7 @@ def test_a_process_without_descriptors_and_idle_files_raises(tmp_path):
 
 
 def test_a_closed_file_stays_open_while_held(tmp_path):
-    files = Files(tmp_path)
+    files = LocalFiles(tmp_path)
     file = files.create(str(tmp_path / "a"))
     file.write_at([b"content"], 0)
     fd = file.hold()
@@ -237,14 +238,14 @@ def test_a_closed_file_stays_open_while_held(tmp_path):
 
 
 def test_a_file_removed_by_others_raises_gone(tmp_path):
-    file = Files(tmp_path).open(str(tmp_path / "never"))
+    file = LocalFiles(tmp_path).open(str(tmp_path / "never"))
     with pytest.raises(FileGone):
         file.read_at(1, 0)
 
 
 def test_folder_and_whole_file_errors_are_named(tmp_path):
     disk = FailingDisk()
-    files = Files(tmp_path, disk)
+    files = LocalFiles(tmp_path, disk)
     files.make_folder(str(tmp_path / "folder"))
     with pytest.raises(StorageFailed, match="make the folder"):
         files.make_folder(str(tmp_path / "folder"))
@@ -261,7 +262,7 @@ def test_folder_and_whole_file_errors_are_named(tmp_path):
 
 
 def test_another_file_system_ends_joint_syncs(tmp_path):
-    files = Files(tmp_path)
+    files = LocalFiles(tmp_path)
     files.adopt(str(tmp_path))
     before = files.syncs_all_at_once
     files.adopt("/proc")
@@ -281,7 +282,7 @@ def test_two_threads_remove_an_incomplete_file_once(tmp_path):
             super().unlink(path)
 
     disk = HeldDisk()
-    files = Files(tmp_path, disk)
+    files = LocalFiles(tmp_path, disk)
     (tmp_path / "vain").write_bytes(b"")
     disk.fail("unlink", errno.EROFS)
     files.discard(str(tmp_path / "vain"))
@@ -327,7 +328,7 @@ def test_a_slow_open_delays_no_other_file(tmp_path):
     for name in ("slow", "other"):
         (tmp_path / name).write_bytes(b"x")
     disk = SlowToOpen("slow")
-    files = Files(tmp_path, disk)
+    files = LocalFiles(tmp_path, disk)
     slow, other = files.open(str(tmp_path / "slow")), files.open(str(tmp_path / "other"))
     threads = [threading.Thread(target=slow.hold) for _ in range(2)]
     for thread in threads:
@@ -347,7 +348,7 @@ def test_a_slow_open_delays_no_other_file(tmp_path):
 def test_a_file_removed_during_its_open_raises_gone(tmp_path):
     (tmp_path / "slow").write_bytes(b"x")
     disk = SlowToOpen("slow")
-    files = Files(tmp_path, disk)
+    files = LocalFiles(tmp_path, disk)
     slow, raised = files.open(str(tmp_path / "slow")), []
 
     def hold():
