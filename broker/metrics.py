@@ -1,8 +1,8 @@
-"""The broker's counters, in a Prometheus registry of their own.
+"""The broker's counters.
 
 Two brokers in a process do not mix. Counters here are plain objects that cost a tenth of a
-microsecond; a scrape makes families of them, and only then is the Prometheus client imported. The
-handler of the scrape reads offsets, sizes and backlogs from the log.
+microsecond; a scrape makes families of them. The handler of the scrape reads offsets, sizes and
+backlogs from the log.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
+from braidlog.broker.families import Family, Kind
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
 # Shorter turns than the first limit share a bucket (`broker/runtime/loop_turns.py`).
@@ -267,9 +265,9 @@ class Metrics:
         self.number("braidlog_records_left_out", protocol, topic).value += records
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of all numbers, for the code that renders `/metrics`, in any thread."""
+        """Return all numbers, for the code that renders `/metrics`, in any thread."""
         return Snapshot(
-            [(name, labels, number.value) for (name, labels), number in self._numbers.items()],
+            self._numbers.copy(),  # Makes no object for each number: 4 ms of the loop for 200,000.
             {name: _Sizes.of(one) for name, one in self._histograms.items()},
             {labels: _Sizes.of(one) for labels, one in self._requests.items()},
         )
@@ -307,16 +305,16 @@ TOPIC_PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All counts at a single moment."""
+    """All counts. The values of counters and gauges are read when their families are made."""
 
-    numbers: Sequence[tuple[str, tuple[str, ...], int]]
+    numbers: Mapping[tuple[str, tuple[str, ...]], Number]
     histograms: Mapping[str, _Sizes]
     requests: Mapping[tuple[str, str], _Sizes]
 
     def series_of_topics(self) -> dict[str, int]:
         """Return the number of series of each topic."""
         found: dict[str, int] = {}
-        for name, labels, _ in self.numbers:
+        for name, labels in self.numbers:
             place = TOPIC_PLACES.get(name)
             if place is not None:
                 found[labels[place]] = found.get(labels[place], 0) + 1
@@ -324,11 +322,11 @@ class Snapshot:
 
     def without(self, topics: Collection[str]) -> Snapshot:
         """Return a copy without the numbers of these topics."""
-        left = [
-            number
-            for number in self.numbers
-            if (place := TOPIC_PLACES.get(number[0])) is None or number[1][place] not in topics
-        ]
+        left = {
+            (name, labels): number
+            for (name, labels), number in self.numbers.items()
+            if (place := TOPIC_PLACES.get(name)) is None or labels[place] not in topics
+        }
         return replace(self, numbers=left)
 
     def by_topic(self, names: Collection[str]) -> dict[str, dict[str, int]]:
@@ -336,31 +334,27 @@ class Snapshot:
         protocols.
         """
         totals: dict[str, dict[str, int]] = {name: {} for name in names}
-        for name, labels, value in self.numbers:
+        for (name, labels), number in self.numbers.items():
             if name in totals:
                 of_name, topic = totals[name], labels[1]
-                of_name[topic] = of_name.get(topic, 0) + value
+                of_name[topic] = of_name.get(topic, 0) + number.value
         return totals
 
-    def collect(self) -> Iterator[Metric]:
-        """Iterate over the metric families (the interface of a Prometheus registry)."""
-        from prometheus_client import metrics_core
-
-        families: dict[str, metrics_core.CounterMetricFamily | metrics_core.GaugeMetricFamily] = {}
-        for name, (text, labels) in COUNTERS.items():
-            families[name] = metrics_core.CounterMetricFamily(name, text, labels=labels)
-        for name, (text, labels) in GAUGES.items():
-            families[name] = metrics_core.GaugeMetricFamily(name, text, labels=labels)
-        for name, values, value in self.numbers:
-            families[name].add_metric(values, value)
+    def families(self) -> Iterator[Family]:
+        """Iterate over the metric families."""
+        families = {
+            name: Family(kind, name, text, labels)
+            for kind, table in ((Kind.COUNTER, COUNTERS), (Kind.GAUGE, GAUGES))
+            for name, (text, labels) in table.items()
+        }
+        for (name, labels), number in self.numbers.items():
+            families[name].add(labels, number.value)
         yield from families.values()
         for name, (text, _) in HISTOGRAMS.items():
-            sizes = self.histograms[name]
-            yield metrics_core.HistogramMetricFamily(
-                name, text, buckets=sizes.buckets, sum_value=sizes.total
-            )
-        labels = ("protocol", "api")
-        family = metrics_core.HistogramMetricFamily(REQUEST_SECONDS, REQUEST_TEXT, labels=labels)
+            family = Family(Kind.HISTOGRAM, name, text)
+            family.add_sizes((), self.histograms[name].buckets, self.histograms[name].total)
+            yield family
+        family = Family(Kind.HISTOGRAM, REQUEST_SECONDS, REQUEST_TEXT, ("protocol", "api"))
         for values, sizes in self.requests.items():
-            family.add_metric(values, buckets=sizes.buckets, sum_value=sizes.total)
+            family.add_sizes(values, sizes.buckets, sizes.total)
         yield family

@@ -26,5 +26,7 @@ class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     request_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 30.0
     # The sets of names that `/metrics` uses; their contents largely agree.
     metrics_sets: tuple[Literal["braidlog", "pulsar", "kafka"], ...] = METRICS_SETS
+    # Series with a topic's name in an answer of `/metrics`, some 100 bytes each.
+    metrics_series_max: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 200_000
     # Below this free space the broker is not ready.
     disk_free_bytes_min: Annotated[int, msgspec.Meta(ge=0)] = 64 * MIB

@@ -28,6 +28,22 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
             await trio.lowlevel.checkpoint()
 
 
+class Turns:
+    """A count of partitions over several loops: other tasks get a turn after every TURN of them."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = TURN
+
+    async def count(self) -> None:
+        """Count a partition, or an item of as much work."""
+        self._left -= 1
+        if not self._left:
+            self._left = TURN
+            await trio.lowlevel.checkpoint()
+
+
 async def between_messages(number: int, poller: Poller) -> None:
     """Let other tasks run if a turn is due after `number` messages of a request."""
     if number % TURN_MESSAGES == 0:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 from prometheus_client import ProcessCollector
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from braidlog.broker.families import Family, Kind, gauge, label_text
 from braidlog.broker.metrics import Snapshot
 from braidlog.protocols.http.management.backlog_ages import Ages
 from braidlog.protocols.http.management.named_metrics import (
@@ -34,7 +34,7 @@ from braidlog.protocols.http.management.named_metrics import (
     pulsar_series,
 )
 from braidlog.protocols.http.management.rates import Rates
-from braidlog.protocols.http.turns import in_turns
+from braidlog.protocols.http.turns import Turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -45,16 +45,13 @@ PARTITION_LABELS = ("topic", "partition")
 GROUP_LABELS = ("topic", "subscription")
 OPEN_FILES = "/proc/self/fd"
 OWN_OF_PARTITION, OWN_OF_GROUP = 3, 3  # Series with our own names.
-# Series with a topic's name in an answer: about 10 MB of text, and ten times that in memory during
-# rendering. Prometheus recommends some thousands for a target.
-SERIES_MAX = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
     """The figures of a scrape."""
 
-    own: list[Metric]
+    own: list[Family]
     topics: Sequence[TopicFacts]
     counted: Snapshot
     rates: Rates
@@ -67,22 +64,24 @@ class Scrape:
         groups = sum(len(topic.groups) for topic in self.topics)
         return len(self.counted.numbers) + len(self.topics) + partitions + groups
 
-    def families(self, sets: Collection[str], series_max: int = SERIES_MAX) -> list[Metric]:
-        """Return every metric family of these sets of names.
+    def families(self, sets: Collection[str], series_max: int) -> Iterator[Family]:
+        """Iterate over every metric family of these sets of names.
 
         Topics beyond the limit of series have no series of their own, but count in sums.
         """
         shown, left_out = self._shown(sets, series_max)
         hidden = {topic.name.full for topic in self.topics[len(shown) :]}
-        made = [*self.own, _left_out(left_out), *self.counted.without(hidden).collect()]
+        text = "Series of topics that this answer leaves out, being at its limit."
+        yield from self.own
+        yield gauge("braidlog_series_left_out", text, left_out)
+        yield from self.counted.without(hidden).families()
         if "braidlog" in sets:
-            made += _of_topics(shown, len(self.topics))
+            yield from _of_topics(shown, len(self.topics))
         traffic = self._traffic()
         if "pulsar" in sets:
-            made += pulsar_metrics(self.topics, traffic, hidden)
+            yield from pulsar_metrics(self.topics, traffic, hidden)
         if "kafka" in sets:
-            made += kafka_metrics(shown, traffic)
-        return made
+            yield from kafka_metrics(shown, traffic)
 
     def _shown(self, sets: Collection[str], series_max: int) -> tuple[Sequence[TopicFacts], int]:
         """Return the first topics, up to the limit of series, and the number of series of the other
@@ -120,81 +119,77 @@ class Scrape:
             for topic in self.topics
         }
         numbers = self.counted.numbers
-        connections = {name: value for name, labels, value in numbers if labels == ("pulsar",)}
+        connections = {
+            name: number.value
+            for (name, labels), number in numbers.items()
+            if labels == ("pulsar",)
+        }
         return Traffic(totals, self.rates.rates(self.at_s, totals), connections)
 
 
 async def scrape(broker: Broker, ages: Ages, rates: Rates) -> Scrape:
     """Gather the current figures; other tasks run meanwhile."""
     topics: list[TopicFacts] = []
+    turns = Turns()
     ages.begin()
     for topic in broker.topics.all():
+        await turns.count()
         if not topic.deleted:
-            topics.append(await _facts(broker, topic, ages))
-        await trio.lowlevel.checkpoint()
-    own = [*ProcessCollector(registry=None).collect(), *_of_the_process(broker)]
+            topics.append(await _facts(broker, topic, ages, turns))
+    own = [*_of_the_process(), *_of_the_broker(broker)]
     return Scrape(own, topics, broker.metrics.snapshot(), rates, trio.current_time())
 
 
-def _of_the_process(broker: Broker) -> Sequence[Metric]:
-    build = GaugeMetricFamily(
-        "braidlog_build_info", "What runs here.", labels=("version", "python")
-    )
-    build.add_metric((broker.version, platform.python_version()), 1)
+def _of_the_process() -> Iterator[Family]:
+    for metric in ProcessCollector(registry=None).collect():
+        family = Family(Kind(metric.type), metric.name, metric.documentation)
+        for sample in metric.samples:
+            family.add_labelled("", sample.value)
+        yield family
+
+
+def _of_the_broker(broker: Broker) -> list[Family]:
+    labels = ("version", "python")
+    build = Family(Kind.GAUGE, "braidlog_build_info", "What runs here.", labels)
+    build.add((broker.version, platform.python_version()), 1)
     tasks = trio.lowlevel.current_statistics().tasks_living
     files = len(os.listdir(OPEN_FILES))
     return [
         build,
-        GaugeMetricFamily("braidlog_trio_tasks", "Tasks of the event loop.", value=tasks),
-        GaugeMetricFamily("braidlog_open_files", "Files and sockets open.", value=files),
+        gauge("braidlog_trio_tasks", "Tasks of the event loop.", tasks),
+        gauge("braidlog_open_files", "Files and sockets open.", files),
     ]
 
 
-def _left_out(series: int) -> Metric:
-    text = "Series of topics that this answer leaves out, being at its limit."
-    return GaugeMetricFamily("braidlog_series_left_out", text, value=series)
-
-
-def _of_topics(topics: Sequence[TopicFacts], count_all: int) -> Sequence[Metric]:
-    count = GaugeMetricFamily("braidlog_topics", "Topics there are.", value=count_all)
-    start = GaugeMetricFamily(
-        "braidlog_log_start_offset", "First offset kept.", labels=PARTITION_LABELS
-    )
-    end = GaugeMetricFamily(
-        "braidlog_log_end_offset", "Offset the next record gets.", labels=PARTITION_LABELS
-    )
-    size = GaugeMetricFamily(
-        "braidlog_log_bytes", "Size of the log files.", labels=PARTITION_LABELS
-    )
-    backlog = GaugeMetricFamily(
-        "braidlog_subscription_backlog", "Records not acknowledged.", labels=GROUP_LABELS
-    )
-    unacked = GaugeMetricFamily(
-        "braidlog_subscription_unacked", "Records that consumers hold.", labels=GROUP_LABELS
-    )
-    age = GaugeMetricFamily(
-        "braidlog_subscription_backlog_seconds",
-        "Age of the oldest record that is not read.",
-        labels=GROUP_LABELS,
-    )
+def _of_topics(topics: Sequence[TopicFacts], count_all: int) -> list[Family]:
+    start = Family(Kind.GAUGE, "braidlog_log_start_offset", "First offset kept.")
+    end = Family(Kind.GAUGE, "braidlog_log_end_offset", "Offset the next record gets.")
+    size = Family(Kind.GAUGE, "braidlog_log_bytes", "Size of the log files.")
+    backlog = Family(Kind.GAUGE, "braidlog_subscription_backlog", "Records not acknowledged.")
+    unacked = Family(Kind.GAUGE, "braidlog_subscription_unacked", "Records that consumers hold.")
+    text = "Age of the oldest record that is not read."
+    age = Family(Kind.GAUGE, "braidlog_subscription_backlog_seconds", text)
     for topic in topics:
         name = topic.name.full
         for one in topic.partitions:
-            labels = (name, str(one.index))
-            start.add_metric(labels, one.start)
-            end.add_metric(labels, one.end)
-            size.add_metric(labels, one.size_bytes)
+            labels = label_text(PARTITION_LABELS, (name, str(one.index)))
+            start.add_labelled(labels, one.start)
+            end.add_labelled(labels, one.end)
+            size.add_labelled(labels, one.size_bytes)
         for group in topic.groups:
-            backlog.add_metric((name, group.name), group.backlog)
-            unacked.add_metric((name, group.name), group.unacked)
+            labels = label_text(GROUP_LABELS, (name, group.name))
+            backlog.add_labelled(labels, group.backlog)
+            unacked.add_labelled(labels, group.unacked)
             if group.backlog_s is not None:
-                age.add_metric((name, group.name), group.backlog_s)
+                age.add_labelled(labels, group.backlog_s)
+    count = gauge("braidlog_topics", "Topics there are.", count_all)
     return [count, start, end, size, backlog, unacked, age]
 
 
-async def _facts(broker: Broker, topic: Topic, ages: Ages) -> TopicFacts:
+async def _facts(broker: Broker, topic: Topic, ages: Ages, turns: Turns) -> TopicFacts:
     facts = TopicFacts(topic.name)
-    async for partition in in_turns(tuple(topic.partitions)):
+    for partition in tuple(topic.partitions):
+        await turns.count()
         facts.partitions.append(
             PartitionFacts(
                 partition.index,
@@ -206,15 +201,18 @@ async def _facts(broker: Broker, topic: Topic, ages: Ages) -> TopicFacts:
     for name in broker.subscriptions.names(topic):
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Otherwise deleted meanwhile.
-            facts.groups.append(await _group(broker, subscription, ages))
+            facts.groups.append(await _group(broker, subscription, ages, turns))
     return facts
 
 
-async def _group(broker: Broker, subscription: Subscription, ages: Ages) -> GroupFacts:
+async def _group(
+    broker: Broker, subscription: Subscription, ages: Ages, turns: Turns
+) -> GroupFacts:
     name = subscription.name.decode(errors="backslashreplace")
     facts = GroupFacts(name, 0, 0, 0, [])
     members: set[str] = set()
-    async for partition in in_turns(tuple(subscription.topic.partitions)):
+    for partition in tuple(subscription.topic.partitions):
+        await turns.count()
         backlog = subscription.backlog(partition.index)
         position = subscription.position(partition.index)
         facts.backlog += backlog

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-
+from braidlog.broker.families import Family, Kind, gauge, label_text
 from braidlog.storage.metadata.names import (
     DEFAULT_NAMESPACE,
     DEFAULT_TENANT,
@@ -102,45 +101,44 @@ def _has_kafka_name(name: TopicName) -> bool:
 
 def pulsar_metrics(
     topics: Iterable[TopicFacts], traffic: Traffic, hidden: Collection[str] = ()
-) -> list[Metric]:
+) -> list[Family]:
     """Return the metric families of Apache's broker that are known here. Topics in `hidden` count
     only in sums.
     """
-    by_topic = ("cluster", "namespace", "topic")
-    gauges = {
-        name: GaugeMetricFamily(f"pulsar_{name}", text, labels=by_topic)
-        for name, text in PULSAR_GAUGES.items()
-    }
-    totals = {
-        name: CounterMetricFamily(f"pulsar_{name}", text, labels=by_topic)
-        for name, text in PULSAR_TOTALS.items()
-    }
-    groups = {
-        name: GaugeMetricFamily(f"pulsar_{name}", text, labels=(*by_topic, "subscription"))
-        for name, text in PULSAR_GROUPS.items()
-    }
+    gauges = _families(Kind.GAUGE, "pulsar_", PULSAR_GAUGES)
+    totals = _families(Kind.COUNTER, "pulsar_", PULSAR_TOTALS)
+    groups = _families(Kind.GAUGE, "pulsar_", PULSAR_GROUPS)
     sums = dict.fromkeys(PULSAR_GAUGES, 0.0)
     namespaces: dict[str, int] = {}
     for topic in topics:
         namespace = f"{topic.name.tenant}/{topic.name.namespace}"
         namespaces[namespace] = namespaces.get(namespace, 0) + 1
-        labels = (CLUSTER, namespace, f"persistent://{topic.name.full}")
         values = _pulsar_gauges(topic, traffic)
         for name, value in values.items():
             sums[name] += value
-        if topic.name.full in hidden:
+        full = topic.name.full
+        if full in hidden:
             continue
+        place = (CLUSTER, namespace, f"persistent://{full}")
+        labels = label_text(PULSAR_TOPIC, place)
         for name, value in values.items():
-            gauges[name].add_metric(labels, value)
+            gauges[name].add_labelled(labels, value)
         for name, family in PULSAR_TOTAL_OF.items():
-            totals[name].add_metric(labels, traffic.total(family, topic.name.full))
+            totals[name].add_labelled(labels, traffic.total(family, full))
         for group in topic.groups:
-            _add_pulsar_group(groups, labels, topic, group, traffic)
-    counts = GaugeMetricFamily("pulsar_topics_count", "Topics.", labels=("cluster", "namespace"))
+            of_group = label_text((*PULSAR_TOPIC, "subscription"), (*place, group.name))
+            for name, value in _pulsar_group(topic, group, traffic).items():
+                groups[name].add_labelled(of_group, value)
+    counts = Family(Kind.GAUGE, "pulsar_topics_count", "Topics.", ("cluster", "namespace"))
     for namespace, count in sorted(namespaces.items()):
-        counts.add_metric((CLUSTER, namespace), count)
+        counts.add((CLUSTER, namespace), count)
     made = [counts, *gauges.values(), *totals.values(), *groups.values()]
     return made + _pulsar_broker(sums, sum(namespaces.values()), traffic)
+
+
+def _families(kind: Kind, prefix: str, texts: Mapping[str, str]) -> dict[str, Family]:
+    """Return an empty family for each name, whose samples come with their labels."""
+    return {name: Family(kind, prefix + name, text) for name, text in texts.items()}
 
 
 def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
@@ -164,16 +162,10 @@ def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
     }
 
 
-def _add_pulsar_group(
-    families: Mapping[str, GaugeMetricFamily],
-    labels: tuple[str, ...],
-    topic: TopicFacts,
-    group: GroupFacts,
-    traffic: Traffic,
-) -> None:
-    of_group = (*labels, group.name)
+def _pulsar_group(topic: TopicFacts, group: GroupFacts, traffic: Traffic) -> dict[str, float]:
+    """Return a group's values of `PULSAR_GROUPS`."""
     key = f"{topic.name.full}/{group.name}"
-    values = {
+    return {
         "subscription_back_log": group.backlog,
         "subscription_back_log_no_delayed": max(group.backlog - group.delayed, 0),
         "subscription_unacked_messages": group.unacked,
@@ -182,33 +174,31 @@ def _add_pulsar_group(
         "subscription_msg_rate_out": traffic.rate(SUBSCRIPTION_OUT, key),
         "subscription_msg_ack_rate": traffic.rate(SUBSCRIPTION_ACKED, key),
     }
-    for name, value in values.items():
-        families[name].add_metric(of_group, value)
 
 
-def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> list[Metric]:
+def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> list[Family]:
     """Return the same figures for all topics together, and the connections."""
-    made: list[Metric] = []
-    for name, value in {"topics_count": topics, **sums}.items():
-        if name == ACK_RATE:  # Apache has no such total.
-            continue
-        text = PULSAR_GAUGES.get(name, "Topics.")
-        family = GaugeMetricFamily(f"pulsar_broker_{name}", text, labels=("cluster",))
-        family.add_metric((CLUSTER,), value)
-        made.append(family)
     created = traffic.connections.get("braidlog_connections", 0)
     still_open = traffic.connections.get("braidlog_open_connections", 0)
-    for name, text, value in (
+    figures = [
+        (f"pulsar_broker_{name}", PULSAR_GAUGES.get(name, "Topics."), value)
+        for name, value in {"topics_count": topics, **sums}.items()
+        if name != ACK_RATE  # Apache has no such total.
+    ]
+    figures += [
         ("pulsar_active_connections", "Connections that are open.", still_open),
         ("pulsar_connection_created_total_count", "Connections that came.", created),
         ("pulsar_connection_closed_total_count", "Connections that ended.", created - still_open),
-    ):
-        family = GaugeMetricFamily(name, text, labels=("cluster",))
-        family.add_metric((CLUSTER,), value)
+    ]
+    made = []
+    for name, text, value in figures:
+        family = Family(Kind.GAUGE, name, text, ("cluster",))
+        family.add((CLUSTER,), value)
         made.append(family)
     return made
 
 
+PULSAR_TOPIC = ("cluster", "namespace", "topic")
 ACK_RATE = "consumer_msg_ack_rate"
 PULSAR_GAUGES = {
     "subscriptions_count": "Subscriptions.",
@@ -246,55 +236,45 @@ PULSAR_GROUPS = {
 }
 
 
-def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric]:
+def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Family]:
     """Return the metric families of danielqsj/kafka_exporter, and of the JMX exporter's usual
     rules, for topics that a Kafka client of the default listener can name.
     """
-    brokers = GaugeMetricFamily("kafka_brokers", "Brokers.")
-    brokers.add_metric((), 1)
-    counts = GaugeMetricFamily("kafka_topic_partitions", "Partitions.", labels=("topic",))
-    by_partition = {
-        name: GaugeMetricFamily(f"kafka_topic_partition_{name}", text, labels=PARTITION)
-        for name, text in KAFKA_PARTITIONS.items()
-    }
-    by_group = {
-        name: GaugeMetricFamily(f"kafka_consumergroup_{name}", text, labels=labels)
-        for name, (text, labels) in KAFKA_GROUPS.items()
-    }
-    totals = {
-        name: CounterMetricFamily(
-            f"kafka_server_brokertopicmetrics_{name}", text, labels=("topic",)
-        )
-        for name, text in KAFKA_TOTALS.items()
-    }
+    brokers = gauge("kafka_brokers", "Brokers.", 1)
+    counts = Family(Kind.GAUGE, "kafka_topic_partitions", "Partitions.")
+    by_partition = _families(Kind.GAUGE, "kafka_topic_partition_", KAFKA_PARTITIONS)
+    by_group = _families(Kind.GAUGE, "kafka_consumergroup_", KAFKA_GROUPS)
+    totals = _families(Kind.COUNTER, "kafka_server_brokertopicmetrics_", KAFKA_TOTALS)
     for facts in topics:
         name = facts.name
         if not _has_kafka_name(name):
             continue
-        topic = name.topic
-        counts.add_metric((topic,), len(facts.partitions))
-        totals["messagesin"].add_metric((topic,), traffic.total(RECORDS_IN, name.full))
-        totals["bytesin"].add_metric((topic,), traffic.total(BYTES_IN, name.full))
-        totals["bytesout"].add_metric((topic,), traffic.total(BYTES_OUT, name.full))
+        topic = label_text(("topic",), (name.topic,))
+        counts.add_labelled(topic, len(facts.partitions))
+        totals["messagesin"].add_labelled(topic, traffic.total(RECORDS_IN, name.full))
+        totals["bytesin"].add_labelled(topic, traffic.total(BYTES_IN, name.full))
+        totals["bytesout"].add_labelled(topic, traffic.total(BYTES_OUT, name.full))
         for one in facts.partitions:
-            labels = (topic, str(one.index))
-            by_partition["current_offset"].add_metric(labels, one.end)
-            by_partition["oldest_offset"].add_metric(labels, one.start)
-            by_partition["leader"].add_metric(labels, LEADER)
-            by_partition["replicas"].add_metric(labels, 1)
-            by_partition["in_sync_replica"].add_metric(labels, 1)
+            labels = label_text(PARTITION, (name.topic, str(one.index)))
+            by_partition["current_offset"].add_labelled(labels, one.end)
+            by_partition["oldest_offset"].add_labelled(labels, one.start)
+            by_partition["leader"].add_labelled(labels, LEADER)
+            by_partition["replicas"].add_labelled(labels, 1)
+            by_partition["in_sync_replica"].add_labelled(labels, 1)
         for group in facts.groups:
-            _add_group(by_group, topic, group)
+            _add_group(by_group, name.topic, group)
     return [brokers, counts, *by_partition.values(), *by_group.values(), *totals.values()]
 
 
-def _add_group(families: Mapping[str, GaugeMetricFamily], topic: str, group: GroupFacts) -> None:
+def _add_group(families: Mapping[str, Family], topic: str, group: GroupFacts) -> None:
     for partition, position, backlog in group.positions:
-        labels = (group.name, topic, str(partition))
-        families["current_offset"].add_metric(labels, position)
-        families["lag"].add_metric(labels, backlog)
-    families["lag_sum"].add_metric((group.name, topic), group.backlog)
-    families["members"].add_metric((group.name, topic), group.consumers)
+        values = (group.name, topic, str(partition))
+        labels = label_text(("consumergroup", *PARTITION), values)
+        families["current_offset"].add_labelled(labels, position)
+        families["lag"].add_labelled(labels, backlog)
+    labels = label_text(("consumergroup", "topic"), (group.name, topic))
+    families["lag_sum"].add_labelled(labels, group.backlog)
+    families["members"].add_labelled(labels, group.consumers)
 
 
 PARTITION = ("topic", "partition")
@@ -306,10 +286,10 @@ KAFKA_PARTITIONS = {
     "in_sync_replica": "Replicas that are in sync.",
 }
 KAFKA_GROUPS = {
-    "current_offset": ("Position of the group.", ("consumergroup", *PARTITION)),
-    "lag": ("Records not acknowledged.", ("consumergroup", *PARTITION)),
-    "lag_sum": ("The same of all partitions.", ("consumergroup", "topic")),
-    "members": ("Consumers that are connected.", ("consumergroup", "topic")),
+    "current_offset": "Position of the group.",
+    "lag": "Records not acknowledged.",
+    "lag_sum": "The same of all partitions.",
+    "members": "Consumers that are connected.",
 }
 KAFKA_TOTALS = {
     "messagesin": "Records stored since the start.",

@@ -1,12 +1,19 @@
 import platform
 
 import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.requests import Request
 
+from braidlog.broker.families import exposition
 from braidlog.protocols.http.management.backlog_ages import Ages
+from braidlog.protocols.http.management.health import HealthApi
 from braidlog.protocols.http.management.log_metrics import scrape
 from braidlog.protocols.http.management.rates import Rates
+from braidlog.protocols.http.options import RestOptions
+from braidlog.protocols.http.turns import TURN
 from braidlog.storage.metadata.names import TopicName
-from tests.protocols.http.asgi import call
+from tests.protocols.http.asgi import call, scope_of
 from tests.protocols.http.records import append_records
 
 
@@ -86,6 +93,12 @@ async def test_metrics_have_the_version_info(app, broker):
     assert f'braidlog_build_info{{python="{python}",version="{broker.version}"}} 1.0' in text
 
 
+def read(found, sets, series_max=1_000_000):
+    """Return the families as Prometheus' own client reads their text."""
+    text = exposition(found.families(sets, series_max), openmetrics=False).decode()
+    return list(text_string_to_metric_families(text))
+
+
 def of_topics(families):
     """Return the samples with a topic or a group."""
     labels = (
@@ -104,9 +117,9 @@ async def test_series_beyond_the_limit_are_left_out_and_counted(app, broker):
         await call(app, "POST", base, {"messages": [{"value": "x"}] * 2})
     found = await scrape(broker, Ages(), Rates(0.0))
     sets = ("braidlog", "pulsar", "kafka")
-    every = of_topics(found.families(sets))
+    every = of_topics(read(found, sets))
     for limit in (0, len(every) // 2, len(every) - 1):
-        families = found.families(sets, limit)
+        families = read(found, sets, limit)
         (left_out,) = (one for one in families if one.name == "braidlog_series_left_out")
         shown = of_topics(families)
         assert len(shown) <= limit
@@ -130,6 +143,39 @@ async def test_a_subscription_has_the_names_of_pulsars_dashboards(app, broker):
         "back_log_no_delayed",
         "consumers_count",
     )
-    families = {one.name: one for one in found.families(("pulsar",))}
+    families = {one.name: one for one in read(found, ("pulsar",))}
     values = [families[f"pulsar_subscription_{name}"].samples[0].value for name in names]
     assert values == [1, 0, 4, 1]
+
+
+async def test_a_topic_of_many_groups_lets_other_tasks_run(broker):
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    for number in range(3 * TURN):
+        broker.subscriptions.open(topic, b"group-%d" % number).commit(0, 0)
+    turns = 0
+
+    async def other_task():
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other_task)
+        await scrape(broker, Ages(), Rates(0.0))
+        nursery.cancel_scope.cancel()
+    assert turns >= 2
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0"])
+async def test_the_limit_of_series_is_a_setting(broker, accept):
+    await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    health = HealthApi(broker, RestOptions(metrics_series_max=3))
+    request = Request(scope_of("GET", "/metrics", {"accept": accept}))
+    response = await health.metrics(request)
+    lines = response.body.decode().splitlines()
+    assert not [line for line in lines if "orders" in line]
+    (left_out,) = [line for line in lines if line.startswith("braidlog_series_left_out")]
+    assert float(left_out.split()[1]) > 3
+    assert response.media_type.startswith(accept.split(";")[0])
+    assert (lines[-1] == "# EOF") == accept.startswith("application")
