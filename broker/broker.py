@@ -1,7 +1,7 @@
 """A broker: everything that all listeners share.
 
 Opens the data directory and runs the background tasks. Knows no adapter and no socket;
-`broker/server/process.py` opens the listeners.
+`broker/process.py` opens the listeners.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Broker:
             report=self.durability.report_storage_error,
         )
 
-    # Methods that a broker of a cluster overrides (`broker/cluster/broker.py`).
+    # Methods that a broker of a cluster overrides (`broker/cluster_broker.py`).
 
     def _open_metadata(self) -> tuple[Placement, LocalCatalogue, Positions]:
         """Open the placement (owner of each topic), the catalogue and the cursors."""

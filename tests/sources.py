@@ -24,6 +24,7 @@ class Source:
     text: str
     tree: ast.Module
     imports: list[tuple[int, str]] = field(default_factory=list)  # Line, dotted name; anywhere.
+    lines_for_types: set[int] = field(default_factory=set)  # Within `if TYPE_CHECKING`.
     functions: list[Function] = field(default_factory=list)  # Methods and nested functions too.
     classes: list[ast.ClassDef] = field(default_factory=list)
     attributes: list[ast.Attribute] = field(default_factory=list)
@@ -41,6 +42,9 @@ class Source:
             elif isinstance(node, ast.Constant):
                 if isinstance(node.value, str) and " " not in node.value:
                     self.used.update(re.findall(r"\w+", node.value))
+            elif isinstance(node, ast.If):
+                if ast.unparse(node.test).endswith("TYPE_CHECKING"):
+                    self.lines_for_types.update(range(node.lineno, node.body[-1].lineno + 1))
             elif isinstance(node, Function):
                 self.functions.append(node)
             elif isinstance(node, ast.Import):

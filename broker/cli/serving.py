@@ -70,7 +70,7 @@ def serve(flags: ServeFlags) -> int:
     from braidlog.broker.config.unused import import_structlog
 
     import_structlog()
-    from braidlog.broker.server.process import serve as serve_broker
+    from braidlog.broker.process import serve as serve_broker
 
     return serve_broker(settings, ready_file=flags.ready_file)
 

@@ -20,7 +20,7 @@ from braidlog.broker.topics.schemas import numbered
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from braidlog.broker.cluster.broker import ClusterBroker
+    from braidlog.broker.cluster_broker import ClusterBroker
     from braidlog.broker.topics.topic import Topic
 
 TURN_PARTITIONS = 200  # Partitions checked between two checkpoints: a millisecond or two.

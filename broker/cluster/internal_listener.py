@@ -19,7 +19,7 @@ from braidlog.broker.server.listener import Listener
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
-    from braidlog.broker.cluster.broker import ClusterBroker
+    from braidlog.broker.cluster_broker import ClusterBroker
     from braidlog.broker.runtime.sessions import Session
 
 

@@ -24,8 +24,8 @@ from braidlog.storage.shared.catalogue import NotFollowed, Touched
 from braidlog.storage.shared.ledger import LedgerUnanswered
 
 if TYPE_CHECKING:
-    from braidlog.broker.cluster.broker import ClusterBroker
     from braidlog.broker.cluster.upkeep import Upkeep
+    from braidlog.broker.cluster_broker import ClusterBroker
     from braidlog.storage.shared.ledger import Ledger
     from braidlog.storage.shared.session import View
     from braidlog.storage.shared.shared_dir import Taken

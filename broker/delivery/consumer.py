@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.entries import Entry
+    from braidlog.broker.reading.entries import Entry
 
 
 # Per subscription and partition: each delivery looks at all consumers.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
     from braidlog.broker.delivery.dispatcher import Dispatcher
-    from braidlog.broker.delivery.entries import EntryId
+    from braidlog.broker.reading.entries import EntryId
 
 
 class Delivery(Protocol):

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.delivery import ack_sets
-from braidlog.broker.delivery import entries as ids
 from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from braidlog.broker.delivery.cursor import DispatchCursor, SubscriptionCursor
-from braidlog.broker.delivery.entries import Entry, EntryId, Span
 from braidlog.broker.delivery.pump import Pump
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.positions.cursor_moves import CursorEvent
+from braidlog.broker.reading import ack_sets
+from braidlog.broker.reading import entries as ids
+from braidlog.broker.reading.entries import Entry, EntryId, Span
 from braidlog.storage.formats.api import BatchFlag
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from braidlog.broker.delivery.entries import Entry, decoded, entries_in
 from braidlog.broker.delivery.holes import taken_out_of
 from braidlog.broker.errors import UnreadableRecord
 from braidlog.broker.limits import DECODE_BYTES_MAX
+from braidlog.broker.reading.entries import Entry, decoded, entries_in
 from braidlog.broker.reading.unopened import Passed, settle
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.steps import Steps, run

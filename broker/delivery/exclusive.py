@@ -7,12 +7,12 @@ Unacknowledged messages have no limit: only the consumer's permits limit deliver
 from collections.abc import Callable, Sequence
 from itertools import repeat
 
-from braidlog.broker.delivery import entries as ids
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
-from braidlog.broker.delivery.entries import Entry, EntryId, Span
 from braidlog.broker.delivery.key_slots import KeyRanges
 from braidlog.broker.errors import SubscriptionBusy
+from braidlog.broker.reading import entries as ids
+from braidlog.broker.reading.entries import Entry, EntryId, Span
 
 # Delivered entries whose record counts are remembered for acks; older entries are looked up.
 DELIVERED_MAX = 100_000

@@ -15,16 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery import ack_sets, returning
-from braidlog.broker.delivery import entries as ids
+from braidlog.broker.delivery import returning
 from braidlog.broker.delivery.again import Lane
 from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES
-from braidlog.broker.delivery.entries import Entry
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.delivery.shared import READY_LANES_MAX, SharedDispatcher
 from braidlog.broker.delivery.shares import Shares
 from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.reading import ack_sets
+from braidlog.broker.reading import entries as ids
+from braidlog.broker.reading.entries import Entry
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import CursorState, DispatchCursor

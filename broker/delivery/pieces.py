@@ -12,14 +12,14 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery.entries import entry_chunk
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.reading.chunks import piece_offsets
+from braidlog.broker.reading.entries import entry_chunk
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import DispatchCursor
-    from braidlog.broker.delivery.entries import Entry
     from braidlog.broker.delivery.entry_reads import EntryRead
+    from braidlog.broker.reading.entries import Entry
     from braidlog.broker.topics.partition import Partition
 
 # Messages that were read in part, without the last piece. Beyond this limit the oldest is dropped;

@@ -17,13 +17,13 @@ import structlog
 import trio
 
 from braidlog.broker.delivery.cursor import DispatchCursor
-from braidlog.broker.delivery.entries import Entry
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries, read_steps
 from braidlog.broker.delivery.holes import HOLES_MAX, holes_of
 from braidlog.broker.delivery.pieces import EarlierPieces
 from braidlog.broker.delivery.retries import READ_AGAIN_S, longer_wait
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
+from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.steps import run_now
 
 if TYPE_CHECKING:

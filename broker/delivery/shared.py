@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.delivery import ack_sets, returning
-from braidlog.broker.delivery import entries as ids
+from braidlog.broker.delivery import returning
 from braidlog.broker.delivery.again import ANYBODY, Again, Lane
 from braidlog.broker.delivery.consumer import (
     Consumer,
@@ -31,12 +30,14 @@ from braidlog.broker.delivery.dispatcher import (
     TURN_ENTRIES_SHARED,
     Dispatcher,
 )
-from braidlog.broker.delivery.entries import Entry, EntryId, Span
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
 from braidlog.broker.delivery.retries import READ_AGAIN_S
 from braidlog.broker.delivery.shares import Shares
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
+from braidlog.broker.reading import ack_sets
+from braidlog.broker.reading import entries as ids
+from braidlog.broker.reading.entries import Entry, EntryId, Span
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import DispatchCursor

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.consumer import Consumer
-    from braidlog.broker.delivery.entries import Entry
+    from braidlog.broker.reading.entries import Entry
 
 
 class Shares:

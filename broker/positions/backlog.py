@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
-from braidlog.broker.delivery import entries
 from braidlog.broker.errors import BrokerError
+from braidlog.broker.reading import entries
 from braidlog.broker.topics.settings import choice_of, limit_of
 from braidlog.broker.topics.settings_table import QuotaPolicy
 

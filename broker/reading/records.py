@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from braidlog.broker.delivery.entries import record_places
+from braidlog.broker.reading.entries import record_places
 from braidlog.broker.reading.reader import Reader
 from braidlog.broker.reading.result import ReadResult, record_bytes
 from braidlog.broker.runtime.output_budget import Reservation

@@ -20,8 +20,8 @@ from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.limits import READ_BYTES_MAX
 from braidlog.broker.reading.unpacking import run_reading
-from braidlog.broker.reading.unreadable import UnreadablePlaces
 from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
+from braidlog.broker.topics.unreadable import UnreadablePlaces
 from braidlog.storage import errors as storage_errors
 from braidlog.storage.formats.api import BodyInfo, Buffer
 from braidlog.storage.log.files import FileGone

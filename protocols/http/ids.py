@@ -1,6 +1,6 @@
 """Message ids as text: base64 of the MessageIdData that Pulsar's clients serialize.
 
-Knows no topic and no log; `broker/delivery/entries.py` resolves an id to an offset.
+Knows no topic and no log; `broker/reading/entries.py` resolves an id to an offset.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from braidlog.broker.delivery.entries import Entry, entry_metadata
+from braidlog.broker.reading.entries import Entry, entry_metadata
 from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from braidlog.storage.formats.api import Buffer
 

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from braidlog.broker.delivery import entries, entry_reads
-from braidlog.broker.delivery.entries import EntryId
+from braidlog.broker.delivery import entry_reads
 from braidlog.broker.delivery.holes import last_batch_index
 from braidlog.broker.errors import BrokerError, NotAuthorized
 from braidlog.broker.limits import OUTPUT_LAST_BYTES
+from braidlog.broker.reading import entries
+from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from braidlog.broker.delivery.entries import Entry
 from braidlog.broker.delivery.non_persistent.channel import NON_PERSISTENT_ID, NonPersistentChannel
 from braidlog.broker.errors import BrokerError, StorageFull, TopicNotFound
+from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import refusal

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.delivery import entries, entry_reads
+from braidlog.broker.delivery import entry_reads
 from braidlog.broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCursor
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.errors import (
@@ -25,6 +25,7 @@ from braidlog.broker.errors import (
     SubscriptionBusy,
 )
 from braidlog.broker.limits import OUTPUT_LAST_BYTES
+from braidlog.broker.reading import entries
 from braidlog.protocols.pulsar import messages, names, non_persistent, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.consumer import PulsarConsumer

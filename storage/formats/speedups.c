@@ -235,7 +235,7 @@ static const uint8_t *open_entry(const uint8_t *at, Py_ssize_t size, Field found
     return find_fields(at + CHECKED_MIN, payload, of_entry, found) ? payload : NULL;
 }
 
-/* entry_key(entry) -> key or None: `sticky_key` of broker/delivery/entries.py. */
+/* entry_key(entry) -> key or None: `sticky_key` of broker/reading/entries.py. */
 static PyObject *entry_key(PyObject *self, PyObject *entry) {
     Py_buffer view;
     Field found[WANTED], *key = found + KEY;

@@ -9,8 +9,8 @@ import trio
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
+from braidlog.broker.process import serve_listeners
 from braidlog.broker.server.listener import Listener
-from braidlog.broker.server.process import serve_listeners
 from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFailed
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.data_dir import DataDir

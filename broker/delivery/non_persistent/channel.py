@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery import entries as ids
 from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from braidlog.broker.delivery.failover import choose_active
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.errors import LimitExceeded, NotSupported, SubscriptionBusy, TopicNotFound
+from braidlog.broker.reading import entries as ids
 from braidlog.broker.topics.topic import NonPersistentTopic
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from braidlog.broker.cluster.placement import Placement
     from braidlog.broker.delivery.dispatcher import Dispatcher
-    from braidlog.broker.delivery.entries import Entry, EntryId
+    from braidlog.broker.reading.entries import Entry, EntryId
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
     from braidlog.storage.metadata.names import TopicName

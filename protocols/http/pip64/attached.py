@@ -15,16 +15,16 @@ import trio
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.cursor import SubscriptionCursor
-from braidlog.broker.delivery.entries import EntryId, entry_at_or_before
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
 from braidlog.broker.errors import SubscriptionBusy, SubscriptionNotFound
 from braidlog.broker.reading.chunks import piece_offsets
+from braidlog.broker.reading.entries import EntryId, entry_at_or_before
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.delivery.dispatcher import Dispatcher
-    from braidlog.broker.delivery.entries import Entry
     from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.reading.entries import Entry
     from braidlog.broker.topics.partition import Partition
 
 

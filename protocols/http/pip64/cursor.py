@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.broker.delivery import entries
-from braidlog.broker.delivery.ack_sets import ack_set_of
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.broker.delivery.entries import EntryId, Span
+from braidlog.broker.reading import entries
+from braidlog.broker.reading.ack_sets import ack_set_of
 from braidlog.broker.reading.chunks import piece_offsets
+from braidlog.broker.reading.entries import EntryId, Span
 from braidlog.protocols.http.errors import BAD_ACK_TYPE, BAD_MESSAGES, Refused
 from braidlog.protocols.http.ids import BadMessageId, MessageId, read_id
 from braidlog.protocols.http.limits import MESSAGE_IDS_MAX

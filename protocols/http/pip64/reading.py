@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from braidlog.broker.delivery import entries
-from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.errors import OffsetOutOfRange
+from braidlog.broker.reading import entries
+from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.reading.records import PlacedRecord, RecordsRead, read_records
 from braidlog.protocols.http import limits, query
 from braidlog.protocols.http.errors import BAD_QUERY, BAD_QUERY_ID, OFFSET_OUT_OF_RANGE, Refused

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from braidlog.broker.delivery import entries
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.reading import entries
 from braidlog.broker.reading.records import read_records
 from braidlog.protocols.http.pulsar_admin.names import full_name
 from braidlog.protocols.http.pulsar_admin.openers import (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.broker.delivery import entries
-from braidlog.broker.delivery.entries import EntryId
+from braidlog.broker.reading import entries
+from braidlog.broker.reading.entries import EntryId
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_POSITION,

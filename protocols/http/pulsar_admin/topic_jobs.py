@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.broker.delivery import entries
+from braidlog.broker.reading import entries
 from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, Refused
 from braidlog.protocols.http.pulsar_admin.answers import done, told
 from braidlog.protocols.http.pulsar_admin.names import name_of

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.broker.delivery import entries
 from braidlog.broker.errors import TopicNotFound
 from braidlog.broker.limits import OUTPUT_LAST_BYTES
+from braidlog.broker.reading import entries
 from braidlog.broker.reading.records import PlacedRecord, read_records
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (

@@ -4,10 +4,10 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from braidlog.broker.cluster.broker import ClusterBroker
 from braidlog.broker.cluster.internal_listener import InternalListener
 from braidlog.broker.cluster.membership import Membership
 from braidlog.broker.cluster.upkeep import Upkeep
+from braidlog.broker.cluster_broker import ClusterBroker
 from braidlog.broker.config.settings import load
 from braidlog.storage.metadata.names import TopicName
 from tests.storage.shared.shared_dirs import SHARDS

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from braidlog.broker.cluster import broker as cluster_broker
+from braidlog.broker import cluster_broker
 from braidlog.broker.cluster.links import (
     HELLO_BYTES_MAX,
     HELLO_S,

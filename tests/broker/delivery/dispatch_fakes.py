@@ -8,9 +8,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.cursor import MemoryCursor
-from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.delivery.read_ahead import ReadAhead
 from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.reading.entries import EntryId
 from tests.broker.delivery.entry_fakes import FakePartition
 
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 import trio
 
 from braidlog.broker.errors import DamagedLog, OffsetOutOfRange, TopicNotFound
-from braidlog.broker.reading.unreadable import UnreadablePlaces
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.partition import Partition
+from braidlog.broker.topics.unreadable import UnreadablePlaces
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.plain.codec import PLAIN
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR

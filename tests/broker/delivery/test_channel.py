@@ -7,7 +7,7 @@ import pytest
 from braidlog.broker import errors
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.cursor import MemoryCursor
-from braidlog.broker.delivery.entries import EntryId
+from braidlog.broker.reading.entries import EntryId
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.reading.entries import EntryId
 from braidlog.storage.metadata.ranges import RangeSet
 from tests.broker.delivery.dispatch_fakes import stage
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from braidlog.broker.delivery.entries import Entry
 from braidlog.broker.delivery.entry_reads import read_entries
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.holes import holes_of, holes_within, last_batch_index
 from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.reading.entries import Entry
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.pulsar.rebatch import without_messages
 from tests.broker.delivery.dispatch_fakes import stage

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from braidlog.broker.closing import STEPS_TOGETHER
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.cursor import MemoryCursor, SubscriptionCursor
-from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.delivery.registry import KEPT_S, Dispatchers
 from braidlog.broker.errors import NotOwner, TopicNotFound
+from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer

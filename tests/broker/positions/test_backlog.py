@@ -4,8 +4,8 @@ import pytest
 
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.cursor import SubscriptionCursor
-from braidlog.broker.delivery.entries import resolve_time
 from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.reading.entries import resolve_time
 from tests.broker.positions.replaced import GROUP, replace_meanwhile, two_partitions
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from braidlog.broker.delivery import entries
-from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.limits import OUTPUT_LAST_BYTES
+from braidlog.broker.reading import entries
+from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.reading.look import look_at
 from braidlog.broker.reading.raw import read_raw
 from braidlog.broker.reading.times import first_not_before

@@ -2,7 +2,7 @@
 
 from crc32c import crc32c
 
-from braidlog.broker.delivery.entries import Entry
+from braidlog.broker.reading.entries import Entry
 from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from braidlog.protocols.pulsar.oversize import SIZE, pieces
 from braidlog.storage.formats.pulsar.entry import read_metadata

@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 
-from braidlog.broker.delivery import entries
 from braidlog.broker.errors import CorruptBatch
+from braidlog.broker.reading import entries
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE
 from braidlog.storage.errors import StorageError

@@ -200,7 +200,7 @@ def _opened(config: Config, verifier: TokenVerifier, shared: SharedDir | None) -
     if shared is None:
         return Broker.open(config, verifier)
     # A local broker does not need these modules.
-    from braidlog.broker.cluster.broker import ClusterBroker
+    from braidlog.broker.cluster_broker import ClusterBroker
 
     return ClusterBroker.open(config, verifier, shared)
 
@@ -210,7 +210,7 @@ async def _take_part(broker: Broker, listeners: Sequence[Listener], root: trio.N
     Return once clients can be served. Raises ConfigError.
     """
     # A local broker does not need these modules.
-    from braidlog.broker.cluster.taking_part import take_part
+    from braidlog.broker.cluster_start import take_part
 
     await take_part(broker, listeners, root)
 

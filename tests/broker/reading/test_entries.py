@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
-from braidlog.broker.delivery import entries, entry_reads
-from braidlog.broker.delivery.ack_sets import ack_set_of, acked_ranges
-from braidlog.broker.delivery.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
+from braidlog.broker.delivery import entry_reads
 from braidlog.broker.errors import OffsetOutOfRange, UnreadableRecord
+from braidlog.broker.reading import entries
+from braidlog.broker.reading.ack_sets import ack_set_of, acked_ranges
+from braidlog.broker.reading.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.pulsar.entry import read_metadata
 from braidlog.storage.metadata.names import TopicName
+from tests.broker.delivery.conftest import is_warm
 from tests.broker.delivery.entry_fakes import FakePartition
 from tests.storage.formats.kafka.sets import prepare
+
+__all__ = ["is_warm"]  # A fixture.
 
 pytestmark = pytest.mark.usefixtures("is_warm")
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from braidlog.broker.delivery.ack_sets import acked_ranges, wanted_count
 from braidlog.broker.errors import CorruptBatch, OffsetOutOfRange
+from braidlog.broker.reading.ack_sets import acked_ranges, wanted_count
 from braidlog.broker.reading.look import Look, look_at
 from braidlog.broker.reading.times import search
 from braidlog.broker.reading.unopened import cannot_decode

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.cluster.broker import ClusterBroker
 from braidlog.broker.cluster.internal_listener import InternalListener
 from braidlog.broker.cluster.joining import ledger_of
 from braidlog.broker.cluster.membership import Membership
 from braidlog.broker.cluster.upkeep import Upkeep
+from braidlog.broker.cluster_broker import ClusterBroker
 from braidlog.broker.runtime.threads import run_in_thread
 
 if TYPE_CHECKING:
