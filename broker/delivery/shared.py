@@ -15,12 +15,7 @@ import trio
 
 from braidlog.broker.delivery import returning
 from braidlog.broker.delivery.again import ANYBODY, Again, Lane
-from braidlog.broker.delivery.consumer import (
-    Consumer,
-    Pending,
-    SubscriptionKind,
-    with_all_chunks,
-)
+from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind, with_all_chunks
 from braidlog.broker.delivery.cursor import CursorState
 from braidlog.broker.delivery.delays import Delays
 from braidlog.broker.delivery.dispatcher import (
