@@ -23,7 +23,7 @@ from braidlog.broker.runtime.garbage import SearchTime
 # include up to this much of the short turns before.
 FINE_S = 0.001
 _now = time.perf_counter
-PRODUCT = ("broker.", "protocols.", "storage.")
+PRODUCT = "braidlog."
 PASS = "braidlog.broker.runtime.poller.Poller.make_pass"  # in place of a task's name
 
 

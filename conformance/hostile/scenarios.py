@@ -46,7 +46,7 @@ class Size:
     hold_s: float  # time that idle peers stay connected
 
 
-SHORT = Size(peers=60, churn=300, names=150, reads=1, hold_s=4.0)
+SHORT = Size(peers=60, churn=300, names=150, reads=1, hold_s=1.5)
 LONG = Size(peers=500, churn=20_000, names=2000, reads=10, hold_s=75.0)
 
 

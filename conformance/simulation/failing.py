@@ -118,7 +118,7 @@ def callers() -> tuple[str, ...]:
     frame: FrameType | None = sys._getframe(3)
     while frame is not None and len(found) < 12:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith(("storage.", "broker.")):
+        if module.startswith(("braidlog.storage.", "braidlog.broker.")):
             found.append(f"{module}.{frame.f_code.co_name}")
         frame = frame.f_back
     return tuple(found)

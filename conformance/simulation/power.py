@@ -39,8 +39,10 @@ CUTS_AGAIN = 3
 class Scenario:
     """All states of a seed, in order."""
 
-    def __init__(self, seed: int, folder: str) -> None:
+    def __init__(self, seed: int, folder: str, every: int = 1) -> None:
+        """Cut the power after each prefix of the calls, or after every so many calls."""
         self.seed = seed
+        self.every = every
         self.rng = random.Random(seed)
         self.folder = folder
         self.shape = Shape(
@@ -65,6 +67,8 @@ class Scenario:
         for stamp in range(len(disk.calls) + 1):
             if stamp:
                 medium.take(disk.calls[stamp - 1])
+            if (stamp - self.seed) % self.every:
+                continue
             for number in range(CUTS_EACH):
                 plain = PLAIN[stamp % len(PLAIN)] if number == 0 and stamp % 3 == 0 else None
                 loss = plain or choose_loss(self.rng)

@@ -126,7 +126,7 @@ class Exchange:
 
     def forget(self) -> None:
         """Break reference cycles, which would hold the whole connection."""
-        del self.scope["exchange"], self.check_again
+        del self.scope["exchange"], self.check_again, self.at_end
 
     @property
     def api(self) -> str:

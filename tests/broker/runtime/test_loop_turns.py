@@ -79,7 +79,7 @@ async def hold_the_broker():
     await trio.lowlevel.checkpoint()
 
 
-hold_the_broker.__module__ = "broker.strange"  # Count as a watched task.
+hold_the_broker.__module__ = "braidlog.broker.strange"  # Count as a watched task.
 
 
 async def test_the_tests_find_a_too_long_turn_of_the_product():
@@ -89,7 +89,7 @@ async def test_the_tests_find_a_too_long_turn_of_the_product():
         nursery.start_soon(hold_the_broker)
         nursery.start_soon(working, turns.TURN_S_MAX)  # A test's task: not watched.
     trio.lowlevel.remove_instrument(watch)
-    with pytest.raises(turns.LongTurns, match=r"broker\.strange\.hold_the_broker"):
+    with pytest.raises(turns.LongTurns, match=r"braidlog\.broker\.strange\.hold_the_broker"):
         watch.close()
     assert len(watch.found) == 1
 
@@ -97,22 +97,22 @@ async def test_the_tests_find_a_too_long_turn_of_the_product():
 def test_the_log_names_the_task_and_the_place_of_its_stop():
     with structlog.testing.capture_logs() as lines:
         log = ThrottledLog()
-        log_long_turn(log, LongTurn("broker.x.run", "protocols.y:7 read", 0.1234))
-        log_long_turn(log, LongTurn("broker.x.run", "protocols.y:7 read", 0.5))
+        log_long_turn(log, LongTurn("braidlog.broker.x.run", "braidlog.protocols.y:7 read", 0.1234))
+        log_long_turn(log, LongTurn("braidlog.broker.x.run", "braidlog.protocols.y:7 read", 0.5))
     (line,) = lines
     assert line["event"] == "loop_held"
-    assert (line["task"], line["ends_at"]) == ("broker.x.run", "protocols.y:7 read")
+    assert (line["task"], line["ends_at"]) == ("braidlog.broker.x.run", "braidlog.protocols.y:7 read")
     assert line["processor_ms"] == 123
 
 
 def test_a_processs_log_line_is_found_unless_allowed(monkeypatch):
     lines = [
         '{"event": "started", "level": "info"}',
-        '{"task": "broker.x.run", "ends_at": "", "processor_ms": 70, "event": "loop_held"}',
+        '{"task": "braidlog.broker.x.run", "ends_at": "", "processor_ms": 70, "event": "loop_held"}',
     ]
     assert turns.logged(lines, lambda: turns.TURN_S_MAX) == lines[1:]
     assert turns.logged(lines, lambda: 2 * turns.TURN_S_MAX) == []
-    monkeypatch.setattr(turns, "ALLOWED", [("broker.x.", "", "a reason")])
+    monkeypatch.setattr(turns, "ALLOWED", [("braidlog.broker.x.", "", "a reason")])
     assert turns.logged(lines, lambda: turns.TURN_S_MAX) == []
 
 

@@ -23,7 +23,7 @@ def test_an_unknown_name_is_reported_with_the_known_names():
 def test_discovery_imports_no_adapter():
     program = (
         "import sys; from braidlog.broker.server.adapters import discover; discover()\n"
-        "assert not [name for name in sys.modules if name.startswith('protocols')]\n"
+        "assert not [name for name in sys.modules if name.startswith('braidlog.protocols')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -12,7 +12,7 @@ from braidlog.storage.metadata.names import TopicName
 from tests.waiting import until
 
 TOPICS = 10
-OURS = ("broker.", "protocols.", "storage.")
+OURS = "braidlog."
 
 
 def living():
