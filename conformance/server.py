@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from braidlog.storage.tools.verify import Verifier, is_data_dir
 
@@ -36,8 +36,6 @@ class RunningBroker:
     another broker on the same folder continues with the data. Without `folder`, the files are in a
     temporary folder that is removed at the end. `program` is the module that runs.
     """
-
-    started: ClassVar["list[RunningBroker]"] = []  # in this process, except removed brokers
 
     def __init__(
         self,
@@ -112,8 +110,6 @@ class RunningBroker:
 
     def launch(self) -> "subprocess.Popen[bytes]":
         """Start the process without waiting for its listeners: in a cluster they may take long."""
-        if self not in self.started:
-            self.started.append(self)
         for listener, address in self._listen.items():
             if address == ANY_PORT and listener not in self._ports:
                 self._ports[listener] = self._reserved()

@@ -17,7 +17,6 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
 from braidlog.broker.topics.schema_rules import PARSER
 from braidlog.protocols.http.management.health import SCRAPING
-from conformance.server import RunningBroker
 from tests import turns
 from tests.listeners import open_listeners
 from tests.storage.open_directories import abandon_directories
@@ -35,10 +34,6 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("same")
-
-
-# Brokers in their own processes log more than an operator would see.
-os.environ["BRAIDLOG_LOOP_TURN_LOG_MS"] = f"{turns.TURN_S_MAX * 1000:.0f}"
 
 
 # As in a broker's process: `rich` takes half a second to render a traceback, which counts as a
@@ -65,17 +60,6 @@ def order_of_tasks(request):
 
 
 @pytest.fixture(autouse=True)
-def turns_of_processes():
-    """Fail a test during which a broker in its own process held its loop for too long."""
-    yield
-    brokers = RunningBroker.started
-    found = [line for broker in brokers for line in broker.new_log_lines()]
-    brokers[:] = [broker for broker in brokers if broker.is_running()]
-    if long := turns.logged(found):
-        raise turns.LongTurns("\n".join(long))
-
-
-@pytest.fixture(autouse=True)
 def few_descriptors():
     """Close data directories that a kit leaves open, and fail the test after which too many
     descriptors are open: some test before leaves them, and a process may have 1,024.
@@ -95,7 +79,7 @@ async def broker(request, tmp_path):
     flags = [("data_dir", str(tmp_path / "data"), "test")]
     flags += [(*setting, "test") for setting in getattr(request, "param", {}).items()]
     opened = Broker.open(load(environment={}, file="/dev/null", flags=flags))
-    watch = turns.Watch()
+    watch = turns.watch(getattr(request.node, "execution_count", 1))
     trio.lowlevel.add_instrument(watch)
     async with trio.open_nursery() as running:
         running.start_soon(opened.run)

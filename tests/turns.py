@@ -1,95 +1,86 @@
-"""A limit of 50 ms of processor time for a turn of the event loop.
+"""The work of a turn of the event loop, counted in function calls.
 
-The test with a longer turn fails, both for a broker inside the test and for a broker in its own
-process. A virtual machine may count its host's work as processor time: a turn of 88 ms that never
-came again was seen once in ten thousand tests. So a test that fails for its turns runs once more,
-and fails if they are too long again (`addopts` in `pyproject.toml`).
+A turn with more than TURN_CALLS_MAX calls fails the test, on any machine and under any load: the
+same test makes the same calls again. Counting costs half as much time again, so a test is counted
+only if a turn of the product took long before: it raises LongTurns, and pytest runs it once more
+(`addopts` in `pyproject.toml`). Long work inside one call of C is not counted. The hostile and
+scale runs measure processor time (`conformance/hostile/judge.py`, `conformance/scale.py`).
 """
 
-import gc
-import json
-import os
-import re
-import time
-from collections.abc import Callable
+import cProfile
+
+import trio
 
 from braidlog.broker.metrics import TURN_BUCKETS, Histogram
+from braidlog.broker.runtime.garbage import SearchTime
 from braidlog.broker.runtime.loop_turns import PRODUCT, LongTurn, LoopTurns
 
-TURN_S_MAX = 0.05
-
-
-def limit_at(load: float, cores: int) -> float:
-    """Return the longest allowed turn in seconds.
-
-    Beside other load the same work takes more processor time, because caches and cores are shared:
-    five times as much was seen at a load of 16 on two cores.
-    """
-    return TURN_S_MAX * max(1.0, load / cores)
-
-
-def limit_now() -> float:
-    """Return the longest allowed turn at this moment."""
-    return limit_at(os.getloadavg()[0], os.cpu_count() or 1)
-
-
-# (beginning of `LongTurn.task`, place of the turn's end, reason for a longer turn).
-ALLOWED: list[tuple[str, str, str]] = []
-
-
-def is_allowed(task: str, ends_at: str) -> bool:
-    """Return True if the turn is on the list."""
-    return any(task.startswith(name) and re.search(place, ends_at) for name, place, _ in ALLOWED)
+SUSPICIOUS_S = 0.05  # Processor time of a turn after which the test is counted.
+# Usual turns make up to 30,000 calls. A call and the code around it take 0.1 to 0.3 us.
+TURN_CALLS_MAX = 200_000
 
 
 class LongTurns(AssertionError):
-    """Turns took too long. pytest uses this name: `--only-rerun` in `pyproject.toml`."""
+    """Turns took long, so the test has to be counted: `--only-rerun` in `pyproject.toml`."""
 
 
-class Watch(LoopTurns):
-    """Finds long turns of the test's own tasks in the present trio run.
+class TooManyCalls(AssertionError):
+    """A turn of the event loop does too much work."""
 
-    Full garbage collections are exempt here: they walk over all modules of the tests. In a broker's
-    own process they count.
-    """
 
-    def __init__(self, limit_s: Callable[[], float] = limit_now) -> None:
-        super().__init__(Histogram(TURN_BUCKETS), self._on_long_turn, long_s=TURN_S_MAX)
-        self._limit_s = limit_s
-        self.found: list[LongTurn] = []
-        self._collections: list[tuple[float, float]] = []  # begin and end, processor time
-        gc.callbacks.append(self._on_collection)
+class SlowTurns(LoopTurns):
+    """Looks for turns of the product that took long. Garbage collection does not count."""
+
+    def __init__(self) -> None:
+        self._collecting = SearchTime()
+        self._collecting.__enter__()
+        super().__init__(
+            Histogram(TURN_BUCKETS),
+            self._on_long_turn,
+            long_s=SUSPICIOUS_S,
+            searches=self._collecting,
+        )
+        self._found: list[LongTurn] = []
 
     def close(self) -> None:
-        """Stop watching. Raises LongTurns if a turn was too long."""
-        gc.callbacks.remove(self._on_collection)
-        if self.found:
-            raise LongTurns(f"turns of more than {self._limit_s()} s: {self.found}")
-
-    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
-        now = time.thread_time()
-        if info["generation"] == 2:
-            if phase == "start":
-                self._collections.append((now, now))
-            else:
-                self._collections[-1] = (self._collections[-1][0], now)
+        """Stop looking. Raises LongTurns if a turn took long."""
+        self._collecting.__exit__(None, None, None)
+        if self._found:
+            raise LongTurns(f"turns to be counted: {self._found}")
 
     def _on_long_turn(self, turn: LongTurn) -> None:
-        begun = time.thread_time() - turn.seconds
-        collecting = sum(end - start for start, end in self._collections if start >= begun)
-        self._collections.clear()
-        is_ours = turn.task.startswith(PRODUCT) and not is_allowed(turn.task, turn.ends_at)
-        if is_ours and turn.seconds - collecting >= self._limit_s():
-            self.found.append(turn)
+        if turn.task.startswith(PRODUCT) and turn.seconds - turn.collecting_s >= SUSPICIOUS_S:
+            self._found.append(turn)
 
 
-def logged(lines: list[str], limit_s: Callable[[], float] = limit_now) -> list[str]:
-    """Return the lines of a broker's log about long turns, except the allowed turns."""
-    found = []
-    for line in lines:
-        if '"loop_held"' in line:
-            told = json.loads(line)
-            is_long = told["processor_ms"] >= 1000 * limit_s()
-            if is_long and not is_allowed(told["task"], told["ends_at"]):
-                found.append(line)
-    return found
+class CountedTurns(trio.abc.Instrument):
+    """Counts the function calls of each turn of the product's tasks, those of C included."""
+
+    def __init__(self, calls_max: int = TURN_CALLS_MAX) -> None:
+        self._calls_max = calls_max
+        self._profiler = cProfile.Profile()
+        self._found: list[tuple[str, int]] = []
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """See trio.abc.Instrument."""
+        if task.name.startswith(PRODUCT):
+            self._profiler.enable()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """See trio.abc.Instrument."""
+        if task.name.startswith(PRODUCT):
+            self._profiler.disable()
+            calls = sum(entry.callcount for entry in self._profiler.getstats())
+            self._profiler.clear()
+            if calls > self._calls_max:
+                self._found.append((task.name, calls))
+
+    def close(self) -> None:
+        """Raises TooManyCalls if a turn made too many calls."""
+        if self._found:
+            raise TooManyCalls(f"turns with more than {self._calls_max} calls: {self._found}")
+
+
+def watch(run_number: int) -> SlowTurns | CountedTurns:
+    """Return the instrument for a test's run: the second run is counted."""
+    return SlowTurns() if run_number == 1 else CountedTurns()

@@ -1,14 +1,13 @@
 """The rule for long turns in the short form of the hostile run: only a repeated turn counts."""
 
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 
 from conformance.hostile.judge import LoopHeld
 from tests.conformance import test_hostile
 
-BROKER = SimpleNamespace(new_log_lines=list)
+BROKER = object()
 
 
 @pytest.fixture
