@@ -13,7 +13,7 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import structlog
@@ -179,7 +179,7 @@ async def _run(
             await broker.durability.settled()
             root.cancel_scope.cancel()
     except* (StorageFailed, ConfigError, DamagedLog) as group:
-        failure = _first(group)
+        failure = first_error(group)
     if isinstance(failure, StorageFailed | DamagedLog):
         broker.abandon()
         return _refuse(f"storage failed, stopped at once: {failure}", EXIT_FAILED)
@@ -227,7 +227,7 @@ async def _join_cluster(config: Config) -> SharedDir | None:
             joined = await join_cluster(config)
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:  # A single cause, which the caller reports in a line.
-        raise _first(group) from None
+        raise first_error(group) from None
     return joined
 
 
@@ -315,7 +315,7 @@ def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | N
     sys.stdout.flush()
     if ready_file is not None:
         addresses = {listener.name: address_text(listener.bound) for listener in listeners}
-        _write_whole(ready_file, json.dumps({"pid": os.getpid(), "listeners": addresses}))
+        write_ready_file(ready_file, addresses)
     log.info(
         "started",
         data_dir=broker.data_dir,
@@ -324,18 +324,21 @@ def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | N
     )
 
 
-def _write_whole(path: str, text: str) -> None:
-    """Write a file under another name, then rename it, so that no reader sees half of the file."""
+def write_ready_file(path: str, addresses: Mapping[str, str]) -> None:
+    """Write the process id and the addresses of the listeners under another name, then rename the
+    file, so that no reader sees half of it. Raises ConfigError.
+    """
     partial = f"{path}.{os.getpid()}.new"
     try:
         with open(partial, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+            file.write(json.dumps({"pid": os.getpid(), "listeners": addresses}) + "\n")
         os.replace(partial, path)
     except OSError as error:
         raise ConfigError(f"ready file {path}: {error.strerror}") from error
 
 
-def _first(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
+    """Return the first single error of a group, or the error itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

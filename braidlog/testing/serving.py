@@ -6,18 +6,18 @@ the listeners and of the control address, which injects faults (`control.py`).
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from braidlog.broker.cli.serving import EXIT_USAGE, refuse
 from braidlog.broker.config import logging as logs
 from braidlog.broker.config.settings import ConfigError
+from braidlog.broker.server.process import first_error, write_ready_file
 from braidlog.storage.errors import StorageError
 from braidlog.testing.running import Running, Setting, run_broker
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_OK, EXIT_FAILED = 0, 1
 
 
 def serve_ephemeral(settings: Sequence[Setting], ready_file: str | None) -> int:
@@ -25,19 +25,22 @@ def serve_ephemeral(settings: Sequence[Setting], ready_file: str | None) -> int:
     logs.configure(level="warning", log_format="auto")
 
     def started(running: Running) -> None:
-        print("braidlog serves from memory; the data are gone at the end")
+        print("braidlog serves from memory: the data are gone at the end")
         for name, address in running.addresses.items():
             print(f"  {name:<7}  {address}")
         sys.stdout.flush()
         if ready_file is not None:
-            _write_whole(Path(ready_file), {"pid": os.getpid(), "listeners": running.addresses})
+            write_ready_file(ready_file, running.addresses)
 
     try:
         if ready_file is not None:
             Path(ready_file).unlink(missing_ok=True)  # Of an earlier run.
         run_broker(settings, started, signals=True)
-    except* ConfigError as group:
-        return _refuse(group, EXIT_USAGE)
-    except* (OSError, StorageError) as group:
-        return _refuse(group, EXIT_FAILED)
+    except Exception as raised:
+        error = first_error(raised)
+        if isinstance(error, ConfigError):
+            return refuse(str(error), EXIT_USAGE)
+        if isinstance(error, OSError | StorageError):
+            return refuse(str(error), EXIT_FAILED)
+        raise
     return EXIT_OK

@@ -64,12 +64,16 @@ def serve(
     ready_file: Annotated[
         str | None, Parameter(help="Written once every listener accepts: pid and addresses, JSON.")
     ] = None,
+    ephemeral: Annotated[
+        bool,
+        Parameter(negative=(), help="For tests: data in memory, free ports, faults on demand."),
+    ] = False,
 ) -> int:
     """Run the broker until SIGTERM or SIGINT.
 
     Example: braidlog serve --data-dir ./data --listen kafka=127.0.0.1:9092 --listen http=off
     """
-    flags = ServeFlags(data_dir, config, listen or [], set_ or [], ready_file)
+    flags = ServeFlags(data_dir, config, listen or [], set_ or [], ready_file, ephemeral)
     return serve_with(flags)
 
 

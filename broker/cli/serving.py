@@ -27,6 +27,7 @@ class ServeFlags:
     listen: list[str] = field(default_factory=list)
     set_: list[str] = field(default_factory=list)
     ready_file: str | None = None
+    ephemeral: bool = False
 
 
 def plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
@@ -36,6 +37,9 @@ def plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
     flags = ServeFlags()
     rest = iter(arguments[1:])
     for argument in rest:
+        if argument == "--ephemeral":
+            flags.ephemeral = True
+            continue
         flag, equals, value = argument.partition("=")
         if not equals:
             value = next(rest, "")
@@ -62,6 +66,8 @@ def serve(flags: ServeFlags) -> int:
         for text in flags.set_:
             key, value = _pair(text, "--set", "KEY=VALUE")
             found.append((key, value, f"--set {text}"))
+        if flags.ephemeral:
+            return _serve_ephemeral(flags, found)
         if flags.data_dir is not None:
             found.append(("data_dir", flags.data_dir, "--data-dir"))
         settings = load(file=flags.config, flags=found)
@@ -73,6 +79,16 @@ def serve(flags: ServeFlags) -> int:
     from braidlog.broker.process import serve as serve_broker
 
     return serve_broker(settings, ready_file=flags.ready_file)
+
+
+def _serve_ephemeral(flags: ServeFlags, settings: Sequence[tuple[str, str, str]]) -> int:
+    """Run a broker for tests, with its data in memory. Returns the exit code."""
+    for name, value in (("--data-dir", flags.data_dir), ("--config", flags.config)):
+        if value is not None:
+            return refuse(f"{name}: not possible with --ephemeral", EXIT_USAGE)
+    from braidlog.testing.serving import serve_ephemeral
+
+    return serve_ephemeral(settings, flags.ready_file)
 
 
 def refuse(reason: str, code: int) -> int:
