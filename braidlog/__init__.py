@@ -1,8 +1,8 @@
 """Braidlog: a message broker with one shared log behind Kafka, Pulsar, Iggy and HTTP.
 
-Public are `__version__`, the command line `braidlog` and the Spark data source `braidlog` (the
-package `pyspark_braidlog` registers the data source). All other names are internal: names and
-behaviour may change in any release.
+Public are `__version__`, `braidlog.testing`, the command line `braidlog` and the Spark data source
+`braidlog` (the package `pyspark_braidlog` registers the data source). All other names are internal:
+names and behaviour may change in any release.
 """
 
 __all__ = ["__version__"]

@@ -38,6 +38,7 @@ from braidlog.broker.positions.backlog import Backlogs
 from braidlog.broker.positions.members import Members
 from braidlog.broker.positions.subscriptions import Subscriptions
 from braidlog.broker.reading.cutting import CutBatches
+from braidlog.broker.runtime.clock import Clock, SystemClock
 from braidlog.broker.runtime.loop_turns import measuring_turns
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.poller import Poller
@@ -58,7 +59,7 @@ from braidlog.broker.topics.renaming import Renaming
 from braidlog.broker.topics.retention import Retention
 from braidlog.broker.topics.schemas import Schemas
 from braidlog.broker.topics.topics import Topics
-from braidlog.storage.log.age_clock import AgeClock, steady_us
+from braidlog.storage.log.age_clock import AgeClock
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.metadata.catalogue import Catalogue
@@ -78,9 +79,14 @@ class Broker:
     """Topics, subscriptions and durability over one data directory."""
 
     def __init__(
-        self, config: Config, data_dir: DataDir, verifier: TokenVerifier | None = None
+        self,
+        config: Config,
+        data_dir: DataDir,
+        verifier: TokenVerifier | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Recover the data directory. Raises storage errors; use `Broker.open`."""
+        self._clock = clock or SystemClock()
         self.config = config
         self.data_dir = data_dir.path
         self.version = metadata.version("braidlog")
@@ -253,6 +259,7 @@ class Broker:
         config: Config,
         verifier: TokenVerifier | None = None,
         data_dir: DataDir | None = None,
+        clock: Clock | None = None,
     ) -> Broker:
         """Lock and recover the configured data directory, or recover `data_dir`, already open.
 
@@ -262,7 +269,7 @@ class Broker:
         assert config.data_dir is not None, "checked with the settings"
         data_dir = data_dir or DataDir.open(config.data_dir)
         try:
-            return cls(config, data_dir, verifier)
+            return cls(config, data_dir, verifier, clock)
         except BaseException:  # After any error, release the lock.
             data_dir.abandon()
             raise
@@ -373,11 +380,11 @@ class Broker:
 
     def now_us(self) -> int:
         """Wall-clock time in microseconds since 1970."""
-        return time.time_ns() // 1000
+        return self._clock.now_us()
 
     def steady_us(self) -> int:
         """Return microseconds of a monotonic clock."""
-        return steady_us()
+        return self._clock.steady_us()
 
     def next_connection_id(self) -> int:
         """Return a number for a new connection, from 1."""

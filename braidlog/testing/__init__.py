@@ -18,7 +18,6 @@ from braidlog.testing.faults import (
     FullDisk,
     MoveClock,
     Rebalance,
-    Refuse,
 )
 
 __all__ = [
@@ -32,5 +31,4 @@ __all__ = [
     "MoveClock",
     "Namespace",
     "Rebalance",
-    "Refuse",
 ]

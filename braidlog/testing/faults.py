@@ -73,22 +73,6 @@ class DropAnswers(GateFault, frozen=True, kw_only=True, tag_field="fault", tag="
         return {}
 
 
-class Refuse(Fault, frozen=True, kw_only=True, tag_field="fault", tag="refuse"):
-    """Refuse the next `count` operations with an error of the broker (`ERRORS` has the names).
-
-    The client gets its protocol's code for that error. Operations: append, read, commit,
-    create_topic, alter_topic, delete_topic.
-    """
-
-    operation: str
-    error: str
-    count: Count = 1
-
-    async def inject(self, running: Running) -> dict[str, object]:
-        running.faults.refusals.refuse(self.operation, self.error, self.count)
-        return {}
-
-
 class Rebalance(Fault, frozen=True, kw_only=True, tag_field="fault", tag="rebalance"):
     """Let all members of a Kafka group join again."""
 
@@ -122,4 +106,4 @@ class MoveClock(Fault, frozen=True, kw_only=True, tag_field="fault", tag="move_c
         return {"now_us": running.faults.clock.now_us()}
 
 
-AnyFault = Cut | Delay | DropAnswers | Refuse | Rebalance | FullDisk | MoveClock
+AnyFault = Cut | Delay | DropAnswers | Rebalance | FullDisk | MoveClock

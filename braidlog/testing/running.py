@@ -21,10 +21,10 @@ from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import make_listeners
 from braidlog.broker.server.process import STOP_SIGNALS, serve_listeners
 from braidlog.storage.log.data_dir import DataDir
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.local_files import LocalFiles
 from braidlog.testing.control import serve_control
 from braidlog.testing.gates import Gate
-from braidlog.testing.parts import FillableDisk, MovableClock, Refusals
+from braidlog.testing.parts import FillableDisk, MovableClock
 
 MEMORY = Path("/dev/shm")
 ANY_PORT = "127.0.0.1:0"
@@ -48,7 +48,6 @@ class Faults:
 
     clock: MovableClock = field(default_factory=MovableClock)
     disk: FillableDisk = field(default_factory=FillableDisk)
-    refusals: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(slots=True)
@@ -73,7 +72,6 @@ class Running:
         for gate in self.gates.values():
             gate.heal()
         self.faults.disk.is_full = False
-        self.faults.refusals.heal()
 
     def stop(self) -> None:
         """Begin to stop."""
@@ -104,8 +102,8 @@ async def _run(
     await clock.find_epoll()
     config = _config(data_dir, settings)
     faults = Faults()
-    files = Files(data_dir, faults.disk)
-    broker = Broker.open(config, TokenVerifier(config.access), DataDir.open(data_dir, files))
+    opened = DataDir.open(data_dir, LocalFiles(data_dir, faults.disk))
+    broker = Broker.open(config, TokenVerifier(config.access), opened, clock=faults.clock)
     try:
         await _serve(broker, config, faults, started, signals)
     except BaseException:
