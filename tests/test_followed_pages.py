@@ -37,6 +37,7 @@ NOT_RUN = {
     "make run": "takes the default ports and does not end",
     "braidlog cluster init": "needs PostgreSQL and an S3 store; tests/cluster has both",
     "python3 -m venv /opt/braidlog": "writes to /opt",
+    "braidlog serve --ephemeral": "does not end; tests/testing/test_serving.py runs it",
     "useradd": "needs root",
     "systemctl": "needs systemd",
     "python -m braidlog.storage.export.export": "needs a Spark cluster",
@@ -127,6 +128,7 @@ FOLLOWED = [page for page in PAGES if runnable(page)]
 MARKS = {
     "README.md": (pytest.mark.clients, pytest.mark.spark),
     "docs/spark.md": (pytest.mark.spark,),
+    "docs/testing.md": (pytest.mark.clients,),
 }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from braidlog.broker.cli.serving import EXIT_USAGE, refuse
 from braidlog.broker.config import logging as logs
 from braidlog.broker.config.settings import ConfigError
-from braidlog.broker.server.process import first_error, write_ready_file
+from braidlog.broker.process import first_error, write_ready_file
 from braidlog.storage.errors import StorageError
 from braidlog.testing.running import Running, Setting, run_broker
 
