@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from braidlog.broker.access.bearer import TokenVerifier
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import OFF, Config, load, parse_address
+from braidlog.broker.process import STOP_SIGNALS, serve_listeners
 from braidlog.broker.runtime.loop_clock import LoopClock
 from braidlog.broker.server import adapters
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import make_listeners
-from braidlog.broker.process import STOP_SIGNALS, serve_listeners
 from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.testing.control import serve_control
