@@ -11,6 +11,7 @@ from cyclopts import CycloptsError, MissingArgumentError
 
 from braidlog.broker.cli.commands import app
 from braidlog.broker.metrics import COUNTERS
+from braidlog.testing import plugin
 from tests.sources import ROOT, product
 
 PAGES = [
@@ -92,6 +93,7 @@ def commands(text: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_metrics_on_a_page_are_served(page: Path) -> None:
     named = set(re.findall(r"\bbraidlog_[a-z_]+\b", page.read_text()))
+    named -= set(vars(plugin))  # The fixtures of pytest.
     assert sorted(named - served()) == []
 
 
