@@ -149,6 +149,9 @@ WALK_BYTES_MAX = 64 * MIB
 COMPACTION_PIECE_S = 0.02
 COMPACTION_REST_S_MAX = 0.5
 
+# Clients hear of a new owner within this time, and of the former owner's refusals.
+TAKEOVER_S = 10.0
+
 # Limits of the whole broker. Each costs file descriptors, some KB of memory and start-up time.
 TOPICS_MAX = 50_000
 PARTITIONS_MAX = 100_000

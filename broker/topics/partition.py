@@ -8,6 +8,7 @@ the loop (microseconds), cold reads in a thread. The high watermark wakes reader
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import to_broker_error
-from braidlog.broker.limits import READ_BYTES_MAX
+from braidlog.broker.limits import READ_BYTES_MAX, TAKEOVER_S
 from braidlog.broker.reading.unpacking import run_reading
 from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
 from braidlog.broker.topics.unreadable import UnreadablePlaces
@@ -108,6 +109,18 @@ class Partition:
         self._lane: trio.StrictFIFOLock | None = None
         self._no_room_for = 0  # Bytes of the last append, if the disk was full for it.
         self._appended_ticket = 0
+        self._taken_over_at = -math.inf
+
+    def take_over(self) -> None:
+        """Note that another broker of the cluster has owned the partition up to now."""
+        self._taken_over_at = trio.current_time()
+
+    @property
+    def is_new_here(self) -> bool:
+        """True for TAKEOVER_S after a takeover: clients may still await the former owner's
+        answers.
+        """
+        return trio.current_time() < self._taken_over_at + TAKEOVER_S
 
     @property
     def lane(self) -> trio.StrictFIFOLock:
@@ -410,6 +423,7 @@ class Partition:
         heir.unreadable = self.unreadable
         heir._no_room_for = self._no_room_for
         heir._appended_ticket = self._appended_ticket
+        heir._taken_over_at = self._taken_over_at
         self._calls.on_append(heir)
         return heir
 

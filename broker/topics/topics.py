@@ -372,7 +372,10 @@ class Topics:
         for index, partition in enumerate(topic.partitions):
             if self._factory.is_open(partition) != is_kept:
                 partition.move_away()
-                topic.partitions[index] = self._factory.open(topic, index, partition.partition_id)
+                opened = self._factory.open(topic, index, partition.partition_id)
+                if is_kept:
+                    opened.take_over()
+                topic.partitions[index] = opened
 
     def move_away(self, topic: Topic) -> None:
         """Close the clients of a topic that another broker now owns."""

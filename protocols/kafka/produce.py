@@ -217,7 +217,9 @@ class _Producing:
         self, partition: Partition, known: SequenceTable, info: BodyInfo
     ) -> Produced | None:
         """Return the answer to a batch that is a repeat from its producer, or out of order."""
-        found = judge(known.find(info.producer_id), info)
+        state = known.find(info.producer_id)
+        is_new_owner = state is None and partition.is_new_here
+        found = judge(state, info, is_new_owner=is_new_owner)
         if found is Code.DUPLICATE_SEQUENCE or isinstance(found, StoredBatch):
             # A repeat counts as a success, too.
             self._ticket = max(self._ticket, partition.appended_ticket)

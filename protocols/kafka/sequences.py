@@ -22,14 +22,20 @@ if TYPE_CHECKING:
 NEXT: Final = None  # The batch is to be appended.
 
 
-def judge(state: ProducerState | None, info: BodyInfo) -> StoredBatch | Code | None:
+def judge(
+    state: ProducerState | None, info: BodyInfo, *, is_new_owner: bool = False
+) -> StoredBatch | Code | None:
     """NEXT for a batch to append, the stored batch for one sent again, else the error code:
     DUPLICATE_SEQUENCE for one sent again whose place is forgotten.
 
-    An unknown producer may begin with any sequence: it may have been forgotten.
+    An unknown producer may begin with any sequence: it may have been forgotten. Not so at a new
+    owner: the former owner may have refused the producer's first batches, which the client sends
+    again. If a later batch was stored first, the first batches would be out of order, and clients
+    would send all of them under a new epoch: the later batch once more, if its answer was lost.
+    With NOT_ENOUGH_REPLICAS clients send the batches again in order.
     """
     if state is None:
-        return NEXT
+        return Code.NOT_ENOUGH_REPLICAS if is_new_owner and info.first_sequence else NEXT
     if info.producer_epoch < state.epoch:
         return Code.INVALID_PRODUCER_EPOCH
     if info.producer_epoch > state.epoch:

@@ -8,6 +8,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.broker import Broker
+from braidlog.broker.limits import TAKEOVER_S
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.sequences import NEXT, judge
 from braidlog.storage.formats.api import BodyInfo
@@ -185,3 +186,15 @@ async def test_a_resent_batch_waits_until_the_first_copy_is_durable(
     await until(lambda: len(answered) == 2)
     assert sorted(answered) == [(0, 7), (Code.DUPLICATE_SEQUENCE, -1)]
     assert partition.next_offset == 8
+
+
+async def test_a_new_owner_takes_the_batches_of_an_unknown_producer_in_order(broker, client):
+    """Otherwise a batch whose answer is lost is stored again under a new epoch."""
+    partition = broker.topics.get(FOO_NAME).partitions[0]
+    partition.take_over()
+    assert await send(client, sequenced(1)) == (Code.NOT_ENOUGH_REPLICAS, -1)
+    assert await send(client, sequenced(0)) == (Code.NONE, 0)
+    assert await send(client, sequenced(1)) == (Code.NONE, 1)
+    assert await send(client, sequenced(1)) == (Code.NONE, 1)
+    partition._taken_over_at -= TAKEOVER_S
+    assert await send(client, sequenced(7, pid=PID + 1)) == (Code.NONE, 2)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from braidlog.broker import errors
+from braidlog.broker.limits import TAKEOVER_S
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.sequences import NEXT, judge
 from braidlog.storage.errors import StoreUnanswered
@@ -162,3 +163,32 @@ async def test_a_new_epoch_begins_at_0_and_ends_the_old_one(tmp_path):
         await store_next(partition, 0, epoch=1)
         known = (await partition.sequences()).find(info(0).producer_id)
         assert judge(known, info(STORED)) is Code.INVALID_PRODUCER_EPOCH
+
+
+async def test_first_batches_that_the_former_owner_refused_are_stored_before_later_batches(
+    tmp_path,
+):
+    """The client hears of the new owner while the former owner's refusal of batch 0 is on its way,
+    and sends batch 1 to the new owner. The answer to batch 1 is lost later.
+    """
+    store = SharedStore(tmp_path)
+    async with two_brokers(store) as ((first, second), (name, _)):
+        former = first.broker.topics.get(name).partitions[0]
+        assert not former.is_new_here
+        store.ledger.drain(first.number, drains=True)
+        await until(lambda: second.broker.placement.is_here(name))
+        with pytest.raises(errors.BrokerError):
+            former.append([b"ab"], info(0), body_format=1, append_us=1)
+        partition = second.broker.topics.get(name).partitions[0]
+        table = await partition.sequences()
+
+        def judged(number):
+            state = table.find(info(0).producer_id)
+            return judge(state, info(number), is_new_owner=partition.is_new_here)
+
+        assert judged(1) is Code.NOT_ENOUGH_REPLICAS
+        for number in (0, 1):
+            await store_next(partition, number)
+        assert judged(1).base_offset == 2
+        partition._taken_over_at -= TAKEOVER_S
+        assert not partition.is_new_here
