@@ -59,9 +59,9 @@ from braidlog.broker.topics.renaming import Renaming
 from braidlog.broker.topics.retention import Retention
 from braidlog.broker.topics.schemas import Schemas
 from braidlog.broker.topics.topics import Topics
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.age_clock import AgeClock
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.journal_positions import JournalPositions
 
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.cluster.peers import Peers
     from braidlog.broker.server.opened import OpenConnection, OpenListener
-    from braidlog.storage.log.data_dir import OpenedJournal
+    from braidlog.storage.directory.data_dir import OpenedJournal
     from braidlog.storage.metadata.positions import Positions
 
 log = structlog.get_logger()

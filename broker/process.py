@@ -30,6 +30,7 @@ from braidlog.broker.runtime.loop_clock import LoopClock
 from braidlog.broker.server.adapters import has_start, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept, make_listeners
+from braidlog.storage.directory.first_look import check_folder
 from braidlog.storage.errors import (
     DamagedLog,
     NotADataDirectory,
@@ -38,7 +39,6 @@ from braidlog.storage.errors import (
     reason_of,
 )
 from braidlog.storage.formats import quick
-from braidlog.storage.log.first_look import check_folder
 
 if TYPE_CHECKING:
     from braidlog.storage.shared.shared_dir import SharedDir

@@ -236,7 +236,7 @@ def test_imports_have_no_circles() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-CIRCLES_LEFT = ("storage/", "protocols/http/")  # To be removed.
+CIRCLES_LEFT = ("protocols/http/",)  # To be removed.
 
 
 def test_folders_have_no_circles() -> None:

@@ -20,7 +20,7 @@ from braidlog.broker.runtime.loop_clock import LoopClock
 from braidlog.broker.server import adapters
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import make_listeners
-from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.testing.control import serve_control
 from braidlog.testing.gates import Gate

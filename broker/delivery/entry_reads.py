@@ -26,7 +26,7 @@ from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
 if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
     from braidlog.storage.log.settings import UnreadableRecords
 
 FOREIGN_RECORDS_MAX = 1000  # Records of another format that a read converts to entries: some ms.

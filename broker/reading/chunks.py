@@ -21,7 +21,7 @@ from braidlog.storage.large import check_large
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
     from braidlog.storage.log.log import Log
 
 

@@ -13,7 +13,7 @@ from braidlog.storage.formats.api import RECORDS_MAX, Codec
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
 
 
 @dataclass(slots=True)

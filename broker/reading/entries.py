@@ -47,7 +47,7 @@ from braidlog.storage.formats.record import Chunk
 if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
 
 Found = TypeVar("Found")
 

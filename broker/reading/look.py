@@ -14,7 +14,7 @@ from braidlog.broker.runtime.output_budget import Reservation
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
 
 
 @dataclass(slots=True)

@@ -14,12 +14,12 @@ import trio
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import StorageError
-from braidlog.storage.log.batch import pack
+from braidlog.storage.formats.batch import pack
 
 if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Buffer
+    from braidlog.storage.formats.batch import Buffer
 
 WIRE_SALT = 0
 BATCHES_PER_TURN = 500  # Headers sealed between two checkpoints: some 3 ms.

@@ -38,15 +38,15 @@ from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import BatchFlag, Codec, Decoded, without_frames
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.large import LargeBody, refusing_large
-from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.reading import Trusted
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
 
 
 class _Full(Exception):

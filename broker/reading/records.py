@@ -18,7 +18,7 @@ from braidlog.storage.formats.record import Record
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
 
 
 NO_FORMAT = 0  # Every body is decoded.

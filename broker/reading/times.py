@@ -16,7 +16,7 @@ from braidlog.storage.formats.registry import codec_for
 if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
 
 
 Found = TypeVar("Found")

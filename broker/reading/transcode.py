@@ -29,7 +29,7 @@ from braidlog.storage.log.settings import UncarriedRecords
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
 
 
 async def read_as(

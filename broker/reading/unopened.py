@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import Buffer, Decoded
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.batch import Batch
 from braidlog.storage.log.settings import UnreadableRecords
 
 RAW_HEADER = b"braidlog.raw"  # Header whose value is the name of the stored format.

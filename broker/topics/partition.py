@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from braidlog.broker.commit.storage_errors import Report
     from braidlog.broker.commit.waiters import AtOnce, Wait, Waiters
     from braidlog.broker.topics.producer_memory import ProducerMemory
-    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.formats.batch import Batch
     from braidlog.storage.log.in_place import PlacedRun
     from braidlog.storage.log.log import Log
     from braidlog.storage.log.reading import Trusted

@@ -18,8 +18,8 @@ from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.partition import Callbacks, Partition
 from braidlog.broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from braidlog.broker.topics.settings import log_settings
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
 from braidlog.storage.errors import StorageFull
-from braidlog.storage.log.data_dir import DataDir, NewPartition
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.settings import Durability as DurabilityMode

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
 from braidlog.storage.formats.api import BodyFormat, BodyInfo
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir, NewPartition
 from braidlog.storage.log.settings import LogSettings
 
 BODY_BYTES = (10 * 1024, 128 * 1024)

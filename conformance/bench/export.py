@@ -26,20 +26,20 @@ from crc32c import crc32c
 from rich.console import Console
 from rich.table import Table
 
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
 from braidlog.storage.export import jvm
 from braidlog.storage.export.export import ExportJob, Source, run_export
 from braidlog.storage.export.files import Compression, parquet_writer
-from braidlog.storage.export.schema import FILE_SCHEMA
 from braidlog.storage.export.session import Spark
 from braidlog.storage.export.source.plugin import BraidlogSource
 from braidlog.storage.formats.api import BodyFormat
+from braidlog.storage.formats.batch import HEADER_BYTES, Batch, unpack
 from braidlog.storage.formats.columns.records import ColumnTarget, to_batch
+from braidlog.storage.formats.columns.schema import FILE_SCHEMA
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.set_columns import columns_of
 from braidlog.storage.formats.record import Record
-from braidlog.storage.log.batch import HEADER_BYTES, Batch, unpack
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir, NewPartition
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, unpack_segment_header
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.names import parse_topic

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.batch import Batch
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.shared.obstore import ObstoreObjects
 from braidlog.storage.shared.postgres import PostgresLedger

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from braidlog.storage.errors import DamagedLog, StorageError
 from braidlog.storage.formats.api import BodyInfo
-from braidlog.storage.log.batch import Batch
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from conformance.simulation.calls import TracedDisk

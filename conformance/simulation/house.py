@@ -16,11 +16,12 @@ import trio
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import Config, LogConfig
 from braidlog.broker.topics.partition import Partition
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.journal.log import JournalLog
 from braidlog.storage.log.committer import Committer, Round
-from braidlog.storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
 from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.layout import JOURNAL_KINDS
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.recovery import RecoveryReport

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from braidlog.storage.formats.api import BatchFlag
-from braidlog.storage.log.data_dir import SET_ASIDE_NAME
+from braidlog.storage.log.layout import SET_ASIDE_NAME
 from braidlog.storage.log.log import Log
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import (

@@ -4,8 +4,8 @@ import os
 
 from braidlog.storage.errors import StorageError
 from braidlog.storage.formats.api import BatchFlag
-from braidlog.storage.log.batch import Batch
-from braidlog.storage.log.data_dir import PARTITIONS_NAME
+from braidlog.storage.formats.batch import Batch
+from braidlog.storage.log.layout import PARTITIONS_NAME
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from conformance.simulation.facts import (

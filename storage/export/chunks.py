@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from braidlog.storage.errors import BodyError, DamagedLog, OffsetOutOfRange, UnreadableBody
 from braidlog.storage.export.readers import PartitionReader
 from braidlog.storage.formats.api import BatchFlag, Codec
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.batch import Batch
 
 LOOK_BACK_RECORDS = 10_000  # First step back; each further step is twice as long.
 

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange, reason_of
 from braidlog.storage.export.readers import IsWanted, PartitionReader, PartitionState, every_topic
 from braidlog.storage.export.registered import RegisteredSchema, by_version
-from braidlog.storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
+from braidlog.storage.formats.batch import HEADER_BYTES, BadHeader, Batch, unpack
 
 WIRE_SALT = 0  # Salt of headers on the wire: a segment's own salt stays secret.
 BYTES_MAX = 4 << 20  # Size of a request.

@@ -17,6 +17,7 @@ from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.export.chunks import CHUNK_LIMITS, ChunkJoiner, ChunkLimits, Incomplete
 from braidlog.storage.export.readers import PartitionReader
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, Codec
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.records import (
     Columns,
     ColumnTarget,
@@ -27,7 +28,6 @@ from braidlog.storage.formats.columns.vectors import Irregular
 from braidlog.storage.formats.pulsar.columns import places_of
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for, column_decoder_for
-from braidlog.storage.log.batch import Batch
 
 WINDOW_BYTES = 4 << 20  # Bodies decoded together: numpy pays from some hundred records on.
 WINDOW_BATCHES = 20_000

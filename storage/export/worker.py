@@ -18,8 +18,8 @@ from braidlog.storage.export.process import settle
 from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import PartitionReader, check_holds
 from braidlog.storage.export.rows import BadBody, RangeRows
-from braidlog.storage.export.schema import FILE_SCHEMA
 from braidlog.storage.formats.columns.records import ColumnTarget
+from braidlog.storage.formats.columns.schema import FILE_SCHEMA
 
 
 class TaskFailed(msgspec.Struct, frozen=True):

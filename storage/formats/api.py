@@ -217,7 +217,7 @@ class Codec(Protocol):
 # Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
 #
 # A codec names its decoder in an attribute `column_decoder` ("module:function"). The decoder takes
-# batches of its format (`storage/log/batch.py`; never with a flag OPAQUE, CHUNK or MARKER) and
+# batches of its format (`storage/formats/batch.py`; never with a flag OPAQUE, CHUNK or MARKER) and
 # returns `Columns` (`storage/formats/columns/records.py`) with exactly the records of `decode`. The
 # decoder raises `Irregular` (`storage/formats/columns/vectors.py`), or any BodyError, for a batch
 # that needs the plain codec: the caller then tries each batch alone, and in the end uses `decode`.

@@ -13,7 +13,7 @@ from time import time_ns
 
 from braidlog.storage.errors import DamagedLog, LogClosed, StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
-from braidlog.storage.log.batch import BatchHeader, body_checksum, pack
+from braidlog.storage.formats.batch import BatchHeader, body_checksum, pack
 from braidlog.storage.log.committer import Committer, SyncPoint
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.recovery import LogIdentity, RecoveryReport, recover

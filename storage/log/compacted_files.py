@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from braidlog.storage.errors import LogClosed, StorageFull
-from braidlog.storage.log.batch import Batch
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.compaction.sources import Source
 from braidlog.storage.log.compaction.writer import CompactedWriter
 from braidlog.storage.log.extent import ClosedExtent, Extent

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from struct import Struct
 
-from braidlog.storage.log.batch import HEADER_BYTES, peek
+from braidlog.storage.formats.batch import HEADER_BYTES, peek
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.scan import (
     CHUNK_BYTES,

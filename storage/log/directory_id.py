@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterator
 
 from braidlog.storage.log.files import Files
+from braidlog.storage.log.layout import CATALOGUE_NAME, CURSORS_NAME, PARTITIONS_NAME
 from braidlog.storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     BadSegment,
@@ -17,8 +18,6 @@ from braidlog.storage.log.segment import (
     segment_path,
     unpack_segment_header,
 )
-
-CATALOGUE_NAME, CURSORS_NAME, PARTITIONS_NAME = "catalogue", "cursors", "partitions"
 
 
 def new_directory_id() -> int:

@@ -6,7 +6,7 @@ nothing about faults (`recovery.py`). FORMAT.md sections 4 and 7.
 
 from collections.abc import Sequence
 
-from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.index import PENDING_ENTRIES_MAX, BadIndex
 from braidlog.storage.log.log_walk import LogWalk
 from braidlog.storage.log.places import searched_place

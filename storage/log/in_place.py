@@ -7,7 +7,7 @@ and reports faults.
 from dataclasses import dataclass
 
 from braidlog.storage.errors import StorageError
-from braidlog.storage.log.batch import HEADER_BYTES, unpack_place
+from braidlog.storage.formats.batch import HEADER_BYTES, unpack_place
 from braidlog.storage.log.file_part import FilePart
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.reading import READ_BATCHES_MAX

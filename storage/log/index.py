@@ -11,7 +11,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from braidlog.storage.errors import StorageFull, reason_of
-from braidlog.storage.log.batch import ABSENT_US
+from braidlog.storage.formats.batch import ABSENT_US
 from braidlog.storage.log.files import File, FileGone, Files
 
 MAGIC = b"BRAIDIDX"

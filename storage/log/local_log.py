@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from braidlog.storage.errors import LogClosed, StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
-from braidlog.storage.log.batch import (
+from braidlog.storage.formats.batch import (
     ABSENT_US,
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from braidlog.storage.formats.api import BodyInfo
-from braidlog.storage.log.batch import Batch, Buffer
+from braidlog.storage.formats.batch import Batch, Buffer
 from braidlog.storage.log.compacted_files import CompactedFiles
 from braidlog.storage.log.extent import Extent
 from braidlog.storage.log.in_place import PlacedRun

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from braidlog.storage.errors import LogClosed, OffsetOutOfRange
-from braidlog.storage.log.batch import Batch
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.extent import ClosedExtent, Extent
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.in_place import PlacedRun, PlacedWant

@@ -8,7 +8,7 @@ mismatch and decides where to continue. Treats partitions and journals alike; ch
 import os
 from collections.abc import Iterator, Sequence
 
-from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.scan import NO_OFFSET, Fault, load_checked, walk
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
-from braidlog.storage.log.batch import Batch
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.places import first_at_or_after
 from braidlog.storage.log.reading import Want, read_batches

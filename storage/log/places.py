@@ -6,7 +6,7 @@ for them a lost index is built again. Safe in any thread beside an append.
 
 from braidlog.storage.errors import WouldBlock
 from braidlog.storage.formats.api import BatchFlag
-from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.index import BadIndex, SparseIndex
 from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from braidlog.storage.errors import StorageFailed, StorageFull
-from braidlog.storage.log.batch import HEADER_BYTES, BatchHeader
+from braidlog.storage.formats.batch import HEADER_BYTES, BatchHeader
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.recovery import LogIdentity, Recovered, RecoveryReport

@@ -8,9 +8,9 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from braidlog.storage.log.data_dir import PARTITIONS_NAME, numbers_among
 from braidlog.storage.log.directory_id import stored_directory_id
 from braidlog.storage.log.index import BadIndex
+from braidlog.storage.log.layout import PARTITIONS_NAME, numbers_among
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.look import LogLook
 from braidlog.storage.log.scan import load_checked

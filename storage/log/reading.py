@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from braidlog.storage.errors import WouldBlock
+from braidlog.storage.formats.batch import HEADER_BYTES, Batch
 from braidlog.storage.large import LARGE_BYTES_MIN, check_large
-from braidlog.storage.log.batch import HEADER_BYTES, Batch
 from braidlog.storage.log.scan import (
     Fault,
     find_good,

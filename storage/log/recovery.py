@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.end_walk import EndWalk
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.scan import Fault, find_good, is_foreign, is_never_torn, load_checked

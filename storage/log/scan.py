@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from crc32c import crc32c
 
 from braidlog.storage.errors import DamagedLog, WouldBlock
-from braidlog.storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, peek, unpack
+from braidlog.storage.formats.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, peek, unpack
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment, Segment
 

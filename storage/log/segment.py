@@ -13,7 +13,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from braidlog.storage.log.batch import HEADER_BYTES, BadHeader, Buffer, unpack
+from braidlog.storage.formats.batch import HEADER_BYTES, BadHeader, Buffer, unpack
 from braidlog.storage.log.checked_places import CheckedPlaces
 from braidlog.storage.log.file_part import Leases
 from braidlog.storage.log.files import File, Files

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from braidlog.storage.log.batch import Batch
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.in_place import IN_PLACE_BYTES_MIN, PlacedRun, PlacedWant, run_in_place
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.places import first_at_or_after, place_of_offset

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from braidlog.storage.errors import StorageFull
-from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.files import storage_error
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.journal.changes import ChangeJournal, Journal
 from braidlog.storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
     CatalogueChange,
@@ -40,6 +39,7 @@ from braidlog.storage.metadata.catalogue_records import (
     TopicMeta,
     TopicRenamed,
 )
+from braidlog.storage.metadata.changes import ChangeJournal, Journal
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from braidlog.storage.metadata.tenants import TENANT_CHANGES, TenantBook
 from braidlog.storage.metadata.user_records import UserChange

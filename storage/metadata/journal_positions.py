@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.journal.changes import ChangeJournal, Journal
+from braidlog.storage.metadata.changes import ChangeJournal, Journal
 from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import (
     CursorChange,

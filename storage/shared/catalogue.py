@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from braidlog.storage.errors import DamagedLog, NotOwned
-from braidlog.storage.journal.changes import ChangeJournal
 from braidlog.storage.metadata.catalogue import FIRST_NUMBER, SCOPE_BITS, Catalogue
 from braidlog.storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
@@ -36,6 +35,7 @@ from braidlog.storage.metadata.catalogue_records import (
     TopicMade,
     TopicMeta,
 )
+from braidlog.storage.metadata.changes import ChangeJournal
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.shared.journal import LedgerJournal
 from braidlog.storage.shared.layout import shard_of

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from braidlog.storage.errors import DamagedLog, LogClosed
-from braidlog.storage.journal.changes import PREFIX
 from braidlog.storage.log.committer import Committer, SyncPoint
 from braidlog.storage.log.recovery import RecoveryReport
+from braidlog.storage.metadata.changes import PREFIX
 from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
 from braidlog.storage.shared.points import SharedPoint
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from braidlog.storage.errors import DamagedLog, StorageFull, StoreUnanswered
-from braidlog.storage.log.batch import ABSENT_US
+from braidlog.storage.formats.batch import ABSENT_US
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.places import build_index, stored_index
 from braidlog.storage.log.scan import Fault, load_checked

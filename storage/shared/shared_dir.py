@@ -1,7 +1,7 @@
 """The data directory of a broker in a cluster: a cache of the shared store.
 
-Offers the interface of `storage/log/data_dir.py`; the broker notices no difference. Emptied at
-every start: all content comes from ledger and object store. Knows no SQL and no S3.
+Offers the interface of `storage/directory/data_dir.py`; the broker notices no difference. Emptied
+at every start: all content comes from ledger and object store. Knows no SQL and no S3.
 """
 
 import os
@@ -9,17 +9,11 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from braidlog.storage.directory.data_dir import DataDir, NewPartition, take_lock
 from braidlog.storage.errors import DamagedLog, StorageFailed
 from braidlog.storage.log.committer import Committer, Keeper
-from braidlog.storage.log.data_dir import (
-    DELETED_SUFFIX,
-    JOURNAL_KINDS,
-    PARTITIONS_NAME,
-    DataDir,
-    NewPartition,
-    take_lock,
-)
 from braidlog.storage.log.directory_id import id_of_cluster
+from braidlog.storage.log.layout import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME
 from braidlog.storage.log.local_log import LogPlace
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import KIND_PARTITION

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from braidlog.storage.errors import StorageFull, UnwritableChange
 from braidlog.storage.formats.api import BodyInfo
-from braidlog.storage.log.batch import Buffer
+from braidlog.storage.formats.batch import Buffer
 from braidlog.storage.log.local_log import LocalLog, LogPlace
 from braidlog.storage.log.recovery import Recovered, RecoveryReport
 from braidlog.storage.log.reservation import Reservation

@@ -8,11 +8,11 @@ from struct import iter_unpack
 
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, Buffer
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.formats.pulsar.entry_runs import entries
 from braidlog.storage.formats.pulsar.rebatch import holes_of
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.journal.log import unpack_records
-from braidlog.storage.log.batch import BatchHeader
 
 
 class BadContent(ValueError):

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from braidlog.storage.errors import StorageError, UnreadableBody
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.batch import HEADER_BYTES, BatchHeader
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.batch import HEADER_BYTES, BatchHeader
 from braidlog.storage.log.files import FileGone, storage_error
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions

@@ -3,7 +3,7 @@
 A wrong index is no damage: a reader rebuilds the index when needed (FORMAT.md section 4).
 """
 
-from braidlog.storage.log.batch import ABSENT_US, BatchHeader
+from braidlog.storage.formats.batch import ABSENT_US, BatchHeader
 from braidlog.storage.log.index import BadIndex, SparseIndex
 from braidlog.storage.log.places import later
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment

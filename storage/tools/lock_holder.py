@@ -6,7 +6,7 @@ A tool that tried the lock could make a broker's start fail. Knows /proc and the
 
 import os
 
-from braidlog.storage.log.data_dir import LOCK_NAME
+from braidlog.storage.log.layout import LOCK_NAME
 
 LOCKS_PATH = "/proc/locks"
 

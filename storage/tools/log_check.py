@@ -7,7 +7,7 @@ check again then. Knows partitions and journals alike, and no data directory.
 import os
 from collections.abc import Callable
 
-from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.compaction.sources import Source
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.recovery import LogIdentity

@@ -8,18 +8,17 @@ import os
 from collections.abc import Callable, Mapping
 from time import time_ns
 
+from braidlog.storage.directory.data_dir import take_lock
 from braidlog.storage.errors import DirectoryLocked
-from braidlog.storage.journal.changes import UnknownRecord
 from braidlog.storage.log.catalogue_age import older_catalogue
-from braidlog.storage.log.data_dir import (
+from braidlog.storage.log.directory_id import is_catalogue_foreign, stored_directory_id
+from braidlog.storage.log.files import storage_error
+from braidlog.storage.log.layout import (
     JOURNAL_KINDS,
     PARTITIONS_NAME,
     SET_ASIDE_NAME,
     numbers_among,
-    take_lock,
 )
-from braidlog.storage.log.directory_id import is_catalogue_foreign, stored_directory_id
-from braidlog.storage.log.files import storage_error
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import KIND_PARTITION, segment_bases
@@ -32,6 +31,7 @@ from braidlog.storage.log.topic_file import (
 )
 from braidlog.storage.log.watermark import RESERVED_NAME, Watermark
 from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.tools.dump import find_partitions
 from braidlog.storage.tools.known_ends import KnownEnds

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.data_dir import JOURNAL_KINDS
 from braidlog.storage.log.files import Files
+from braidlog.storage.log.layout import JOURNAL_KINDS
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import (
     FLAG_SNAPSHOT,

@@ -9,8 +9,14 @@ from collections.abc import Iterable
 from time import time_ns
 
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.batch import (
+    BATCH_OFFSETS_MAX,
+    BatchHeader,
+    Buffer,
+    body_checksum,
+    pack,
+)
 from braidlog.storage.journal.log import in_batches, pack_records
-from braidlog.storage.log.batch import BATCH_OFFSETS_MAX, BatchHeader, Buffer, body_checksum, pack
 from braidlog.storage.log.files import File, Files
 from braidlog.storage.log.scan import Fault, read_checked
 from braidlog.storage.log.segment import (

@@ -6,9 +6,9 @@ Includes all changes that are durable by the journal's watermark slot. Knows no 
 import os
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.batch import HEADER_BYTES
-from braidlog.storage.log.data_dir import JOURNAL_KINDS
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.layout import JOURNAL_KINDS
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX
 from braidlog.storage.log.recovery import LogIdentity

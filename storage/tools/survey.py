@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from crc32c import crc32c
 
-from braidlog.storage.log import batch, segment
-from braidlog.storage.log.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
+from braidlog.storage.formats import batch
+from braidlog.storage.formats.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
+from braidlog.storage.log import segment
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.log_walk import LogWalk, Missing, Overlap
 from braidlog.storage.log.recovery import LogIdentity

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from braidlog.storage.errors import DamagedLog, StorageError
-from braidlog.storage.journal.changes import UnknownRecord
 from braidlog.storage.log.catalogue_age import older_catalogue
-from braidlog.storage.log.data_dir import (
+from braidlog.storage.log.directory_id import stored_directory_id
+from braidlog.storage.log.files import FileGone, storage_error
+from braidlog.storage.log.layout import (
     DELETED_SUFFIX,
     JOURNAL_KINDS,
     PARTITIONS_NAME,
     numbers_among,
 )
-from braidlog.storage.log.directory_id import stored_directory_id
-from braidlog.storage.log.files import FileGone, storage_error
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX
 from braidlog.storage.log.recovery import LogIdentity
@@ -29,6 +28,7 @@ from braidlog.storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bas
 from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile, unpack_topic_file
 from braidlog.storage.log.topic_names import prepared_name
 from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.tools.findings import Finding, Level, VerifyReport
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal

@@ -11,9 +11,9 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
 from braidlog.broker.process import serve_listeners
 from braidlog.broker.server.listener import Listener
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFailed
 from braidlog.storage.formats.api import BodyInfo
-from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.metadata.names import parse_topic
 from tests.broker.records import append, make_partition, read_values

@@ -11,8 +11,8 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.broker import Broker
 from braidlog.broker.topics.partition_factory import LOOK_S, TIDY_S
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.formats.api import BodyInfo
-from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
 from braidlog.storage.metadata.names import parse_topic

@@ -2,7 +2,7 @@
 end of the test, as a killed process leaves them. Each would hold some descriptors for ever.
 """
 
-from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.directory.data_dir import DataDir
 
 _opened: list[DataDir] = []
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from braidlog.storage.export.schema import (
+from braidlog.storage.export.source.options import BadOption
+from braidlog.storage.formats.columns.schema import (
     FILE_SCHEMA,
     HEADER_COLUMNS,
     KAFKA_COLUMNS,
     METADATA_COLUMNS,
 )
-from braidlog.storage.export.source.options import BadOption
 
 DATA = "data"
 

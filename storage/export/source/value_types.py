@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from braidlog.storage.export.schema import TIMESTAMP
 from braidlog.storage.export.source.options import BadOption
+from braidlog.storage.formats.columns.schema import TIMESTAMP
 
 NESTING_MAX = 32
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from braidlog.storage.export.schema import (
+from braidlog.storage.formats.columns.schema import (
     FILE_SCHEMA,
     HEADER_KINDS,
     HEADERS,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.records import Columns, HeaderSlices
 from braidlog.storage.formats.columns.vectors import (
     Array,
@@ -17,7 +18,6 @@ from braidlog.storage.formats.columns.vectors import (
     struct_at,
 )
 from braidlog.storage.formats.iggy.classic import RECORD_MIN, read_key
-from braidlog.storage.log.batch import Batch
 
 # offset, state, timestamp, id
 HEAD = np.dtype(

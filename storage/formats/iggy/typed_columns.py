@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.records import Columns
 from braidlog.storage.formats.columns.vectors import (
     ABSENT,
@@ -16,7 +17,6 @@ from braidlog.storage.formats.columns.vectors import (
 )
 from braidlog.storage.formats.iggy.classic_columns import equal_records, headers_of, keyed_columns
 from braidlog.storage.formats.iggy.typed import HEAD, SIZES, SIZES_POS
-from braidlog.storage.log.batch import Batch
 
 ID = np.dtype([("id", "u1", (16,))])
 TIMES = np.dtype([("offset", "<i8"), ("time_us", "<i8"), ("sent_us", "<i8")])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.protobuf import varints
 from braidlog.storage.formats.columns.records import Columns, HeaderSlices
 from braidlog.storage.formats.columns.vectors import (
@@ -28,7 +29,6 @@ from braidlog.storage.formats.kafka.record_batches import (
 )
 from braidlog.storage.formats.kafka.records import RECORD_HEADERS_MAX, read_varint
 from braidlog.storage.formats.record import HeaderKind
-from braidlog.storage.log.batch import Batch
 
 # Times and time differences below this can be added without an overflow.
 SUM_MAX = 1 << 62

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.records import Columns
 from braidlog.storage.formats.columns.vectors import (
     ARENA_BYTES_MAX,
@@ -24,7 +25,6 @@ from braidlog.storage.formats.kafka.set_layout import (
     MESSAGE_MIN,
     open_wrapper,
 )
-from braidlog.storage.log.batch import Batch
 
 # offset, size, crc, magic, attributes, key size
 ENTRY = np.dtype(

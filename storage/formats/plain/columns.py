@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.records import Columns, HeaderSlices
 from braidlog.storage.formats.columns.vectors import (
     ABSENT,
@@ -18,7 +19,6 @@ from braidlog.storage.formats.columns.vectors import (
     struct_at,
 )
 from braidlog.storage.formats.plain import codec as plain
-from braidlog.storage.log.batch import Batch
 
 HEAD = np.dtype([("size", "<u4"), ("delta", "<u4"), ("fields", "<u2"), ("reserved", "<u2")])
 U32 = np.dtype([("size", "<u4")])

@@ -12,6 +12,7 @@ import numpy as np
 
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.protobuf import BYTES, Scanned, scan
 from braidlog.storage.formats.columns.records import Columns, HeaderSlices
 from braidlog.storage.formats.columns.vectors import (
@@ -28,7 +29,6 @@ from braidlog.storage.formats.columns.vectors import (
 from braidlog.storage.formats.pulsar.entry import TIME_MS_MAX, read_metadata, unpack
 from braidlog.storage.formats.pulsar.entry_runs import entries
 from braidlog.storage.formats.record import HeaderKind
-from braidlog.storage.log.batch import Batch
 
 PREFIX = struct.Struct("<III")  # length, first offset delta, record count
 U32 = np.dtype([("size", ">u4")])

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from braidlog.storage.errors import UnreadableBody
 from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.batch import Batch
 from braidlog.storage.log.compaction.offset_set import OffsetSet
 from braidlog.storage.log.compaction.sources import Source
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.batch import Batch
 from braidlog.storage.log.compaction.offset_set import OffsetSet
 from braidlog.storage.log.compaction.sources import Source
 from braidlog.storage.log.compaction.writer import CompactedWriter

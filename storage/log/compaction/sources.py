@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from braidlog.storage.log.batch import Batch
+from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.places import place_of_offset
 from braidlog.storage.log.reading import Want, read_batches
 from braidlog.storage.log.scan import Fault

@@ -4,7 +4,7 @@ over everything else. The file is invisible until named.
 
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, Buffer, RemainingBody
-from braidlog.storage.log.batch import (
+from braidlog.storage.formats.batch import (
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
     Batch,

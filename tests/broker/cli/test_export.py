@@ -14,8 +14,8 @@ import pytest
 
 from braidlog.broker.cli import export as module
 from braidlog.broker.cli.main import run
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.formats.api import BodyFormat, BodyInfo
-from braidlog.storage.log.data_dir import DataDir
 from tests.storage.export.test_worker import Data, record
 
 pytest.importorskip("pyspark")
@@ -148,7 +148,7 @@ def test_a_summary_has_the_exported_rows_and_files(data, export, tmp_path):
 
 
 def test_a_summary_lists_each_topic(data, export):
-    from braidlog.storage.log.data_dir import NewPartition
+    from braidlog.storage.directory.data_dir import NewPartition
     from braidlog.storage.log.settings import LogSettings
 
     fill(data, b"a", b"b")

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from braidlog.broker.cli.main import run
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.formats.registry import codec_named
-from braidlog.storage.log.batch import HEADER_BYTES
 from conformance.raw.kafka import KafkaWire, message, parse_set
 from conformance.server import RunningBroker
 from tests.storage.log.directories import Directory

@@ -15,11 +15,11 @@ from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.partition import Partition
 from braidlog.broker.topics.unreadable import UnreadablePlaces
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.batch import Batch, BatchHeader
 from braidlog.storage.formats.plain.codec import PLAIN
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
 from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import EntryMetadata
 from braidlog.storage.formats.record import Record
-from braidlog.storage.log.batch import Batch, BatchHeader
 from braidlog.storage.log.settings import LogSettings
 
 MS = 1000  # Microseconds.

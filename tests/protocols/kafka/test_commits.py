@@ -10,7 +10,7 @@ import trio
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
 from braidlog.protocols.kafka import commits as module
-from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.files import Buffer
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.metadata.names import TopicName

@@ -6,6 +6,7 @@ import threading
 import pyarrow.parquet as parquet
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.export.commit import ExportFolder, Intent
 from braidlog.storage.export.export import (
     ExportFailed,
@@ -19,7 +20,6 @@ from braidlog.storage.export.ranges import Bounds, Range, RecordsLost
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.names import parse_topic
 from tests.storage.export.test_worker import record

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.export.commit import ExportFolder, Intent
 from braidlog.storage.export.export import ExportFailed, ExportJob, NoSuchTopic, Source, run_export
 from braidlog.storage.export.ranges import Bounds, Range, RecordsLost
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.names import parse_topic
 from tests.storage.export.test_job import House, InThisProcess, values

@@ -2,8 +2,8 @@
 
 import shutil
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.export.readers import FolderReader
-from braidlog.storage.log.data_dir import NewPartition
 from tests.storage.log.logs import OneLog
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.export.places import BadPlace, open_log, shown, store_place
 from braidlog.storage.export.readers import PartitionState
 from braidlog.storage.export.registered import AVRO, RegisteredSchema
@@ -11,7 +12,6 @@ from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.columns.records import ColumnTarget
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.segment import KIND_CATALOGUE
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.catalogue_records import SchemaMeta

@@ -3,16 +3,16 @@
 import pyarrow.parquet as parquet
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.export.commit import Commit, ExportFolder, StagedFile
 from braidlog.storage.export.files import FILES_MAX, TableSettings
 from braidlog.storage.export.ranges import Range
-from braidlog.storage.export.schema import FILE_SCHEMA
 from braidlog.storage.export.worker import DeadLetters, Job, TaskFailed, write_range
 from braidlog.storage.formats.api import BodyFormat, BodyInfo
+from braidlog.storage.formats.columns.schema import FILE_SCHEMA
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from tests.storage.open_directories import open_directory
 

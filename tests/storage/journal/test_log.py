@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from braidlog.storage.errors import DamagedLog, LogClosed, StorageFull
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.journal.log import LAZY_BYTES_MAX, SNAPSHOT_BATCH_BYTES, JournalLog
-from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.local_files import LocalFiles

@@ -3,10 +3,11 @@
 import os
 from pathlib import Path
 
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for, codec_named
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
+from braidlog.storage.log.layout import JOURNAL_KINDS
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.settings import LogSettings

@@ -2,9 +2,9 @@
 
 import os
 
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir, NewPartition
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.settings import LogSettings
 

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.log.directory_id import id_of_cluster, named_elsewhere, stored_directory_id
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import ReadOnlyLog

@@ -3,7 +3,7 @@ import random
 import pytest
 from crc32c import crc32c
 
-from braidlog.storage.log.batch import ABSENT_US
+from braidlog.storage.formats.batch import ABSENT_US
 from braidlog.storage.log.index import (
     ENTRY_BYTES,
     HEADER_BYTES,

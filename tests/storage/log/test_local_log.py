@@ -14,7 +14,7 @@ from braidlog.storage.errors import (
     WouldBlock,
 )
 from braidlog.storage.formats.api import BatchFlag, BodyInfo
-from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.settings import Durability
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import FORMAT, OneLog, before_and_after_restart, flip, segment_names

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from braidlog.storage.errors import WouldBlock
-from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.places import build_index, place_of_offset, searched_place
 from braidlog.storage.log.reading import Want, read_batches
 from braidlog.storage.log.scan import Fault

@@ -2,9 +2,9 @@ import os
 
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
-from braidlog.storage.log.batch import HEADER_BYTES
-from braidlog.storage.log.data_dir import NewPartition
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from tests.storage.log.logs import OneLog, flip
 

@@ -1,9 +1,9 @@
 """A shared store in memory with brokers' folders over it, for a series of sessions."""
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.shared.making import make_cluster
 from braidlog.storage.shared.packer import PackerSettings

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.errors import (
     DamagedLog,
     OffsetOutOfRange,
@@ -17,7 +18,6 @@ from braidlog.storage.errors import (
 )
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.segment import KIND_CATALOGUE
 from braidlog.storage.log.settings import Durability, LogSettings

@@ -3,11 +3,11 @@ import struct
 import pytest
 
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.formats.pulsar.entry_runs import PULSAR
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
 from braidlog.storage.journal.log import pack_records
-from braidlog.storage.log.batch import BatchHeader
 from braidlog.storage.tools.content import BadContent, check_content
 from tests.storage.formats.pulsar.test_entry_runs import batch
 from tests.storage.formats.pulsar.test_entry_runs import body as run_of

@@ -1,6 +1,6 @@
 import pytest
 
-from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.segment import Segment, SegmentHeader
 from braidlog.storage.tools.index_check import IndexCheck

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.tools.lock_holder import is_held, lock_holder
 
 

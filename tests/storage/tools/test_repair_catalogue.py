@@ -1,10 +1,10 @@
 import pytest
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.journal.changes import ChangeJournal
 from braidlog.storage.log.topic_file import TopicFile
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.catalogue_records import TopicMade, TopicMeta
+from braidlog.storage.metadata.changes import ChangeJournal
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.tools.journal_records import StoredJournal
 from braidlog.storage.tools.repair_catalogue import CatalogueRepair

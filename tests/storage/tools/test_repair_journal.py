@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.segment import KIND_CURSORS
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.catalogue_records import EpochSet, SchemaAdded, SchemaMeta

@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from braidlog.storage.formats.api import BodyInfo
-from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.reader import list_partitions
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.topic_file import TopicFile, pack_topic_file

@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from braidlog.broker.reading.raw import WIRE_SALT
+from braidlog.storage.formats.batch import HEADER_BYTES, unpack
 from braidlog.storage.formats.plain.codec import PLAIN
-from braidlog.storage.log.batch import HEADER_BYTES, unpack
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 from tests.broker.records import append

@@ -2,11 +2,11 @@
 
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.export.readers import FolderReader
 from braidlog.storage.export.source.offsets import DataLoss, Span, spans, split
 from braidlog.storage.export.source.options import BadOption, read_options
 from braidlog.storage.formats.api import BodyFormat
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from tests.storage.export.test_worker import TOPIC, Data, record
 

@@ -27,13 +27,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.errors import UnreadableBody
 from braidlog.storage.export.source.offsets import DataLoss
 from braidlog.storage.export.source.options import BadOption
 from braidlog.storage.export.source.plugin import BraidlogSource
 from braidlog.storage.export.source.stream import StreamReader
 from braidlog.storage.formats.api import BodyFormat, BodyInfo
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from tests.storage.export.test_worker import TOPIC, Data, record
 

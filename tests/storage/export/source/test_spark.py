@@ -2,9 +2,9 @@
 
 import pytest
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.record import Header
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from tests.storage.export.test_worker import TOPIC, Data, record
 

@@ -3,13 +3,13 @@
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
+from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.export.source.offsets import DataLoss
 from braidlog.storage.export.source.options import BadOption, read_options
 from braidlog.storage.export.source.reading import Reading
 from braidlog.storage.export.source.stream import StreamReader
 from braidlog.storage.export.source.table import Table
 from braidlog.storage.formats.api import BodyFormat
-from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from tests.storage.export.test_worker import TOPIC, Data, record
 

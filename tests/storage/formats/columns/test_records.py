@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.api import BodyFormat
+from braidlog.storage.formats.batch import Batch, BatchHeader
 from braidlog.storage.formats.columns.records import ColumnTarget, records_to_batch, to_batch
 from braidlog.storage.formats.columns.vectors import Irregular
 from braidlog.storage.formats.compression import gzip
@@ -21,7 +22,6 @@ from braidlog.storage.formats.kafka.record_batches import APPEND_TIME, KAFKA_BAT
 from braidlog.storage.formats.pulsar.columns import places_of
 from braidlog.storage.formats.record import Header, Record
 from braidlog.storage.formats.registry import codec_for, column_decoder_for
-from braidlog.storage.log.batch import Batch, BatchHeader
 from tests.storage.formats.entries_of import body, entry, metadata, single
 from tests.storage.formats.kafka.test_message_sets import wrapper
 from tests.storage.formats.kafka.test_record_batches import PACK

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
 from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir, NewPartition
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.settings import Durability, LogSettings
@@ -43,7 +43,9 @@ def test_a_directory_belongs_to_a_single_broker(tmp_path):
 @pytest.mark.slow
 def test_the_lock_ends_with_its_process(tmp_path):
     code = (
-        "import sys\nfrom braidlog.storage.log.data_dir import DataDir\nDataDir.open(sys.argv[1])"
+        "import sys\n"
+        "from braidlog.storage.directory.data_dir import DataDir\n"
+        "DataDir.open(sys.argv[1])"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     DataDir.open(tmp_path).abandon()

@@ -2,9 +2,9 @@ import os
 
 import pytest
 
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.first_look import check_folder
 from braidlog.storage.errors import NotADataDirectory
-from braidlog.storage.log.data_dir import DataDir
-from braidlog.storage.log.first_look import check_folder
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "photos/", "Lock"])

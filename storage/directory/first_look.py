@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import Final
 
 from braidlog.storage.errors import NotADataDirectory
-from braidlog.storage.log.data_dir import JOURNAL_KINDS, LOCK_NAME, PARTITIONS_NAME, SET_ASIDE_NAME
 from braidlog.storage.log.files import storage_error
+from braidlog.storage.log.layout import JOURNAL_KINDS, LOCK_NAME, PARTITIONS_NAME, SET_ASIDE_NAME
 from braidlog.storage.log.reserve import RESERVE_NAME
 
 # Any of these makes a folder a data directory, even a damaged directory.

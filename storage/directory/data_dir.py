@@ -15,12 +15,19 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull, reason_of
-from braidlog.storage.journal.changes import Journal
 from braidlog.storage.journal.log import JournalLog
 from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.committer import Committer, DiskKeeper, Keeper
 from braidlog.storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
 from braidlog.storage.log.files import FULL, Files, storage_error
+from braidlog.storage.log.layout import (
+    DELETED_SUFFIX,
+    JOURNAL_KINDS,
+    LOCK_NAME,
+    PARTITIONS_NAME,
+    SET_ASIDE_NAME,
+    numbers_among,
+)
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.opening import begin_log, open_log
@@ -28,8 +35,6 @@ from braidlog.storage.log.read_ahead import read_ahead
 from braidlog.storage.log.recovery import RecoveryReport
 from braidlog.storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
 from braidlog.storage.log.segment import (
-    KIND_CATALOGUE,
-    KIND_CURSORS,
     SEGMENT_HEADER_BYTES,
     segment_bases,
     segment_path,
@@ -44,14 +49,7 @@ from braidlog.storage.log.topic_file import (
     unpack_topic_file,
 )
 from braidlog.storage.log.topic_names import prepare_name, sync_names, take_name
-
-LOCK_NAME = "lock"
-PARTITIONS_NAME = "partitions"
-SET_ASIDE_NAME = "set-aside"
-DELETED_SUFFIX = ".deleted"
-
-# Journals by the name of their folder. Each has number 1 of its own kind.
-JOURNAL_KINDS = {"catalogue": KIND_CATALOGUE, "cursors": KIND_CURSORS}
+from braidlog.storage.metadata.changes import Journal
 
 # A first start makes the catalogue before the cursors: a crash never leaves records in the cursors
 # alone.
@@ -465,11 +463,6 @@ def _sealed_at_once() -> int:
 
 def _content(one: NewPartition) -> TopicFile:
     return TopicFile(one.partition_id, one.topic, one.partition_index)
-
-
-def numbers_among(names: Iterable[str]) -> list[int]:
-    """The names that are partition ids."""
-    return [int(name) for name in names if name.isdecimal() and not name.startswith("0")]
 
 
 def take_lock(path: str) -> int:

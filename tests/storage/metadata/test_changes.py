@@ -2,12 +2,12 @@ import msgspec
 import pytest
 
 from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
-from braidlog.storage.journal.changes import (
+from braidlog.storage.metadata.changes import (
     SNAPSHOT_GROWTH_DIVISOR,
     SNAPSHOT_GROWTH_MIN_BYTES,
     ChangeJournal,
 )
-from braidlog.storage.journal.changes import UnknownRecord as Unknown
+from braidlog.storage.metadata.changes import UnknownRecord as Unknown
 from braidlog.storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 

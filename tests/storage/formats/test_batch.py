@@ -4,7 +4,7 @@ import pytest
 from crc32c import crc32c
 
 from braidlog.storage.formats.api import BatchFlag
-from braidlog.storage.log.batch import (
+from braidlog.storage.formats.batch import (
     ABSENT_US,
     HEADER_BYTES,
     BadHeader,
