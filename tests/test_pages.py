@@ -83,7 +83,7 @@ def commands(text: str) -> Iterator[list[str]]:
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     shown = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     shown += re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
-    for line in shown:
+    for line in (part for lines in shown for part in lines.split(" | ")):
         program, *words = shlex.split(line.partition(" > ")[0], comments=True) or [""]
         if program.endswith("braidlog") and "/braidlog-" not in program:
             named = {"NODE": "1", "NAME=HOST:PORT": "kafka=127.0.0.1:0"}

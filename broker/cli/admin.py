@@ -1,7 +1,6 @@
 """`braidlog topics` and `braidlog groups`: administer topics and groups of a running broker.
 
-Data goes to standard output, everything else to standard error. Knows no broker but its JSON API,
-and imports the table library only to draw a table.
+Data goes to standard output, everything else to standard error. Knows no broker but its JSON API.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
@@ -24,8 +21,15 @@ from braidlog.broker.cli.client import (
     Json,
 )
 from braidlog.broker.cli.confirming import Yes, confirm
-
-PIPE_WIDTH = 160  # Width of a table that is not on a terminal; longer cells are folded.
+from braidlog.broker.cli.output import (
+    HERE,
+    Table,
+    Where,
+    cells,
+    print_answer,
+    run_command,
+    time_text,
+)
 
 NUMBER = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)  # The broker reads text with units.
 
@@ -34,22 +38,6 @@ groups = App(
     name="groups",
     help="List and show groups: Kafka groups, Pulsar subscriptions and Iggy consumers are one.",
 )
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Options of every command."""
-
-    url: Annotated[str, Parameter(env_var="BRAIDLOG_URL", help="The broker's HTTP listener.")] = (
-        "http://127.0.0.1:8080"
-    )
-    output: Annotated[Literal["table", "json"], Parameter(help="For people or for programs.")] = (
-        "table"
-    )
-
-
-HERE = Where()
 
 
 @topics.command(name="list")
@@ -211,37 +199,6 @@ def show_group(
     return run_command(where, ask)
 
 
-Table = tuple[str, Sequence[str], list[list[str]]]  # Title, columns, rows.
-
-
-def run_command(where: Where, ask: Callable[[AdminClient], None]) -> int:
-    try:
-        ask(AdminClient(where.url))
-    except AdminError as error:
-        print(f"braidlog: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-def print_answer(where: Where, answer: object, tables: Callable[[], Iterable[Table]]) -> None:
-    if where.output == "json":
-        print(json.dumps(answer, indent=2))
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as Drawn
-    from rich.text import Text
-
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    for title, columns, rows in tables():
-        drawn = Drawn(title=Text(title) if title else None, box=box.SIMPLE, title_justify="left")
-        for column in columns:
-            drawn.add_column(column, overflow="fold")
-        for row in rows:
-            drawn.add_row(*(Text(cell) for cell in row))
-        console.print(drawn)
-
-
 def _topic_tables(topic: Json) -> Iterable[Table]:
     partitioned = "yes" if topic["partitioned"] else "no"
     row = [topic["durability"], partitioned, time_text(topic["created_us"])]
@@ -283,10 +240,6 @@ def _group_tables(found: Sequence[Json]) -> Iterable[Table]:
             yield "members", few, cells(members, few)
 
 
-def cells(rows: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
-    return [["-" if row[key] is None else str(row[key]) for key in columns] for row in rows]
-
-
 def _named(found: Iterable[Json]) -> list[Json]:
     """Return groups with distinct printable names, even if a name is no text."""
     marks = {"utf8": "", "base64": " (base64)"}
@@ -312,7 +265,3 @@ def _setting_text(name: str, value: object) -> str:
     if value is None:
         return "no limit" if name.endswith(("_bytes", "_ms", "_s")) else "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def time_text(time_us: int) -> str:
-    return datetime.fromtimestamp(time_us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -6,11 +6,14 @@ Uses the standard library only, so that a command starts fast. Knows no command 
 from __future__ import annotations
 
 import base64
+import copy
 import http.client
 import json
 import os
 import ssl
+import time
 from collections.abc import Iterator, Mapping
+from email.message import Message
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -20,6 +23,10 @@ TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to create.
 # flag.
 EXIT_CODES = {400: EXIT_USAGE, 404: EXIT_NOT_FOUND, 412: EXIT_USAGE, 422: EXIT_USAGE}
 CA_FILE = "BRAIDLOG_CA_FILE"
+API = "/api/v1"
+# A connection that was idle for longer is not used again: the answer to a request on a connection
+# that the broker ends would be lost.
+IDLE_S = 3.0
 
 Json = dict[str, Any]
 
@@ -53,7 +60,9 @@ class AdminClient:
             raise AdminError(f"{url!r} is not the URL of a broker: http://HOST:PORT is", EXIT_USAGE)
         self._url = url
         self._is_https = parts.scheme == "https"
-        self._base = parts.path.rstrip("/") + "/api/v1"
+        self._base = parts.path.rstrip("/")
+        self._connection: http.client.HTTPConnection | None = None
+        self._used_at = 0.0
 
     def topics(self, namespace: str | None = None) -> Iterator[Json]:
         """Iterate over all topics by name, page after page. Raises AdminError."""
@@ -128,31 +137,79 @@ class AdminClient:
             after = page["next"]
 
     def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
-        connection = self._connection()
-        headers = {"Content-Type": "application/json", **self._credentials}
+        return self.ask(method, f"{API}{path}", body)
+
+    def ask(self, method: str, path: str, body: object = None) -> Json:
+        """Send a request and return the JSON object of the answer. Raises AdminError."""
+        return self._parse(*self.call(method, path, body)[:2])
+
+    def call(
+        self, method: str, path: str, body: object = None, accept: str = "*/*"
+    ) -> tuple[int, bytes, Message]:
+        """Send a request and return status, content and headers of the answer; a status of 400 or
+        more raises AdminError.
+        """
+        self.send(method, path, body, accept)
+        return self.receive()
+
+    def send(self, method: str, path: str, body: object = None, accept: str = "*/*") -> None:
+        """Send a request, whose answer `receive` returns. Raises AdminError."""
+        headers = {"Content-Type": "application/json", "Accept": accept, **self._credentials}
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        if time.monotonic() - self._used_at > IDLE_S:
+            self.close()  # The broker may be about to end the idle connection.
         try:
-            sent = None if body is None else json.dumps(body)
-            connection.request(method, self._base + path, sent, headers)
-            response = connection.getresponse()
+            if self._connection is None:
+                self._connection = self._new_connection()
+            self._connection.request(method, self._base + path, content, headers)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+
+    def receive(self) -> tuple[int, bytes, Message]:
+        """Return the answer to the request that was sent, as `call` does. Raises AdminError."""
+        assert self._connection is not None, "a request was sent"
+        try:
+            response = self._connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
-            reason = _reason(error)
-            if isinstance(error, ssl.SSLCertVerificationError):
-                reason += f"; {CA_FILE} names the file of a CA to trust"
-            raise AdminError(
-                f"no broker answers at {self._url}: {reason}", EXIT_UNREACHABLE
-            ) from error
-        finally:
-            connection.close()
-        answer = self._parse(response.status, text)
+            raise self._unreachable(error) from error
+        self._used_at = time.monotonic()
         if response.status >= 400:
-            message = answer["message"]
+            message = self._parse(response.status, text)["message"]
             if response.status == http.client.UNAUTHORIZED and not self._credentials:
                 message += "; set BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD"
             raise AdminError(message, EXIT_CODES.get(response.status, EXIT_FAILED))
-        return answer
+        return response.status, text, response.headers
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def another(self) -> AdminClient:
+        """Return a client of the same broker with a connection of its own."""
+        other = copy.copy(self)
+        other._connection = None
+        return other
+
+    def fileno(self) -> int:
+        """Return the socket of the request that was sent, to wait for its answer."""
+        assert self._connection is not None and self._connection.sock is not None
+        return self._connection.sock.fileno()
+
+    def close(self) -> None:
+        """Close the connection; the next request opens a new connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _unreachable(self, error: Exception) -> AdminError:
+        self.close()
+        reason = _reason(error)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason += f"; {CA_FILE} names the file of a CA to trust"
+        elif isinstance(error, ssl.SSLError):
+            reason += "; a listener without TLS has an http URL"
+        elif isinstance(error, http.client.BadStatusLine) and not self._is_https:
+            reason = "the listener does not speak plain HTTP; a listener with TLS has an https URL"
+        return AdminError(f"no broker answers at {self._url}: {reason}", EXIT_UNREACHABLE)
+
+    def _new_connection(self) -> http.client.HTTPConnection:
         host, port = self._address
         if not self._is_https:
             return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
@@ -202,4 +259,12 @@ def topic_path(name: str) -> str:
         parts = ["public", "default", *parts]
     if len(parts) != 3 or not all(parts):
         raise AdminError(f"{name!r} is neither a topic nor tenant/namespace/topic", EXIT_USAGE)
-    return "/".join(quote(part, safe="") for part in parts)
+    return "/".join(path_part(part) for part in parts)
+
+
+def path_part(name: str | bytes) -> str:
+    """Return a name, percent-encoded for a path. Raises AdminError for a text that is not UTF-8."""
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError:
+        raise AdminError(f"{name!r} is not UTF-8", EXIT_USAGE) from None

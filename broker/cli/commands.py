@@ -26,6 +26,16 @@ app.command("braidlog.broker.cli.admin:topics", help="List, show, create, alter 
 app.command(
     "braidlog.broker.cli.admin:groups", help="List and show groups (subscriptions, consumers)."
 )
+app.command("braidlog.broker.cli.produce:produce", help="Store messages in a topic.")
+app.command("braidlog.broker.cli.consume:consume", help="Print the messages of a topic.")
+app.command(
+    "braidlog.broker.cli.consume:tail", help="Print the last messages of topics, and new messages."
+)
+app.command(
+    "braidlog.broker.cli.produce:import_",
+    name="import",
+    help="Store the lines of `consume --output ndjson` again.",
+)
 app.command(
     "braidlog.broker.cli.export:export",
     help="""Write a topic to Parquet with Spark: what is new since the last export to this folder.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-from datetime import UTC, datetime
 from typing import Any
 
+from braidlog.broker.cli.message_text import cell, head, line, time_text
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.log.reader import PartitionFolder
 from braidlog.storage.tools.dump import (
@@ -208,40 +208,5 @@ def batch_line(batch: DumpedBatch) -> str:
 def record_line(record: Record) -> str:
     """Return a record as a line of a table."""
     time_us = record.append_us if record.publish_us is None else record.publish_us
-    key, value = cell(record.key), cell(record.value)
+    key, value = cell(record.key, CELL_MAX), cell(record.value, CELL_MAX)
     return line(RECORD_COLUMNS, str(record.offset), time_text(time_us), key, value)
-
-
-def line(columns: tuple[tuple[str, int], ...], *cells: str) -> str:
-    """Return a line of cells, each at least as wide as its column."""
-    pairs = zip(cells, columns, strict=True)
-    return "  ".join(f"{text:<{width}}" for text, (_, width) in pairs).rstrip()
-
-
-def head(columns: tuple[tuple[str, int], ...]) -> str:
-    """Return the names of the columns as a line."""
-    return line(columns, *(name for name, _ in columns))
-
-
-def cell(data: bytes | None) -> str:
-    """Return bytes as text for people: `-` for absent, control characters escaped, long
-    text cut.
-    """
-    if data is None:
-        return "-"
-    try:
-        text = data.decode()
-        text = text if text.isprintable() else text.encode("unicode_escape").decode()
-    except UnicodeDecodeError:
-        text = repr(data)
-    if len(text) <= CELL_MAX:
-        return text
-    return f"{text[:CELL_MAX]}... ({len(data)} bytes)"
-
-
-def time_text(time_us: int) -> str:
-    """Return a time in UTC; the number if out of the calendar's range."""
-    try:
-        return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat()[:26]
-    except (ValueError, OverflowError, OSError):
-        return str(time_us)

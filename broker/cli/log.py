@@ -7,7 +7,6 @@ storage.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,8 +109,6 @@ def dump(
         return fail(f"the broker removed {error} meanwhile; try again", EXIT_FAILED)
     except (StorageError, PermissionError) as error:
         return fail(str(error), EXIT_UNREADABLE)
-    except BrokenPipeError:  # The reader, `head` perhaps, has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_DONE
 
 

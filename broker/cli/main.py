@@ -9,12 +9,14 @@ interrupted.
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Sequence
 
-from braidlog.broker.cli.serving import plain_flags, serve
+from braidlog.broker.cli.serving import plain_flags, refuse, serve
 
-EXIT_INTERRUPTED = 130
+EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -24,11 +26,34 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         if flags is not None:
             return serve(flags)
-        from braidlog.broker.cli.commands import run_command
-
-        return run_command(given)
+        return _run_other(given)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _run_other(given: Sequence[str]) -> int:
+    """Run a command that prints; a reader that has enough, as `head`, is no failure."""
+    from braidlog.broker.cli.commands import run_command
+
+    if isinstance(sys.stdout, io.TextIOWrapper):  # A terminal may not know every character.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = run_command(given)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _forget_output()
+        return EXIT_DONE
+    except OSError as error:
+        _forget_output()
+        place = "" if error.filename is None else f"{error.filename}: "
+        return refuse(f"{place}{error.strerror or error}", EXIT_FAILED)
+
+
+def _forget_output() -> None:
+    """Drop the rest of the output: Python would try to write the rest at its end, and fail."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.__stdout__.fileno() if sys.__stdout__ else 1)
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.admin import HERE, Where, cells, print_answer, run_command, time_text
 from braidlog.broker.cli.client import (
     EXIT_FAILED,
     EXIT_NOT_FOUND,
@@ -24,6 +23,7 @@ from braidlog.broker.cli.client import (
     Json,
 )
 from braidlog.broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.output import HERE, Where, cells, print_answer, run_command, time_text
 from braidlog.broker.config.units import parse_seconds
 
 users = App(name="users", help="List, make, change and remove users.")
@@ -143,10 +143,10 @@ def create_token(
         if expires is not None:
             body["expires_us"] = time.time_ns() // 1000 + int(_seconds(expires) * 1_000_000)
         made = client.token(user, name, "PUT", body)
-        if where.output == "json":
-            print_answer(where, made, list)
-        else:
+        if where.output == "table":
             print(made["token"])
+        else:
+            print_answer(where, made, list)
 
     return run_command(where, ask)
 

@@ -23,10 +23,8 @@ from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
 # Variables that are no settings: the command line's, a secret, and a switch for tests.
-ENV_OTHERS = frozenset(
-    {"BRAIDLOG_CONFIG", "BRAIDLOG_URL", "BRAIDLOG_TOKEN", "BRAIDLOG_USER", "BRAIDLOG_PASSWORD"}
-    | {"BRAIDLOG_CA_FILE", "BRAIDLOG_CLUSTER_SECRET", "BRAIDLOG_PURE"}
-)
+_OTHERS = "CONFIG|URL|TOKEN|USER|PASSWORD|CA_FILE|CONTEXT|CONTEXTS|CLUSTER_SECRET|PURE"
+ENV_OTHERS = frozenset(ENV_PREFIX + name for name in _OTHERS.split("|"))
 FILES = ("braidlog.toml", "~/.config/braidlog/braidlog.toml", "/etc/braidlog/braidlog.toml")
 OFF = "off"
 FIRST_ADMIN = "admin"

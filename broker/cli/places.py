@@ -1,0 +1,86 @@
+"""Places in a topic as users name them: `earliest`, `latest`, an offset, `-N`, or a time.
+
+Knows the broker's API of offsets, no message.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from braidlog.broker.cli.client import (
+    API,
+    EXIT_NOT_FOUND,
+    EXIT_USAGE,
+    AdminClient,
+    AdminError,
+    topic_path,
+)
+from braidlog.broker.config.units import parse_seconds
+
+OFFSET = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+WANTED = "expected earliest, latest, an offset, -N, a time as 2026-01-31T12:00:00Z, or 2h (ago)"
+
+
+class Bounds(NamedTuple):
+    """The kept offsets of a partition; records below `end` are delivered."""
+
+    partition: int
+    start: int
+    end: int
+
+
+def bounds_of(client: AdminClient, topic: str, partition: int | None = None) -> Sequence[Bounds]:
+    """Return the bounds of a topic's partitions, or of one partition. Raises AdminError."""
+    found = [
+        Bounds(one["partition"], one["log_start_offset"], one["high_watermark"])
+        for one in client.topic(topic)["partitions"]
+    ]
+    if partition is None:
+        return found
+    chosen = [one for one in found if one.partition == partition]
+    if not chosen:
+        raise AdminError(f"{topic} has no partition {partition}", EXIT_NOT_FOUND)
+    return chosen
+
+
+def time_us_of(text: str, flag: str) -> int:
+    """Return the time of `2026-01-31T12:00:00Z` or of `2h` ago, in microseconds. Raises AdminError.
+
+    A time without a zone is in UTC.
+    """
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        given = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
+        return round(given.timestamp() * 1_000_000)
+    try:
+        return time.time_ns() // 1000 - round(parse_seconds(text, unit="") * 1_000_000)
+    except (ValueError, OverflowError):
+        raise AdminError(f"{flag} {text}: {WANTED}", EXIT_USAGE) from None
+
+
+def check_place(text: str, flag: str) -> None:
+    """Raise AdminError if the text names no place."""
+    if text not in ("earliest", "latest") and not OFFSET.fullmatch(text):
+        time_us_of(text, flag)
+
+
+def offset_of(client: AdminClient, topic: str, bounds: Bounds, text: str, flag: str) -> int:
+    """Return the offset of a place in a partition, within the bounds. Raises AdminError."""
+    if text == "earliest":
+        return bounds.start
+    if text == "latest":
+        return bounds.end
+    if OFFSET.fullmatch(text):
+        wanted = bounds.end + int(text) if text.startswith("-") else int(text)
+        return min(max(wanted, bounds.start), bounds.end)
+    time_us = time_us_of(text, flag)
+    path = f"{API}/log/{topic_path(topic)}/{bounds.partition}?time_us={time_us}"
+    found = client.ask("GET", path)["first_offset"]
+    return bounds.end if found is None else min(max(int(found), bounds.start), bounds.end)
