@@ -236,9 +236,6 @@ def test_imports_have_no_circles() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-CIRCLES_LEFT = ("protocols/http/",)  # To be removed.
-
-
 def test_folders_have_no_circles() -> None:
     """Imports for types do not count: a class that gets an object of another folder names the
     object's type, and needs nothing of that folder to run.
@@ -249,7 +246,6 @@ def test_folders_have_no_circles() -> None:
         for circle in circles(needs)
         for name in sorted(circle)
         for other in sorted(needs[name] & circle)
-        if not name.startswith(CIRCLES_LEFT)
     ]
     assert not offenders, "\n".join(offenders)
 

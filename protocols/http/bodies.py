@@ -1,18 +1,12 @@
-"""Reads the parts of a request under limits: the body, the query, and the names in the path.
-
-Knows no route and no topic.
-"""
+"""Reads the body of a request under limits of size, time and memory. Knows no route."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 import trio
@@ -22,10 +16,8 @@ from braidlog.broker.config.wording import explain
 from braidlog.broker.server.gate import Gate
 from braidlog.protocols.http.errors import (
     BAD_BODY,
-    BAD_QUERY,
     BODY_TIMEOUT,
     BODY_TOO_LARGE,
-    INVALID_NAME,
     NOT_JSON,
     SHUTTING_DOWN,
     TOO_BUSY,
@@ -39,29 +31,17 @@ from braidlog.protocols.http.limits import (
     SERVED_WAIT_S,
     UPLOADS_MAX,
 )
-from braidlog.protocols.http.management.messages import Encoding
-from braidlog.protocols.http.query import DIGITS_MAX
 from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 from braidlog.protocols.transport.messages import WHOLE_BODY
-from braidlog.storage.metadata.names import (
-    InvalidTopicName,
-    TopicName,
-    check_topic_name,
-    parse_topic,
-    split_partition,
-)
 
 if TYPE_CHECKING:
     from braidlog.protocols.http.options import RestOptions
     from braidlog.protocols.http.requests import Exchange
 
 BODY = "the body"  # The name of a whole body in texts of errors.
-PAGE_DEFAULT = 1000
-PAGE_MAX = 10_000  # Entries in one answer: a few ms of the loop, 2 MB of JSON.
 # Most bodies are complete within this time. Until then no task watches for a stop, because such a
 # task costs as much as a small body. STOP_S allows for this delay.
 PROMPT_S = 0.5
-NAMES_MAX = 1000  # Parsed topic names in the cache; a path has up to some KB.
 T = TypeVar("T")
 
 
@@ -236,78 +216,3 @@ class Bodies:
         """Return the readers for a listener's options."""
         large = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
         return cls(large, replace(large, bytes_max=options.request_bytes_max))
-
-
-def topic_name(request: Request) -> TopicName:
-    """Return the topic that the path names. Raises Refused, also for `x-partition-3`."""
-    parts = request.path_params
-    return _named_topic(parts["tenant"], parts["namespace"], parts["topic"])
-
-
-@lru_cache(NAMES_MAX)
-def _named_topic(*parts: str) -> TopicName:
-    """Return the topic of tenant, namespace and topic as written in a path. Raises Refused."""
-    try:
-        name = TopicName(*(unquote_to_bytes(part).decode() for part in parts))
-        check_topic_name(name)
-    except (UnicodeDecodeError, InvalidTopicName) as error:
-        raise Refused(INVALID_NAME, str(error)) from None
-    return _no_partition(name)
-
-
-def parsed_topic(text: str) -> TopicName:
-    """Return a topic named in a query, as `t` or `tenant/namespace/t`. Raises Refused."""
-    try:
-        return _no_partition(parse_topic(text))
-    except InvalidTopicName as error:
-        raise Refused(INVALID_NAME, str(error)) from None
-
-
-def _no_partition(name: TopicName) -> TopicName:
-    if split_partition(name.topic) is not None:
-        raise Refused(INVALID_NAME, f"{name.topic!r} names a partition, not a topic")
-    return name
-
-
-def group_name(request: Request) -> bytes:
-    """Return the group that the path names: any bytes, percent-encoded, or base64 with
-    `encoding=base64`.
-
-    Raises Refused.
-    """
-    return decoded_group(request, path_bytes(request, "group"))
-
-
-def decoded_group(request: Request, name: bytes) -> bytes:
-    """Decode a group's name as the query's `encoding` says. Raises Refused."""
-    encoding = request.query_params.get("encoding", "utf8")
-    if encoding == "utf8":
-        return name
-    if encoding != "base64":
-        raise Refused(BAD_QUERY, f"encoding is utf8 or base64, not {encoding!r}")
-    try:
-        return base64.b64decode(name, validate=True)
-    except binascii.Error:
-        raise Refused(BAD_QUERY, "the group's name is not base64") from None
-
-
-def group_text(name: bytes) -> tuple[str, Encoding]:
-    """Return a group's name for JSON and the encoding: base64 if the name is not UTF-8."""
-    try:
-        return name.decode(), "utf8"
-    except UnicodeDecodeError:
-        return base64.b64encode(name).decode(), "base64"
-
-
-def path_bytes(request: Request, part: str) -> bytes:
-    """Return a part of the path, percent-decoded once."""
-    return unquote_to_bytes(request.path_params[part])
-
-
-def page_limit(request: Request) -> int:
-    """Return the number of list entries that the request asks for. Raises Refused."""
-    text = request.query_params.get("limit", str(PAGE_DEFAULT))
-    is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
-    if not is_number or not 1 <= int(text) <= PAGE_MAX:
-        raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text[:40]!r}")
-    return int(text)

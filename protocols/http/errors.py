@@ -7,6 +7,8 @@ stable name that programs test.
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from braidlog.broker import errors
 
 
@@ -29,6 +31,15 @@ class Refused(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+
+class ErrorBody(msgspec.Struct):
+    """The answer to every refused request; Pulsar's admin clients show `reason`."""
+
+    error_code: int
+    code: str
+    message: str
+    reason: str
 
 
 BAD_REQUEST = WireCode(400, 40000, "bad_request")

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from braidlog.protocols.http.areas import AREAS, REFUSED, area_of, usual_spelling
+from braidlog.protocols.http.errors import ErrorBody
 from braidlog.protocols.http.examples import EXAMPLES
-from braidlog.protocols.http.management.messages import ErrorBody
 from braidlog.protocols.http.routes import Described, Query, Served
 from braidlog.protocols.http.samples import SAMPLES
 

@@ -20,9 +20,10 @@ from starlette.responses import Response
 
 from braidlog.broker.cluster.placement import NOBODY, Owner, elsewhere
 from braidlog.broker.errors import NotOwner
-from braidlog.protocols.http.bodies import BodyBudget, topic_name
+from braidlog.protocols.http.bodies import BodyBudget
 from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, Refused
-from braidlog.protocols.http.pulsar_admin.names import name_of as admin_name
+from braidlog.protocols.http.path_names import name_of as admin_name
+from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.requests import READING, refuse
 from braidlog.protocols.http.waiting import disconnected
 

@@ -9,6 +9,8 @@ from starlette.requests import Request
 from braidlog.protocols.http.errors import BAD_QUERY, Refused
 
 DIGITS_MAX = 19  # Digits of a 64-bit number.
+PAGE_DEFAULT = 1000
+PAGE_MAX = 10_000  # Entries in one answer: a few ms of the loop, 2 MB of JSON.
 TRUTHS = {"true": True, "1": True, "": True, "false": False, "0": False}
 
 
@@ -57,3 +59,12 @@ def choice(request: Request, name: str, choices: Sequence[str]) -> str:
     if text not in choices:
         raise Refused(BAD_QUERY, f"{name} is one of {', '.join(choices)}, not {text[:40]!r}")
     return text
+
+
+def page_limit(request: Request) -> int:
+    """Return the number of list entries that the request asks for. Raises Refused."""
+    text = request.query_params.get("limit", str(PAGE_DEFAULT))
+    is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    if not is_number or not 1 <= int(text) <= PAGE_MAX:
+        raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text[:40]!r}")
+    return int(text)

@@ -7,10 +7,10 @@ from __future__ import annotations
 import uuid
 
 import h11
+import msgspec
 
 from braidlog.protocols.http import errors
-from braidlog.protocols.http.errors import WireCode
-from braidlog.protocols.http.management.messages import ErrorBody, encode
+from braidlog.protocols.http.errors import ErrorBody, WireCode
 
 HEAD_TOO_LARGE = 431
 TEXTS: dict[WireCode, str] = {
@@ -26,7 +26,7 @@ def raw_refusal(status: int) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
     if status == errors.NOT_IMPLEMENTED.status:
         wire = errors.NOT_IMPLEMENTED
     text = TEXTS[wire]
-    body = encode(ErrorBody(wire.number, wire.code, text, text))
+    body = msgspec.json.encode(ErrorBody(wire.number, wire.code, text, text))
     headers = [
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(body))),

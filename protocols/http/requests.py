@@ -28,8 +28,8 @@ from braidlog.broker.errors import BrokerError
 from braidlog.broker.metrics import Number
 from braidlog.broker.server.connection import forget_frames
 from braidlog.protocols.http import errors
+from braidlog.protocols.http.errors import ErrorBody
 from braidlog.protocols.http.limits import JSON_PIECE_BYTES
-from braidlog.protocols.http.management.messages import ErrorBody, encode
 
 if TYPE_CHECKING:
     from braidlog.broker.access.quotas import Allowance
@@ -225,7 +225,7 @@ def _origin_form(target: str) -> str:
 
 def json_response(body: msgspec.Struct, status: int = 200) -> Response:
     """Return a JSON answer."""
-    return Response(encode(body), status, media_type="application/json")
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
 
 
 def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
@@ -237,7 +237,7 @@ def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
         headers["Retry-After"] = str(RETRY_AFTER_S)
     elif wire.status == 401:
         headers["WWW-Authenticate"] = CHALLENGE
-    return Response(encode(body), wire.status, headers, "application/json")
+    return Response(msgspec.json.encode(body), wire.status, headers, "application/json")
 
 
 def _too_busy(exchange: Exchange) -> ASGIApp:

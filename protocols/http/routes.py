@@ -18,11 +18,10 @@ from starlette.routing import Route
 from braidlog.broker.access.listing import seen
 from braidlog.broker.access.rights import CLUSTER, Action, Principal, Resource
 from braidlog.broker.errors import LimitExceeded, NotAuthenticated
-from braidlog.protocols.http.bodies import group_name, path_bytes, topic_name
 from braidlog.protocols.http.login import identity_of, origin
+from braidlog.protocols.http.path_names import group_name, path_bytes, text_of, topic_name
+from braidlog.protocols.http.path_names import name_of as admin_name
 from braidlog.protocols.http.proxying import Proxy
-from braidlog.protocols.http.pulsar_admin.names import name_of as admin_name
-from braidlog.protocols.http.pulsar_admin.names import text_of
 from braidlog.protocols.http.requests import Handler
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ from starlette.responses import Response
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import NotAuthorized
 from braidlog.protocols.http import query
-from braidlog.protocols.http.bodies import (
+from braidlog.protocols.http.errors import GROUP_BUSY, Refused
+from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.path_names import (
     decoded_group,
     group_name,
     group_text,
-    page_limit,
     parsed_topic,
     topic_name,
 )
-from braidlog.protocols.http.errors import GROUP_BUSY, Refused
-from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import seen_by
 from braidlog.protocols.http.turns import backlog_of, first_topics, in_turns

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from braidlog.broker.config.wording import explain, fault_of
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.protocols.http.bodies import BODY, topic_name
+from braidlog.protocols.http.bodies import BODY
 from braidlog.protocols.http.errors import BAD_BODY, BAD_MESSAGES, RECORD_TOO_LARGE, Refused
 from braidlog.protocols.http.limits import (
     INLINE_BODY_BYTES,
@@ -24,7 +24,7 @@ from braidlog.protocols.http.limits import (
     PROPERTIES_MAX,
     RECORD_BYTES_MAX,
 )
-from braidlog.protocols.http.management.messages import Encoding
+from braidlog.protocols.http.path_names import Encoding, topic_name
 from braidlog.protocols.http.pip64.produce import INT64_MAX, UINT64_MAX, Producing
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.values.jsontext import (

@@ -3,14 +3,15 @@
 Knows no broker and no HTTP. Times are microseconds since 1970, sizes bytes.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
+
+from braidlog.protocols.http.path_names import Encoding
 
 PARTITIONS_MAX = 10_000  # As for `topics.num_partitions`: each is a folder and open files.
 
 Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
-Encoding = Literal["utf8", "base64"]
 Setting = str | int | bool
 
 
@@ -140,17 +141,3 @@ class Readiness(msgspec.Struct):
 
     ready: bool
     checks: dict[str, bool]
-
-
-class ErrorBody(msgspec.Struct):
-    """The answer to every refused request; Pulsar's admin clients show `reason`."""
-
-    error_code: int
-    code: str
-    message: str
-    reason: str
-
-
-def encode(body: msgspec.Struct) -> bytes:
-    """Return the body as JSON in UTF-8."""
-    return msgspec.json.encode(body)

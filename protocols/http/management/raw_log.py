@@ -17,11 +17,12 @@ from starlette.responses import Response
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.reading.raw import first_at, read_raw
 from braidlog.protocols.http import limits, query
-from braidlog.protocols.http.bodies import group_name, page_limit, topic_name
 from braidlog.protocols.http.errors import BAD_QUERY, PARTITION_NOT_FOUND, Refused
 from braidlog.protocols.http.limits import JSON_PIECE_BYTES
+from braidlog.protocols.http.path_names import group_name, topic_name
 from braidlog.protocols.http.pip64.names import partition_of
 from braidlog.protocols.http.pip64.streams import Pieces
+from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.turns import in_turns
 

@@ -13,9 +13,11 @@ from starlette.responses import Response
 
 from braidlog.broker.errors import InvalidRequest, NotOwner
 from braidlog.broker.topics.settings import in_force, read_settings
-from braidlog.protocols.http.bodies import BodyReader, page_limit, topic_name
+from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.management.groups import summarize_groups
+from braidlog.protocols.http.path_names import topic_name
+from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import seen_by
 from braidlog.protocols.http.turns import first_topics, in_turns

@@ -16,8 +16,9 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.access.rules import ACTION_WORDS, Grant
 from braidlog.broker.access.users import UserMeta, principal_of
 from braidlog.broker.errors import InvalidRequest
-from braidlog.protocols.http.bodies import BodyReader, path_bytes
+from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.login import origin
+from braidlog.protocols.http.path_names import path_bytes
 from braidlog.protocols.http.requests import json_response
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from braidlog.broker.config.wording import explain, fault_of
 from braidlog.broker.errors import TopicNotFound
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.schema_rules import load_parser
-from braidlog.protocols.http.bodies import BODY, topic_name
+from braidlog.protocols.http.bodies import BODY
 from braidlog.protocols.http.errors import (
     BAD_ACK_TYPE,
     BAD_BODY,
@@ -25,6 +25,7 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.ids import MessageId, write_id
 from braidlog.protocols.http.limits import INLINE_BODY_BYTES, MESSAGES_MAX
+from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.pip64 import reading, shipped, streams
 from braidlog.protocols.http.pip64.messages import (
     ProduceAnswer,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from braidlog.protocols.http.bodies import path_bytes, topic_name
 from braidlog.protocols.http.errors import INVALID_NAME, PARTITION_NOT_FOUND, Refused
 from braidlog.protocols.http.limits import NAME_CHARACTERS_MAX
+from braidlog.protocols.http.path_names import path_bytes, topic_name
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

@@ -31,8 +31,9 @@ from braidlog.protocols.http.errors import (
     TENANT_IN_USE,
     Refused,
 )
+from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, read_any, text, told
-from braidlog.protocols.http.pulsar_admin.names import full_names, name_of, namespace_of, text_of
+from braidlog.protocols.http.pulsar_admin.names import full_names
 from braidlog.protocols.http.routes import topics_seen
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 

@@ -1,4 +1,4 @@
-"""Names in the paths of Pulsar's admin API: tenants, namespaces, topics and partitions.
+"""Topics and partitions of the paths of Pulsar's admin API, and their names for Pulsar's clients.
 
 Knows no body.
 """
@@ -10,51 +10,12 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from braidlog.protocols.http.bodies import path_bytes
-from braidlog.protocols.http.errors import INVALID_NAME, Refused
-from braidlog.storage.metadata.names import (
-    InvalidTopicName,
-    TopicName,
-    check_topic_name,
-    split_partition,
-    valid_namespace,
-)
+from braidlog.protocols.http.path_names import name_of
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
-
-
-def text_of(request: Request, part: str) -> str:
-    """Return a part of the path as text. Raises Refused."""
-    try:
-        return path_bytes(request, part).decode()
-    except UnicodeDecodeError:
-        raise Refused(INVALID_NAME, f"the {part} in the path is not UTF-8") from None
-
-
-def namespace_of(request: Request) -> tuple[str, str]:
-    """Return tenant and namespace of the path. Raises Refused."""
-    tenant, namespace = text_of(request, "tenant"), text_of(request, "namespace")
-    if not valid_namespace(tenant, namespace):
-        raise Refused(INVALID_NAME, f"{tenant}/{namespace} is not a namespace")
-    return tenant, namespace
-
-
-def name_of(request: Request) -> tuple[TopicName, int | None]:
-    """Return the topic of the path, and the partition's number if the name has a number. Raises
-    Refused.
-    """
-    name = TopicName(*(text_of(request, part) for part in ("tenant", "namespace", "name")))
-    try:
-        check_topic_name(name)
-    except InvalidTopicName as error:
-        raise Refused(INVALID_NAME, str(error)) from None
-    split = split_partition(name.topic)
-    if split is None:
-        return name, None
-    return TopicName(name.tenant, name.namespace, split[0]), split[1]
 
 
 def topic_of(broker: Broker, request: Request) -> tuple[Topic, Sequence[Partition]]:

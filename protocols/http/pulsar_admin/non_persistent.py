@@ -23,8 +23,8 @@ from braidlog.protocols.http.errors import (
     TOPIC_BUSY,
     Refused,
 )
+from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
-from braidlog.protocols.http.pulsar_admin.names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.openers import connected_consumer, publisher_stats
 from braidlog.protocols.http.pulsar_admin.statistics import RATES
 from braidlog.protocols.http.pulsar_admin.topics import partition_count

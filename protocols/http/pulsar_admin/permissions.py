@@ -24,8 +24,8 @@ from braidlog.protocols.http.errors import (
     Refused,
 )
 from braidlog.protocols.http.login import origin
+from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
-from braidlog.protocols.http.pulsar_admin.names import name_of, namespace_of, text_of
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http import query
+from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
-from braidlog.protocols.http.pulsar_admin.names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, Setting, Settings
 from braidlog.protocols.http.routes import Served
 

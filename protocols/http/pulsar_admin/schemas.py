@@ -25,8 +25,9 @@ from braidlog.protocols.http.errors import (
     UNREADABLE_SCHEMA,
     Refused,
 )
+from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin.answers import read_any, told
-from braidlog.protocols.http.pulsar_admin.names import name_of, topic_of
+from braidlog.protocols.http.pulsar_admin.names import topic_of
 from braidlog.protocols.http.pulsar_admin.topics import path_number
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.definitions import known_type

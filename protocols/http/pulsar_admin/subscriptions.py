@@ -20,10 +20,11 @@ from braidlog.protocols.http.errors import (
     SUBSCRIPTION_EXISTS,
     Refused,
 )
+from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pip64.names import subscription_name
 from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
-from braidlog.protocols.http.pulsar_admin.names import name_of, topic_of
+from braidlog.protocols.http.pulsar_admin.names import topic_of
 from braidlog.protocols.http.pulsar_admin.topics import TIME_MS_MAX, AdminTopics, path_number
 from braidlog.protocols.http.routes import groups_seen, made_by_itself
 

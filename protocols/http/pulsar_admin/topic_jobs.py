@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from braidlog.broker.reading import entries
 from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, Refused
+from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin.answers import done, told
-from braidlog.protocols.http.pulsar_admin.names import name_of
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

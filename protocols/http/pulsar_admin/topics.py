@@ -26,15 +26,10 @@ from braidlog.protocols.http.errors import (
     TOPIC_BUSY,
     Refused,
 )
+from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
-from braidlog.protocols.http.pulsar_admin.names import (
-    full_name,
-    full_names,
-    name_of,
-    namespace_of,
-    topic_of,
-)
+from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
 from braidlog.protocols.turns import in_turns
 from braidlog.storage.formats.headers import header_text

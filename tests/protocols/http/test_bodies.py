@@ -6,16 +6,7 @@ import pytest
 import trio
 from starlette.requests import Request
 
-from braidlog.protocols.http.bodies import (
-    PROMPT_S,
-    Bodies,
-    BodyReader,
-    decoded_group,
-    group_text,
-    page_limit,
-    parsed_topic,
-    topic_name,
-)
+from braidlog.protocols.http.bodies import PROMPT_S, Bodies, BodyReader
 from braidlog.protocols.http.errors import Refused
 from braidlog.protocols.http.limits import SERVED_WAIT_S
 from braidlog.protocols.http.options import RestOptions
@@ -189,51 +180,6 @@ async def test_non_standard_json_is_refused(headers):
 async def test_json_may_name_its_charset():
     headers = {"Content-Type": "application/json; charset=utf-8"}
     assert await reader().read(request_of(b"{}", headers=headers), Wanted) == Wanted(0)
-
-
-def asking(query: str = "", **path_params: str) -> Request:
-    return Request({**scope_of("GET", f"/?{query}"), "path_params": path_params})
-
-
-def test_a_topic_name_is_percent_decoded_once():
-    request = asking(tenant="t", namespace="a%20b", topic="c%252Fd")
-    assert topic_name(request).full == "t/a b/c%2Fd"
-
-
-@pytest.mark.parametrize("topic", ["a%2Fb", "x-partition-3", "%FF", "%00", ""])
-def test_a_bad_topic_name_is_refused(topic):
-    with pytest.raises(Refused) as caught:
-        topic_name(asking(tenant="t", namespace="n", topic=topic))
-    assert caught.value.wire.status == 412
-
-
-def test_a_topic_in_a_query_defaults_to_public_default():
-    assert parsed_topic("orders").full == "public/default/orders"
-
-
-@pytest.mark.parametrize("name", [b"billing", b"a/b", "ö".encode(), b"\xff\x00", b""])
-def test_a_group_name_round_trips(name):
-    text, encoding = group_text(name)
-    assert decoded_group(asking(f"encoding={encoding}"), text.encode()) == name
-
-
-@pytest.mark.parametrize(("query", "name"), [("encoding=hex", b"aa"), ("encoding=base64", b"a")])
-def test_a_group_name_in_no_known_encoding_is_refused(query, name):
-    with pytest.raises(Refused) as caught:
-        decoded_group(asking(query), name)
-    assert caught.value.wire.code == "bad_query"
-
-
-def test_a_page_has_a_thousand_lines_by_default():
-    assert page_limit(asking()) == 1000
-    assert page_limit(asking("limit=10000")) == 10_000
-
-
-@pytest.mark.parametrize("limit", ["0", "10001", "-1", "x", "", "1.5", "9" * 5000, "\u0661"])
-def test_an_invalid_page_size_is_refused(limit):
-    with pytest.raises(Refused) as caught:
-        page_limit(asking(f"limit={limit}"))
-    assert caught.value.wire.code == "bad_query"
 
 
 async def test_large_bodies_wait_for_the_end_of_others(autojump_clock, monkeypatch):
