@@ -11,7 +11,7 @@ from braidlog.storage.errors import DamagedLog, StorageError
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
+from braidlog.storage.log.reader import list_partitions, open_folder
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import Facts, agreed, catalogue_state, cursor_state
 from conformance.simulation.house import House, Shape, done
@@ -150,7 +150,7 @@ def read_outside(sound: Sound, path: str) -> str:
         known = sound.logs.get(found.partition_id)
         if known is None:
             continue  # Of a deleted topic.
-        with ReadOnlyLog(found.folder) as log:
+        with open_folder(found.folder) as log:
             try:
                 for batch in log.batches(log.log_start_offset):
                     check_batch(batch, known)

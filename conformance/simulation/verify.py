@@ -7,7 +7,7 @@ from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.layout import PARTITIONS_NAME
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
+from braidlog.storage.log.reader import list_partitions, open_folder
 from conformance.simulation.facts import (
     Facts,
     LogFacts,
@@ -104,7 +104,7 @@ def verify_outside(path: str, facts: Facts, stamp: int) -> int:
     if not os.path.isdir(os.path.join(path, PARTITIONS_NAME)):
         return count  # Power was lost before the first partition.
     for found in list_partitions(path):
-        with ReadOnlyLog(found.folder) as log:
+        with open_folder(found.folder) as log:
             known = facts.log(found.partition_id)
             offset = log.log_start_offset
             try:

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 from braidlog.storage.errors import OffsetOutOfRange
 from braidlog.storage.export.registered import RegisteredSchema, by_version, type_name
 from braidlog.storage.formats.batch import Batch
-from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
+from braidlog.storage.log.reader import list_partitions, open_folder
 from braidlog.storage.metadata.catalogue_records import TopicMeta
 from braidlog.storage.tools.stored_catalogue import read_catalogue
 
@@ -109,7 +109,7 @@ class FolderReader:
             if not is_wanted(found.topic):
                 continue
             # Deleted meanwhile.
-            with suppress(FileNotFoundError), ReadOnlyLog(found.folder) as log:
+            with suppress(FileNotFoundError), open_folder(found.folder) as log:
                 states.append(
                     PartitionState(
                         found.topic,
@@ -124,7 +124,7 @@ class FolderReader:
 
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
         """Open the partition's folder."""
-        return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
+        return open_folder(f"{self._data_dir}/partitions/{partition_id}")
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
         """Return the schemas of the catalogue's journal."""

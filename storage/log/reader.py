@@ -12,7 +12,7 @@ from braidlog.storage.log.directory_id import stored_directory_id
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.layout import PARTITIONS_NAME, numbers_among
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.look import LogLook
+from braidlog.storage.log.read_only_log import Look, ReadOnlyLog
 from braidlog.storage.log.scan import load_checked
 from braidlog.storage.log.segment import (
     KIND_PARTITION,
@@ -53,50 +53,47 @@ def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
     return sorted(found, key=lambda one: (one.topic, one.index))
 
 
-class ReadOnlyLog(LogLook):
-    """A partition's log as durable at construction or at the last `refresh`."""
+def open_folder(folder: str | os.PathLike[str]) -> ReadOnlyLog:
+    """Return the log in a partition's folder. Raises OSError if there is no such folder."""
+    return ReadOnlyLog(FolderSource(os.fspath(folder)))
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """Raises OSError if there is no such folder."""
-        super().__init__()
-        self.folder = os.fspath(folder)
-        self.partition_id = int(os.path.basename(os.path.normpath(self.folder)))
-        self._files = LocalFiles(self.folder, handles_max=HANDLES_MAX, read_only=True)
-        data_dir = os.path.dirname(os.path.dirname(os.path.abspath(self.folder)))
+
+class FolderSource:
+    """The segments in a partition's folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self.partition_id = int(os.path.basename(os.path.normpath(folder)))
+        self._files = LocalFiles(folder, handles_max=HANDLES_MAX, read_only=True)
+        data_dir = os.path.dirname(os.path.dirname(os.path.abspath(folder)))
         self._files.name_directory(stored_directory_id(self._files, data_dir))
-        self.refresh()
+        self._names: list[SegmentName] = []
 
-    @property
     def size_bytes(self) -> int:
-        """Bytes of all segment files now."""
+        """As `LogSource.size_bytes`."""
         total = 0
         for name in self._names:
             with suppress(FileNotFoundError):  # Retention or compaction removed it meanwhile.
-                total += os.path.getsize(os.path.join(self.folder, name.file_name))
+                total += os.path.getsize(os.path.join(self._folder, name.file_name))
         return total
 
-    def refresh(self) -> None:
-        """Look again at the watermark slot and the segments that are there."""
-        self.close_segments()
-        slot = read_watermark(self.folder, self.partition_id)
-        self.high_watermark = slot.durable_offset
-        self._names, _ = segment_names(os.listdir(self.folder))
-        self.log_start_offset = max(
-            [slot.log_start_offset, *(name.base_offset for name in self._names[:1])]
-        )
+    def look(self) -> Look:
+        """Return the watermark slot's offsets and the segments that are there."""
+        slot = read_watermark(self._folder, self.partition_id)
+        self._names, _ = segment_names(os.listdir(self._folder))
+        starts = [slot.log_start_offset, *(name.base_offset for name in self._names[:1])]
+        return Look(self._names, max(starts), slot.durable_offset)
 
-    def is_changed(self) -> bool:
-        """As `LogLook.is_changed`."""
-        before = self._names
-        if segment_names(os.listdir(self.folder))[0] == before:
-            return False
-        self.refresh()
-        return True
+    def look_if_changed(self) -> Look | None:
+        """As `LogSource.look_if_changed`."""
+        if segment_names(os.listdir(self._folder))[0] == self._names:
+            return None
+        return self.look()
 
-    def made(self, name: SegmentName) -> Segment:
-        """As `LogLook.made`."""
+    def segment(self, name: SegmentName) -> Segment:
+        """As `LogSource.segment`."""
         place = (KIND_PARTITION, self.partition_id)
-        return Segment(self._files, self.folder, name.base_offset, *place, name)
+        return Segment(self._files, self._folder, name.base_offset, *place, name)
 
     def place(self, segment: Segment, offset: int) -> tuple[int, int]:
         """The index entry before the offset, else the first batch."""
@@ -108,6 +105,5 @@ class ReadOnlyLog(LogLook):
         return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
 
     def close(self) -> None:
-        """Close the files."""
-        super().close()
+        """As `LogSource.close`."""
         self._files.close()

@@ -14,8 +14,8 @@ from functools import cached_property, partial
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.files import File
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.look import LOOKS_MAX, READ_BYTES, LogLook
 from braidlog.storage.log.places import place_of_offset
+from braidlog.storage.log.read_only_log import LOOKS_MAX, READ_BYTES, Look, ReadOnlyLog
 from braidlog.storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, Segment, segment_path
 from braidlog.storage.log.segment_names import SegmentName
 from braidlog.storage.shared.catalogue import SharedCatalogue
@@ -124,70 +124,60 @@ class StoreLook:
             rounds += [one for one in slices if is_unpacked(row, tenures.get(one.entry.shard, ()))]
         return partitions_of(contents, rounds, numbers)
 
-    def open(self, topic: str, partition_id: int) -> "StoredLog":
+    def open(self, topic: str, partition_id: int) -> ReadOnlyLog:
         """Return the log of a partition, empty if it has no records. Raises as `partitions`."""
 
         def look() -> PartitionPieces:
             found = self.partitions({topic: (partition_id,)})
             return found.get(partition_id) or PartitionPieces(partition_id, 0)
 
-        return StoredLog(look, StoredFiles(self._objects, self._patience))
+        return ReadOnlyLog(StoreSource(look, StoredFiles(self._objects, self._patience)))
 
 
-class StoredLog(LogLook):
-    """A partition's log as published at construction, or at `refresh`."""
+class StoreSource:
+    """The segments of a partition in the shared store."""
 
     def __init__(self, look: Callable[[], PartitionPieces], files: "StoredFiles") -> None:
         """`look` returns the present places of the records; every method may raise the errors of
         `look`.
         """
-        super().__init__()
         self._look = look
         self._files = files
-        self.refresh()
+        self._pieces = PartitionPieces(0, 0)
 
     @property
+    def partition_id(self) -> int:
+        """Number of the partition."""
+        return self._pieces.partition_id
+
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """As `LogSource.size_bytes`."""
         return sum(segment.size for segment in self._pieces.segments)
 
-    def refresh(self) -> None:
-        """As `LogLook.refresh`."""
-        self._show(self._look())
+    def look(self) -> Look:
+        """As `LogSource.look`."""
+        return self._show(self._look())
 
-    def is_changed(self) -> bool:
-        """As `LogLook.is_changed`. Raises FileNotFoundError if its topic was deleted."""
+    def look_if_changed(self) -> Look | None:
+        """As `LogSource.look_if_changed`. Raises FileNotFoundError if the topic was deleted."""
         found = self._look()
         if found == self._pieces:
-            return False
+            return None
         if not found.log_end:  # A log that had records has an end until its topic is deleted.
             raise FileNotFoundError(f"partition {self.partition_id} is gone")
-        self._show(found)
-        return True
+        return self._show(found)
 
-    def _show(self, pieces: PartitionPieces) -> None:
-        self.close_segments()
+    def _show(self, pieces: PartitionPieces) -> Look:
         self._pieces = pieces
-        self.partition_id = pieces.partition_id
-        self.log_start_offset, self.high_watermark = pieces.log_start, pieces.log_end
-        self._names = [SegmentName(segment.base) for segment in pieces.segments]
         self._folder = f"partitions/{pieces.partition_id}"
-        self._files.pieces = {
-            segment_path(self._folder, segment.base): segment for segment in pieces.segments
-        }
+        self._files.show(
+            {segment_path(self._folder, segment.base): segment for segment in pieces.segments}
+        )
+        names = [SegmentName(segment.base) for segment in pieces.segments]
+        return Look(names, pieces.log_start, pieces.log_end)
 
-    def first_at(self, time_us: int) -> int | None:
-        """As `LogLook.first_at`."""
-        for _ in range(LOOKS_MAX - 1):
-            try:
-                return super().first_at(time_us)
-            except DamagedLog:
-                if not self.is_changed():
-                    raise
-        return super().first_at(time_us)
-
-    def made(self, name: SegmentName) -> Segment:
-        """As `LogLook.made`."""
+    def segment(self, name: SegmentName) -> Segment:
+        """As `LogSource.segment`."""
         return Segment(
             self._files, self._folder, name.base_offset, KIND_PARTITION, self.partition_id, name
         )
@@ -197,8 +187,7 @@ class StoredLog(LogLook):
         return place_of_offset(segment, offset, READ_BYTES)
 
     def close(self) -> None:
-        """Read no more."""
-        super().close()
+        """As `LogSource.close`."""
         self._files.close()
 
 
@@ -207,19 +196,23 @@ class StoredFiles(FilesOverLocal):
 
     def __init__(self, objects: ObjectStore, patience: Callable[[], Patience]) -> None:
         super().__init__(LocalFiles(ANY_FOLDER, read_only=True))
-        self.pieces: dict[str, SegmentPieces] = {}  # By path.
+        self._pieces: dict[str, SegmentPieces] = {}  # By path.
         self._objects = objects
         self._patience = patience
         self._pool: ThreadPoolExecutor | None = None
 
+    def show(self, pieces: dict[str, SegmentPieces]) -> None:
+        """Offer these segment files, by path, and their indexes."""
+        self._pieces = pieces
+
     def open(self, path: str) -> File:
         """The segment file of that path, or for an index a file that nobody reads."""
-        pieces = self.pieces.get(path)
+        pieces = self._pieces.get(path)
         return self.local.open(path) if pieces is None else StoredFile(self, path, pieces)
 
     def read_whole(self, path: str) -> bytes:
         """An index. Raises OSError, also if it is in no object; StoreUnanswered."""
-        segment = self.pieces.get(path.removesuffix(".index") + ".log")
+        segment = self._pieces.get(path.removesuffix(".index") + ".log")
         if segment is None or segment.index is None:
             raise FileNotFoundError(errno.ENOENT, "it is in no object", path)
         return self.fetch(segment.index, 0, segment.index.size)

@@ -13,7 +13,7 @@ import pytest
 
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
+from braidlog.storage.log.reader import list_partitions, open_folder
 from conformance.server import RunningBroker
 from tests.waiting import HANG_S
 
@@ -179,7 +179,7 @@ def in_files(broker: RunningBroker, name: str) -> list[Row]:
     (folder,) = [
         one for one in list_partitions(broker.data_dir) if one.topic == f"public/default/{name}"
     ]
-    with ReadOnlyLog(folder.folder) as stored:
+    with open_folder(folder.folder) as stored:
         return [
             (record.offset, record.key, record.value)
             for batch in stored.batches(0)

@@ -295,11 +295,11 @@ async def test_non_persistent_topics_are_listed_at_every_broker(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         name = topic_of(second.held)
-        second.broker.live.create(name)
+        second.broker.non_persistent.create(name)
         with trio.fail_after(60):
-            found = await first.broker.cluster_peers.live(("public", "default"))
+            found = await first.broker.cluster_peers.non_persistent(("public", "default"))
             assert found == {f"non-persistent://{name.full}": name}
-            assert not await first.broker.cluster_peers.live(("public", "other"))
+            assert not await first.broker.cluster_peers.non_persistent(("public", "other"))
 
 
 async def test_a_leaving_broker_serves_until_others_own_everything(store):

@@ -9,7 +9,7 @@ from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.directory_id import id_of_cluster, named_elsewhere, stored_directory_id
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.reader import ReadOnlyLog
+from braidlog.storage.log.reader import open_folder
 from braidlog.storage.log.segment import unpack_segment_header
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.tools.repair import Repair
@@ -182,7 +182,7 @@ def test_a_segment_of_another_directory_is_found_when_it_is_first_read(tmp_path)
         log.read(offset, 1)
     assert again.append() == 36
     again.stop()
-    with ReadOnlyLog(one.file("")) as beside, pytest.raises(DamagedLog, match=FOREIGN):
+    with open_folder(one.file("")) as beside, pytest.raises(DamagedLog, match=FOREIGN):
         list(beside.batches(offset))
 
 

@@ -5,7 +5,7 @@ import pytest
 from braidlog.storage.directory.data_dir import NewPartition
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
 from braidlog.storage.formats.batch import HEADER_BYTES
-from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
+from braidlog.storage.log.reader import list_partitions, open_folder
 from tests.storage.log.logs import OneLog, flip
 
 
@@ -31,7 +31,7 @@ def test_reading_beside_a_running_broker_stops_at_the_watermark_slot(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a", b"b"], 2)
     one.append(b"c")
-    with ReadOnlyLog(one.folder) as log:
+    with open_folder(one.folder) as log:
         assert (log.log_start_offset, log.high_watermark) == (0, 4)
         assert bodies(log, 0) == [b"a", b"b"]
         assert bodies(log, 0, 100) == [b"a", b"b"]
@@ -47,7 +47,7 @@ def test_any_range_over_any_segments(tmp_path, interval):
     one.fill([b"%02d" % n + b"x" * 100 for n in range(60)], 3, commit=False)
     one.commit()
     before = sorted(os.listdir(one.folder))
-    with ReadOnlyLog(one.folder) as log:
+    with open_folder(one.folder) as log:
         for start in range(0, 181, 7):
             for end in range(start, 181, 11):
                 numbers = [int(body[:2]) for body in bodies(log, start, end)]
@@ -60,7 +60,7 @@ def test_any_range_over_any_segments(tmp_path, interval):
 def test_offsets_outside_are_refused(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a"], 5)
-    with ReadOnlyLog(one.folder) as log:
+    with open_folder(one.folder) as log:
         assert bodies(log, 5) == []
         for offset in (-1, 6):
             with pytest.raises(OffsetOutOfRange):
@@ -70,7 +70,7 @@ def test_offsets_outside_are_refused(tmp_path):
 def test_a_reader_overtaken_by_retention_is_out_of_range(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300, retention_bytes=0)
     one.fill([b"x" * 100] * 5)
-    with ReadOnlyLog(one.folder) as log:
+    with open_folder(one.folder) as log:
         one.log.retain(now_us=0)
         one.commit()
         with pytest.raises(OffsetOutOfRange) as caught:
@@ -84,7 +84,7 @@ def test_damage_is_an_error_with_its_place(tmp_path):
     one.fill([b"a", b"b"])
     place = one.all_batches()[1].file_pos
     flip(one.file("00000000000000000000.log"), place + HEADER_BYTES)
-    with ReadOnlyLog(one.folder) as log:
+    with open_folder(one.folder) as log:
         batches = log.batches(0)
         assert bytes(next(batches).body) == b"a"
         with pytest.raises(DamagedLog) as caught:
@@ -97,5 +97,5 @@ def test_a_partition_without_a_slot_shows_nothing(tmp_path):
     one.fill([b"a"])
     one.crash()
     os.unlink(one.file("watermark"))
-    with ReadOnlyLog(one.folder) as log:
+    with open_folder(one.folder) as log:
         assert (log.high_watermark, bodies(log, 0)) == (0, [])

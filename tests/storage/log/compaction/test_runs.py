@@ -8,7 +8,7 @@ import pytest
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
 from braidlog.storage.log.compaction.runs import LogCompaction, ViewCompaction
-from braidlog.storage.log.reader import ReadOnlyLog
+from braidlog.storage.log.reader import open_folder
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.compaction.compacting import (
     HOUR_US,
@@ -291,7 +291,7 @@ def test_a_time_is_found_during_a_compaction(tmp_path):
         one.commit()
     append(one, [(b"other", b"v")], "kafka_batches", 9_000_000)
     one.commit()
-    with ReadOnlyLog(one.folder) as log:
+    with open_folder(one.folder) as log:
         compact_log(one)
         latest = read_all(one.log)[0][0]
         assert log.first_at(1_000_000) == latest

@@ -1,14 +1,15 @@
 """A partition's log as durable at the last look, for readers that do not own the log.
 
 Segments change during a read: retention drops segments, compaction and packing replace them. The
-reader then looks again. Subclasses say where segments are.
+reader then looks again. `LogSource` finds the segments: `FolderSource` (`reader.py`) in a folder,
+`StoreSource` (`storage/shared/reader.py`) in the shared store.
 """
 
-import abc
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
 from braidlog.storage.formats.batch import Batch
@@ -27,20 +28,54 @@ READ_BYTES = 4 << 20
 LOOKS_MAX = 5
 
 
-class LogLook(abc.ABC):
-    """A partition's log as of the last look.
-
-    `high_watermark`: everything from `log_start_offset` to the watermark is durable and may be
-    read.
+@dataclass(slots=True, frozen=True)
+class Look:
+    """The extent of a log: everything from `log_start_offset` to `high_watermark` is durable and
+    may be read.
     """
 
-    partition_id: int
+    names: Sequence[SegmentName]  # Of all segments, ascending.
+    log_start_offset: int
+    high_watermark: int
 
-    def __init__(self) -> None:
-        self._names: list[SegmentName] = []
+
+class LogSource(Protocol):
+    """Finds the segments of a partition. Every method may raise the errors of the place that it
+    reads.
+    """
+
+    @property
+    def partition_id(self) -> int:
+        """Number of the partition."""
+
+    def look(self) -> Look:
+        """Return how far the log reaches now, and its segments."""
+
+    def look_if_changed(self) -> Look | None:
+        """Return a new look if the segments changed since the last look."""
+
+    def size_bytes(self) -> int:
+        """Return the bytes of all segment files now; 0 if there are none, as for a deleted
+        topic.
+        """
+
+    def segment(self, name: SegmentName) -> Segment:
+        """Return the segment of that name. Opens no file."""
+
+    def place(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """(offset, file_pos) of a batch at or before that offset. Raises Fault, FileGone."""
+
+    def close(self) -> None:
+        """Close the files."""
+
+
+class ReadOnlyLog:
+    """A partition's log as durable at construction, or at the last `refresh`."""
+
+    def __init__(self, source: LogSource) -> None:
+        self._source = source
         self._segments: dict[SegmentName, Segment] = {}
-        self.high_watermark = 0
-        self.log_start_offset = 0
+        self._show(source.look())
 
     def __enter__(self) -> Self:
         return self
@@ -54,25 +89,30 @@ class LogLook(abc.ABC):
         self.close()
 
     @property
-    @abc.abstractmethod
+    def partition_id(self) -> int:
+        """Number of the partition."""
+        return self._source.partition_id
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all segment files now; 0 if there are none, as for a deleted topic."""
+        return self._source.size_bytes()
 
-    @abc.abstractmethod
     def refresh(self) -> None:
         """Look again at how far the log reaches, and at its segments."""
+        self._show(self._source.look())
 
-    @abc.abstractmethod
     def is_changed(self) -> bool:
         """Return True if the segments changed since the last look; if so, look again."""
+        look = self._source.look_if_changed()
+        if look is not None:
+            self._show(look)
+        return look is not None
 
-    @abc.abstractmethod
-    def made(self, name: SegmentName) -> Segment:
-        """The segment of that name. Opens no file."""
-
-    @abc.abstractmethod
-    def place(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """(offset, file_pos) of a batch at or before that offset. Raises Fault, FileGone."""
+    def _show(self, look: Look) -> None:
+        self._close_segments()
+        self._names = look.names
+        self.log_start_offset, self.high_watermark = look.log_start_offset, look.high_watermark
 
     # Reading.
 
@@ -102,6 +142,7 @@ class LogLook(abc.ABC):
 
         Raises: DamagedLog; FileNotFoundError if its topic was deleted.
         """
+        damaged = 0
         while True:
             try:
                 found = self._first_at(time_us)
@@ -110,7 +151,9 @@ class LogLook(abc.ABC):
             except FileGone:
                 self.refresh()
             except Fault as fault:
-                raise fault.damage() from None
+                damaged += 1
+                if damaged == LOOKS_MAX or not self.is_changed():
+                    raise fault.damage() from None
         if found is None or found >= self.high_watermark:
             return None
         return max(found, self.log_start_offset)
@@ -133,16 +176,16 @@ class LogLook(abc.ABC):
         """A segment by its place in the log."""
         name = self._names[number]
         if name not in self._segments:
-            self._segments[name] = self.made(name)
+            self._segments[name] = self._source.segment(name)
         return self._segments[name]
 
     def read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
         """Batches of a segment, from a place at or before that offset. Raises Fault, FileGone."""
         segment.size = segment.file.size()  # The last segment may grow while this reads.
         want = Want(offset, self.high_watermark, READ_BYTES)
-        return read_batches(segment, place or self.place(segment, offset), want)
+        return read_batches(segment, place or self._source.place(segment, offset), want)
 
-    def close_segments(self) -> None:
+    def _close_segments(self) -> None:
         """Close the segments."""
         for segment in self._segments.values():
             segment.close()
@@ -150,13 +193,14 @@ class LogLook(abc.ABC):
 
     def close(self) -> None:
         """Read no more."""
-        self.close_segments()
+        self._close_segments()
+        self._source.close()
 
 
 class _Reads:
     """A walk over the log while compaction and retention may remove segments."""
 
-    def __init__(self, log: LogLook) -> None:
+    def __init__(self, log: ReadOnlyLog) -> None:
         self._log = log
         self._segment: Segment | None = None
         self._place: tuple[int, int] | None = None
