@@ -7,7 +7,7 @@ Opens the data directory and runs the background tasks. Knows no adapter and no 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +24,6 @@ from braidlog.broker.access.quotas import Quotas
 from braidlog.broker.access.rules import GrantedRules
 from braidlog.broker.access.users import NAME_BYTES_MAX, Users
 from braidlog.broker.closing import Closing
-from braidlog.broker.cluster.alone import Alone
-from braidlog.broker.cluster.placement import Placement
 from braidlog.broker.commit.durability import Durability
 from braidlog.broker.commit.waiters import Awaited, Waiters
 from braidlog.broker.config.logging import ThrottledLog
@@ -34,6 +32,7 @@ from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
 from braidlog.broker.delivery.registry import Dispatchers
 from braidlog.broker.limits import CLOSED_FOR_ACCEPT
 from braidlog.broker.metrics import Metrics
+from braidlog.broker.parts import Foundation, LocalParts, Parts
 from braidlog.broker.positions.backlog import Backlogs
 from braidlog.broker.positions.members import Members
 from braidlog.broker.positions.subscriptions import Subscriptions
@@ -45,16 +44,15 @@ from braidlog.broker.runtime.poller import Poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.admission import Admission
 from braidlog.broker.server.watching import watch_access, watch_connections
-from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.compaction import Compactor
 from braidlog.broker.topics.figures import TopicFigures
 from braidlog.broker.topics.groups import NamedGroups
-from braidlog.broker.topics.known_ends import KnownEnds, note_regularly
+from braidlog.broker.topics.known_ends import note_regularly
 from braidlog.broker.topics.namespaces import Namespaces
 from braidlog.broker.topics.partition_factory import Partitions
 from braidlog.broker.topics.producers import ProducerNumbers
 from braidlog.broker.topics.publishers import Publishers
-from braidlog.broker.topics.registry import NamespaceRegistry, TopicDefaults, TopicRegistry
+from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.renaming import Renaming
 from braidlog.broker.topics.retention import Retention
 from braidlog.broker.topics.schemas import Schemas
@@ -62,14 +60,11 @@ from braidlog.broker.topics.topics import Topics
 from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.age_clock import AgeClock
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.journal_positions import JournalPositions
 
 if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.cluster.peers import Peers
     from braidlog.broker.server.opened import OpenConnection, OpenListener
-    from braidlog.storage.directory.data_dir import OpenedJournal
     from braidlog.storage.metadata.positions import Positions
 
 log = structlog.get_logger()
@@ -84,6 +79,7 @@ class Broker:
         data_dir: DataDir,
         verifier: TokenVerifier | None = None,
         clock: Clock | None = None,
+        make_parts: Callable[[Foundation], Parts] = LocalParts,
     ) -> None:
         """Recover the data directory. Raises storage errors; use `Broker.open`."""
         self._clock = clock or SystemClock()
@@ -109,22 +105,20 @@ class Broker:
             now_us=self.now_us, output=self.output, closing=self.closing
         )
         self.committer = Committer(data_dir.files, keeper=data_dir.keeper)
-        self.durability = Durability(
-            self.committer,
-            self.waiters,
-            self.poller,
-            flush_interval_ms=config.log.flush_interval_ms,
-            sync_seconds=self.metrics.histogram("braidlog_fsync_seconds"),
-            append_seconds=self.metrics.histogram("braidlog_append_seconds"),
-        )
+        self.durability = self._make_durability()
         self._connection_ids = 0
-        self.peers: Peers = Alone()
         self.ages = AgeClock(lambda: self.now_us(), lambda: self.steady_us())
         report = self.durability.report_storage_error
         self._partitions = Partitions(data_dir, config.log, self.durability, self.output)
-        self.placement, self.catalogue, cursors = self._open_metadata()
-        topics = self._local_topics(cursors)
-        self.topics, self.namespaces = self._registries(
+        self.parts = make_parts(
+            Foundation(
+                config, data_dir, self.committer, self.durability, self._partitions, self.now_us
+            )
+        )
+        self.peers: Peers = self.parts.peers
+        self.placement, self.catalogue = self.parts.placement, self.parts.catalogue
+        topics = self._local_topics(self.parts.cursors)
+        self.topics, self.namespaces = self.parts.registries(
             topics, Namespaces(self.catalogue, self.now_us)
         )
         self._ask_who_comes_in(verifier or TokenVerifier(config.access))
@@ -139,7 +133,7 @@ class Broker:
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
         self.producers = ProducerNumbers(self.catalogue)
-        self.subscriptions = Subscriptions(self.topics, cursors, report=report)
+        self.subscriptions = Subscriptions(self.topics, self.parts.cursors, report=report)
         self.retention = self._make_retention()
         self.backlogs = self._make_backlogs()
         self.members = Members()  # shared by all listeners
@@ -147,7 +141,17 @@ class Broker:
         self.publishers = Publishers()
         self.compactor = self._compactor()
         self._listen()
-        self._recover(topics)
+        self.parts.recover(topics)
+
+    def _make_durability(self) -> Durability:
+        return Durability(
+            self.committer,
+            self.waiters,
+            self.poller,
+            flush_interval_ms=self.config.log.flush_interval_ms,
+            sync_seconds=self.metrics.histogram("braidlog_fsync_seconds"),
+            append_seconds=self.metrics.histogram("braidlog_append_seconds"),
+        )
 
     def _make_retention(self) -> Retention:
         return Retention(
@@ -179,31 +183,6 @@ class Broker:
             now_us=self.now_us,
             report=self.durability.report_storage_error,
         )
-
-    # Methods that a broker of a cluster overrides (`broker/cluster_broker.py`).
-
-    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, Positions]:
-        """Open the placement (owner of each topic), the catalogue and the cursors."""
-        self._storage.check_journals()
-        state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
-        self._storage.take_id(state.rewrite, self.committer)
-        placement = Placement(self.config.cluster.node_id)
-        catalogue = LocalCatalogue(
-            state,
-            placement,
-            use_reserve=self._storage.reserve.use_reserve,
-            report=self.durability.report_storage_error,
-        )
-        cursors = JournalPositions(self._journal("cursors"))
-        self._known_ends = KnownEnds(cursors)
-        self._storage.note_ends = self._known_ends.note
-        return placement, catalogue, cursors
-
-    def _registries(
-        self, topics: Topics, namespaces: Namespaces
-    ) -> tuple[TopicRegistry, NamespaceRegistry]:
-        """Return the registries that clients use, over the local registries."""
-        return topics, namespaces
 
     def _make_renaming(self, topics: Topics) -> Renaming:
         return Renaming(
@@ -260,8 +239,10 @@ class Broker:
         verifier: TokenVerifier | None = None,
         data_dir: DataDir | None = None,
         clock: Clock | None = None,
+        make_parts: Callable[[Foundation], Parts] = LocalParts,
     ) -> Broker:
         """Lock and recover the configured data directory, or recover `data_dir`, already open.
+        `make_parts` makes the parts that depend on where the data lies.
 
         Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
         nothing is left open then.
@@ -269,7 +250,7 @@ class Broker:
         assert config.data_dir is not None, "checked with the settings"
         data_dir = data_dir or DataDir.open(config.data_dir)
         try:
-            return cls(config, data_dir, verifier, clock)
+            return cls(config, data_dir, verifier, clock, make_parts)
         except BaseException:  # After any error, release the lock.
             data_dir.abandon()
             raise
@@ -303,11 +284,8 @@ class Broker:
     async def leave(self) -> None:
         """Hand over to the other brokers, if there are any, then stop."""
         self.is_leaving = True
-        await self._hand_over()
+        await self.parts.hand_over()
         self.stop()
-
-    async def _hand_over(self) -> None:
-        """Do nothing: a single broker has no other broker to hand over to."""
 
     def stop(self) -> None:
         """Begin to stop: long polls return the present records, and nothing new waits."""
@@ -372,7 +350,7 @@ class Broker:
         In a cluster the other brokers that answer have followed the change too: a revoked right is
         gone everywhere.
         """
-        await self.durability.reached(ticket)
+        await self.parts.published(ticket)
 
     async def has_room(self) -> bool:
         """Return True if a small record had room a moment ago."""
@@ -397,36 +375,12 @@ class Broker:
         """
         await self.waiters.wait_any(targets)
 
-    def _journal(self, name: str) -> OpenedJournal:
-        journal = self._storage.open_journal(name, self.committer)
-        for cut in journal.recovery.cuts:
-            log.warning("torn_tail_cut", journal=name, cut=str(cut))
-        return journal
-
     def _listen(self) -> None:
         """Connect each part to the parts whose changes it follows."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
         self.figures = TopicFigures(self.metrics, self.topics, self.non_persistent)
-
-    def _recover(self, topics: Topics) -> None:
-        """Reconcile folders, catalogue and cursors, which a crash may have left out of step."""
-        storage = self._storage
-        # The catalogue's last entries must be on disk before folders are changed to match them.
-        self.committer.commit()
-        known = {
-            partition_id
-            for meta in self.catalogue.state.all_topics()
-            for partition_id in meta.partition_ids
-        }
-        storage.check_folders(known, self.catalogue.state.partition_ids_end)
-        self.catalogue.state.raise_partition_ids(storage.highest_partition_id())
-        for path in storage.set_aside_unknown(known):
-            log.warning("unknown_folder_set_aside", path=path)
-        topics.open_all()
-        self._known_ends.compare(self.topics.all())
-        self.committer.commit()  # Only now are records above the watermark slots readable.
 
 
 def _audit_file(config: Config) -> Path | None:

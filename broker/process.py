@@ -200,9 +200,11 @@ def _opened(config: Config, verifier: TokenVerifier, shared: SharedDir | None) -
     if shared is None:
         return Broker.open(config, verifier)
     # A local broker does not need these modules.
-    from braidlog.broker.cluster_broker import ClusterBroker
+    from braidlog.broker.cluster_parts import ClusterParts
 
-    return ClusterBroker.open(config, verifier, shared)
+    return Broker.open(
+        config, verifier, shared, make_parts=lambda foundation: ClusterParts(foundation, shared)
+    )
 
 
 async def _take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nursery) -> None:

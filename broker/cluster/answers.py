@@ -20,7 +20,8 @@ from braidlog.broker.topics.schemas import numbered
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from braidlog.broker.cluster_broker import ClusterBroker
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.cluster_parts import ClusterParts
     from braidlog.broker.topics.topic import Topic
 
 TURN_PARTITIONS = 200  # Partitions checked between two checkpoints: a millisecond or two.
@@ -29,8 +30,9 @@ TURN_PARTITIONS = 200  # Partitions checked between two checkpoints: a milliseco
 class Answers:
     """Answers the calls of other brokers."""
 
-    def __init__(self, broker: ClusterBroker) -> None:
+    def __init__(self, broker: Broker, parts: ClusterParts) -> None:
         self._broker = broker
+        self._parts = parts
         self._answers: dict[str, Callable[[Call], Awaitable[object]]] = {
             "commit": self._commit,
             "committed": self._committed,
@@ -52,7 +54,7 @@ class Answers:
         """
         while True:
             call = await receive_message(stream, Call)
-            if self._broker.placement.is_over(session):
+            if self._parts.placement.is_over(session):
                 raise LinkLost(f"session {session} was ended")
             try:
                 result, error = await self._answer(call), None
@@ -62,7 +64,7 @@ class Answers:
 
     @property
     def _reached(self) -> int:
-        return self._broker.catalogue_state.place
+        return self._parts.state.place
 
     async def _answer(self, call: Call) -> object:
         answer = self._answers.get(call.name)
@@ -75,16 +77,16 @@ class Answers:
         based_on, *arguments = call.arguments
         for action, resource in rights_for(broker.namespaces, call.name, arguments):
             self._check(call, action, resource)
-        changes = broker.local_changes
-        changes.check_unchanged(broker.catalogue_state, call.name, arguments, based_on)
+        changes = self._parts.local_changes
+        changes.check_unchanged(self._parts.state, call.name, arguments, based_on)
         ticket = await changes(call.name, arguments)
-        await broker.spread(ticket, changes.altered(call.name, arguments))
+        await self._parts.spread(ticket, changes.altered(call.name, arguments))
         return None
 
     async def _follow(self, call: Call) -> None:
         (place,) = call.arguments
         with trio.move_on_after(SPREAD_S):
-            await self._broker.reached(place)
+            await self._parts.reached(place)
 
     async def _place(self, call: Call) -> None:
         """Wait until every change so far is published, so that the caller can follow it."""
@@ -92,7 +94,7 @@ class Answers:
         owner = broker.placement.catalogue_owner()
         if owner is not None:
             raise elsewhere("the catalogue", owner)
-        await broker.durability.reached(broker.catalogue_state.ticket)
+        await broker.durability.reached(self._parts.state.ticket)
 
     def _check(self, call: Call, action: Action, resource: Resource) -> None:
         self._broker.access.check(_principal(call), action, resource, call.at)

@@ -19,7 +19,7 @@ from braidlog.broker.server.listener import Listener
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
-    from braidlog.broker.cluster_broker import ClusterBroker
+    from braidlog.broker.cluster_parts import ClusterParts
     from braidlog.broker.runtime.sessions import Session
 
 
@@ -29,9 +29,10 @@ log = structlog.get_logger()
 class InternalListener:
     """The internal port of a broker."""
 
-    def __init__(self, broker: ClusterBroker) -> None:
+    def __init__(self, broker: Broker, parts: ClusterParts) -> None:
         """Bind and listen. Raises ConfigError."""
         self._broker = broker
+        self._parts = parts
         config = broker.config.cluster
         place = parse_address(config.listen)
         try:
@@ -40,7 +41,7 @@ class InternalListener:
             text = f"cluster.listen: cannot listen on {config.listen}: {error.strerror}"
             raise ConfigError(text) from error
         self._bound: tuple[str, int] = self._listener.socket.getsockname()[:2]
-        self._answers = Answers(broker)
+        self._answers = Answers(broker, parts)
 
     def addresses(self, listeners: Sequence[Listener]) -> dict[str, str]:
         """Return the addresses for other brokers and their clients, by name of the listener."""
@@ -60,8 +61,8 @@ class InternalListener:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         try:
-            hello = await welcome(stream, self._broker.secret)
-            if hello.cluster != self._broker.shared.session.cluster.cluster_id:
+            hello = await welcome(stream, self._parts.secret)
+            if hello.cluster != self._parts.shared.session.cluster.cluster_id:
                 raise LinkLost("it is of another cluster")
             if hello.kind == "relay":
                 await self._relay(stream, hello.listener)

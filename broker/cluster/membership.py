@@ -20,12 +20,13 @@ from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.segment import KIND_CATALOGUE
 from braidlog.storage.metadata.journal_positions import JournalPositions
-from braidlog.storage.shared.catalogue import NotFollowed, Touched
+from braidlog.storage.shared.catalogue import NotFollowed
 from braidlog.storage.shared.ledger import LedgerUnanswered
 
 if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
     from braidlog.broker.cluster.upkeep import Upkeep
-    from braidlog.broker.cluster_broker import ClusterBroker
+    from braidlog.broker.cluster_parts import ClusterParts
     from braidlog.storage.shared.ledger import Ledger
     from braidlog.storage.shared.session import View
     from braidlog.storage.shared.shared_dir import Taken
@@ -43,11 +44,12 @@ log = structlog.get_logger()
 class Membership:
     """Membership of a broker in the cluster."""
 
-    def __init__(self, broker: ClusterBroker, upkeep: Upkeep, news: Ledger) -> None:
+    def __init__(self, broker: Broker, parts: ClusterParts, upkeep: Upkeep, news: Ledger) -> None:
         """`news` is a ledger connection for waiting for news alone."""
         self._broker = broker
-        self._shared = broker.shared
-        self._session = broker.shared.session
+        self._parts = parts
+        self._shared = parts.shared
+        self._session = parts.shared.session
         self._upkeep = upkeep
         self._news = news
         self._free_since: dict[int, float] = {}
@@ -92,7 +94,7 @@ class Membership:
         if wanted := to_take(view, number, self._free_s(view)):
             await self._take(wanted)
         leaving = to_give(view, number, 2 * self._session.settings.lease_ms)
-        held = self._broker.placement.held
+        held = self._parts.placement.held
         if leaving := [shard for shard in leaving if shard in held]:
             await self._give(leaving)
         return self._check_settled(view)
@@ -117,8 +119,8 @@ class Membership:
         }
         others = [one for number, one in owners.items() if number != self._session.number]
         newest = max((row.session for row in view.sessions), default=0)
-        self._broker.placement.show_sessions(frozenset(live), newest)
-        self._broker.placement.show(
+        self._parts.placement.show_sessions(frozenset(live), newest)
+        self._parts.placement.show(
             {
                 row.shard: owners[row.session]
                 for row in view.shards
@@ -147,7 +149,7 @@ class Membership:
             await self._follow()
 
     async def _follow(self) -> None:
-        state = self._broker.catalogue_state
+        state = self._parts.state
         if state.is_owned:
             return
         ask = self._session.ledger.journal
@@ -158,14 +160,7 @@ class Membership:
         except NotFollowed:
             rows = await run_in_thread(ask, CATALOGUE_SHARD, kind, 0)
             touched = state.follow_anew(rows)
-        self._followed(touched)
-
-    def _followed(self, touched: Touched) -> None:
-        broker = self._broker
-        if touched.topics or touched.namespaces:
-            broker.following.follow(touched)
-            broker.topics.leaving.round_ended(broker.durability.durable_ticket)
-        broker.followed.unpark_all()
+        self._parts.followed(touched)
 
     # Taking.
 
@@ -176,7 +171,7 @@ class Membership:
         async with self._changing:
             if CATALOGUE_SHARD in found:
                 self._own_catalogue(found[CATALOGUE_SHARD])
-            elif self._broker.catalogue_state.is_owned:
+            elif self._parts.state.is_owned:
                 # A deletion must be published before the shard drops the remains.
                 await self._broker.durability.settled()
             elif found:
@@ -221,13 +216,14 @@ class Membership:
     def _own_catalogue(self, taken: Taken) -> None:
         broker = self._broker
         journals = self._shared.hold(CATALOGUE_SHARD, taken, broker.committer)
-        touched = broker.catalogue_state.own(journals["catalogue"], broker.now_us())
-        broker.placement.hold(CATALOGUE_SHARD)
-        self._followed(touched)
+        touched = self._parts.state.own(journals["catalogue"], broker.now_us())
+        self._parts.placement.hold(CATALOGUE_SHARD)
+        self._parts.followed(touched)
 
     async def _hold(self, shard: int, taken: Taken) -> None:
         broker, shared = self._broker, self._shared
-        state, topics = broker.catalogue_state, broker.local_topics
+        parts = self._parts
+        state, topics = parts.state, parts.topics
         try:
             known = state.topics_of(shard)
             shared.check(taken, (number for meta in known for number in meta.partition_ids))
@@ -236,7 +232,7 @@ class Membership:
             return
         journals = shared.hold(shard, taken, broker.committer)
         state.hold(shard, journals["catalogue"])
-        broker.cursors.hold(shard, JournalPositions(journals["cursors"]))
+        parts.cursors.hold(shard, JournalPositions(journals["cursors"]))
         for meta in state.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)
@@ -246,7 +242,7 @@ class Membership:
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)
         shared.drop_unopened(shard)
-        broker.placement.hold(shard)
+        parts.placement.hold(shard)
 
     # Giving up.
 
@@ -276,15 +272,16 @@ class Membership:
         shards.
         """
         broker, shared = self._broker, self._shared
-        state, topics = broker.catalogue_state, broker.local_topics
+        parts = self._parts
+        state, topics = parts.state, parts.topics
         async with self._changing, self._upkeep.lock:
             for shard in shards:
-                broker.placement.let_go(shard)
+                parts.placement.let_go(shard)
                 for meta in state.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
                         topics.move_away(topic)
-                broker.cursors.settle()
-                broker.cursors.give_up(shard)
+                parts.cursors.settle()
+                parts.cursors.give_up(shard)
                 if shard == CATALOGUE_SHARD:
                     state.disown()
                 else:
@@ -296,7 +293,7 @@ class Membership:
                 for meta in state.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
                         topics.reopen(topic)
-            broker.partitions.tidy_soon()
+            parts.partitions.tidy_soon()
         log.info("shards_given_up", session=self._session.number, shards=len(shards))
 
 

@@ -5,7 +5,6 @@ Layout in FORMAT.md section 1.
 """
 
 import errno
-import fcntl
 import os
 import resource
 import sys
@@ -14,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull, reason_of
+from braidlog.storage.directory.directory_lock import take_lock
+from braidlog.storage.errors import DamagedLog, StorageFull, reason_of
 from braidlog.storage.journal.log import JournalLog
 from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.committer import Committer, DiskKeeper, Keeper
@@ -23,7 +23,6 @@ from braidlog.storage.log.files import FULL, Files, storage_error
 from braidlog.storage.log.layout import (
     DELETED_SUFFIX,
     JOURNAL_KINDS,
-    LOCK_NAME,
     PARTITIONS_NAME,
     SET_ASIDE_NAME,
     numbers_among,
@@ -85,12 +84,11 @@ class DataDir:
         self._logs: dict[int, Log] = {}
         self._journals: list[JournalLog] = []
         self._retired_in_place: deque[str] = deque()
-        self.note_ends: Callable[[Mapping[int, int]], None] = lambda _: None
-        """Called with durable ends by partition id: of a full segment, and of `note_used`."""
+        self._note_ends: Callable[[Mapping[int, int]], None] = lambda _: None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
-        """Open and lock a data directory; a missing directory is created.
+        """Open and lock a data directory; create a missing directory.
 
         Raises: DirectoryLocked, StorageFull, StorageFailed.
         """
@@ -146,6 +144,10 @@ class DataDir:
             return
         committer.commit()
         committer.commit()  # The slot that leaves out the older segments.
+
+    def follow_ends(self, note: Callable[[Mapping[int, int]], None]) -> None:
+        """Call `note` with durable ends by partition id: of full segments, and of `note_used`."""
+        self._note_ends = note
 
     @property
     def keeper(self) -> Keeper:
@@ -334,7 +336,7 @@ class DataDir:
         log = self._logs.pop(partition_id, None)
         if log is not None:
             log.close()
-        self.note_ends({partition_id: 0})
+        self._note_ends({partition_id: 0})
         folder = self.partition_folder(partition_id)
         try:
             self.files.rename(folder, folder + DELETED_SUFFIX)
@@ -428,10 +430,10 @@ class DataDir:
         once a minute, and a clean stop. Raises StorageFailed.
         """
         logs = self._logs.items()
-        self.note_ends({number: log.durable_offset for number, log in logs if log.was_used})
+        self._note_ends({number: log.durable_offset for number, log in logs if log.was_used})
 
     def _note_end(self, partition_id: int, durable_offset: int) -> None:
-        self.note_ends({partition_id: durable_offset})
+        self._note_ends({partition_id: durable_offset})
 
     def abandon(self) -> None:
         """Close everything without a sync, as after a failed sync."""
@@ -463,29 +465,3 @@ def _sealed_at_once() -> int:
 
 def _content(one: NewPartition) -> TopicFile:
     return TopicFile(one.partition_id, one.topic, one.partition_index)
-
-
-def take_lock(path: str) -> int:
-    """Lock a data directory for this process; returns the descriptor that holds the lock.
-
-    Raises: DirectoryLocked, OSError.
-    """
-    lock_path = os.path.join(path, LOCK_NAME)
-    is_writable = True
-    try:
-        fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        if error.errno != errno.EROFS:
-            raise
-        is_writable = False
-        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 32).decode("ascii", "replace").strip()
-        os.close(fd)
-        raise DirectoryLocked(f"{path} is in use by process {holder or 'unknown'}") from None
-    if is_writable:
-        os.ftruncate(fd, 0)
-        os.write(fd, b"%d\n" % os.getpid())
-    return fd

@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from braidlog.storage.directory.data_dir import DataDir, NewPartition, take_lock
+from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.directory_lock import take_lock
 from braidlog.storage.errors import DamagedLog, StorageFailed
 from braidlog.storage.log.committer import Committer, Keeper
 from braidlog.storage.log.directory_id import id_of_cluster

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from time import time_ns
 
-from braidlog.storage.directory.data_dir import take_lock
+from braidlog.storage.directory.directory_lock import take_lock
 from braidlog.storage.errors import DirectoryLocked
 from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.directory_id import is_catalogue_foreign, stored_directory_id

@@ -27,7 +27,7 @@ UNUSED = {
     "construct",
     "storage.shared",
     "braidlog.storage.export",
-    "braidlog.broker.cluster_broker",
+    "braidlog.broker.cluster_parts",
 }
 
 PLAIN = [

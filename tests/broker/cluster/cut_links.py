@@ -97,7 +97,7 @@ async def cut_links(asker: Node, owner: Node) -> AsyncIterator[Cutter]:
         await trio.to_thread.run_sync(owner.shared.session.tell_addresses, told)
         others = asker.broker.placement.others
         await until(lambda: [one.addresses[INTERNAL] for one in others()] == [shown])
-        await asker.broker.cluster_peers.close()  # Connections that bypass the cutter.
+        await asker.parts.peers.close()  # Connections that bypass the cutter.
         yield cutter
         nursery.cancel_scope.cancel()
 

@@ -4,10 +4,11 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from braidlog.broker.broker import Broker
 from braidlog.broker.cluster.internal_listener import InternalListener
 from braidlog.broker.cluster.membership import Membership
 from braidlog.broker.cluster.upkeep import Upkeep
-from braidlog.broker.cluster_broker import ClusterBroker
+from braidlog.broker.cluster_parts import ClusterParts
 from braidlog.broker.config.settings import load
 from braidlog.storage.metadata.names import TopicName
 from tests.storage.shared.shared_dirs import SHARDS
@@ -42,10 +43,16 @@ class Node:
         config = load(file="/dev/null", environment={}, flags=flags)
         self.store = store
         self.shared = store.open(number, takes=False, lease_ms=LEASE_MS)
-        self.broker = ClusterBroker.open(config, None, self.shared)
+        self.broker = Broker.open(
+            config,
+            None,
+            self.shared,
+            make_parts=lambda foundation: ClusterParts(foundation, self.shared),
+        )
+        self.parts = self.broker.parts
         self.upkeep = Upkeep(self.broker, self.shared)
-        self.membership = Membership(self.broker, self.upkeep, store.ledger)
-        self.internal = InternalListener(self.broker)
+        self.membership = Membership(self.broker, self.parts, self.upkeep, store.ledger)
+        self.internal = InternalListener(self.broker, self.parts)
         self.number = number
         self.is_closing = False
 
@@ -68,7 +75,7 @@ class Node:
                 yield self
             finally:
                 with trio.CancelScope(shield=True):
-                    await self.broker.cluster_peers.close()
+                    await self.parts.peers.close()
                 nursery.cancel_scope.cancel()
         if self.is_closing:
             self.broker.close()

@@ -24,7 +24,8 @@ async def test_topic_sizes_are_collected_with_turns_for_other_tasks():
         SimpleNamespace(
             topics=SimpleNamespace(all=lambda: topics),
             placement=SimpleNamespace(is_here=lambda name: name != elsewhere),
-        )
+        ),
+        SimpleNamespace(),
     )
     turns, found = 0, []
 

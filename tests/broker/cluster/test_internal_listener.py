@@ -49,7 +49,7 @@ async def test_a_vanished_peer_is_a_debug_line_and_a_bug_is_an_error(tmp_path, e
         hello = Hello(node.shared.session.cluster.cluster_id, 1, "relay", "relayed")
         address = node.internal._bound
         with capture_logs() as logged:
-            stream = await connect(address, node.broker.secret, hello)
+            stream = await connect(address, node.parts.secret, hello)
             assert not await stream.receive_some()
             await until(lambda: any(row["event"] in NAMES for row in logged))
         assert adapter.served

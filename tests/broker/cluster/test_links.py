@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from braidlog.broker import cluster_broker
+from braidlog.broker import cluster_parts
 from braidlog.broker.cluster.links import (
     HELLO_BYTES_MAX,
     HELLO_S,
@@ -180,17 +180,17 @@ async def test_an_address_in_use_is_an_error(listener):
 def test_the_secret_comes_from_variable_file_or_database(tmp_path, monkeypatch):
     file = tmp_path / "secret"
     file.write_text(" of the file \n")
-    monkeypatch.delenv(cluster_broker.SECRET_VARIABLE, raising=False)
-    assert cluster_broker._secret(None, "of the database") == b"of the database"
-    assert cluster_broker._secret(str(file), "of the database") == b"of the file"
-    monkeypatch.setenv(cluster_broker.SECRET_VARIABLE, "of the variable")
-    assert cluster_broker._secret(str(file), "of the database") == b"of the variable"
+    monkeypatch.delenv(cluster_parts.SECRET_VARIABLE, raising=False)
+    assert cluster_parts._secret(None, "of the database") == b"of the database"
+    assert cluster_parts._secret(str(file), "of the database") == b"of the file"
+    monkeypatch.setenv(cluster_parts.SECRET_VARIABLE, "of the variable")
+    assert cluster_parts._secret(str(file), "of the database") == b"of the variable"
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b" \n", "is empty")])
 def test_an_unreadable_secret_is_a_single_line(tmp_path, monkeypatch, content, said):
-    monkeypatch.delenv(cluster_broker.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(cluster_parts.SECRET_VARIABLE, raising=False)
     if content is not None:
         (tmp_path / "secret").write_bytes(content)
     with pytest.raises(ConfigError, match=f"cluster.secret_file .*{said}"):
-        cluster_broker._secret(str(tmp_path / "secret"), "of the database")
+        cluster_parts._secret(str(tmp_path / "secret"), "of the database")

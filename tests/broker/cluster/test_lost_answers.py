@@ -19,7 +19,7 @@ def parts(name):
 
 async def test_an_unanswered_change_is_not_repeated(tmp_path):
     async with lossy(tmp_path) as (asker, owner, cutter, _):
-        home = asker.broker.cluster_peers
+        home = asker.parts.peers
         name = TopicName("public", "default", "orders")
         cutter.answers_to_lose = 1
         with pytest.raises(errors.Unanswered):
@@ -31,7 +31,7 @@ async def test_an_unanswered_change_is_not_repeated(tmp_path):
 
 async def test_an_unsent_change_is_made_at_the_next_attempt(tmp_path):
     async with lossy(tmp_path) as (asker, _owner, _, _names):
-        home = asker.broker.cluster_peers
+        home = asker.parts.peers
         name = TopicName("public", "default", "orders")
         await home.kept()
         ((_, idle),) = home._idle.items()
@@ -46,12 +46,12 @@ async def test_an_unanswered_question_may_be_repeated(tmp_path):
         theirs = next(name for name in names if owner.broker.placement.is_here(name))
         cutter.answers_to_lose = 1
         place = theirs.full, 0
-        results = await asker.broker.cluster_peers.committed(
+        results = await asker.parts.peers.committed(
             Asker(ANONYMOUS, "test"), b"g", [(owner.number, place)], trio.current_time() + 10.0
         )
         assert isinstance(results[place], errors.NotOwner)
         cutter.answers_to_lose = 1
-        await asker.broker.cluster_peers.follow()
+        await asker.parts.peers.follow()
         assert cutter.lost == 2
 
 
@@ -60,7 +60,7 @@ async def test_an_unanswered_commit_may_have_been_made(tmp_path):
         theirs = next(name for name in names if owner.broker.placement.is_here(name))
         cutter.answers_to_lose = 1
         commit = (theirs.full, 0, 7, b"", 1)
-        (error,) = await asker.broker.cluster_peers.commit(
+        (error,) = await asker.parts.peers.commit(
             Asker(ANONYMOUS, "test"), b"g", [(owner.number, commit)]
         )
         assert isinstance(error, errors.Unanswered)
@@ -185,7 +185,7 @@ async def test_a_late_request_does_not_affect_a_changed_topic(tmp_path):
         ]
         for change, *arguments in late:
             with pytest.raises(errors.Conflict):
-                await asker.broker.cluster_peers.change(
+                await asker.parts.peers.change(
                     Asker(ANONYMOUS, "test"), change, based_on, *arguments
                 )
         assert len(owner.broker.topics.get(ORDERS).partitions) == 8
@@ -213,7 +213,7 @@ async def test_late_requests_do_not_recreate_deleted_topics_or_namespaces(tmp_pa
         ]
         for change, *arguments in late:
             with pytest.raises(errors.Conflict):
-                await asker.broker.cluster_peers.change(
+                await asker.parts.peers.change(
                     Asker(ANONYMOUS, "test"), change, based_on, *arguments
                 )
         assert (await asker.broker.topics.create(MADE, 1)).partitions
@@ -242,7 +242,7 @@ async def test_a_broker_that_is_behind_catches_up_and_asks_again(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
         topics, places = asker.broker.topics, iter([0])
-        asker.broker.changes._place = lambda: next(places, asker.broker.catalogue.state.place)
+        topics._changes._place = lambda: next(places, asker.broker.catalogue.state.place)
         await topics.keep_partitions(ORDERS, 7, seen=8)
         assert len(owner.broker.topics.get(ORDERS).partitions) == 7
         assert next(places, None) is None

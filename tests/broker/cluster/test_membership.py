@@ -116,9 +116,7 @@ async def test_a_topic_just_created_by_another_broker_is_used(store):
                     await trio.lowlevel.checkpoint()
                 assert asker.broker.topics.find(name) is None
                 nursery.start_soon(use)
-                while not any(
-                    asker.broker.cluster_peers._idle.values()
-                ):  # The request has been answered.
+                while not any(asker.parts.peers._idle.values()):  # The request has been answered.
                     await trio.lowlevel.checkpoint()
                 nursery.start_soon(stepping_on, asker)
                 while not found:
@@ -236,7 +234,7 @@ async def test_only_the_topics_owner_moves_a_position(store):
                 while second.broker.topics.find(name) is None:
                     await trio.lowlevel.checkpoint()
                 nursery.cancel_scope.cancel()
-        asker, home = Asker(ANONYMOUS, "test"), first.broker.cluster_peers
+        asker, home = Asker(ANONYMOUS, "test"), first.parts.peers
         place, soon = (name.full, 0), trio.current_time() + 60
         commits = [(OTHER, (*place, 7, b"m", 1)), (OTHER, (name.full, 5, 7, b"m", 1))]
         errors_of = await home.commit(asker, b"g", [*commits, (9, (*place, 7, b"m", 1))])
@@ -279,7 +277,7 @@ async def test_a_group_is_deleted_only_in_its_namespace(store):
                     topic = await second.broker.topics.create(one, 1)
                     second.broker.subscriptions.open(topic, b"g").commit(0, 0)
                 nursery.cancel_scope.cancel()
-        asker, home = Asker(ANONYMOUS, "test"), first.broker.cluster_peers
+        asker, home = Asker(ANONYMOUS, "test"), first.parts.peers
         readers = [Member("pulsar", "p", "", (0,))]
         second.broker.members.add_source(lambda topic, group: readers)
         with pytest.raises(errors.SubscriptionBusy):
@@ -297,16 +295,16 @@ async def test_non_persistent_topics_are_listed_at_every_broker(store):
         name = topic_of(second.held)
         second.broker.non_persistent.create(name)
         with trio.fail_after(60):
-            found = await first.broker.cluster_peers.non_persistent(("public", "default"))
+            found = await first.parts.peers.non_persistent(("public", "default"))
             assert found == {f"non-persistent://{name.full}": name}
-            assert not await first.broker.cluster_peers.non_persistent(("public", "other"))
+            assert not await first.parts.peers.non_persistent(("public", "other"))
 
 
 async def test_a_leaving_broker_serves_until_others_own_everything(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         held = first.held
-        first.broker.on_leave(first.membership.hand_over)
+        first.parts.on_leave(first.membership.hand_over)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(first.broker.leave)
             while not any(row.drains for row in store.ledger.sessions()):
@@ -321,7 +319,7 @@ async def test_a_leaving_broker_serves_until_others_own_everything(store):
 async def test_a_broker_without_successor_leaves_at_once(store):
     async with Node(store, ONE).running() as first:
         await settle(first)
-        first.broker.on_leave(first.membership.hand_over)
+        first.parts.on_leave(first.membership.hand_over)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(first.broker.leave)
             while not first.broker.is_leaving:
@@ -334,7 +332,7 @@ async def test_a_broker_without_successor_leaves_at_once(store):
 async def test_a_leaving_broker_waits_with_a_limit_for_a_passive_broker(store, autojump_clock):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
-        first.broker.on_leave(first.membership.hand_over)
+        first.parts.on_leave(first.membership.hand_over)
         before = trio.current_time()
         await first.broker.leave()
         assert trio.current_time() - before == pytest.approx(HAND_OVER_S)

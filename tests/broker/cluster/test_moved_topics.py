@@ -41,7 +41,7 @@ async def test_partitions_are_removed_once_even_with_a_subscription_at_the_owner
             for node in (first, second):
                 assert len(node.broker.topics.get(moved).partitions) == 7
             topic = second.broker.topics.get(moved)
-            assert second.broker.cursors.get(topic.meta.topic_id, 7, b"g") is None
+            assert second.parts.cursors.get(topic.meta.topic_id, 7, b"g") is None
 
 
 async def test_a_drained_broker_follows_a_topic_that_shrinks_and_grows_elsewhere(tmp_path):

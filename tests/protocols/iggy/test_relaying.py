@@ -332,7 +332,7 @@ async def test_an_invalid_frame_ends_only_its_connection(tmp_path, sent, caplog)
         address = pair.other.internal.addresses([])[INTERNAL].rpartition(":")
         hello = Hello(session.cluster.cluster_id, session.number, "relay", "iggy")
         place = address[0], int(address[2])
-        async with await connect(place, pair.one.broker.secret, hello) as stream:
+        async with await connect(place, pair.one.parts.secret, hello) as stream:
             await stream.send_all(sent)
             with trio.fail_after(HANG_S):
                 assert await stream.receive_some() == b""

@@ -233,7 +233,7 @@ async def test_a_topic_deleted_at_its_owner_fails_no_other_topic(
     await cluster.first.broker.topics.create(owned, 1)
     other = owned.topic.encode()
     await cluster.commit((cluster.theirs, 0, 5), (other, 0, 7))
-    topics = cluster.second.broker.local_topics
+    topics = cluster.second.parts.topics
     topics.forget(topics.get(theirs), 0)
     reply = await cluster.fetch(version, (cluster.theirs, 0), (other, 0))
     assert (reply.error, reply.topics[other][0].offset) == (0, 7)

@@ -17,7 +17,7 @@ class Noting(Directory):
     def _open(self):
         super()._open()
         store = self.cursors
-        self.data_dir.note_ends = lambda ends: store.set_ends(store.ends.news(ends))
+        self.data_dir.follow_ends(lambda ends: store.set_ends(store.ends.news(ends)))
 
 
 def warnings_of(path):

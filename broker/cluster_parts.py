@@ -1,4 +1,4 @@
-"""A broker of a cluster: as in `broker/broker.py`, except that others may own topics.
+"""The parts of a broker in a cluster, where other brokers own a part of the topics.
 
 Knows no ledger and no object: `membership.py` brings shards here and takes them away.
 """
@@ -13,109 +13,111 @@ from typing import TYPE_CHECKING, NoReturn
 import trio
 
 from braidlog.broker.access.acting import asks
-from braidlog.broker.broker import Broker
 from braidlog.broker.cluster.changes import CatalogueChanges, LocalChanges
 from braidlog.broker.cluster.cluster_peers import ClusterPeers
 from braidlog.broker.cluster.following import Following
 from braidlog.broker.cluster.links import Hello
 from braidlog.broker.cluster.peers import Asker
-from braidlog.broker.cluster.placement import ClusterPlacement, Placement
+from braidlog.broker.cluster.placement import ClusterPlacement
 from braidlog.broker.config.settings import ConfigError
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.cluster_namespaces import ClusterNamespaces
 from braidlog.broker.topics.cluster_topics import ClusterTopics
-from braidlog.storage.shared.catalogue import SharedCatalogue
+from braidlog.storage.shared.catalogue import SharedCatalogue, Touched
 from braidlog.storage.shared.shard_positions import ShardPositions
-from braidlog.storage.shared.shared_dir import SharedDir
 
 if TYPE_CHECKING:
+    from braidlog.broker.parts import Foundation
     from braidlog.broker.topics.namespaces import Namespaces
-    from braidlog.broker.topics.partition_factory import Partitions
     from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.broker.topics.topics import Topics
     from braidlog.storage.metadata.names import TopicName
-    from braidlog.storage.metadata.positions import Positions
+    from braidlog.storage.shared.shared_dir import SharedDir
 
 SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
 
 
-class ClusterBroker(Broker):
-    """Opened over a `SharedDir` that holds no shard yet. Created by `Broker.open`."""
+class ClusterParts:
+    """The parts of a broker over a `SharedDir` that holds no shard yet."""
 
-    placement: ClusterPlacement
-
-    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, Positions]:
-        assert isinstance(self._storage, SharedDir)
-        shared = self._storage
-        cluster = shared.session.cluster
-        self.catalogue_state = state = SharedCatalogue(cluster.shards)
-        placement = ClusterPlacement(self.config.cluster.node_id, shared.shard_of, shared.holds)
-        report = self.durability.report_storage_error
-        use_reserve = shared.reserve.use_reserve
-        catalogue = LocalCatalogue(state, placement, use_reserve=use_reserve, report=report)
+    def __init__(self, foundation: Foundation, shared: SharedDir) -> None:
+        """Raises ConfigError for a bad secret."""
+        config, cluster = foundation.config.cluster, shared.session.cluster
+        self._durability = foundation.durability
+        self.partitions = foundation.partitions
         self.shared = shared
-        self.cursors = ShardPositions(state, partial(_refuse, placement))
+        self.state = SharedCatalogue(cluster.shards)
+        self.placement = ClusterPlacement(config.node_id, shared.shard_of, shared.holds)
+        self.catalogue = LocalCatalogue(
+            self.state,
+            self.placement,
+            use_reserve=shared.reserve.use_reserve,
+            report=foundation.durability.report_storage_error,
+        )
+        self.cursors = ShardPositions(self.state, partial(_refuse, self.placement))
         # Woken when this broker has followed the catalogue.
-        self.followed = trio.lowlevel.ParkingLot()
+        self._followed = trio.lowlevel.ParkingLot()
         # Set once this broker is a member.
         self._leave: Callable[[], Awaitable[None]] | None = None
-        self.secret = _secret(self.config.cluster.secret_file, cluster.secret)
+        self.secret = _secret(config.secret_file, cluster.secret)
         hello = Hello(cluster.cluster_id, shared.session.number, "calls")
-        self.cluster_peers = ClusterPeers(placement, hello, self.secret, self.reached)
-        self.peers = self.cluster_peers
-        return placement, catalogue, self.cursors
+        self.peers = ClusterPeers(self.placement, hello, self.secret, self.reached)
 
-    @property
-    def partitions(self) -> Partitions:
-        """Factory that opens and closes partitions."""
-        return self._partitions
+    def registries(
+        self, topics: Topics, namespaces: Namespaces
+    ) -> tuple[TopicRegistry, NamespaceRegistry]:
+        """As `Parts.registries`."""
+        self.topics = topics
+        self._following = Following(self.state, topics, self.partitions, self.cursors)
+        self.local_changes = LocalChanges(topics, namespaces)
+        changes = CatalogueChanges(
+            self.local_changes,
+            lambda: self.catalogue.is_owned,
+            self.spread,
+            ask=self._ask,
+            follow=self.peers.follow,
+            place=lambda: self.state.place,
+        )
+        return ClusterTopics(topics, changes), ClusterNamespaces(namespaces, changes)
+
+    def recover(self, topics: Topics) -> None:
+        """Do nothing: shards come while the broker runs."""
 
     async def reached(self, place: int) -> None:
         """Wait until this broker has followed the catalogue to that place."""
-        while self.catalogue_state.place < place:
-            await self.followed.park()
+        while self.state.place < place:
+            await self._followed.park()
+
+    def followed(self, touched: Touched) -> None:
+        """Apply followed changes of the catalogue to the topics, and wake `reached`."""
+        if touched.topics or touched.namespaces:
+            self._following.follow(touched)
+            self.topics.leaving.round_ended(self._durability.durable_ticket)
+        self._followed.unpark_all()
 
     async def published(self, ticket: int) -> None:
-        """As `Broker.published`."""
+        """As `Parts.published`; other brokers have followed the change too."""
         await self.spread(ticket, None)
 
     async def spread(self, ticket: int, altered: TopicName | None) -> None:
         """Wait until a change of the catalogue is published, and other brokers have followed the
         change (see `ClusterPeers.spread`).
         """
-        await self.durability.reached(ticket)
-        await self.cluster_peers.spread(self.catalogue_state.place, altered)
-
-    def _registries(
-        self, topics: Topics, namespaces: Namespaces
-    ) -> tuple[TopicRegistry, NamespaceRegistry]:
-        self.local_topics = topics
-        self.following = Following(self.catalogue_state, topics, self._partitions, self.cursors)
-        self.local_changes = LocalChanges(topics, namespaces)
-        self.changes = CatalogueChanges(
-            self.local_changes,
-            lambda: self.catalogue.is_owned,
-            self.spread,
-            ask=self._ask,
-            follow=self.cluster_peers.follow,
-            place=lambda: self.catalogue_state.place,
-        )
-        return ClusterTopics(topics, self.changes), ClusterNamespaces(namespaces, self.changes)
+        await self._durability.reached(ticket)
+        await self.peers.spread(self.state.place, altered)
 
     def on_leave(self, leave: Callable[[], Awaitable[None]]) -> None:
         """Have `leave` hand over all shards before a stop."""
         self._leave = leave
 
-    async def _hand_over(self) -> None:
+    async def hand_over(self) -> None:
+        """As `Parts.hand_over`."""
         if self._leave is not None:
             await self._leave()
 
     async def _ask(self, change: str, *arguments: object) -> None:
-        await self.cluster_peers.change(Asker(*asks()), change, *arguments)
-
-    def _recover(self, topics: Topics) -> None:
-        """Do nothing: shards come while the broker runs."""
+        await self.peers.change(Asker(*asks()), change, *arguments)
 
 
 def _refuse(placement: ClusterPlacement, topic_id: int, name: TopicName | None) -> NoReturn:
