@@ -10,15 +10,13 @@ from importlib import import_module
 import hypothesis
 import pytest
 import structlog
-import trio
 from trio._core import _run as scheduler
 
-from braidlog.broker.broker import Broker
-from braidlog.broker.config.settings import load
 from braidlog.broker.topics.schema_rules import PARSER
 from braidlog.protocols.http.management.health import SCRAPING
 from tests import turns
 from tests.listeners import open_listeners
+from tests.opened import opened_broker
 from tests.storage.open_directories import abandon_directories
 
 # A broker imports these in a thread at a client's first use: not in a test whose clock jumps.
@@ -76,19 +74,10 @@ async def broker(request, tmp_path):
 
     `parametrize` with `indirect` takes its settings as a dict.
     """
-    flags = [("data_dir", str(tmp_path / "data"), "test")]
-    flags += [(*setting, "test") for setting in getattr(request, "param", {}).items()]
-    opened = Broker.open(load(environment={}, file="/dev/null", flags=flags))
-    watch = turns.watch(getattr(request.node, "execution_count", 1))
-    trio.lowlevel.add_instrument(watch)
-    async with trio.open_nursery() as running:
-        running.start_soon(opened.run)
-        opened.ready.set()
+    run = getattr(request.node, "execution_count", 1)
+    settings = getattr(request, "param", {})
+    async with opened_broker(tmp_path / "data", settings, run) as opened:
         yield opened
-        opened.stop()
-        running.cancel_scope.cancel()
-    opened.close()
-    watch.close()
 
 
 @pytest.fixture

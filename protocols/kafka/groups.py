@@ -175,12 +175,10 @@ def check_commit(context: Context, group: bytes, generation: int, member_id: byt
     """Return the code of a member's commit; a commit without a generation is always allowed."""
     if generation < 0:
         return Code.NONE
-    if not context.coordinates(group):
-        return Code.NOT_COORDINATOR
-    found = context.groups.find(group)
-    if found is None:
-        return Code.UNKNOWN_MEMBER_ID
     try:
+        found = context.groups.find(_checked_name(context, group))
+        if found is None:
+            return Code.UNKNOWN_MEMBER_ID
         member = found.check(member_id, None, generation)
     except Refused as error:
         return error.code

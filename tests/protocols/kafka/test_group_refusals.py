@@ -58,6 +58,22 @@ async def test_a_members_commit_for_an_empty_group_is_refused(client: Client) ->
     assert (await client.call_with_table(request, 5)).topics[FOO][0] == Code.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_a_members_commit_needs_the_right_to_the_group(
+    broker: Broker, client: Client, is_there: bool
+) -> None:
+    member_id, generation = b"x", 3
+    if is_there:
+        member = await joined(client)
+        await synced(client, member)
+        member_id, generation = member.member_id, member.generation_id
+    broker.access = Access(NoGroup(b"group 'g'"))
+    targets = {FOO: {0: m.CommitTarget(3, b"")}}
+    request = m.OffsetCommitRequest(5, GROUP, generation, member_id, targets)
+    code = (await client.call_with_table(request, 5)).topics[FOO][0]
+    assert code == Code.GROUP_AUTHORIZATION_FAILED
+
+
 class NoGroup:
     """Rules that allow everything except requests about a group."""
 
