@@ -3,6 +3,7 @@
 import html
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from conformance.server import RunningBroker
 from tests.protocols.http.asgi import call
 from tests.test_followed_pages import Terminal
 
+API_PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 PRE = re.compile(r"<pre><code>(.*?)</code></pre>", re.DOTALL)
 SECTION = re.compile(r"<section id='([^']+)'><h3><a href='#\1'><b class='\w+'>(\w+)</b>")
 
@@ -43,6 +45,18 @@ async def test_every_operation_is_shown_once_in_its_usual_spelling(app):
         sections = page.partition("<section")[2].replace("<wbr>", "").replace("<i>", "")
         assert not re.search(rf"<code>[^<]*/?topics[^<]*{re.escape(spelling)}", sections)
         assert any(spelling in path for path in document["paths"]) or spelling == "{rest}"
+
+
+async def test_the_page_on_the_api_uses_the_same_spelling(app):
+    operations = {
+        (method, path.replace("{consumer}", "{id}"))
+        for method, path in shown(await document_of(app))
+    }
+    rows = re.findall(r"^\| \[?(`[A-Z]+ /[^|]*) \|", API_PAGE.read_text(), re.MULTILINE)
+    listed = {tuple(one.split()) for row in rows for one in re.findall(r"`([A-Z]+ /[^`?]*)", row)}
+    listed -= {("GET", "/openapi.json"), ("GET", "/docs")}
+    assert len(listed) > 15
+    assert not (listed - operations)
 
 
 async def test_operations_stand_under_the_headings_of_their_areas(app):
