@@ -14,7 +14,6 @@ from trio._core import _run as scheduler
 
 from braidlog.broker.topics.schema_rules import PARSER
 from braidlog.protocols.http.management.health import SCRAPING
-from tests import turns
 from tests.listeners import open_listeners
 from tests.opened import opened_broker
 from tests.storage.open_directories import abandon_directories
