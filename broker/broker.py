@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.cluster.peers import Peers
     from braidlog.broker.server.opened import OpenConnection, OpenListener
+    from braidlog.storage.directory.directory import Directory
     from braidlog.storage.metadata.positions import Positions
 
 log = structlog.get_logger()
@@ -76,10 +77,10 @@ class Broker:
     def __init__(
         self,
         config: Config,
-        data_dir: DataDir,
+        data_dir: Directory,
         verifier: TokenVerifier | None = None,
         clock: Clock | None = None,
-        make_parts: Callable[[Foundation], Parts] = LocalParts,
+        make_parts: Callable[[Foundation], Parts] | None = None,
     ) -> None:
         """Recover the data directory. Raises storage errors; use `Broker.open`."""
         self._clock = clock or SystemClock()
@@ -110,11 +111,7 @@ class Broker:
         self.ages = AgeClock(lambda: self.now_us(), lambda: self.steady_us())
         report = self.durability.report_storage_error
         self._partitions = Partitions(data_dir, config.log, self.durability, self.output)
-        self.parts = make_parts(
-            Foundation(
-                config, data_dir, self.committer, self.durability, self._partitions, self.now_us
-            )
-        )
+        self.parts = self._make_parts(data_dir, make_parts)
         self.peers: Peers = self.parts.peers
         self.placement, self.catalogue = self.parts.placement, self.parts.catalogue
         topics = self._local_topics(self.parts.cursors)
@@ -142,6 +139,22 @@ class Broker:
         self.compactor = self._compactor()
         self._listen()
         self.parts.recover(topics)
+
+    def _make_parts(
+        self, data_dir: Directory, make_parts: Callable[[Foundation], Parts] | None
+    ) -> Parts:
+        foundation = Foundation(
+            self.config,
+            data_dir,
+            self.committer,
+            self.durability,
+            self._partitions,
+            self.now_us,
+        )
+        if make_parts is not None:
+            return make_parts(foundation)
+        assert isinstance(data_dir, DataDir), "another directory has other parts"
+        return LocalParts(foundation, data_dir)
 
     def _make_durability(self) -> Durability:
         return Durability(
@@ -237,12 +250,13 @@ class Broker:
         cls,
         config: Config,
         verifier: TokenVerifier | None = None,
-        data_dir: DataDir | None = None,
+        data_dir: Directory | None = None,
         clock: Clock | None = None,
-        make_parts: Callable[[Foundation], Parts] = LocalParts,
+        make_parts: Callable[[Foundation], Parts] | None = None,
     ) -> Broker:
         """Lock and recover the configured data directory, or recover `data_dir`, already open.
-        `make_parts` makes the parts that depend on where the data lies.
+        `make_parts` makes the parts that depend on where the data lies; without, those of a data
+        directory.
 
         Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
         nothing is left open then.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.broker.topics.topics import Topics
     from braidlog.storage.directory.data_dir import DataDir, OpenedJournal
+    from braidlog.storage.directory.directory import Directory
     from braidlog.storage.log.committer import Committer
     from braidlog.storage.metadata.positions import Positions
 
@@ -40,7 +41,7 @@ class Foundation:
     """The parts of a broker that all other parts stand on."""
 
     config: Config
-    data_dir: DataDir
+    data_dir: Directory
     committer: Committer
     durability: Durability
     partitions: Partitions
@@ -86,9 +87,9 @@ class Parts(Protocol):
 class LocalParts:
     """The parts of a single broker: everything is in its data directory."""
 
-    def __init__(self, foundation: Foundation) -> None:
+    def __init__(self, foundation: Foundation, data_dir: DataDir) -> None:
         """Open the journals. Raises storage errors."""
-        self._data_dir = foundation.data_dir
+        self._data_dir = data_dir
         self._committer = foundation.committer
         self._durability = foundation.durability
         self._data_dir.check_journals()

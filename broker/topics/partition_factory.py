@@ -18,7 +18,7 @@ from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.partition import Callbacks, Partition
 from braidlog.broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from braidlog.broker.topics.settings import log_settings
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.directory import Directory, NewPartition
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.log import Log
@@ -48,7 +48,7 @@ class Partitions:
     """Partition factory of `broker/topics/topics.py`."""
 
     def __init__(
-        self, data_dir: DataDir, config: LogConfig, durability: Durability, output: OutputBudget
+        self, data_dir: Directory, config: LogConfig, durability: Durability, output: OutputBudget
     ) -> None:
         self._data_dir = data_dir
         self._config = config

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.formats.api import BodyFormat, BodyInfo
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.settings import LogSettings

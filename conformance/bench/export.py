@@ -26,7 +26,8 @@ from crc32c import crc32c
 from rich.console import Console
 from rich.table import Table
 
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export import jvm
 from braidlog.storage.export.export import ExportJob, Source, run_export
 from braidlog.storage.export.files import Compression, parquet_writer

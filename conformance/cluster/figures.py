@@ -165,7 +165,8 @@ def publishing(made: Stores) -> Iterator[Row]:
     publisher = Publisher(ledger, nowhere, identity, RoundSettings())
     medians = {}
     for partitions in (1, 1000):
-        publisher.watch = watch = Statements()
+        watch = Statements()
+        publisher.measure(watch)
         for at in range(STATEMENTS):
             slices = [
                 Slice(SliceEntry(1, number, 0, at * 64, 64, at, at + 1, 0, 0), Zeros())

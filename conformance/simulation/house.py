@@ -16,7 +16,8 @@ import trio
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import Config, LogConfig
 from braidlog.broker.topics.partition import Partition
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.journal.log import JournalLog
 from braidlog.storage.log.committer import Committer, Round

@@ -10,9 +10,10 @@ import resource
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.directory.directory_lock import take_lock
 from braidlog.storage.errors import DamagedLog, StorageFull, reason_of
 from braidlog.storage.journal.log import JournalLog
@@ -55,15 +56,6 @@ from braidlog.storage.metadata.changes import Journal
 MADE_LATER: dict[str, tuple[str, ...]] = {"catalogue": ("cursors",), "cursors": ()}
 
 
-@dataclass(slots=True, frozen=True)
-class NewPartition:
-    """A partition to be made or opened, as the catalogue names it."""
-
-    partition_id: int
-    topic: str
-    partition_index: int
-
-
 class OpenedJournal(Journal, Protocol):
     """An opened journal, and the findings at its opening."""
 
@@ -104,13 +96,16 @@ class DataDir:
         try:
             files = files or LocalFiles(path)
             data_dir = cls(path, files, lock_fd)
-            data_dir._prepare()
+            data_dir.prepare()
         except BaseException:  # Release the lock after any error.
             os.close(lock_fd)
             raise
         return data_dir
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Make the folders and the reserve, and find the directory's id. Raises StorageFull,
+        StorageFailed.
+        """
         for name in (PARTITIONS_NAME, SET_ASIDE_NAME):
             if not os.path.isdir(os.path.join(self.path, name)):
                 self.files.make_folder(os.path.join(self.path, name))
@@ -337,6 +332,10 @@ class DataDir:
         if log is not None:
             log.close()
         self._note_ends({partition_id: 0})
+        self.retire_folder(partition_id)
+
+    def retire_folder(self, partition_id: int) -> None:
+        """Rename a partition's folder for `remove_retired`. Raises StorageFailed."""
         folder = self.partition_folder(partition_id)
         try:
             self.files.rename(folder, folder + DELETED_SUFFIX)

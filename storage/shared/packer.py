@@ -134,7 +134,11 @@ class Packer:
         self._files = files
         self._settings = settings
         self._patience = patience
-        self.watch: Watch = NoWatch()
+        self._watch: Watch = NoWatch()
+
+    def measure(self, watch: Watch) -> None:
+        """Report the work of packs and uploads to `watch` from now on."""
+        self._watch = watch
 
     def carry_out(self, todo: Plan) -> None:
         """Upload, pack and drop. Raises Fenced and other StorageFailed, ObjectForged; DamagedLog,
@@ -184,7 +188,7 @@ class Packer:
             )
             name = segment_name(row.partition_id, row.base, row.epoch, row.generation)
             put_surely(self._objects, name, data + index, self._patience)
-            self.watch.uploaded("segment", len(data) + len(index))
+            self._watch.uploaded("segment", len(data) + len(index))
             key = row.partition_id, row.base
             packs = shard.freed_by([key])
             self._decide(
@@ -247,13 +251,12 @@ class Packer:
 
     def _put_pack(self, shard: Shard, slices: Sequence[Slice]) -> tuple[PackRow, list[SliceEntry]]:
         """Put a pack, which counts once the ledger names the pack."""
-        owned, number = shard.owned, shard.next_pack
-        shard.next_pack += 1
+        owned, number = shard.owned, shard.take_pack_number()
         header = ObjectHeader(KIND_PACK, owned.shard, number, owned.epoch)
         data, entries = pack_object(pack_header(header), slices)
         pack = PackRow(owned.shard, number, owned.epoch, len(data), pack_entries(entries))
         put_surely(self._objects, _name(pack), data, self._patience)
-        self.watch.uploaded("pack", len(data))
+        self._watch.uploaded("pack", len(data))
         return pack, entries
 
     def _take_back(self, packs: Sequence[PackRow]) -> None:

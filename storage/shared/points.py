@@ -43,7 +43,7 @@ class Backlog:
     gathering: int = 0  # Since the last round began.
     in_flight: int = 0  # In the round under way.
     full_rounds: int = 0  # Rounds that had `round_bytes` before they began.
-    on_round_full: Callable[[], None] = field(default=lambda: None)
+    _when_full: Callable[[], None] = field(default=lambda: None, init=False)
 
     @property
     def bytes(self) -> int:
@@ -55,13 +55,17 @@ class Backlog:
         """True if appends must be refused until a round is published."""
         return self.gathering + self.in_flight >= self.bytes_max
 
+    def call_when_full(self, call: Callable[[], None]) -> None:
+        """Call this when the gathering round has `round_bytes`."""
+        self._when_full = call
+
     def appended(self, size: int) -> None:
-        """Count an append; call `on_round_full` once the round is full."""
+        """Count an append; call the listener once the round is full."""
         before = self.gathering
         self.gathering = before + size
         if before < self.round_bytes <= self.gathering:
             self.full_rounds += 1
-            self.on_round_full()
+            self._when_full()
 
     def begun(self, size: int) -> None:
         """Note that these bytes are in the round that begins."""

@@ -115,10 +115,14 @@ class Publisher:
         self._objects = objects
         self._identity = identity
         self._settings = settings
-        self.watch: Watch = NoWatch()
+        self._watch: Watch = NoWatch()
         self._stop = threading.Event()
         self._keeping = threading.Lock()
         self._begun_s = self._ended_s = -1e9
+
+    def measure(self, watch: Watch) -> None:
+        """Report the work of rounds to `watch` from now on."""
+        self._watch = watch
 
     # For the committer.
 
@@ -169,7 +173,7 @@ class Publisher:
         self.round = number
         for point in shared:
             point.round = number
-        self.watch.phase("publish", monotonic() - begun_s)
+        self._watch.phase("publish", monotonic() - begun_s)
         if slices:
             self._ended_s = monotonic()
 
@@ -187,7 +191,7 @@ class Publisher:
         parts = list(enumerate(cut(slices, self._settings.round_bytes)))
         jobs = [(lambda p=part, s=some: self._put_part(number, p, s)) for part, some in parts]
         done = self.run_all(jobs)
-        self.watch.phase("put", monotonic() - begun_s)
+        self._watch.phase("put", monotonic() - begun_s)
         return done
 
     def run_all(self, jobs: Sequence[Callable[[], tuple[int, int]]]) -> list[tuple[int, int]]:
@@ -207,12 +211,12 @@ class Publisher:
         put_surely(
             self._objects, round_name(identity.session, number, part), data, self._patience()
         )
-        self.watch.uploaded("round", len(data))
+        self._watch.uploaded("round", len(data))
         return len(data), footer_bytes
 
     def _patience(self) -> "Patience":
         stall_s = self._settings.stall_ms / 1000
-        return Patience(self.pause, self._stalled, stall_s, self.watch.unanswered)
+        return Patience(self.pause, self._stalled, stall_s, self._watch.unanswered)
 
     def _stalled(self) -> None:
         """The object store has not answered for long: leave, if other brokers can reach it."""
@@ -243,7 +247,7 @@ class Publisher:
                     return
                 continue  # It is known not to be done: try again at once.
             except LedgerUnanswered as error:
-                self.watch.unanswered(str(error))
+                self._watch.unanswered(str(error))
             self.pause(pause_s)
 
     def _is_published(self, publication: Publication) -> bool:

@@ -24,7 +24,7 @@ class Shard:
         log starts; both may include other shards.
         """
         self.owned = owned
-        self.next_pack = max([0, *(pack.pack for pack in found.packs)]) + 1
+        self._next_pack = max([0, *(pack.pack for pack in found.packs)]) + 1
         self.starts = starts  # As in the ledger, by partition.
         self.gone: set[int] = set()  # Partitions of deleted topics, not yet in the ledger.
         self._tenures = {one.epoch: one for one in found.tenures}
@@ -43,6 +43,12 @@ class Shard:
         self.covered(covered, [])
 
     # Packing.
+
+    def take_pack_number(self) -> int:
+        """Return a number that no pack has."""
+        number = self._next_pack
+        self._next_pack += 1
+        return number
 
     def moves(self, round_: int) -> list[PackMove]:
         """Return the moves of a pack of everything up to `round_` of this session: closed tenures

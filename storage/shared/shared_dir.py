@@ -1,6 +1,6 @@
 """The data directory of a broker in a cluster: a cache of the shared store.
 
-Offers the interface of `storage/directory/data_dir.py`; the broker notices no difference. Emptied
+Offers the interface of `storage/directory/directory.py` over a `DataDir`. Emptied
 at every start: all content comes from ledger and object store. Knows no SQL and no S3.
 """
 
@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.directory.directory_lock import take_lock
 from braidlog.storage.errors import DamagedLog, StorageFailed
 from braidlog.storage.log.committer import Committer, Keeper
@@ -67,14 +68,30 @@ class Taken:
     journals: dict[tuple[int, int], list[JournalRow]]  # By shard and kind.
 
 
-class SharedDir(DataDir):
-    """The cache folder of a session, and the shards held. `SharedDir.of_session` makes
-    instances.
-    """
+class SharedDir:
+    """The cache folder of a session, and the shards held."""
 
-    session: Session
-    publisher: Publisher
-    backlog: Backlog
+    def __init__(
+        self, local: DataDir, files: CachedFiles, session: Session, settings: SharedSettings
+    ) -> None:
+        """Use `of_session`; `local` is the emptied folder over `files`."""
+        self._local = local
+        self.path, self.files, self.reserve = local.path, files, local.reserve
+        self.in_turn, self.remove_retired = local.in_turn, local.remove_retired
+        self.prepare_names, self.take_names = local.prepare_names, local.take_names
+        self.session = session
+        ledger, objects = session.ledger, session.objects
+        self.publisher = Publisher(ledger, objects, session.identity, settings.rounds)
+        session.on_end(self.publisher.end)
+        session.follow_rounds(lambda: self.publisher.round)
+        self.backlog = Backlog(settings.rounds.round_bytes, settings.unpublished_bytes_max)
+        self.sweeper = Sweeper(ledger, objects, settings.packs.delete_after_ms)
+        self._packer = Packer(ledger, objects, self.files, settings.packs, session.patience)
+        self._found: dict[int, PartitionPieces] = {}  # Of held shards, not opened yet.
+        self._logs: dict[int, SharedLog] = {}  # Of held shards, by partition.
+        self._logs_of: dict[int, dict[int, SharedLog]] = {}
+        self._shards: dict[int, Shard] = {}
+        self._ledger_journals: dict[int, list[LedgerJournal]] = {}
 
     @classmethod
     def of_session(cls, path: str, session: Session, settings: SharedSettings) -> "SharedDir":
@@ -88,28 +105,13 @@ class SharedDir(DataDir):
         try:
             _empty(path, session.cluster.cluster_id)
             files = CachedFiles(path, session.objects, Cache(settings.cache_bytes))
-            shared = cls(path, files, lock_fd)
-            shared._prepare()
+            local = DataDir(path, files, lock_fd)
+            local.prepare()
             files.name_directory(id_of_cluster(session.cluster.cluster_id))
-            shared._begin(session, settings)
+            return cls(local, files, session, settings)
         except BaseException:  # Release the lock on any error.
             os.close(lock_fd)
             raise
-        return shared
-
-    def _begin(self, session: Session, settings: SharedSettings) -> None:
-        self.session = session
-        ledger, objects = session.ledger, session.objects
-        self.publisher = Publisher(ledger, objects, session.identity, settings.rounds)
-        session.on_end(self.publisher.end)
-        session.follow_rounds(lambda: self.publisher.round)
-        self.backlog = Backlog(settings.rounds.round_bytes, settings.unpublished_bytes_max)
-        self.sweeper = Sweeper(ledger, objects, settings.packs.delete_after_ms)
-        self._packer = Packer(ledger, objects, self.files, settings.packs, session.patience)
-        self._found: dict[int, PartitionPieces] = {}  # Of held shards, not opened yet.
-        self._logs_of: dict[int, dict[int, SharedLog]] = {}
-        self._shards: dict[int, Shard] = {}
-        self._ledger_journals: dict[int, list[LedgerJournal]] = {}
 
     # Shards.
 
@@ -182,7 +184,7 @@ class SharedDir(DataDir):
             if self._logs.get(number) is log:
                 del self._logs[number]
             log.close()
-            folder = self.partition_folder(number)
+            folder = self._local.partition_folder(number)
             self.files.rename(folder, f"{folder}.{epoch}{DELETED_SUFFIX}")
         del self._shards[shard]
         self._found = {n: one for n, one in self._found.items() if one.shard != shard}
@@ -225,7 +227,7 @@ class SharedDir(DataDir):
         records. Raises StorageFull, StorageFailed; DamagedLog, as `check`.
         """
         number, shard = one.partition_id, self.shard_of(one.topic)
-        folder = self.partition_folder(number)
+        folder = self._local.partition_folder(number)
         is_held = shard in self._shards
         if is_held and not os.path.isdir(folder):
             self.files.make_folder(folder)
@@ -251,17 +253,21 @@ class SharedDir(DataDir):
         """
         start = min(found.log_end - SEQUENCE_OFFSETS, found.offset_before(SEQUENCE_BYTES))
         table = SequenceTable(max(found.log_start, start))
-        assert isinstance(self.files, CachedFiles)
         path = f"{folder}/{SEQUENCES_NAME}"
         self.files.given[path] = pack_table(table, found.partition_id)
 
     def retire_partition(self, partition_id: int) -> None:
         """Close a partition that no topic has any more; the next pack drops its objects."""
-        log = self._logs.get(partition_id)
-        if isinstance(log, SharedLog):
+        log = self._logs.pop(partition_id, None)
+        if log is not None:
             self._logs_of[log.shard].pop(partition_id, None)
             self._shards[log.shard].gone.add(partition_id)
-            super().retire_partition(partition_id)
+            log.close()
+            self._local.retire_folder(partition_id)
+
+    def is_open(self, partition_id: int) -> bool:
+        """As `Directory.is_open`."""
+        return partition_id in self._logs
 
     # Packs: plan and apply in the owner's thread, the work in any single thread.
 
@@ -276,7 +282,6 @@ class SharedDir(DataDir):
     @property
     def cache(self) -> Cache:
         """The cache of bytes read from objects."""
-        assert isinstance(self.files, CachedFiles)
         return self.files.cache
 
     def carry_out(self, todo: Plan) -> None:
@@ -311,16 +316,20 @@ class SharedDir(DataDir):
         for journals in self._ledger_journals.values():
             for journal in journals:
                 journal.close()
-        super().abandon()
+        for log in self._logs.values():
+            log.close()
+        self._logs = {}
+        self._local.abandon()
         self.session.close()
 
     def measure(self, watch: Watch) -> None:
         """Measure rounds and packs with `watch`."""
-        self.publisher.watch = self._packer.watch = watch
+        self.publisher.measure(watch)
+        self._packer.measure(watch)
 
     def on_round_full(self, call: Callable[[], None]) -> None:
         """Call this when the gathering round has `round_bytes`."""
-        self.backlog.on_round_full = call
+        self.backlog.call_when_full(call)
 
 
 def _empty(path: str, cluster_id: str) -> None:

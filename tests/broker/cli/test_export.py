@@ -148,7 +148,7 @@ def test_a_summary_has_the_exported_rows_and_files(data, export, tmp_path):
 
 
 def test_a_summary_lists_each_topic(data, export):
-    from braidlog.storage.directory.data_dir import NewPartition
+    from braidlog.storage.directory.directory import NewPartition
     from braidlog.storage.log.settings import LogSettings
 
     fill(data, b"a", b"b")

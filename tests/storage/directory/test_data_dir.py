@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.disk import Disk

@@ -6,7 +6,7 @@ import threading
 import pyarrow.parquet as parquet
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.commit import ExportFolder, Intent
 from braidlog.storage.export.export import (
     ExportFailed,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.commit import ExportFolder, Intent
 from braidlog.storage.export.export import ExportFailed, ExportJob, NoSuchTopic, Source, run_export
 from braidlog.storage.export.ranges import Bounds, Range, RecordsLost

@@ -2,7 +2,7 @@
 
 import shutil
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.readers import FolderReader
 from tests.storage.log.logs import OneLog
 

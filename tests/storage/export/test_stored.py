@@ -2,7 +2,7 @@
 
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.places import BadPlace, open_log, shown, store_place
 from braidlog.storage.export.readers import PartitionState
 from braidlog.storage.export.registered import AVRO, RegisteredSchema

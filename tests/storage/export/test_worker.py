@@ -3,7 +3,7 @@
 import pyarrow.parquet as parquet
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.commit import Commit, ExportFolder, StagedFile
 from braidlog.storage.export.files import FILES_MAX, TableSettings
 from braidlog.storage.export.ranges import Range

@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for, codec_named
 from braidlog.storage.log.committer import Committer

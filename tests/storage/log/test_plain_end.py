@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.plain_end import BEHIND_BYTES_MAX, plain_end

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from braidlog.storage.directory.data_dir import DataDir, NewPartition
+from braidlog.storage.directory.data_dir import DataDir
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.local_files import LocalFiles

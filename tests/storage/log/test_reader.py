@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
 from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.reader import list_partitions, open_folder

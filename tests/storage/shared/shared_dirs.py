@@ -1,6 +1,6 @@
 """A shared store in memory with brokers' folders over it, for a series of sessions."""
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer

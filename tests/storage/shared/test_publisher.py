@@ -209,7 +209,8 @@ def test_only_rounds_with_records_are_paced():
 
 def test_a_full_backlog_is_reported_and_refuses():
     told = []
-    backlog = Backlog(100, 300, on_round_full=lambda: told.append(1))
+    backlog = Backlog(100, 300)
+    backlog.call_when_full(lambda: told.append(1))
     backlog.appended(99)
     assert not told and not backlog.is_full
     backlog.appended(1)

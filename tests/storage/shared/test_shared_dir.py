@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.errors import (
     DamagedLog,
     OffsetOutOfRange,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.readers import FolderReader
 from braidlog.storage.export.source.offsets import DataLoss, Span, spans, split
 from braidlog.storage.export.source.options import BadOption, read_options

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.errors import UnreadableBody
 from braidlog.storage.export.source.offsets import DataLoss
 from braidlog.storage.export.source.options import BadOption

@@ -2,7 +2,7 @@
 
 import pytest
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.record import Header
 from braidlog.storage.log.settings import LogSettings

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from braidlog.storage.directory.data_dir import NewPartition
+from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.source.offsets import DataLoss
 from braidlog.storage.export.source.options import BadOption, read_options
 from braidlog.storage.export.source.reading import Reading
