@@ -11,7 +11,6 @@ run against a real broker through loopback sockets (fixtures `broker` and `open_
 generated values (a time, a random id) removes them in `normal`.
 """
 
-import gc
 import random
 import socket
 import ssl
@@ -27,6 +26,7 @@ import trio.testing
 from braidlog.broker import errors
 from braidlog.broker.limits import OUTBOX_BYTES_MAX
 from braidlog.broker.runtime.endings import ProtocolError
+from tests.cycles import watched_cycles
 from tests.waiting import HANG_S
 
 OpenClient = Callable[[str], Awaitable[trio.SocketStream]]
@@ -105,15 +105,9 @@ class AdapterContract:
             await trio.testing.wait_all_tasks_blocked(0.01)
 
         await talk()
-        gc.collect()
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        try:
+        with watched_cycles() as left:
             await talk()
-            gc.collect()
-            found = Counter(type(one).__qualname__ for one in gc.garbage)
-        finally:
-            gc.set_debug(0)
-            gc.garbage.clear()
+            found = Counter(type(one).__qualname__ for one in left())
         assert not found, found
 
     async def test_each_request_is_answered_before_the_next_is_sent(

@@ -40,7 +40,7 @@ async def test_each_record_is_read_once_and_in_order_with_any_limit(broker, stor
         batch = [rng.choice((1, 30, 700, 5 * KIB, 60 * KIB)) for _ in range(count)]
         await append(broker, partition, stored, [bytes(size) for size in batch])
         sizes += batch
-    for _ in range(12):
+    for _ in range(5):
         bytes_max = rng.choice((1, 100, 10 * KIB, rng.randrange(1, 400 * KIB), 1 << 20))
         found = await read_on(partition, reader, bytes_max=bytes_max)
         assert found == list(enumerate(sizes)), f"at most {bytes_max} bytes"

@@ -18,6 +18,7 @@ from braidlog.broker.runtime.garbage import (
     short_searches,
 )
 from tests.broker.server.echo import Bench, framed, receive_all
+from tests.cycles import watched_cycles
 from tests.waiting import until
 
 
@@ -147,13 +148,7 @@ async def test_an_ended_connection_leaves_no_garbage_cycle(nursery, sent):
             held.clear()
 
     await talk()
-    gc.collect()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
+    with watched_cycles() as left:
         await talk()
-        gc.collect()
-        found = {type(one).__qualname__ for one in gc.garbage}
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
+        found = {type(one).__qualname__ for one in left()}
     assert not found & {"Connection", "EchoSession", "Outbox", "ProtocolError", "traceback"}, found

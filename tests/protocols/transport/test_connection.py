@@ -1,5 +1,3 @@
-import gc
-
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
@@ -8,6 +6,7 @@ from braidlog.protocols.http.bodies import PROMPT_S
 from braidlog.protocols.http.server import KEEP_ALIVE_S
 from braidlog.protocols.transport.connection import HALF_CLOSED_S, HttpConnection
 from braidlog.storage.metadata.names import TopicName
+from tests.cycles import watched_cycles
 from tests.protocols.http.listening import READ_BYTES, ask, connect, read_to_end
 from tests.waiting import PAUSE_S, until
 
@@ -63,19 +62,11 @@ async def test_an_ended_connection_is_freed_at_once_without_a_cycle(
     mock_clock, listener, counted, talk
 ):
     address, _, _ = listener
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
+    with watched_cycles() as left:
         async with await connect(address) as stream:
             await talk(stream)
         await until(lambda: counted.admission.open == 0)
-        gc.collect()
-        assert not [one for one in gc.garbage if isinstance(one, HttpConnection)]
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
+        assert not [one for one in left() if isinstance(one, HttpConnection)]
 
 
 async def test_a_connection_without_requests_is_closed_in_time(mock_clock, listener):

@@ -9,10 +9,16 @@ from braidlog.storage.shared.takeover import read_shards
 from tests.storage.shared.memory import MemoryLedger
 from tests.storage.shared.simulation import Violation, run_seed
 
-SEEDS = 300
+SEEDS = 100
 STEPS = 1000
-# Seeds for catching a wrong variant.
+# Seeds for catching a wrong variant. The seed that catches a rare violation today comes first.
 CHANCES = 600
+FIRST_SEEDS = {
+    "log ends without log start": 32,
+    "sweeps rounds under way": 26,
+    "no epoch check": 78,
+    "shut for what a deleted topic left": 307,
+}
 
 
 @pytest.mark.slow
@@ -115,7 +121,7 @@ WRONG = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_variant_is_caught(name):
-    for seed in range(CHANCES):
+    for seed in (FIRST_SEEDS.get(name, 0), *range(CHANCES)):
         try:
             run_seed(seed, STEPS, **WRONG[name])
         except Violation:
