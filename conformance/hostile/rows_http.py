@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from braidlog.protocols.http.pulsar_admin.policies import POLICIES
 from conformance.hostile.mutation import HTTP
 from conformance.hostile.rows import TOPIC, Command, Protocol, Talk
 
@@ -27,6 +28,14 @@ IMPORTED = [
 ]
 AVRO = {"schema_type": "AVRO", "value_schema": {"type": "AVRO", "schema": SCHEMA}}
 PLACE_IN_LOG = {"ledgerId": 1, "entryId": 0, "partitionIndex": -1}
+# Bodies of policies that take no number.
+BODIES = {
+    "deduplication": True,
+    "schemaCompatibilityStrategy": "FULL",
+    "retention": {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100},
+    "backlogQuota": {"limitSize": -1, "limitTime": 9, "policy": "consumer_backlog_eviction"},
+}
+POLICY_QUERY = "applied=true&messageTTL=9&backlogQuotaType=message_age"
 Row = tuple[str, str, object]
 
 
@@ -128,8 +137,10 @@ def _admin() -> Iterator[Row]:
     yield "POST", f"{base}/skip_all", None
     yield "GET", f"{base}/position/1", None
     yield from _non_persistent()
-    yield from _quotas()
-    yield from _compaction()
+    yield "POST", f"{KEEP}/subscription/hostile-admin/expireMessages/1000000", None
+    yield "PUT", f"{KEEP}/unload", None
+    yield "PUT", f"{ADMIN}/persistent/{MADE}/compaction", None
+    yield "GET", f"{ADMIN}/persistent/{MADE}/compaction", None
     schemas = f"{ADMIN}/schemas/{PLACE}"
     posted = {"type": "AVRO", "schema": json.dumps(SCHEMA), "properties": {}}
     yield "GET", f"{schemas}/schema", None
@@ -139,32 +150,6 @@ def _admin() -> Iterator[Row]:
     yield "GET", f"{schemas}/schemas", None
     yield "POST", f"{schemas}/compatibility", posted
     yield "GET", f"{ADMIN}/no-such", None
-
-
-def _quotas() -> Iterator[Row]:
-    """Yield message TTL, backlog quotas, and related requests."""
-    space = f"{ADMIN}/namespaces/public/hostile-http"
-    quota = {"limitSize": -1, "limitTime": 9, "policy": "consumer_backlog_eviction"}
-    for base in (space, f"{ADMIN}/persistent/{MADE}"):
-        yield "GET", f"{base}/messageTTL?applied=true", None
-        yield "POST", f"{base}/messageTTL?messageTTL=9", 9
-        yield "DELETE", f"{base}/messageTTL", None
-        yield "GET", f"{base}/backlogQuotaMap?applied=true", None
-        yield "POST", f"{base}/backlogQuota?backlogQuotaType=message_age", quota
-        yield "DELETE", f"{base}/backlogQuota?backlogQuotaType=message_age", None
-    yield "POST", f"{KEEP}/subscription/hostile-admin/expireMessages/1000000", None
-    yield "PUT", f"{KEEP}/unload", None
-
-
-def _compaction() -> Iterator[Row]:
-    """Yield compacted views on request and by threshold."""
-    topic, space = f"{ADMIN}/persistent/{MADE}", f"{ADMIN}/namespaces/public/hostile-http"
-    for base, setting in ((topic, "POST"), (space, "PUT")):
-        yield "GET", f"{base}/compactionThreshold", None
-        yield setting, f"{base}/compactionThreshold", 9
-        yield "DELETE", f"{base}/compactionThreshold", None
-    yield "PUT", f"{topic}/compaction", None
-    yield "GET", f"{topic}/compaction", None
 
 
 def _non_persistent() -> Iterator[Row]:
@@ -205,26 +190,15 @@ def _policies() -> Iterator[Row]:
     """Yield settings of a namespace or a topic in Pulsar's admin API."""
     named = f"{ADMIN}/persistent/{MADE}"
     namespace = f"{ADMIN}/namespaces/public/hostile-http"
-    retention = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}
-    quota = {"limitSize": 1 << 30, "limitTime": -1, "policy": "consumer_backlog_eviction"}
-    for place, deduplication in ((named, "deduplicationEnabled"), (namespace, "deduplication")):
-        for setting, body in (
-            (deduplication, True),
-            ("retention", retention),
-            ("messageTTL", 3600),
-        ):
-            yield "GET", f"{place}/{setting}", None
-            yield "POST", f"{place}/{setting}", body
-            yield "DELETE", f"{place}/{setting}", None
-        yield "GET", f"{place}/backlogQuotaMap", None
-        yield "POST", f"{place}/backlogQuota?backlogQuotaType=destination_storage", quota
-        yield "DELETE", f"{place}/backlogQuota", None
-        yield "GET", f"{place}/schemaCompatibilityStrategy", None
-        yield "PUT", f"{place}/schemaCompatibilityStrategy", "FULL"
+    for place in (named, namespace):
+        for policy in POLICIES:
+            for path, methods in policy.calls(is_topic=place == named):
+                for method in methods:
+                    body = None if method in ("GET", "DELETE") else BODIES.get(policy.path, 9)
+                    yield method, f"{place}/{path}?{POLICY_QUERY}", body
         yield "GET", f"{place}/permissions", None
         yield "POST", f"{place}/permissions/hostile", ["consume", "produce"]
         yield "DELETE", f"{place}/permissions/hostile", None
-    yield "DELETE", f"{named}/schemaCompatibilityStrategy", None
     yield "PUT", f"{named}/unload", None
     yield "PUT", f"{namespace}/unload", None
     yield "DELETE", f"{named}/truncate", None

@@ -67,6 +67,15 @@ class Policy:
         """The settings that make the policy."""
         return [row for row in TOPIC_SETTINGS.values() if row.pulsar == self.path]
 
+    def calls(self, *, is_topic: bool) -> list[tuple[str, list[str]]]:
+        """Return the ends of the policy's paths with their methods; GET shows, DELETE removes."""
+        path = (is_topic and self.topic_path) or self.path
+        methods = [self.topic_method if is_topic else self.namespace_method]
+        methods += ["DELETE"] if is_topic or self.is_removable else []
+        if self.shown_at:
+            return [(self.shown_at, ["GET"]), (path, methods)]
+        return [(path, ["GET", *methods])]
+
     def changes(self, body: object, request: Request) -> Changes:
         """Return the changes that a body asks for. Raises Refused."""
         if self.read is not None:

@@ -17,8 +17,6 @@ from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, Sett
 from braidlog.protocols.http.routes import Served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from starlette.routing import Route
 
     from braidlog.broker.broker import Broker
@@ -61,25 +59,20 @@ class AdminPolicies:
             Level("topic", "its namespace", topic, self._of_topic, self._alter_topic),
         )
         return [
-            routes.route(path, **methods)
+            routes.route(
+                f"{level.path}/{path}",
+                **{method: self._served(method, level, policy) for method in methods},
+            )
             for level in levels
             for policy in POLICIES
-            for path, methods in self._calls(level, policy)
+            for path, methods in policy.calls(is_topic=level.name == "topic")
         ]
 
-    def _calls(self, level: Level, policy: Policy) -> Iterator[tuple[str, dict[str, Served]]]:
-        """Yield the paths of a policy with their methods."""
-        is_topic = level.name == "topic"
-        path = f"{level.path}/{(is_topic and policy.topic_path) or policy.path}"
-        calls = {"GET": Served(self._show(level, policy), Action.DESCRIBE)}
-        if policy.shown_at:
-            yield f"{level.path}/{policy.shown_at}", calls
-            calls = {}
-        method = policy.topic_method if is_topic else policy.namespace_method
-        calls[method] = Served(self._set(level, policy), Action.ALTER, statuses=NO_CONTENT)
-        if is_topic or policy.is_removable:
-            calls["DELETE"] = Served(self._remove(level, policy), Action.ALTER, statuses=NO_CONTENT)
-        yield path, calls
+    def _served(self, method: str, level: Level, policy: Policy) -> Served:
+        if method == "GET":
+            return Served(self._show(level, policy), Action.DESCRIBE)
+        handler = self._remove if method == "DELETE" else self._set
+        return Served(handler(level, policy), Action.ALTER, statuses=NO_CONTENT)
 
     def _show(self, level: Level, policy: Policy) -> Handler:
         async def show(request: Request) -> Response:
