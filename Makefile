@@ -20,7 +20,7 @@ CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/shared $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance $(STAMPS)/shared $(STAMPS)/cluster
 
 .NOTPARALLEL:
-.PHONY: help install run check format test coverage demo cluster bench bench-export conformance proto kafka-tables settings-page lock clean
+.PHONY: help install run check format test coverage demo cluster bench bench-export conformance dist proto kafka-tables settings-page lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -63,6 +63,13 @@ bench-export: $(TEST_NEEDS)  ## the export and the data source beside a plain py
 conformance: $(TEST_NEEDS)  ## every case with every real client: a matrix of pass, fail, skipped
 	$(BIN)/python -m conformance $(ARGS)
 
+# In an environment of its own, like that of a release: the tools need no part of the project.
+dist: requirements/dist.txt  ## build and check an sdist and wheels in dist/, and try the wheels
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps \
+	    $(WHEELS_ONLY) --requirement $<
+	$(VENV)-dist/bin/python scripts/dist.py
+
 proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .proto
 	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. braidlog/storage/formats/pulsar/pb/*.proto
 	# Two of Pulsar's schema types cannot be declared in Python as they are called: None is no name, and KeyValue
@@ -80,7 +87,7 @@ lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
 	$(BIN)/python scripts/lock.py
 
 clean:  ## remove what these targets made, except data/
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-dist build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than what it was made from exactly when there is nothing to do.
@@ -101,6 +108,8 @@ $(STAMPS)/project: pyproject.toml storage/formats/speedups.c storage/formats/che
 	# Spark looks for the packages pyspark_* in the folders of sys.path; an editable install has a finder instead.
 	@$(BIN)/python -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), \
 	    'braidlog_spark.pth').write_text(str(pathlib.Path('storage/export/package').resolve()))"
+	# An extension of an earlier version, for one Python only, would be found first.
+	@rm -f storage/formats/_speedups.cpython-*.so
 	@$(BIN)/python -c "from braidlog.storage.formats.quick import LANGUAGE; print('hot loops run in', LANGUAGE)"
 	@touch $@
 

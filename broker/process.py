@@ -27,6 +27,7 @@ from braidlog.broker.config.settings import Config, ConfigError
 from braidlog.broker.runtime.garbage import no_searches, search_regularly, short_searches
 from braidlog.broker.runtime.heap import bound_heap, trim_heap
 from braidlog.broker.runtime.loop_clock import LoopClock
+from braidlog.broker.runtime.service_manager import ServiceManager
 from braidlog.broker.server.adapters import has_start, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept, make_listeners
@@ -146,6 +147,7 @@ async def _run(
     clock: LoopClock,
 ) -> int:
     shared: SharedDir | None = None
+    manager = ServiceManager()
     await clock.find_epoll()
     try:
         if config.storage.mode == "shared":
@@ -173,9 +175,13 @@ async def _run(
                 await _take_part(broker, listeners, root)
             root.start_soon(search_regularly)
             root.start_soon(trim_heap)
-            await serve_listeners(
-                broker, listeners, lambda: _announce(broker, listeners, ready_file)
-            )
+            root.start_soon(manager.run, broker.stopping)
+
+            def opened() -> None:
+                _announce(broker, listeners, ready_file)
+                manager.ready()
+
+            await serve_listeners(broker, listeners, opened)
             await broker.durability.settled()
             root.cancel_scope.cancel()
     except* (StorageFailed, ConfigError, DamagedLog) as group:

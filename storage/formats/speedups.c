@@ -336,7 +336,7 @@ static PyObject *chain(PyObject *self, PyObject *args) {
             if (more < least || more > (uint64_t)(body.len - pos - head))
                 break;
             if (found != NULL)
-                ((int64_t *)PyBytes_AS_STRING(found))[count] = pos;
+                ((int64_t *)PyBytes_AsString(found))[count] = pos;
             pos += head + more;
         }
     } while ((is_cut || pos == body.len) && found == NULL
@@ -411,8 +411,8 @@ static PyObject *cut_sends(PyObject *self, PyObject *args) {
         pos += send.frame_size;
     }
     if (sent != NULL && (body = PyBytes_FromStringAndSize(NULL, stored)) != NULL) {
-        uint8_t *to = (uint8_t *)PyBytes_AS_STRING(body);
-        delta -= (unsigned int)PyList_GET_SIZE(sent);
+        uint8_t *to = (uint8_t *)PyBytes_AsString(body);
+        delta -= (unsigned int)PyList_Size(sent);
         for (const uint8_t *at = view.buf, *end = at + pos; at < end; at += be32(at) + 4) {
             Py_ssize_t rest = (Py_ssize_t)be32(at) + 4 - SEND_HEAD - at[11];
             put_le(to, (uint64_t)rest, 4);
@@ -452,7 +452,7 @@ static PyObject *set_to_entries(PyObject *self, PyObject *args) {
         Py_ssize_t size = CHECKED_MIN + metadata + message.value_size;
         PyObject *entry = PyBytes_FromStringAndSize(NULL, size);
         if (entry != NULL) {
-            uint8_t *at = (uint8_t *)PyBytes_AS_STRING(entry), *to = put(at + CHECKED_MIN, before, before_size);
+            uint8_t *at = (uint8_t *)PyBytes_AsString(entry), *to = put(at + CHECKED_MIN, before, before_size);
             to = put(put(to, sequence, sequence_size), after, after_size);
             /* Field 30, null_partition_key, says that there is none. */
             to = has_key ? put(put(to, key, 2), message.key, message.key_size) : put(to, "\xf0\1\1", 3);
