@@ -27,7 +27,7 @@ from braidlog.broker.config.settings import Config, ConfigError
 from braidlog.broker.runtime.garbage import no_searches, search_regularly, short_searches
 from braidlog.broker.runtime.heap import bound_heap, trim_heap
 from braidlog.broker.runtime.loop_clock import LoopClock
-from braidlog.broker.runtime.service_manager import ServiceManager
+from braidlog.broker.runtime.supervisor import Supervisor
 from braidlog.broker.server.adapters import has_start, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept, make_listeners
@@ -147,7 +147,7 @@ async def _run(
     clock: LoopClock,
 ) -> int:
     shared: SharedDir | None = None
-    manager = ServiceManager()
+    supervisor = Supervisor()
     await clock.find_epoll()
     try:
         if config.storage.mode == "shared":
@@ -175,11 +175,11 @@ async def _run(
                 await _take_part(broker, listeners, root)
             root.start_soon(search_regularly)
             root.start_soon(trim_heap)
-            root.start_soon(manager.run, broker.stopping)
+            root.start_soon(supervisor.run, broker.stopping)
 
             def opened() -> None:
                 _announce(broker, listeners, ready_file)
-                manager.ready()
+                supervisor.ready()
 
             await serve_listeners(broker, listeners, opened)
             await broker.durability.settled()

@@ -20,7 +20,7 @@ ALIVE_TIMES = 3  # Messages in each interval of the watchdog: one late message e
 log = structlog.get_logger()
 
 
-class ServiceManager:
+class Supervisor:
     """The service manager that the environment names, or none."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -59,7 +59,7 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
                 sock.sendto(message, self._address)
         except OSError as error:
-            log.warning("service_manager_not_told", reason=error.strerror or str(error))
+            log.warning("supervisor_not_told", reason=error.strerror or str(error))
 
 
 def _interval_s(environment: Mapping[str, str]) -> float:
