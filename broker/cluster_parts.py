@@ -96,6 +96,10 @@ class ClusterParts:
             self.topics.leaving.round_ended(self._durability.durable_ticket)
         self._followed.unpark_all()
 
+    def catch_up(self) -> None:
+        """Apply the followed changes that could not be applied at once."""
+        self._following.catch_up()
+
     async def published(self, ticket: int) -> None:
         """As `Parts.published`; other brokers have followed the change too."""
         await self.spread(ticket, None)

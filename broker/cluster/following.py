@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import structlog
+
+from braidlog.storage.errors import StorageFull
+
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import PartitionFactory, Topic
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.names import TopicName
     from braidlog.storage.metadata.positions import Positions
     from braidlog.storage.shared.catalogue import SharedCatalogue, Touched
+
+log = structlog.get_logger()
 
 
 class Following:
@@ -29,13 +35,27 @@ class Following:
         self._topics = topics
         self._factory = factory
         self._cursors = cursors
+        self._behind: set[TopicName] = set()  # Topics whose last change is not applied.
 
     def follow(self, touched: Touched) -> None:
-        """Apply changed parts of the catalogue. Raises storage errors."""
-        for name in touched.topics:
-            self._follow_topic(name, self._state.topic(name))
+        """Apply changed parts of the catalogue. The changes are published: a topic that cannot
+        follow now, on a full disk, follows with the next call of `catch_up`. Raises StorageFailed.
+        """
+        self._behind.update(touched.topics)
+        self.catch_up()
         for tenant, namespace in touched.namespaces:
             self._topics.inherit(tenant, namespace)
+
+    def catch_up(self) -> None:
+        """Apply the changes that are not applied yet. Raises StorageFailed."""
+        names, self._behind = self._behind, set()
+        for name in names:
+            try:
+                self._follow_topic(name, self._state.topic(name))
+            except StorageFull as error:
+                self._behind.add(name)
+                log.error("topic_not_followed", topic=name.full, reason=str(error))
+        self._topics.moves.reopen_rest()
 
     def _follow_topic(self, name: TopicName, meta: TopicMeta | None) -> None:
         topics = self._topics

@@ -83,6 +83,7 @@ class Membership:
         try:
             view = await run_in_thread(self._session.look)
             await self.follow()
+            self._parts.catch_up()
         except LedgerUnanswered:
             return False
         if self._session.clock_went_back:
@@ -235,12 +236,12 @@ class Membership:
         parts.cursors.hold(shard, JournalPositions(journals["cursors"]))
         for meta in state.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
-                topics.reopen(topic)
+                topics.moves.reopen(topic)
             await trio.lowlevel.checkpoint()
         # No await from here on: first open new topics, then admit clients.
         for meta in state.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
-                topics.reopen(topic)
+                topics.moves.reopen(topic)
         shared.drop_unopened(shard)
         parts.placement.hold(shard)
 
@@ -292,7 +293,7 @@ class Membership:
                 await run_in_thread(self._session.release, shard)
                 for meta in state.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
-                        topics.reopen(topic)
+                        topics.moves.reopen(topic)
             parts.partitions.tidy_soon()
         log.info("shards_given_up", session=self._session.number, shards=len(shards))
 

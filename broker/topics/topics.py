@@ -21,6 +21,7 @@ from braidlog.broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPIC_PARTITIONS
 from braidlog.broker.topics.auto_creation import AutoCreation
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.deletion import HeldNames, Leaving
+from braidlog.broker.topics.moves import Moves
 from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.topic import (
     PartitionFactory,
@@ -77,6 +78,7 @@ class Topics:
         self.auto_create = AutoCreation(self, self.held_names)
         self.altering = trio.Lock()  # Held while settings or names change.
         self.leaving = Leaving(cursors, factory)
+        self.moves = Moves(factory, placement, report)
 
     def open_all(self) -> None:
         """Open every topic of the catalogue and align the cursors with the catalogue: after a power
@@ -315,18 +317,18 @@ class Topics:
     # Effects of a change of the catalogue, made here or at another broker.
 
     def show(self, topic: Topic) -> None:
-        """Publish a new topic in memory. Raises storage errors."""
-        self.reopen(topic)  # The topic's shard may have moved here or away meanwhile.
+        """Publish a new topic in memory."""
+        self.moves.reopen_changed(topic)
         self._topics[topic.name] = topic
         self._partition_count += len(topic.partitions)
         self.tell(topic, TopicEvent.CREATED)
 
     def extend(self, topic: Topic, made: Sequence[Partition]) -> None:
-        """Publish further partitions of a topic. Raises storage errors."""
+        """Publish further partitions of a topic."""
         topic.partitions.extend(made)
         self._partition_count += len(made)
         self.tell(topic, TopicEvent.GROWN)
-        self.reopen(topic)
+        self.moves.reopen_changed(topic)
 
     def shrink(self, topic: Topic, left: int) -> None:
         """Keep only the first `left` partitions of a topic."""
@@ -361,21 +363,6 @@ class Topics:
         for topic in self.list(tenant, namespace) if settings is not None else ():
             topic.inherited = settings or {}
             self._factory.alter(topic, topic.settings)
-
-    def reopen(self, topic: Topic) -> None:
-        """Reopen the partitions if the topic's shard has moved here or away. Raises
-        storage errors.
-        """
-        if self._placement.is_alone:
-            return
-        is_kept = self._placement.keeps(topic.name)
-        for index, partition in enumerate(topic.partitions):
-            if self._factory.is_open(partition) != is_kept:
-                partition.move_away()
-                opened = self._factory.open(topic, index, partition.partition_id)
-                if is_kept:
-                    opened.take_over()
-                topic.partitions[index] = opened
 
     def move_away(self, topic: Topic) -> None:
         """Close the clients of a topic that another broker now owns."""

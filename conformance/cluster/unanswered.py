@@ -9,6 +9,8 @@ another step.
 """
 
 import argparse
+import re
+import struct
 import sys
 import tempfile
 import time
@@ -25,22 +27,18 @@ from conformance.cluster.brokers import ClusterBroker
 from conformance.cluster.faults import SHARDS
 from conformance.cluster.proxies import BROKERS, Proxies
 from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
-from conformance.cluster.unanswered_changes import (
-    ANSWER_S,
-    CHANGES,
-    GROUP,
-    OTHER_GROUP,
-    PARTITIONS,
-    Change,
-    Near,
-    Told,
-)
+from conformance.cluster.unanswered_changes import CHANGES, CREATE_TOKEN, GROUP, OTHER_GROUP
+from conformance.cluster.unanswered_http import PARTITIONS, by_http
+from conformance.cluster.unanswered_kinds import ANSWER_S, Change, Near, Told, named
 from conformance.ending import end_on_signals
-from conformance.raw.iggy import IggyWire
+from conformance.raw.iggy import NEVER, IggyWire, text8
 
 CATALOGUE_SHARD: Final = 0
 RECORDS: Final = 3  # In each topic before its change.
 NAMES_MAX: Final = 10_000
+# Times and numbers of objects; tokens of other changes.
+MOVING: Final = re.compile(r"\b\d{8,}\b|\"\w*id\": ?\d+|\d+-\d+-\d+T[\d:.]+Z?")
+OTHERS: Final = re.compile(r'\{"name":"x?unanswered\d+"[^{}]*\},?')
 SETTLED_S: Final = 7.0  # Without a move: a broker that joins takes its share after two leases.
 
 State = Mapping[str, Any] | None  # None: there is no topic of that name.
@@ -66,6 +64,8 @@ class Run:
         near, other = (one for one in cluster.brokers if one.node != owner)
         self._roles = Roles(near, cluster.brokers[owner - 1], other)
         self.told: dict[str, Told] = {}
+        with IggyWire(near.address("iggy")) as wire:  # Makes a user of the client's name.
+            wire.ok(CREATE_TOKEN, text8("first") + struct.pack("<Q", NEVER))
 
     def faults(self, names: Sequence[str]) -> Iterator[str]:
         """Make these changes; yield all faults."""
@@ -76,12 +76,13 @@ class Run:
                 yield f"{name}: {error}"
 
     def _check(self, name: str, change: Change) -> None:
-        whole, cut = self._topic(change), self._topic(change)
         near: Near = {one: self._roles.near.address(one) for one in self._roles.near.addresses}
-        before = self._state(whole)
-        assert self._state(cut) == before, "the topics differ before the change"
+        whole, cut = self._topic(change, near), self._topic(change, near)
+        before = self._state(change, whole)
+        now = self._state(change, cut)
+        assert now == before, f"the topics differ before the change: {before}, {now}"
         assert change.make(near, whole) is Told.DONE, "the change is refused with every answer"
-        after = self._state(whole)
+        after = self._state(change, whole)
         assert after != before, "the change changes nothing"
         asked = self._roles.other if change.over_topic else self._roles.catalogue
         self._proxies.lose_answer(f"{BROKERS}{asked.node}")
@@ -89,7 +90,7 @@ class Run:
         has_lost = self._proxies.has_lost
         self._proxies.lose_answer(None)
         assert has_lost, "no answer was lost"
-        now = self._state(cut)
+        now = self._state(change, cut)
         allowed = {Told.DONE: [after], Told.NOT_DONE: [before], Told.UNKNOWN: [before, after]}
         assert now in allowed[told], f"the client was told {told.value}: {before}, now {now}"
         if told is Told.UNKNOWN and not change.is_step:
@@ -101,7 +102,7 @@ class Run:
         """Ask again after an unknown outcome. `states`: now, and after the change."""
         now, after = states
         change.make(near, topic)
-        repeated = self._state(topic)
+        repeated = self._state(change, topic)
         if change.appends and now == after:
             assert repeated is not None and now is not None
             ends = [sum(one["ends"]) for one in (repeated, now)]
@@ -109,14 +110,19 @@ class Run:
         else:
             assert repeated == after, f"a repeat made {repeated} of {now}"
 
-    def _topic(self, change: Change) -> str:
+    def _topic(self, change: Change, near: Near) -> str:
         """Create a topic, with the same state for each change; only a name for a creation."""
+        near_node = self._roles.near.node
         owner = self._roles.near if change.at_near else self._roles.other
         owners = self._cluster.owners()
         topic = next(
             topic
             for topic in (f"unanswered{number}" for number in self._names)
-            if owners.get(shard_of(f"public/default/{topic}", SHARDS)) == owner.node
+            if all(
+                owners.get(shard_of(f"public/{space}/{topic}", SHARDS)) == owner.node
+                for space in ("default", topic)
+            )
+            and (not change.coordinates or owners.get(shard_of(topic, SHARDS)) == near_node)
         )
         if not change.creates:
             with IggyWire(owner.address("iggy")) as wire:
@@ -124,13 +130,16 @@ class Run:
                 wire.send_messages(topic, [(0, [], b"x")] * RECORDS)
                 wire.create_group(topic, OTHER_GROUP)
                 wire.store_offset(topic, GROUP, 0)
+        for request in change.prepares:
+            assert by_http(*request, near, topic) is Told.DONE, f"{request} is refused"
         return topic
 
-    def _state(self, topic: str) -> State:
-        """The state of a topic that clients can change, as the owner shows the topic."""
+    def _state(self, change: Change, topic: str) -> State:
+        """The state that the change may change, as another broker shows it."""
+        looks = {path: self._look(named(path, topic), topic) for path in change.looks}
         found = self._shown(f"topics/public/default/{topic}")
         if found is None:
-            return None
+            return looks or None
         groups = [one["group"] for one in found["groups"]]
         shown = {one: self._shown(f"groups/public/default/{topic}/{one}") for one in groups}
         with IggyWire(self._roles.other.address("iggy")) as wire:
@@ -141,12 +150,20 @@ class Run:
             "starts": [one["log_start_offset"] for one in found["partitions"]],
             "ends": [one["log_end_offset"] for one in found["partitions"]],
             "positions": {
-                name: [one["position"] for one in group["partitions"]]
+                name.replace(topic, "NAME"): [one["position"] for one in group["partitions"]]
                 for name, group in shown.items()
                 if group is not None
             },
             "groups": iggy_groups,
+            **looks,
         }
+
+    def _look(self, path: str, topic: str) -> str:
+        """Return the answer to GET for a path, without names, times and numbers of objects."""
+        host, port = self._roles.other.address("http")
+        answer = httpx.get(f"http://{host}:{port}{path}", timeout=ANSWER_S, trust_env=False)
+        text = OTHERS.sub("", answer.text.replace(topic, "NAME")).replace(",]", "]")
+        return f"{answer.status_code} {MOVING.sub('N', text) if answer.is_success else ''}"
 
     def _shown(self, path: str) -> Any:
         host, port = self._roles.other.address("http")

@@ -5,51 +5,34 @@ protocols' listeners are redirected to the owner and use no link.
 """
 
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import httpx
-
+from conformance.cluster.unanswered_http import (
+    GRANTED,
+    HTTP_CHANGES,
+    IN_SPACE,
+    MAKE_SPACE,
+    MAKE_USER,
+    PARTITIONS,
+    SPACE,
+    USER,
+)
+from conformance.cluster.unanswered_kinds import ANSWER_S, Change, Near, Told
 from conformance.raw import iggy, kafka, pulsar
 from conformance.raw.iggy import IggyWire
 from conformance.raw.kafka import KafkaWire
 from conformance.raw.pulsar import PulsarWire
 
 GROUP, OTHER_GROUP, NEW_GROUP = "group", "other", "new"
-PARTITIONS: Final = 2  # Of each topic before its change.
 PURGE_TOPIC, DELETE_TOPIC = 305, 303
-DELETE_TOPICS, CREATE_PARTITIONS = 20, 37  # Kafka's.
+DELETE_STREAM, PURGE_STREAM = 203, 205
+CREATE_USER, DELETE_USER, UPDATE_USER, UPDATE_PERMISSIONS = 33, 34, 35, 36
+CREATE_TOKEN, DELETE_TOKEN = 42, 43
+METADATA, DELETE_TOPICS, CREATE_PARTITIONS = 3, 20, 37  # Kafka's.
+ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS = 33, 42, 44
 TIMEOUT_MS: Final = 30_000
-ANSWER_S: Final = 60.0
-
-Near = Mapping[str, tuple[str, int]]  # Address of each listener of the broker that is asked.
-
-
-class Told(Enum):
-    """The meaning of an answer to a change."""
-
-    DONE = "done"
-    NOT_DONE = "not done"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A request. `over_topic`: the request goes over the link to the topic's owner, else to the
-    catalogue's owner. `creates`: the topic must not exist before. `is_step`: a repeat is another
-    change. `appends`: a repeat may store twice. `at_near`: the broker that is asked owns the topic.
-    """
-
-    make: Callable[[Near, str], Told]
-    over_topic: bool = False
-    creates: bool = False
-    is_step: bool = False
-    appends: bool = False
-    at_near: bool = False
-
 
 # Iggy. A connection that ends without an answer, and error 206, leave the outcome unknown.
 
@@ -107,6 +90,16 @@ def iggy_forgets(near: Near, topic: str) -> Told:
     return _by_iggy(near, iggy.DELETE_OFFSET, body)
 
 
+def iggy_names(code: int, head: bytes, tail: bytes, near: Near, topic: str) -> Told:
+    """A command with a text of eight bits' length: the topic's name, for another object."""
+    return _by_iggy(near, code, head + iggy.text8(topic) + tail)
+
+
+def iggy_identifies(code: int, tail: bytes, near: Near, topic: str) -> Told:
+    """A command that names an object called as the topic first."""
+    return _by_iggy(near, code, iggy.identifier(topic) + tail)
+
+
 # Kafka. Errors 7 and 14 leave the outcome unknown; clients repeat after 14.
 
 
@@ -148,37 +141,54 @@ def kafka_commits(near: Near, topic: str) -> Told:
         return _of_kafka(wire.commit(GROUP, topic, 2))
 
 
+def kafka_asks_metadata(near: Near, topic: str) -> Told:
+    """Metadata: creates a missing topic. Clients repeat after error 5."""
+    body = struct.pack(">i", 1) + kafka.string(topic.encode())
+    with KafkaWire(near["kafka"], timeout_s=ANSWER_S) as wire:
+        answer = wire.ask(METADATA, 0, body)
+    (brokers,) = struct.unpack_from(">i", answer)
+    pos = 4
+    for _ in range(brokers):
+        (size,) = struct.unpack_from(">h", answer, pos + 4)
+        pos += 4 + 2 + size + 4
+    (code,) = struct.unpack_from(">h", answer, pos + 4)
+    return Told.UNKNOWN if code == 5 else _of_kafka(code)
+
+
+def kafka_alters(key: int, operation: bytes, near: Near, topic: str) -> Told:
+    """AlterConfigs and IncrementalAlterConfigs, which has an operation."""
+    config = kafka.string(b"retention.ms") + operation + kafka.string(b"60000")
+    resource = b"\x02" + kafka.string(topic.encode()) + struct.pack(">i", 1) + config
+    body = struct.pack(">i", 1) + resource + b"\x00"
+    with KafkaWire(near["kafka"], timeout_s=ANSWER_S) as wire:
+        (code,) = struct.unpack_from(">h", wire.ask(key, 0, body), 8)
+    return _of_kafka(code)
+
+
+def kafka_deletes_group(near: Near, topic: str) -> Told:
+    """DeleteGroups, of a group called as the topic."""
+    body = struct.pack(">i", 1) + kafka.string(topic.encode())
+    return _by_kafka(near, DELETE_GROUPS, 0, body, topic)
+
+
 # Pulsar. Most of its changes are made at the owner; a producer creates a missing topic.
 
 
-def pulsar_creates(near: Near, topic: str) -> Told:
-    """PRODUCER. After any error clients look the topic up and try again."""
+def pulsar_creates(kind: int, fields: pulsar.Fields, near: Near, topic: str) -> Told:
+    """PRODUCER or SUBSCRIBE. After any error clients look the topic up and try again."""
     with PulsarWire(near["pulsar"]) as wire:
         wire.look_up(topic)
         name = f"persistent://public/default/{topic}".encode()
-        wire.command(pulsar.PRODUCER, [(1, name), (2, 0), (3, 1)])
+        wire.command(kind, [(1, name), *fields])
         kind, _, _ = wire.take_command()
     return Told.UNKNOWN if kind == pulsar.ERROR else Told.DONE
 
 
-# HTTP. 502 leaves the outcome unknown.
-
-
-def by_http(method: str, path: str, body: Any, near: Near, topic: str) -> Told:
-    """Send a request with the topic in its path."""
-    host, port = near["http"]
-    url = f"http://{host}:{port}{path.replace('TOPIC', f'public/default/{topic}')}"
-    answer = httpx.request(method, url, json=body, timeout=ANSWER_S, trust_env=False)
-    if answer.is_success:
-        return Told.DONE
-    return Told.UNKNOWN if answer.status_code == 502 else Told.NOT_DONE
-
-
-_API = "/api/v1/topics/TOPIC"
+# Present; the flags of all streams, of which the first is to manage servers; no single streams.
+_PERMISSIONS = b"\x01" + struct.pack("<I", 11) + b"\x01" + bytes(10)
+_ROOT = "/api/v1/users/iggy"
 _ONE = struct.pack("<I", 1)
 _NEW_GROUP = struct.pack("<I", 0) + iggy.text8(NEW_GROUP)
-_APPENDED = {"messages": [{"value": "x", "partition": 0}]}
-_POSITIONS = {"positions": {"0": 2}}
 
 CHANGES: Final[Mapping[str, Change]] = {
     "Iggy CREATE_TOPIC": Change(iggy_creates, creates=True),
@@ -187,29 +197,75 @@ CHANGES: Final[Mapping[str, Change]] = {
     "Iggy CREATE_PARTITIONS": Change(partial(by_iggy, iggy.CREATE_PARTITIONS, _ONE), is_step=True),
     "Iggy DELETE_PARTITIONS": Change(partial(by_iggy, iggy.DELETE_PARTITIONS, _ONE), is_step=True),
     "Iggy PURGE_TOPIC": Change(partial(by_iggy, PURGE_TOPIC, b""), over_topic=True),
-    "Iggy SEND": Change(iggy_sends, over_topic=True, appends=True),
-    "Iggy POLL": Change(iggy_polls, over_topic=True, is_step=True),
-    "Iggy STORE_OFFSET": Change(iggy_stores, over_topic=True),
-    "Iggy DELETE_OFFSET": Change(iggy_forgets, over_topic=True),
+    "Iggy SEND_MESSAGES": Change(iggy_sends, over_topic=True, appends=True),
+    "Iggy POLL_MESSAGES": Change(iggy_polls, over_topic=True, is_step=True),
+    "Iggy STORE_CONSUMER_OFFSET": Change(iggy_stores, over_topic=True),
+    "Iggy DELETE_CONSUMER_OFFSET": Change(iggy_forgets, over_topic=True),
     "Iggy CREATE_GROUP": Change(partial(by_iggy, iggy.CREATE_GROUP, _NEW_GROUP), over_topic=True),
     "Iggy DELETE_GROUP": Change(
         partial(by_iggy, iggy.DELETE_GROUP, iggy.identifier(OTHER_GROUP)), over_topic=True
+    ),
+    "Iggy CREATE_STREAM": Change(
+        partial(iggy_names, iggy.CREATE_STREAM, bytes(4), b""), looks=[SPACE]
+    ),
+    "Iggy DELETE_STREAM": Change(
+        partial(iggy_identifies, DELETE_STREAM, b""), prepares=[MAKE_SPACE], looks=[SPACE]
+    ),
+    "Iggy PURGE_STREAM": Change(
+        partial(iggy_identifies, PURGE_STREAM, b""),
+        over_topic=True,
+        prepares=[
+            MAKE_SPACE,
+            ("PUT", IN_SPACE, {"partitions": 1}),
+            ("POST", "/topics/public/NAME/NAME", {"messages": [{"value": "x"}]}),
+        ],
+        looks=[IN_SPACE],
+    ),
+    "Iggy CREATE_USER": Change(
+        partial(iggy_names, CREATE_USER, b"", iggy.text8("secret123") + b"\x01\x00"), looks=[USER]
+    ),
+    "Iggy DELETE_USER": Change(
+        partial(iggy_identifies, DELETE_USER, b""), prepares=[MAKE_USER], looks=[USER]
+    ),
+    "Iggy UPDATE_USER": Change(
+        partial(iggy_identifies, UPDATE_USER, b"\x00\x01\x02"), prepares=[MAKE_USER], looks=[USER]
+    ),
+    "Iggy UPDATE_PERMISSIONS": Change(
+        partial(iggy_identifies, UPDATE_PERMISSIONS, _PERMISSIONS),
+        prepares=[MAKE_USER],
+        looks=[GRANTED],
+    ),
+    "Iggy CREATE_TOKEN": Change(
+        partial(iggy_names, CREATE_TOKEN, b"", struct.pack("<Q", iggy.NEVER)),
+        looks=[_ROOT],
+    ),
+    "Iggy DELETE_TOKEN": Change(
+        partial(iggy_names, DELETE_TOKEN, b"", b""),
+        prepares=[("PUT", f"{_ROOT}/tokens/NAME", {})],
+        looks=[_ROOT],
     ),
     "Kafka CreateTopics": Change(kafka_creates, creates=True),
     "Kafka DeleteTopics": Change(kafka_deletes),
     "Kafka CreatePartitions": Change(kafka_grows),
     "Kafka OffsetCommit": Change(kafka_commits, over_topic=True),
-    "Pulsar PRODUCER": Change(pulsar_creates, creates=True, at_near=True),
-    "HTTP PUT topic": Change(
-        partial(by_http, "PUT", _API, {"partitions": PARTITIONS}), creates=True
-    ),
-    "HTTP PATCH topic": Change(partial(by_http, "PATCH", _API, {"partitions": PARTITIONS + 1})),
-    "HTTP DELETE topic": Change(partial(by_http, "DELETE", _API, None)),
-    "HTTP append": Change(
-        partial(by_http, "POST", "/topics/TOPIC", _APPENDED), over_topic=True, appends=True
-    ),
-    "HTTP set positions": Change(
-        partial(by_http, "PUT", f"/api/v1/groups/TOPIC/{GROUP}/positions", _POSITIONS),
+    "Kafka DeleteGroups": Change(
+        kafka_deletes_group,
         over_topic=True,
+        coordinates=True,
+        prepares=[("PUT", "/api/v1/groups/TOPIC/NAME/positions", {"positions": {"0": 1}})],
     ),
+    "Kafka Metadata": Change(kafka_asks_metadata, creates=True),
+    "Kafka AlterConfigs": Change(partial(kafka_alters, ALTER_CONFIGS, b"")),
+    "Kafka IncrementalAlterConfigs": Change(
+        partial(kafka_alters, INCREMENTAL_ALTER_CONFIGS, b"\x00")
+    ),
+    "Pulsar PRODUCER": Change(
+        partial(pulsar_creates, pulsar.PRODUCER, [(2, 0), (3, 1)]), creates=True, at_near=True
+    ),
+    "Pulsar SUBSCRIBE": Change(
+        partial(pulsar_creates, pulsar.SUBSCRIBE, [(2, b"new"), (3, 0), (4, 0), (5, 1)]),
+        creates=True,
+        at_near=True,
+    ),
+    **HTTP_CHANGES,
 }

@@ -43,6 +43,7 @@ CHANGES = {
     "end a subscription": ("DELETE", f"{OF_TOPIC}/subscription/g", None),
     "skip": ("POST", f"{OF_TOPIC}-partition-0/subscription/g/skip_all", None),
     "skip some": ("POST", f"{OF_TOPIC}-partition-0/subscription/g/skip/1", None),
+    "expire": ("POST", f"{OF_TOPIC}/subscription/g/expireMessages/0", None),
     "reset to a time": ("POST", f"{OF_TOPIC}/subscription/g/resetcursor/0", None),
     "set positions": (
         "PUT",

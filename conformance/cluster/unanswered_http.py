@@ -1,0 +1,204 @@
+"""HTTP's changes for `unanswered`: one of each route that changes something.
+
+Aliases of a route (`subscriptions`, `/topics/persistent`) have no change of their own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import httpx
+
+from conformance.cluster.unanswered_kinds import ANSWER_S, Change, HttpRequest, Near, Told, named
+
+PARTITIONS: Final = 2  # Of each topic before its change.
+
+
+def by_http(method: str, path: str, body: Any, near: Near, topic: str) -> Told:
+    """Send a request. 502 leaves the outcome unknown."""
+    host, port = near["http"]
+    url = f"http://{host}:{port}{named(path, topic)}"
+    given = {} if body is None else {"json": _named(body, topic)}
+    answer = httpx.request(method, url, timeout=ANSWER_S, trust_env=False, **given)
+    if answer.is_success:
+        return Told.DONE
+    return Told.UNKNOWN if answer.status_code == 502 else Told.NOT_DONE
+
+
+def _named(body: Any, topic: str) -> Any:
+    if isinstance(body, dict):
+        return {name: _named(value, topic) for name, value in body.items()}
+    return named(body, topic) if isinstance(body, str) else body
+
+
+_API, _OF_TOPIC, _ADMIN = "/api/v1/topics/TOPIC", "/topics/TOPIC", "/admin/v2/persistent/TOPIC"
+_PART, _GROUP = f"{_ADMIN}-partition-0", "/api/v1/groups/TOPIC/group"
+_SUBSCRIPTION = f"{_ADMIN}/subscription/group"
+_SCHEMA = "/admin/v2/schemas/TOPIC/schema"
+SPACE, _TENANT, USER = (
+    "/admin/v2/namespaces/public/NAME",
+    "/admin/v2/tenants/NAME",
+    "/api/v1/users/NAME",
+)
+IN_SPACE = "/api/v1/topics/public/NAME/NAME"
+_MESSAGES = {"messages": [{"value": "x", "partition": 0}]}
+_STRING = {"type": "STRING", "schema": "", "properties": {}}
+_GRANT = {"subject": "NAME", "action": "describe", "resource": "cluster"}
+GRANTED = "/api/v1/permissions?subject=NAME"
+_QUOTA = {"limitSize": 1 << 30, "limit": 1 << 30, "limitTime": -1, "policy": "producer_exception"}
+_RETENTION = {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100}
+_WITH_PASSWORD = {"password": "secret123"}
+MAKE_USER: HttpRequest = ("PUT", USER, _WITH_PASSWORD)
+MAKE_SPACE: HttpRequest = ("PUT", SPACE, None)
+
+# Method, path, body; of namespaces and of topics.
+_POLICIES: Final[Sequence[HttpRequest]] = (
+    ("POST", "backlogQuota", _QUOTA),
+    ("POST", "messageTTL", 7),
+    ("POST", "retention", _RETENTION),
+)
+_OF_SPACES: Final[Sequence[HttpRequest]] = (
+    *_POLICIES,
+    ("POST", "deduplication", True),
+)
+_OF_TOPICS: Final[Sequence[HttpRequest]] = (
+    ("POST", "backlogQuota", _QUOTA),
+    ("POST", "messageTTL?messageTTL=7", None),
+    ("POST", "retention", _RETENTION),
+    ("POST", "deduplicationEnabled", True),
+    ("PUT", "schemaCompatibilityStrategy", "FULL"),
+)
+
+
+def _change(method: str, path: str, body: Any = None, **more: Any) -> Change:
+    return Change(partial(by_http, method, path, body), **more)
+
+
+def _policies() -> Iterator[tuple[str, Change]]:
+    """Yield a change of each policy that sets the policy, and a change that removes it."""
+    strategy = f"{SPACE}/schemaCompatibilityStrategy"
+    yield (
+        "HTTP PUT namespace schemaCompatibilityStrategy",
+        _change("PUT", strategy, "FULL", prepares=[MAKE_SPACE], looks=[strategy]),
+    )
+    for method, policy, body in _OF_SPACES:
+        path = f"{SPACE}/{policy}"
+        look = f"{path}Map" if policy == "backlogQuota" else path
+        yield (
+            f"HTTP {method} namespace {policy}",
+            _change(method, path, body, prepares=[MAKE_SPACE], looks=[look]),
+        )
+        prepares = [MAKE_SPACE, (method, path, body)]
+        removed = _change("DELETE", path, prepares=prepares, looks=[look])
+        yield f"HTTP DELETE namespace {policy}", removed
+    for method, policy, body in _OF_TOPICS:
+        path, name = f"{_ADMIN}/{policy}", policy.partition("?")[0]
+        look = f"{_ADMIN}/{name}"
+        yield f"HTTP {method} topic {name}", _change(method, path, body, looks=[look])
+        removed = _change("DELETE", look, prepares=[(method, path, body)], looks=[look])
+        yield f"HTTP DELETE topic {name}", removed
+
+
+HTTP_CHANGES: Final[Mapping[str, Change]] = {
+    "HTTP PUT topic": _change("PUT", _API, {"partitions": PARTITIONS}, creates=True),
+    "HTTP PATCH topic": _change("PATCH", _API, {"partitions": PARTITIONS + 1}),
+    "HTTP DELETE topic": _change("DELETE", _API),
+    "HTTP append": _change("POST", _OF_TOPIC, _MESSAGES, over_topic=True, appends=True),
+    "HTTP append to a partition": _change(
+        "POST",
+        f"{_OF_TOPIC}/partitions/0",
+        {"messages": [{"value": "x"}]},
+        over_topic=True,
+        appends=True,
+    ),
+    "HTTP import": _change("POST", f"{_API}/messages", _MESSAGES, over_topic=True, appends=True),
+    "HTTP set positions": _change(
+        "PUT", f"{_GROUP}/positions", {"positions": {"0": 2}}, over_topic=True
+    ),
+    "HTTP end a group": _change("DELETE", _GROUP, over_topic=True),
+    "HTTP subscribe": _change(
+        "POST", f"{_OF_TOPIC}/subscription/new/consumers", {"id": "a", "name": "a"}, over_topic=True
+    ),
+    "HTTP end a consumer": _change(
+        "DELETE",
+        f"{_OF_TOPIC}/subscription/new/consumers/a",
+        over_topic=True,
+        looks=["/api/v1/groups/TOPIC/new"],
+        prepares=[("POST", f"{_OF_TOPIC}/subscription/new/consumers", {"id": "a", "name": "a"})],
+    ),
+    "HTTP seek": _change(
+        "POST",
+        f"{_OF_TOPIC}/subscription/group/cursor",
+        {"type": "Seek", "position": "latest"},
+        over_topic=True,
+    ),
+    "HTTP admin subscribe": _change("PUT", f"{_ADMIN}/subscription/new", "latest", over_topic=True),
+    "HTTP admin unsubscribe": _change("DELETE", _SUBSCRIPTION, over_topic=True),
+    "HTTP admin skip_all": _change("POST", f"{_SUBSCRIPTION}/skip_all", over_topic=True),
+    "HTTP admin skip": _change(
+        "POST", f"{_PART}/subscription/group/skip/1", over_topic=True, is_step=True
+    ),
+    "HTTP admin expireMessages": _change(
+        "POST", f"{_SUBSCRIPTION}/expireMessages/0", over_topic=True
+    ),
+    "HTTP admin resetcursor to a time": _change(
+        "POST", f"{_SUBSCRIPTION}/resetcursor/0", over_topic=True
+    ),
+    "HTTP admin resetcursor": _change(
+        "POST",
+        f"{_PART}/subscription/group/resetcursor",
+        {"ledgerId": 1 << 40, "entryId": 0, "partitionIndex": 0},
+        over_topic=True,
+    ),
+    "HTTP admin truncate": _change("DELETE", f"{_ADMIN}/truncate", over_topic=True),
+    "HTTP admin terminate": _change("POST", f"{_ADMIN}/terminate/partitions"),
+    "HTTP admin make": _change("PUT", f"{_ADMIN}/partitions", PARTITIONS, creates=True),
+    "HTTP admin grow": _change("POST", f"{_ADMIN}/partitions", PARTITIONS + 1),
+    "HTTP admin delete": _change("DELETE", f"{_ADMIN}/partitions"),
+    "HTTP admin make unpartitioned": _change("PUT", _ADMIN, creates=True),
+    "HTTP admin delete unpartitioned": _change(
+        "DELETE", _ADMIN, creates=True, prepares=[("PUT", _ADMIN, None)]
+    ),
+    "HTTP admin terminate unpartitioned": _change(
+        "POST", f"{_ADMIN}/terminate", creates=True, prepares=[("PUT", _ADMIN, None)]
+    ),
+    "HTTP add a schema": _change("POST", _SCHEMA, _STRING, over_topic=True, looks=[_SCHEMA]),
+    "HTTP delete schemas": _change(
+        "DELETE", _SCHEMA, prepares=[("POST", _SCHEMA, _STRING)], over_topic=True, looks=[_SCHEMA]
+    ),
+    "HTTP PUT tenant": _change("PUT", _TENANT, {"adminRoles": ["boss"]}, looks=[_TENANT]),
+    "HTTP POST tenant": _change(
+        "POST",
+        _TENANT,
+        {"adminRoles": ["boss"]},
+        prepares=[("PUT", _TENANT, {"adminRoles": []})],
+        looks=[_TENANT],
+    ),
+    "HTTP DELETE tenant": _change(
+        "DELETE", _TENANT, prepares=[("PUT", _TENANT, {"adminRoles": []})], looks=[_TENANT]
+    ),
+    "HTTP PUT namespace": _change("PUT", SPACE, looks=[SPACE]),
+    "HTTP DELETE namespace": _change("DELETE", SPACE, prepares=[MAKE_SPACE], looks=[SPACE]),
+    "HTTP PUT user": _change("PUT", USER, _WITH_PASSWORD, looks=[USER]),
+    "HTTP PATCH user": _change(
+        "PATCH", USER, {"roles": ["boss"]}, prepares=[MAKE_USER], looks=[USER]
+    ),
+    "HTTP DELETE user": _change("DELETE", USER, prepares=[MAKE_USER], looks=[USER]),
+    "HTTP PUT token": _change("PUT", f"{USER}/tokens/ci", {}, prepares=[MAKE_USER], looks=[USER]),
+    "HTTP DELETE token": _change(
+        "DELETE",
+        f"{USER}/tokens/ci",
+        prepares=[MAKE_USER, ("PUT", f"{USER}/tokens/ci", {})],
+        looks=[USER],
+    ),
+    "HTTP POST permission": _change(
+        "POST", "/api/v1/permissions", _GRANT, prepares=[MAKE_USER], looks=[GRANTED]
+    ),
+    "HTTP DELETE permission": _change(
+        "DELETE",
+        f"{GRANTED}&action=describe&resource=cluster",
+        prepares=[MAKE_USER, ("POST", "/api/v1/permissions", _GRANT)],
+        looks=[GRANTED],
+    ),
+    **dict(_policies()),
+}
