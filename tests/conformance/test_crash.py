@@ -1,4 +1,4 @@
-"""SIGKILL under mixed writers and groups, 25 times."""
+"""SIGKILL under mixed writers and groups; `python -m conformance.crash` kills more often."""
 
 import pytest
 
@@ -9,10 +9,10 @@ from conformance.crash.writers import Ledger
 
 @pytest.mark.slow
 @pytest.mark.clients
-def test_nothing_acknowledged_is_lost_over_25_kills():
-    acknowledged, broken = run(kills=25, seed=25, run_s_max=0.4)
+def test_nothing_acknowledged_is_lost_over_kills():
+    acknowledged, broken = run(kills=8, seed=25, run_s_max=0.4)
     assert broken == []
-    assert acknowledged > 1000
+    assert acknowledged > 300
 
 
 def ledger(*values):
