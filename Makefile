@@ -20,7 +20,7 @@ CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/shared $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance $(STAMPS)/shared $(STAMPS)/cluster
 
 .NOTPARALLEL:
-.PHONY: help install run check format test coverage demo cluster bench bench-export conformance dist proto kafka-tables settings-page lock clean
+.PHONY: help install run check format test coverage demo cluster bench bench-export conformance dist proto kafka-tables api-page lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -80,8 +80,8 @@ proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .pro
 kafka-tables: $(STAMPS)/project  ## generate Kafka's tables again from the definitions of two releases
 	$(BIN)/python scripts/kafka_tables.py $(ARGS)
 
-settings-page: $(STAMPS)/project  ## write the table of topic settings in docs/api.md again
-	$(BIN)/python -m scripts.settings_page
+api-page: $(STAMPS)/project  ## write the generated tables of docs/api.md again
+	$(BIN)/python -m scripts.api_page
 
 lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
 	$(BIN)/python scripts/lock.py

@@ -1,4 +1,6 @@
-"""The JSON answers in docs/api.md have every field that a broker sends."""
+"""The JSON answers in docs/api.md have every field that a broker sends; its generated tables are
+those of the code.
+"""
 
 import json
 import re
@@ -16,6 +18,7 @@ from braidlog.protocols.http.management.messages import (
     TopicDetail,
     TopicPage,
 )
+from scripts import api_page
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "api.md").read_text()
 SHOWN = {
@@ -42,3 +45,14 @@ def test_the_answer_has_the_fields_of_its_type(request_):
 def test_settings_in_force_are_all_there_with_their_defaults():
     answer = json.loads(shown("GET /api/v1/topics/public/default/orders"))
     assert answer["in_force"] == asdict(log_settings(LogConfig(), {}))
+
+
+def test_the_table_of_settings_is_that_of_the_code():
+    """`make api-page` writes the table again, and the next."""
+    head = api_page.SETTINGS_HEAD
+    assert api_page.shown(head, PAGE) == api_page.table(head, api_page.setting_rows())
+
+
+async def test_the_table_of_admin_calls_is_that_of_the_routes(broker):
+    head = api_page.ADMIN_HEAD
+    assert api_page.shown(head, PAGE) == api_page.table(head, api_page.admin_rows(broker))

@@ -1,6 +1,6 @@
 """docs/settings.md has exactly the settings of the code, with their defaults.
 
-docs/cluster.md has those of a shared store, docs/api.md those of a topic.
+docs/cluster.md has those of a shared store.
 """
 
 import re
@@ -23,7 +23,6 @@ from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy.options import IggyOptions
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.pulsar.options import PulsarOptions
-from scripts import settings_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = (DOCS / "settings.md").read_text()
@@ -92,9 +91,3 @@ def test_every_row_of_the_page_is_a_setting_with_its_default():
 @pytest.mark.parametrize("variable", sorted(ENV_OTHERS))
 def test_every_environment_variable_without_setting_is_on_the_page(variable):
     assert re.search(rf"`{variable}[`=]", PAGE), variable
-
-
-def test_the_table_of_topic_settings_is_that_of_the_code():
-    """`make settings-page` writes the table again."""
-    shown = (DOCS / "api.md").read_text().partition(settings_page.HEAD)[1:]
-    assert "".join(shown).partition("\n\n")[0].splitlines() == list(settings_page.lines())
