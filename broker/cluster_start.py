@@ -17,7 +17,7 @@ from braidlog.broker.runtime.threads import run_in_thread
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.server.listener import Listener
-    from braidlog.storage.shared.session import Session
+    from braidlog.storage.shared.session import ClusterSession
 
 
 async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nursery) -> None:
@@ -38,7 +38,7 @@ async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nu
 
 async def _tell_addresses(
     broker: Broker,
-    session: Session,
+    session: ClusterSession,
     internal: InternalListener,
     listeners: Sequence[Listener],
 ) -> None:

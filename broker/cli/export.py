@@ -158,7 +158,7 @@ def export(
         _check_names(topics, pattern)
         names = tuple(parse_topic(name) for name in topics)
         job = jobs.ExportJob(
-            source=jobs.Source(_place(data_dir, store, url), names, pattern),
+            source=jobs.ExportSource(_place(data_dir, store, url), names, pattern),
             target=to,
             on_corrupt=faults.corrupt,
             fail_on_loss=faults.lost == "fail",
@@ -175,7 +175,7 @@ def export(
             _run(job, spark, pause_s, output)
     except (InvalidTopicName, ValueError) as error:
         return _fail(str(error), EXIT_USAGE)
-    except jobs.NoSuchTopic as error:
+    except jobs.ExportTopicMissing as error:
         return _fail(str(error), EXIT_NOT_FOUND)
     except OSError as error:
         return _fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)

@@ -21,7 +21,7 @@ from braidlog.broker.cli.confirming import Yes, confirm
 
 if TYPE_CHECKING:
     from braidlog.storage.tools.findings import Finding, VerifyReport
-    from braidlog.storage.tools.repair_step import Plan
+    from braidlog.storage.tools.repair_step import RepairPlan
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_UNREADABLE, EXIT_NOT_FOUND = 0, 1, 2, 3, 4
 
@@ -44,11 +44,11 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
     from braidlog.storage.errors import StorageError
     from braidlog.storage.tools.verify import NoDataDir, Verifier
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def tell(finding: Finding) -> None:
         if output == "json":
-            found.append(finding)
+            findings.append(finding)
         else:
             print(finding_line(finding), flush=True)
 
@@ -60,7 +60,9 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
     except StorageError as error:
         return fail(str(error), EXIT_UNREADABLE)
     if output == "json":
-        print(json.dumps({**asdict(report), "findings": [asdict(one) for one in found]}, indent=2))
+        print(
+            json.dumps({**asdict(report), "findings": [asdict(one) for one in findings]}, indent=2)
+        )
     else:
         print(summary_line(report))
     return EXIT_FAILED if report.faults else EXIT_DONE
@@ -155,7 +157,7 @@ def repair(
         return fail(str(error), EXIT_FAILED)
 
 
-def apply_plan(plan: Plan, *, yes: bool) -> int:
+def apply_plan(plan: RepairPlan, *, yes: bool) -> int:
     """Show the plan, ask, and apply the plan; returns the exit code. Raises StorageError."""
     for text in plan.warnings:
         print(f"warning: {text}", file=sys.stderr)
@@ -191,10 +193,10 @@ def finding_line(finding: Finding) -> str:
 def summary_line(report: VerifyReport) -> str:
     """Return the result of a verification as a line."""
     logs = report.logs
-    records, size = sum(one.records for one in logs), sum(one.size_bytes for one in logs)
-    text = f"{len(logs)} logs, {sum(one.batches for one in logs)} batches, {records} records, "
+    records, size = sum(log.records for log in logs), sum(log.size_bytes for log in logs)
+    text = f"{len(logs)} logs, {sum(log.batches for log in logs)} batches, {records} records, "
     text += f"{size} bytes: {report.faults} faults, {report.warnings} warnings"
-    if unopened := sum(one.unopened for one in logs):
+    if unopened := sum(log.unopened for log in logs):
         text += f"; no codec here opens {unopened} bodies, whose checksums are right"
     if report.broker_pid:
         text += f"; process {report.broker_pid} runs a broker there, so each log was checked up to"

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from braidlog.storage.shared.session import View
+    from braidlog.storage.shared.session import ClusterView
 
 # The broker with the highest rank has this long to take a free shard; then any other may.
 FIRST_S: Final = 2.0
@@ -33,7 +33,7 @@ def best(shard: int, nodes: Collection[int]) -> int:
     return max(nodes, key=lambda node: rank(shard, node))
 
 
-def to_take(view: View, session: int, free_s: Mapping[int, float]) -> list[int]:
+def to_take(view: ClusterView, session: int, free_s: Mapping[int, float]) -> list[int]:
     """Return the shards that this session should take now. `free_s`: seconds that each was seen
     free.
     """
@@ -50,7 +50,7 @@ def to_take(view: View, session: int, free_s: Mapping[int, float]) -> list[int]:
     ]
 
 
-def to_give(view: View, session: int, settled_ms: int) -> list[int]:
+def to_give(view: ClusterView, session: int, settled_ms: int) -> list[int]:
     """Return this session's shards that another session, live for `settled_ms`, should own; all
     shards if this session drains and another exists.
     """

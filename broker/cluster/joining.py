@@ -18,7 +18,7 @@ from braidlog.storage.shared.packer import PackerSettings
 from braidlog.storage.shared.postgres import PostgresLedger
 from braidlog.storage.shared.proofs import open_cluster
 from braidlog.storage.shared.publisher import RoundSettings
-from braidlog.storage.shared.session import Session, SessionSettings
+from braidlog.storage.shared.session import ClusterSession, SessionSettings
 from braidlog.storage.shared.shared_dir import SharedDir, SharedSettings
 from braidlog.storage.shared.takeover import for_a_while, surely
 
@@ -65,7 +65,7 @@ async def join_cluster(config: Config) -> SharedDir:
         raise
 
 
-def _begin(config: Config) -> Session:
+def _begin(config: Config) -> ClusterSession:
     ledger, objects = stores(config)
     cluster = config.cluster
     settings = SessionSettings(
@@ -76,7 +76,7 @@ def _begin(config: Config) -> Session:
     )
     try:
         opened = surely(lambda: open_cluster(ledger, objects), patience)
-        session = Session(ledger, objects, opened, settings)
+        session = ClusterSession(ledger, objects, opened, settings)
         session.begin({}, patience)
     except BaseException:  # Includes cancellation.
         ledger.close()
@@ -104,7 +104,7 @@ def _sleep_unless_cancelled(seconds: float) -> None:
     trio.from_thread.check_cancelled()
 
 
-def _open(config: Config, session: Session) -> SharedDir:
+def _open(config: Config, session: ClusterSession) -> SharedDir:
     shared = config.shared
     assert config.data_dir is not None, "checked with the settings"
     settings = SharedSettings(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from braidlog.broker.cluster.upkeep import Upkeep
     from braidlog.broker.cluster_parts import ClusterParts
     from braidlog.storage.shared.ledger import Ledger
-    from braidlog.storage.shared.session import View
-    from braidlog.storage.shared.shared_dir import Taken
+    from braidlog.storage.shared.session import ClusterView
+    from braidlog.storage.shared.shared_dir import ShardContents
 
 # Pause between two reads of the ledger without news: part of the time that clients wait for another
 # broker.
@@ -56,7 +56,7 @@ class Membership:
         # Held while the catalogue, or the set of held shards, changes.
         self._changing = trio.Lock()
         self._told_waiting = False
-        self._view: View | None = None  # Of the last look,
+        self._view: ClusterView | None = None  # Of the last look,
         self._looked = trio.lowlevel.ParkingLot()  # woken after each.
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -100,7 +100,7 @@ class Membership:
             await self._give(leaving)
         return self._check_settled(view)
 
-    def _check_settled(self, view: View) -> bool:
+    def _check_settled(self, view: ClusterView) -> bool:
         """Return whether clients can be served: every shard has an owner, and a
         catalogue exists.
         """
@@ -111,7 +111,7 @@ class Membership:
             log.info("waiting_for_owners", free_shards=len(free))
         return not free and bool(self._broker.namespaces.all())
 
-    def _show(self, view: View) -> None:
+    def _show(self, view: ClusterView) -> None:
         """Update the placement from the view."""
         live = view.live
         owners = {
@@ -130,7 +130,7 @@ class Membership:
             others,
         )
 
-    def _free_s(self, view: View) -> Mapping[int, float]:
+    def _free_s(self, view: ClusterView) -> Mapping[int, float]:
         """Return for how many seconds each free shard has had no owner."""
         now = trio.current_time()
         self._free_since = {
@@ -183,7 +183,7 @@ class Membership:
             seconds = round(trio.current_time() - begun, 3)
             log.info("shards_taken", session=self._session.number, shards=len(found), s=seconds)
 
-    async def _read(self, shards: Sequence[int]) -> dict[int, Taken]:
+    async def _read(self, shards: Sequence[int]) -> dict[int, ShardContents]:
         """Read each shard. A damaged shard stays unavailable; if it holds the catalogue, raise
         DamagedLog.
         """
@@ -195,7 +195,7 @@ class Membership:
         except DamagedLog:
             if shards == [CATALOGUE_SHARD]:
                 raise
-        found: dict[int, Taken] = {}
+        found: dict[int, ShardContents] = {}
         for shard in shards:
             try:
                 found[shard] = await run_in_thread(self._shared.read, [shard])
@@ -214,24 +214,26 @@ class Membership:
             except LedgerUnanswered:
                 await trio.sleep(LOOK_S)
 
-    def _own_catalogue(self, taken: Taken) -> None:
+    def _own_catalogue(self, shard_contents: ShardContents) -> None:
         broker = self._broker
-        journals = self._shared.hold(CATALOGUE_SHARD, taken, broker.committer)
+        journals = self._shared.hold(CATALOGUE_SHARD, shard_contents, broker.committer)
         touched = self._parts.state.own(journals["catalogue"], broker.now_us())
         self._parts.placement.hold(CATALOGUE_SHARD)
         self._parts.followed(touched)
 
-    async def _hold(self, shard: int, taken: Taken) -> None:
+    async def _hold(self, shard: int, shard_contents: ShardContents) -> None:
         broker, shared = self._broker, self._shared
         parts = self._parts
         state, topics = parts.state, parts.topics
         try:
             known = state.topics_of(shard)
-            shared.check(taken, (number for meta in known for number in meta.partition_ids))
+            shared.check(
+                shard_contents, (number for meta in known for number in meta.partition_ids)
+            )
         except DamagedLog as error:
             log.error("shard_stays_shut", shard=shard, reason=str(error))
             return
-        journals = shared.hold(shard, taken, broker.committer)
+        journals = shared.hold(shard, shard_contents, broker.committer)
         state.hold(shard, journals["catalogue"])
         parts.cursors.hold(shard, JournalPositions(journals["cursors"]))
         for meta in state.topics_of(shard):

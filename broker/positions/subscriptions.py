@@ -28,7 +28,7 @@ from braidlog.storage.metadata.cursors import (
     StoredCursor,
     StoredSubscription,
     Subscribed,
-    made,
+    new_subscription,
 )
 from braidlog.storage.metadata.positions import Positions
 from braidlog.storage.metadata.ranges import RangeSet
@@ -340,7 +340,7 @@ class Commits:
             check_cursors(cursors, self._new_cursors + 1)
             self._new_cursors += 1
         if is_new:
-            self._making[topic_id] = made(topic_id, name, len(topic.partitions))
+            self._making[topic_id] = new_subscription(topic_id, name, len(topic.partitions))
         key = (topic_id, name, index)
         self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
 

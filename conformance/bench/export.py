@@ -29,7 +29,7 @@ from rich.table import Table
 from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export import jvm
-from braidlog.storage.export.export import ExportJob, Source, run_export
+from braidlog.storage.export.export import ExportJob, ExportSource, run_export
 from braidlog.storage.export.files import Compression, parquet_writer
 from braidlog.storage.export.session import Spark
 from braidlog.storage.export.source.plugin import BraidlogSource
@@ -254,7 +254,7 @@ def export(place: str, out: str) -> float:
     included.
     """
     before = family_seconds(os.getpid())
-    run_export(ExportJob(Source(place, (parse_topic(TOPIC),)), Path(out)), started())
+    run_export(ExportJob(ExportSource(place, (parse_topic(TOPIC),)), Path(out)), started())
     return since(before)
 
 

@@ -14,9 +14,9 @@ import httpx
 import pyarrow.parquet as parquet
 from kafka import KafkaProducer
 
-from braidlog.storage.export.export import ExportJob, Progress, Source, run_export
+from braidlog.storage.export.export import ExportJob, ExportSource, Progress, run_export
 from braidlog.storage.export.places import open_log, store_place
-from braidlog.storage.export.readers import LogReader
+from braidlog.storage.export.readers import ExportLog
 from braidlog.storage.export.session import Report, Work
 from braidlog.storage.metadata.names import parse_topic
 from conformance.cluster.brokers import command
@@ -102,7 +102,7 @@ def _fill(broker: RunningBroker) -> None:
 
 
 def _export(broker: RunningBroker, lake: Path, move: Callable[[], None]) -> int:
-    source = Source(broker.url, tuple(parse_topic(topic) for topic in TOPICS))
+    source = ExportSource(broker.url, tuple(parse_topic(topic) for topic in TOPICS))
     job = ExportJob(source, lake, progress=Progress(broker.url, GROUP))
     # An export uses only `map` of Spark.
     summary = run_export(job, MovingHalfway(move))  # type: ignore[arg-type]
@@ -120,11 +120,11 @@ def place_of(cluster: Cluster) -> str:
 def _export_store(cluster: Cluster, lake: Path) -> int:
     os.environ.update(KEYS)
     names = tuple(parse_topic(topic) for topic in TOPICS)
-    job = ExportJob(Source(place_of(cluster), names), lake)
+    job = ExportJob(ExportSource(place_of(cluster), names), lake)
     return run_export(job, MovingHalfway(lambda: None)).rows  # type: ignore[arg-type]
 
 
-def _check_same(store: LogReader, broker: LogReader) -> None:
+def _check_same(store: ExportLog, broker: ExportLog) -> None:
     """Check that a cluster's store and its brokers describe the topics equally."""
     shown = [
         [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from braidlog.storage.export.export import ExportJob, Source, run_export
+from braidlog.storage.export.export import ExportJob, ExportSource, run_export
 from braidlog.storage.export.session import Report, Work
 from braidlog.storage.metadata.names import parse_topic
 from conformance.exports.folder import Shown, check_once
@@ -27,7 +27,7 @@ def live_runs(count: int) -> Shown:
     """Export `count` times, then once more without the writer. Raises AssertionError."""
     with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as broker:
         lake = Path(scratch) / "lake"
-        job = ExportJob(Source(str(broker.data_dir), (parse_topic(TOPIC),)), lake)
+        job = ExportJob(ExportSource(str(broker.data_dir), (parse_topic(TOPIC),)), lake)
         with LiveWriter(broker, 1):
             for number in range(1, count + 1):
                 run_export(job, InThisProcess())  # type: ignore[arg-type]

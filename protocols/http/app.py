@@ -25,7 +25,7 @@ from braidlog.protocols.http.pip64.consumers import Consumers
 from braidlog.protocols.http.pip64.table import pip64_routes
 from braidlog.protocols.http.pulsar_admin.table import admin_routes
 from braidlog.protocols.http.requests import ERROR_HANDLERS, Requests
-from braidlog.protocols.http.routes import Query, Routes, Served
+from braidlog.protocols.http.routes import Endpoint, Query, Routes
 from braidlog.protocols.http.routing import Answering
 from braidlog.protocols.http.values.resolving import SchemaRegistry
 from braidlog.protocols.http.waiting import Waiting
@@ -73,7 +73,7 @@ def make_routes(
         consumers = Consumers(broker, options)
     bodies = Bodies.of(options, stopping)
     waiting = Waiting(stopping)
-    made = [
+    api_routes = [
         *pip64_routes(broker, options, bodies, waiting, consumers, registry, routes),
         *_watching(broker, options, routes),
         *admin_routes(broker, options, bodies.of_others, routes),
@@ -82,9 +82,9 @@ def make_routes(
     ]
     documentation = Documentation(routes.described, broker.version)
     return [
-        *made,
-        routes.route("/openapi.json", GET=Served(documentation.openapi, None)),
-        routes.route("/docs", GET=Served(documentation.docs, None)),
+        *api_routes,
+        routes.route("/openapi.json", GET=Endpoint(documentation.openapi, None)),
+        routes.route("/docs", GET=Endpoint(documentation.docs, None)),
     ]
 
 
@@ -92,11 +92,11 @@ def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Rout
     route = routes.route
     health = HealthApi(broker, options)
     plain = ("text/plain",)
-    readiness = Served(health.readyz, None, answer=messages.Readiness, statuses=(200, 503))
+    readiness = Endpoint(health.readyz, None, answer=messages.Readiness, statuses=(200, 503))
     return [
-        route("/healthz", GET=Served(health.healthz, None, other_formats=plain)),
+        route("/healthz", GET=Endpoint(health.healthz, None, other_formats=plain)),
         route("/readyz", GET=readiness),
-        route("/metrics", GET=Served(health.metrics, Action.DESCRIBE, other_formats=plain)),
+        route("/metrics", GET=Endpoint(health.metrics, Action.DESCRIBE, other_formats=plain)),
     ]
 
 
@@ -112,7 +112,7 @@ def _managing(
         *user_routes(broker, bodies.of_others, routes, API),
         route(
             f"{API}/topics",
-            GET=Served(
+            GET=Endpoint(
                 topics.list_topics,
                 Action.DESCRIBE,
                 lists=True,
@@ -122,8 +122,8 @@ def _managing(
         ),
         route(
             f"{API}/topics/{TOPIC}",
-            GET=Served(topics.show, Action.DESCRIBE, answer=detail),
-            PUT=Served(
+            GET=Endpoint(topics.show, Action.DESCRIBE, answer=detail),
+            PUT=Endpoint(
                 topics.create,
                 Action.CREATE,
                 body=messages.CreateTopic,
@@ -131,24 +131,24 @@ def _managing(
                 statuses=(201,),
                 needs_body=False,
             ),
-            PATCH=Served(
+            PATCH=Endpoint(
                 topics.alter,
                 Action.ALTER,
                 body=messages.AlterTopic,
                 answer=detail,
                 needs_body=False,
             ),
-            DELETE=Served(topics.delete, Action.DELETE, statuses=(204,)),
+            DELETE=Endpoint(topics.delete, Action.DELETE, statuses=(204,)),
         ),
         route(
             f"{API}/topics/{TOPIC}/messages",
-            POST=Served(
+            POST=Endpoint(
                 importing.store, Action.ADMINISTER, body=ImportRequest, answer=ImportAnswer
             ),
         ),
         route(
             f"{API}/groups",
-            GET=Served(
+            GET=Endpoint(
                 groups.list_groups,
                 Action.DESCRIBE,
                 lists=True,
@@ -163,10 +163,10 @@ def _managing(
         ),
         route(
             f"{API}/groups/{TOPIC}/{{group}}",
-            GET=Served(
+            GET=Endpoint(
                 groups.show, Action.DESCRIBE, answer=messages.GroupDetail, query=(ENCODING,)
             ),
-            DELETE=Served(groups.delete, Action.DELETE, statuses=(204,), query=(ENCODING, FORCE)),
+            DELETE=Endpoint(groups.delete, Action.DELETE, statuses=(204,), query=(ENCODING, FORCE)),
         ),
     ]
 
@@ -180,14 +180,14 @@ def _raw_log(broker: Broker, bodies: BodyReader, waiting: Waiting, routes: Route
     partition = f"{API}/log/{TOPIC}/{{partition}}"
     stored = ("application/octet-stream",)
     return [
-        route(f"{API}/log", GET=Served(raw_log.list_partitions, Action.DESCRIBE, lists=True)),
-        route(partition, GET=Served(raw_log.state, Action.CONSUME)),
+        route(f"{API}/log", GET=Endpoint(raw_log.list_partitions, Action.DESCRIBE, lists=True)),
+        route(partition, GET=Endpoint(raw_log.state, Action.CONSUME)),
         route(
             f"{partition}/batches",
-            GET=Served(raw_log.batches, Action.CONSUME, other_formats=stored),
+            GET=Endpoint(raw_log.batches, Action.CONSUME, other_formats=stored),
         ),
         route(
             f"{API}/groups/{TOPIC}/{{group}}/positions",
-            PUT=Served(raw_log.set_positions, Action.CONSUME),
+            PUT=Endpoint(raw_log.set_positions, Action.CONSUME),
         ),
     ]

@@ -96,8 +96,8 @@ AREAS: Final = (
 
 def area_of(path: str) -> Area:
     """Return the area that matches the longest beginning of a path. Raises ValueError for none."""
-    found = ((match.end(), area) for area in AREAS if (match := area.paths.match(path)))
-    return max(found, key=lambda pair: pair[0])[1]
+    matches = ((match.end(), area) for area in AREAS if (match := area.paths.match(path)))
+    return max(matches, key=lambda pair: pair[0])[1]
 
 
 def usual_spelling(path: str) -> str:

@@ -21,7 +21,7 @@ from braidlog.protocols.http.errors import (
     NOT_JSON,
     SHUTTING_DOWN,
     TOO_BUSY,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.limits import (
     BODIES_BYTES_ALL_MAX,
@@ -70,9 +70,9 @@ class BodyBudget:
 
     @contextmanager
     def upload(self, request: Request) -> Iterator[None]:
-        """Wrap the wait for the rest of a body that did not arrive at once. Raises Refused."""
+        """Wrap the wait for the rest of a late body. Raises RequestRefused."""
         if self._uploads >= UPLOADS_MAX:
-            raise Refused(TOO_BUSY, f"{UPLOADS_MAX} requests wait for their bodies already")
+            raise RequestRefused(TOO_BUSY, f"{UPLOADS_MAX} requests wait for their bodies already")
         exchange: Exchange = request.scope["exchange"]
         self._uploads += 1
         try:
@@ -112,43 +112,43 @@ class BodyReader:
 
     async def read(self, request: Request, into: type[T]) -> T:
         """Return the request's JSON body as an `into`; an absent body is the empty object. Raises
-        Refused.
+        RequestRefused.
         """
         body = await self._read(request)
         try:
             value = msgspec.json.decode(body or b"{}", type=into)
             check_names(body or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RepeatedName) as error:
-            raise Refused(BAD_BODY, explain(error, into, BODY)) from None
+            raise RequestRefused(BAD_BODY, explain(error, into, BODY)) from None
         return value
 
     async def read_json(self, request: Request) -> bytes:
-        """Return the request's body as unparsed UTF-8. Raises Refused."""
+        """Return the request's body as unparsed UTF-8. Raises RequestRefused."""
         body = await self._read(request)
         if not body.isascii():
             try:
                 body.decode()
             except UnicodeDecodeError as error:
-                raise Refused(BAD_BODY, explain(error, whole=BODY)) from None
+                raise RequestRefused(BAD_BODY, explain(error, whole=BODY)) from None
         return body
 
     async def _read(self, request: Request) -> bytes:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type not in ("", "application/json") and not media_type.endswith("+json"):
-            raise Refused(NOT_JSON, f"the body has to be application/json, not {media_type}")
+            raise RequestRefused(NOT_JSON, f"the body has to be application/json, not {media_type}")
         if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise Refused(NOT_JSON, "the body has to come uncompressed")
+            raise RequestRefused(NOT_JSON, "the body has to come uncompressed")
         declared = request.headers.get("content-length", "0")
         if int(declared) > self.bytes_max:  # Digits only: h11 has checked.
             raise self._too_large()
         body = await self._take(request)
         if not await self.budget.turn_of(request, len(body)):
-            raise Refused(TOO_BUSY, "too many large requests at the same time")
+            raise RequestRefused(TOO_BUSY, "too many large requests at the same time")
         return body
 
     async def _take(self, request: Request) -> bytes:
         if self.stopping.is_set():
-            raise Refused(SHUTTING_DOWN, "the broker is stopping")
+            raise RequestRefused(SHUTTING_DOWN, "the broker is stopping")
         whole: bytes | None = request.scope.get(WHOLE_BODY)
         if whole is not None:  # In memory already, and no larger than one receive.
             return whole
@@ -167,18 +167,18 @@ class BodyReader:
         if has_ended:
             return self._checked(body, has_room=has_room)
         if self.stopping.is_set():
-            raise Refused(SHUTTING_DOWN, "the broker is stopping")
-        raise Refused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
+            raise RequestRefused(SHUTTING_DOWN, "the broker is stopping")
+        raise RequestRefused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
 
     def _checked(self, body: bytearray, *, has_room: bool) -> bytes:
         if not has_room:
-            raise Refused(TOO_BUSY, "too many large requests at the same time")
+            raise RequestRefused(TOO_BUSY, "too many large requests at the same time")
         if len(body) > self.bytes_max:
             raise self._too_large()
         return bytes(body)
 
-    def _too_large(self) -> Refused:
-        return Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
+    def _too_large(self) -> RequestRefused:
+        return RequestRefused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
 
     async def _collect(self, request: Request, body: bytearray) -> bool:
         """Append the rest of the body to `body`, at most up to the first piece above the limit.

@@ -60,14 +60,16 @@ class Documentation:
 
     async def openapi(self, _: Request) -> Response:
         """The description of every path, as OpenAPI 3.1."""
-        return Document((await self._made()).openapi, media_type="application/json")
+        return Document((await self._made_documents()).openapi, media_type="application/json")
 
     async def docs(self, _: Request) -> Response:
         """The description of every path as an HTML page."""
         headers = {"Content-Security-Policy": POLICY}
-        return Document((await self._made()).page, headers=headers, media_type="text/html")
+        return Document(
+            (await self._made_documents()).page, headers=headers, media_type="text/html"
+        )
 
-    async def _made(self) -> Documents:
+    async def _made_documents(self) -> Documents:
         if self._documents is None:
             self._documents = await run_in_thread(self._make)
         return self._documents

@@ -22,7 +22,7 @@ class WireCode:
 
 
 @dataclass(slots=True)
-class Refused(Exception):
+class RequestRefused(Exception):
     """Refusal of a request by this listener, before any call of the broker."""
 
     wire: WireCode

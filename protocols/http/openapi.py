@@ -14,7 +14,7 @@ import msgspec
 from braidlog.protocols.http.areas import AREAS, REFUSED, area_of, usual_spelling
 from braidlog.protocols.http.errors import ErrorBody
 from braidlog.protocols.http.examples import EXAMPLES
-from braidlog.protocols.http.routes import Described, Query, Served
+from braidlog.protocols.http.routes import Described, Endpoint, Query
 from braidlog.protocols.http.samples import SAMPLES
 
 PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -70,7 +70,7 @@ def _leave_out_false_items(schema: object) -> None:
             _leave_out_false_items(part)
 
 
-def _operation(method: str, path: str, served: Served, by_type: Mapping[type, Json]) -> Json:
+def _operation(method: str, path: str, served: Endpoint, by_type: Mapping[type, Json]) -> Json:
     summary, description = _prose(served.handler.__doc__ or "")
     operation: Json = {
         "operationId": f"{method.lower()} {path}",
@@ -98,20 +98,20 @@ def _prose(docstring: str) -> tuple[str, str]:
     the errors that the handler raises.
     """
     paragraphs = [" ".join(part.split()) for part in docstring.split("\n\n")]
-    said = [text for part in paragraphs if (text := RAISES.sub("", part).strip())]
-    return (said[0] if said else ""), "\n\n".join(said)
+    prose = [text for part in paragraphs if (text := RAISES.sub("", part).strip())]
+    return (prose[0] if prose else ""), "\n\n".join(prose)
 
 
-def _responses(served: Served, by_type: Mapping[type, Json]) -> Json:
+def _responses(served: Endpoint, by_type: Mapping[type, Json]) -> Json:
     done: Json = {"description": "Done."}
     if served.answer is not None:
         done["content"] = {JSON: {"schema": by_type[served.answer]}}
     for kind in served.other_formats:
         done.setdefault("content", {})[kind] = {"schema": {"type": "string"}}
-    refused = {"description": "Refused.", "content": {JSON: {"schema": ERROR}}}
-    told: Json = {str(status): done for status in served.statuses}
-    told |= dict.fromkeys(("4XX", "5XX"), refused)
-    return told
+    refused = {"description": "RequestRefused.", "content": {JSON: {"schema": ERROR}}}
+    responses: Json = {str(status): done for status in served.statuses}
+    responses |= dict.fromkeys(("4XX", "5XX"), refused)
+    return responses
 
 
 def _in_path(name: str) -> Json:
@@ -120,7 +120,7 @@ def _in_path(name: str) -> Json:
 
 
 def _in_query(query: Query) -> Json:
-    told: Json = {"name": query.name, "in": "query", "required": False}
-    told["description"] = query.about
-    told["schema"] = dict(query.schema)
-    return told
+    parameter: Json = {"name": query.name, "in": "query", "required": False}
+    parameter["description"] = query.about
+    parameter["schema"] = dict(query.schema)
+    return parameter

@@ -79,8 +79,8 @@ def _details(operation: Json) -> str:
     if body is not None:
         need = "" if body["required"] else " (may be absent)"
         rows.append(("Body", _link(body["content"][JSON]["schema"]) + need))
-    for status, told in operation["responses"].items():
-        content = told.get("content", {}).get(JSON)
+    for status, response in operation["responses"].items():
+        content = response.get("content", {}).get(JSON)
         if content is not None and not status.endswith("XX"):
             rows.append((f"Answer {status}", _link(content["schema"])))
     lines = "".join(f"<dt>{name}<dd>{about}" for name, about in rows)

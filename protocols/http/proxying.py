@@ -21,7 +21,7 @@ from starlette.responses import Response
 from braidlog.broker.cluster.placement import NOBODY, Owner, elsewhere
 from braidlog.broker.errors import NotOwner
 from braidlog.protocols.http.bodies import BodyBudget
-from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, Refused
+from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, RequestRefused
 from braidlog.protocols.http.path_names import name_of as admin_name
 from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.requests import READING, refuse
@@ -132,7 +132,7 @@ class Proxy:
                     with request.scope["exchange"].waiting():
                         if not may_retry or not await tries.again(error):
                             text = f"no broker serves that now: try again ({error})"
-                            raise Refused(NO_OWNER, text) from error
+                            raise RequestRefused(NO_OWNER, text) from error
 
         return serve
 
@@ -177,9 +177,13 @@ class Proxy:
         """Forward a request.
 
         Raises NotOwner if the other broker was not reached or is not the owner, or if it was lost
-        during a request that changes nothing. Raises Refused.
+        during a request that changes nothing. Raises RequestRefused.
         """
-        name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
+        name = next(
+            listener.name
+            for listener in self._broker.listeners.values()
+            if listener.protocol == "http"
+        )
         stream = await self._broker.peers.relay(owner.node_id, name)
         exchange = _Exchange(stream, partial(self._broker.placement.is_over, owner.session))
         try:
@@ -191,7 +195,7 @@ class Proxy:
             text = f"the broker that serves it is gone: {error}"
             if request.method in READING:
                 raise NotOwner(text, 0) from error
-            raise Refused(OWNER_LOST, text) from error
+            raise RequestRefused(OWNER_LOST, text) from error
         except BaseException:  # Also after a disconnect of the client.
             await exchange.close()
             raise
@@ -199,7 +203,7 @@ class Proxy:
 
 
 def _topic_of(request: Request) -> TopicName | None:
-    """Return the topic that the path names; None without a topic. Raises Refused."""
+    """Return the topic that the path names; None without a topic. Raises RequestRefused."""
     parts = request.path_params
     if "role" not in parts and "name" in parts:
         return admin_name(request)[0]

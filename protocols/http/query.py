@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from starlette.requests import Request
 
-from braidlog.protocols.http.errors import BAD_QUERY, Refused
+from braidlog.protocols.http.errors import BAD_QUERY, RequestRefused
 
 DIGITS_MAX = 19  # Digits of a 64-bit number.
 PAGE_DEFAULT = 1000
@@ -17,54 +17,56 @@ TRUTHS = {"true": True, "1": True, "": True, "false": False, "0": False}
 def number(
     request: Request, names: Sequence[str], default: int | None, *, least: int, most: int | None
 ) -> int | None:
-    """Return the number of the first given name, at most `most`. Raises Refused."""
+    """Return the number of the first given name, at most `most`. Raises RequestRefused."""
     for name in names:
         text = request.query_params.get(name)
         if text is None:
             continue
         if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
-            raise Refused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
+            raise RequestRefused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
         value = int(text)
         if value < least:
-            raise Refused(BAD_QUERY, f"{name} is at least {least}")
+            raise RequestRefused(BAD_QUERY, f"{name} is at least {least}")
         return value if most is None else min(value, most)
     return default
 
 
 def integer(request: Request, name: str, default: int) -> int:
-    """Return a number that may be negative. Raises Refused."""
+    """Return a number that may be negative. Raises RequestRefused."""
     text = request.query_params.get(name)
     if text is None:
         return default
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > DIGITS_MAX:
-        raise Refused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
+        raise RequestRefused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
     return int(text)
 
 
 def truth(request: Request, names: Sequence[str]) -> bool:
-    """Return True if a switch is on; an absent switch is off. Raises Refused."""
+    """Return True if a switch is on; an absent switch is off. Raises RequestRefused."""
     for name in names:
         text = request.query_params.get(name)
         if text is not None:
             if text.lower() not in TRUTHS:
-                raise Refused(BAD_QUERY, f"{name} is true or false, not {text[:40]!r}")
+                raise RequestRefused(BAD_QUERY, f"{name} is true or false, not {text[:40]!r}")
             return TRUTHS[text.lower()]
     return False
 
 
 def choice(request: Request, name: str, choices: Sequence[str]) -> str:
-    """Return the given choice; by default the first choice. Raises Refused."""
+    """Return the given choice; by default the first choice. Raises RequestRefused."""
     text = request.query_params.get(name, choices[0]).lower()
     if text not in choices:
-        raise Refused(BAD_QUERY, f"{name} is one of {', '.join(choices)}, not {text[:40]!r}")
+        raise RequestRefused(BAD_QUERY, f"{name} is one of {', '.join(choices)}, not {text[:40]!r}")
     return text
 
 
 def page_limit(request: Request) -> int:
-    """Return the number of list entries that the request asks for. Raises Refused."""
+    """Return the number of list entries that the request asks for. Raises RequestRefused."""
     text = request.query_params.get("limit", str(PAGE_DEFAULT))
     is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
     if not is_number or not 1 <= int(text) <= PAGE_MAX:
-        raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text[:40]!r}")
+        raise RequestRefused(
+            BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text[:40]!r}"
+        )
     return int(text)

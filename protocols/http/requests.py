@@ -140,8 +140,8 @@ def _given_id(scope: Scope) -> str:
     """Return the request id that the client sent; "" if the id is absent or invalid."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
-            given: str = value.decode("latin-1")
-            return given if REQUEST_ID.fullmatch(given) else ""
+            text: str = value.decode("latin-1")
+            return text if REQUEST_ID.fullmatch(text) else ""
     return ""
 
 
@@ -246,7 +246,7 @@ def _too_busy(exchange: Exchange) -> ASGIApp:
 
 async def on_refused(request: Request, error: Exception) -> Response:
     """Answer with one of the listener's own refusals."""
-    assert isinstance(error, errors.Refused)
+    assert isinstance(error, errors.RequestRefused)
     return refuse(request.scope["exchange"], error.wire, error.message)
 
 
@@ -299,7 +299,7 @@ async def on_left(request: Request, error: Exception) -> Response:
 
 ERROR_HANDLERS = {
     ClientDisconnect: on_left,
-    errors.Refused: on_refused,
+    errors.RequestRefused: on_refused,
     BrokerError: on_broker_error,
     HTTPException: on_http_error,
     Exception: on_bug,

@@ -45,7 +45,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Endpoint:
     """A handler of a path's method, the permission that its client needs, and its description in
     the API document.
     """
@@ -64,7 +64,7 @@ class Served:
     frequent: bool = False  # Like requests with messages: a success is not logged.
 
 
-Described = tuple[str, Mapping[str, Served]]
+Described = tuple[str, Mapping[str, Endpoint]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Routes:
         self._broker = broker
         self._proxy = None if broker.peers.is_alone else Proxy(broker)
 
-    def route(self, path: str, **methods: Served) -> Route:
+    def route(self, path: str, **methods: Endpoint) -> Route:
         """Return the route of a path with all its methods, so that the answer to an unknown method
         can list them.
         """
@@ -111,7 +111,7 @@ class Routes:
 
         return Route(path, _Endpoint(serve), methods=list(methods))
 
-    async def _admit(self, request: Request, served: Served) -> None:
+    async def _admit(self, request: Request, served: Endpoint) -> None:
         """Authenticate the client and check its permissions. Raises NotAuthenticated,
         NotAuthorized, LimitExceeded.
         """
@@ -197,7 +197,7 @@ def named_in(request: Request) -> Resource:
     """Return the resource that the path names: a group of a topic, a topic, a namespace, a tenant,
     or the cluster.
 
-    Raises Refused for an invalid name.
+    Raises RequestRefused for an invalid name.
     """
     parts = request.path_params
     name = admin_name(request)[0] if "name" in parts else None

@@ -34,7 +34,8 @@ class Answering:
         # No redirects for slashes: such an answer has no error code.
         self._nothing = Router(redirect_slashes=False)
         self._routers = {
-            shape: Router(some, redirect_slashes=False) for shape, some in _by_shape(routes).items()
+            shape: Router(same_shape, redirect_slashes=False)
+            for shape, same_shape in _by_shape(routes).items()
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,8 +59,8 @@ class Answering:
     def _router(self, path: str) -> Router:
         """Return the router of the routes that may match a path, in the order of the table."""
         word = path[1:].partition("/")[0]
-        found = self._routers.get((word, path.count("/")))
-        return found or self._routers.get((word, None), self._nothing)
+        router = self._routers.get((word, path.count("/")))
+        return router or self._routers.get((word, None), self._nothing)
 
     def _handler(self, error: Exception) -> Callable[[Request, Exception], Awaitable[Response]]:
         return next(self._handlers[kind] for kind in type(error).__mro__ if kind in self._handlers)

@@ -62,8 +62,8 @@ async def first_topics(
     every = tuple(topics)
     best: list[tuple[str, Topic]] = []
     for start in range(0, len(every), SORTED_TOGETHER):
-        some = every[start : start + SORTED_TOGETHER]
-        best += [(topic.name.full, topic) for topic in some if wanted(topic)]
+        piece = every[start : start + SORTED_TOGETHER]
+        best += [(topic.name.full, topic) for topic in piece if wanted(topic)]
         best.sort(key=itemgetter(0))
         del best[count:]
         await trio.lowlevel.checkpoint()

@@ -15,7 +15,7 @@ import trio
 from starlette.requests import ClientDisconnect, Request
 
 from braidlog.broker.errors import BrokerError, ShuttingDown
-from braidlog.protocols.http.errors import TOO_BUSY, Refused
+from braidlog.protocols.http.errors import TOO_BUSY, RequestRefused
 from braidlog.protocols.http.limits import WAITING_MAX
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class Waiting:
 
         On False `act` is cancelled. A waiting request does not count as a running request.
 
-        Raises Refused if too many requests wait already, ClientDisconnect (except for a stream,
-        which watches the client itself), and the BrokerError of `act`.
+        Raises RequestRefused if too many requests wait already, ClientDisconnect (except for a
+        stream, which watches the client itself), and the BrokerError of `act`.
         """
         if self.count >= WAITING_MAX:
-            raise Refused(TOO_BUSY, f"{WAITING_MAX} requests are waiting already")
+            raise RequestRefused(TOO_BUSY, f"{WAITING_MAX} requests are waiting already")
         exchange: Exchange = request.scope["exchange"]
         self.count += 1
         try:
@@ -60,7 +60,7 @@ class Waiting:
         """Return a function that awaits a wait for output memory, however long.
 
         It raises ClientDisconnect when the client leaves (except for a stream), ShuttingDown when
-        the broker stops, and Refused if too many requests wait already.
+        the broker stops, and RequestRefused if too many requests wait already.
         """
 
         async def wait(act: Callable[[], Awaitable[None]]) -> None:

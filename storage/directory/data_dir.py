@@ -170,11 +170,11 @@ class DataDir:
 
         Raises: DamagedLog, for the first that has none, and for an older catalogue; StorageFailed.
         """
-        there = set(self.partition_ids())
-        if reason := older_catalogue(self._partitions_path, there, partition_ids_end):
+        present = set(self.partition_ids())
+        if reason := older_catalogue(self._partitions_path, present, partition_ids_end):
             raise DamagedLog(os.path.join(self.path, "catalogue"), 0, 0, reason)
         for number in known:
-            if number not in there:
+            if number not in present:
                 folder = self.partition_folder(number)
                 raise DamagedLog(folder, 0, 0, "the partition's folder is missing")
 
@@ -216,16 +216,16 @@ class DataDir:
         Raises: StorageFull, with none of them left; StorageFailed.
         """
         try:
-            for one in new:
-                self._make_folder(one)
+            for part in new:
+                self._make_folder(part)
             if self.files.syncs_all_at_once:
                 self.files.sync_all()
             else:
-                self._sync_folders([self.partition_folder(one.partition_id) for one in new])
-            return [self.open_partition(one.partition_id, settings, committer) for one in new]
+                self._sync_folders([self.partition_folder(part.partition_id) for part in new])
+            return [self.open_partition(part.partition_id, settings, committer) for part in new]
         except StorageFull:
-            for one in new:
-                self._discard_new(one.partition_id)
+            for part in new:
+                self._discard_new(part.partition_id)
             raise
 
     def _make_folder(self, new: NewPartition) -> None:
@@ -263,9 +263,9 @@ class DataDir:
         """
         folder = self.partition_folder(partition_id)
         try:
-            said = self.read_topic_file(partition_id)
-            if topic is not None and said.topic != topic:
-                take_name(self.files, folder, replace(said, topic=topic))
+            content = self.read_topic_file(partition_id)
+            if topic is not None and content.topic != topic:
+                take_name(self.files, folder, replace(content, topic=topic))
         except DamagedLog:
             if not os.path.isdir(folder):
                 raise DamagedLog(folder, 0, 0, "the partition's folder is missing") from None
@@ -274,11 +274,11 @@ class DataDir:
         self._logs[partition_id] = log
         return log
 
-    def open_of_topic(self, one: NewPartition, settings: LogSettings, committer: Committer) -> Log:
+    def open_of_topic(self, part: NewPartition, settings: LogSettings, committer: Committer) -> Log:
         """Open a partition that the catalogue names; otherwise like `open_partition`. If a crash
         left the folder with the topic's old name, the folder gets the prepared new name.
         """
-        return self.open_partition(one.partition_id, settings, committer, topic=one.topic)
+        return self.open_partition(part.partition_id, settings, committer, topic=part.topic)
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
         """Yield these numbers to a caller who opens each partition before asking for the next; the
@@ -294,9 +294,9 @@ class DataDir:
         In any thread. Raises FileGone where a folder was removed, StorageFull, StorageFailed.
         """
         folders = []
-        for one in named:
-            folder = self.partition_folder(one.partition_id)
-            prepare_name(self.files, folder, _content(one))
+        for part in named:
+            folder = self.partition_folder(part.partition_id)
+            prepare_name(self.files, folder, _content(part))
             folders.append(folder)
         sync_names(self.files, folders)
 
@@ -304,8 +304,8 @@ class DataDir:
         """Put the prepared topic files in place, once the catalogue has the names on disk; in any
         thread. The next start completes any work that cannot be done now. Raises StorageFailed.
         """
-        for one in named:
-            take_name(self.files, self.partition_folder(one.partition_id), _content(one))
+        for part in named:
+            take_name(self.files, self.partition_folder(part.partition_id), _content(part))
 
     def is_open(self, partition_id: int) -> bool:
         """Return True if the log of that partition is open here."""
@@ -413,9 +413,9 @@ class DataDir:
             sealed: list[Log | JournalLog] = [*self._logs.values(), *self._journals]
             self.files.close_idle()
             at_once = _sealed_at_once()
-            for number, one in enumerate(sealed, 1):
+            for number, log in enumerate(sealed, 1):
                 try:
-                    one.seal()
+                    log.seal()
                 except StorageFull:
                     pass  # Its slots stay as they are: the next start has a little more to walk.
                 if number % at_once == 0:
@@ -462,5 +462,5 @@ def _sealed_at_once() -> int:
     return max(most // 4, 1)
 
 
-def _content(one: NewPartition) -> TopicFile:
-    return TopicFile(one.partition_id, one.topic, one.partition_index)
+def _content(part: NewPartition) -> TopicFile:
+    return TopicFile(part.partition_id, part.topic, part.partition_index)

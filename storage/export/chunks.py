@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from braidlog.storage.errors import BodyError, DamagedLog, OffsetOutOfRange, UnreadableBody
-from braidlog.storage.export.readers import PartitionReader
+from braidlog.storage.export.readers import ExportPartition
 from braidlog.storage.formats.api import BatchFlag, Codec
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.record import Record
@@ -44,7 +44,7 @@ class ChunkJoiner:
     """Notes pieces in offset order and returns the whole message at the last piece."""
 
     def __init__(
-        self, reader: PartitionReader, start: int, limits: ChunkLimits = CHUNK_LIMITS
+        self, reader: ExportPartition, start: int, limits: ChunkLimits = CHUNK_LIMITS
     ) -> None:
         self._reader = reader
         self._limits = limits
@@ -122,21 +122,21 @@ class ChunkJoiner:
         end = self._scanned_from
         self._scanned_from = max(self._reader.log_start_offset, end - self._step)
         self._step *= 2
-        found: dict[tuple[bytes, int], int] = {}
+        earlier_pieces: dict[tuple[bytes, int], int] = {}
         try:
             for batch in self._reader.batches(self._scanned_from, end):
                 self._scanned_bytes += batch.header.stored_bytes
                 for piece in _pieces_in(batch):
                     assert piece.chunk is not None
                     if piece.offset < end:
-                        found[piece.chunk.uuid, piece.chunk.chunk_id] = piece.offset
+                        earlier_pieces[piece.chunk.uuid, piece.chunk.chunk_id] = piece.offset
         except OffsetOutOfRange:
             pass  # Retention was faster: the dropped pieces are not in the log.
         except DamagedLog as error:
             raise UnreadableBody(f"pieces of the chunked message: {error}") from error
-        self._count += len(found)
+        self._count += len(earlier_pieces)
         if self._count <= self._limits.pieces_max:
-            for (uuid, number), offset in found.items():
+            for (uuid, number), offset in earlier_pieces.items():
                 self._places[uuid].setdefault(number, offset)
 
     def _piece(self, offset: int) -> Record:

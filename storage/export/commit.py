@@ -145,9 +145,9 @@ class ExportFolder:
     def _publish(self, commit: Commit) -> None:
         """Move every file that is not yet moved, then the record; then clean up."""
         self._move([*commit.files, *commit.dead_files])
-        kept = {file.final for file in commit.files}
+        current_names = {file.final for file in commit.files}
         for name in commit.replaced:
-            if name not in kept:
+            if name not in current_names:
                 (self.root / name).unlink(missing_ok=True)
         prepared, final = self._record("prepared", commit.run), self._record("commits", commit.run)
         os.replace(prepared, final)

@@ -20,8 +20,8 @@ from braidlog.storage.export.commit import Commit, ExportFolder, FolderBroken, I
 from braidlog.storage.export.compact import compact, show_hidden_files
 from braidlog.storage.export.files import TableSettings
 from braidlog.storage.export.places import open_log, shown, tell_positions
-from braidlog.storage.export.ranges import Bounds, Plan, is_kept, plan
-from braidlog.storage.export.readers import LogReader, PartitionState, topic_matches
+from braidlog.storage.export.ranges import Bounds, ExportPlan, is_kept, plan
+from braidlog.storage.export.readers import ExportLog, PartitionState, topic_matches
 from braidlog.storage.export.session import Report, Spark
 from braidlog.storage.export.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 from braidlog.storage.metadata.names import TopicName
@@ -38,12 +38,12 @@ class PlanOutdated(ExportFailed):
     """Planned records are no longer in the log, or no longer under that name."""
 
 
-class NoSuchTopic(ExportFailed):
+class ExportTopicMissing(ExportFailed):
     """The data directory holds no partition of that topic."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExportSource:
     """The topics to export and their log: topics by name, or all that `pattern` matches whole.
 
     `braidlog.storage.export.places.open_log` opens `place`.
@@ -53,15 +53,17 @@ class Source:
     topics: tuple[TopicName, ...] = ()
     pattern: str | None = None
 
-    def wanted(self, log: LogReader) -> list[PartitionState]:
-        """Return the partitions of these topics. Raises NoSuchTopic, OSError."""
+    def wanted(self, log: ExportLog) -> list[PartitionState]:
+        """Return the partitions of these topics. Raises ExportTopicMissing, OSError."""
         if self.pattern is not None:
             return log.partitions(partial(matches, self.pattern))
         names = {topic.full for topic in self.topics}
-        found = log.partitions(names.__contains__)
-        if missing := names - {state.topic for state in found}:
-            raise NoSuchTopic(f"{shown(self.place)} holds no topic {', '.join(sorted(missing))}")
-        return found
+        states = log.partitions(names.__contains__)
+        if missing := names - {state.topic for state in states}:
+            raise ExportTopicMissing(
+                f"{shown(self.place)} holds no topic {', '.join(sorted(missing))}"
+            )
+        return states
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Progress:
 class ExportJob:
     """An export: source, target and settings. `start` applies to partitions never exported."""
 
-    source: Source
+    source: ExportSource
     target: Path
     on_corrupt: OnCorrupt = "fail"
     fail_on_loss: bool = True
@@ -127,7 +129,7 @@ def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Su
         storage.export.commit.FolderBusy, storage.export.jvm.NoJava; OSError if the log or the
         folder cannot be reached.
     """
-    run = _Run(spark, open_log(job.source.place), report)
+    run = _ExportRun(spark, open_log(job.source.place), report)
     partitions: Sequence[PartitionState] = job.source.wanted(run.log)
     folder = ExportFolder(job.target.absolute())
     summary = Summary()
@@ -156,22 +158,22 @@ def _tell(
     progress: Progress, partitions: Sequence[PartitionState], positions: dict[int, int]
 ) -> str | None:
     """Commit the export's progress to the broker; return the reason if that fails."""
-    told = {
+    answer = {
         (state.topic, state.index): positions[state.partition_id]
         for state in partitions
         if state.partition_id in positions
     }
     try:
-        tell_positions(progress.url, progress.group, told)
+        tell_positions(progress.url, progress.group, answer)
     except OSError as error:
         return str(error)
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _ExportRun:
     spark: Spark
-    log: LogReader
+    log: ExportLog
     report: Report | None
 
 
@@ -180,7 +182,7 @@ def _export(
     folder: ExportFolder,
     partitions: Sequence[PartitionState],
     summary: Summary,
-    run: _Run,
+    run: _ExportRun,
 ) -> Sequence[PartitionState]:
     """Export once; plan again if the log has changed. Return the planned partitions."""
     for _ in range(PLANS_MAX - 1):
@@ -198,7 +200,7 @@ def _export_once(
     folder: ExportFolder,
     partitions: Sequence[PartitionState],
     summary: Summary,
-    run: _Run,
+    run: _ExportRun,
 ) -> None:
     """Finish an earlier run, then export the new records. Raises PlanOutdated."""
     prepared = folder.finish_prepared()
@@ -213,16 +215,16 @@ def _export_once(
         else:
             folder.drop_intent(number)
     last = folder.last_commit()
-    found = _planned(job, partitions, last.positions if last else {})
-    if found.ranges or found.gaps:
-        intent = Intent(number, found.ranges, found.gaps)
+    export_plan = _planned(job, partitions, last.positions if last else {})
+    if export_plan.ranges or export_plan.gaps:
+        intent = Intent(number, export_plan.ranges, export_plan.gaps)
         folder.write_intent(intent)
         summary.add(_run(job, folder, intent, run))
 
 
 def _planned(
     job: ExportJob, partitions: Sequence[PartitionState], positions: dict[int, int]
-) -> Plan:
+) -> ExportPlan:
     return plan(
         partitions,
         positions,
@@ -233,7 +235,7 @@ def _planned(
     )
 
 
-def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Commit:
+def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _ExportRun) -> Commit:
     task = Job(str(folder.root), job.source.place, intent.run, job.on_corrupt, job.table)
     parts = [part for part in intent.ranges if part.end > part.start]
     total = sum(part.end - part.start for part in parts)
@@ -242,11 +244,11 @@ def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Com
         outcomes = run.spark.map(partial(run_ranges, task), parts, total, run.report)
     failures = [outcome for outcome in outcomes if isinstance(outcome, TaskFailed)]
     if failures:
-        told = "; ".join(failure.text for failure in failures[:FAILURES_TOLD])
+        reasons = "; ".join(failure.text for failure in failures[:FAILURES_TOLD])
         if _is_kept(intent, run.log):
-            raise ExportFailed(told)
+            raise ExportFailed(reasons)
         folder.drop_intent(intent.run)
-        raise PlanOutdated(told)
+        raise PlanOutdated(reasons)
     files = [outcome for outcome in outcomes if isinstance(outcome, StagedFile)]
     dead = [outcome for outcome in outcomes if isinstance(outcome, DeadLetters)]
     last = folder.last_commit()
@@ -266,10 +268,10 @@ def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Com
     return commit
 
 
-def _is_kept(intent: Intent, log: LogReader) -> bool:
+def _is_kept(intent: Intent, log: ExportLog) -> bool:
     """Return True if the log still has all records of an intent, under the same names."""
-    kept = log.partitions({part.topic for part in intent.ranges}.__contains__)
-    return all(is_kept(part, kept) for part in intent.ranges)
+    partitions = log.partitions({part.topic for part in intent.ranges}.__contains__)
+    return all(is_kept(part, partitions) for part in intent.ranges)
 
 
 def matches(pattern: str, topic: str) -> bool:

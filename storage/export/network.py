@@ -17,7 +17,7 @@ import msgspec
 from crc32c import crc32c
 
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange, reason_of
-from braidlog.storage.export.readers import IsWanted, PartitionReader, PartitionState, every_topic
+from braidlog.storage.export.readers import ExportPartition, IsWanted, PartitionState, every_topic
 from braidlog.storage.export.registered import RegisteredSchema, by_version
 from braidlog.storage.formats.batch import HEADER_BYTES, BadHeader, Batch, unpack
 
@@ -53,19 +53,19 @@ class BrokerReader:
         with _Connection(self._url) as connection:
             while after is not None:
                 page = connection.json(f"{API}/log?{urlencode({'after': after})}")
-                for found in page["partitions"]:
-                    if is_wanted(found["topic"]):
-                        states += _state_of(found, connection)
+                for partition in page["partitions"]:
+                    if is_wanted(partition["topic"]):
+                        states += _state_of(partition, connection)
                 after = page["next"]
         return states
 
-    def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
+    def open(self, topic: str, index: int, partition_id: int) -> ExportPartition:
         """Open a partition. Raises FileNotFoundError for a deleted partition."""
         return BrokerPartition(self._url, topic, index, partition_id)
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
         """Return the same as `LogReader.schemas`, with one request per topic."""
-        found = {}
+        by_topic = {}
         with _Connection(self._url) as connection:
             for topic in topics:
                 path = f"{ADMIN}/schemas/{_path(topic)}/schemas"
@@ -74,10 +74,13 @@ class BrokerReader:
                     continue
                 _check(status, content)
                 versions = msgspec.json.decode(content)["getSchemaResponses"]
-                found[topic] = by_version(
-                    {one["version"]: RegisteredSchema(one["type"], one["data"]) for one in versions}
+                by_topic[topic] = by_version(
+                    {
+                        version["version"]: RegisteredSchema(version["type"], version["data"])
+                        for version in versions
+                    }
                 )
-        return found
+        return by_topic
 
 
 class BrokerPartition:
@@ -116,15 +119,15 @@ class BrokerPartition:
         if status == 416:
             state = self._state()
             raise OffsetOutOfRange(offset, state["log_start_offset"], state["high_watermark"])
-        if status >= 400 and _said(content, "code") in DAMAGED:
+        if status >= 400 and _text_of(content, "code") in DAMAGED:
             raise DamagedLog(self._name, 0, offset, _message(content))
         _check(status, content)
         return content
 
     def first_at(self, time_us: int) -> int | None:
-        """Return the same as `PartitionReader.first_at`."""
-        found: int | None = self._state(time_us=time_us)["first_offset"]
-        return found
+        """Return the same as `ExportPartition.first_at`."""
+        first_offset: int | None = self._state(time_us=time_us)["first_offset"]
+        return first_offset
 
     def _state(self, **query: int) -> Json:
         return self._connection.json(f"{self._path}?{urlencode({**self._identity, **query})}")
@@ -187,8 +190,8 @@ class _Connection:
         """Return the answer to a GET. Raises OSError."""
         status, content = self.ask("GET", path)
         _check(status, content)
-        found: Json = msgspec.json.decode(content)
-        return found
+        answer: Json = msgspec.json.decode(content)
+        return answer
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and content, once the broker is not too busy. Raises OSError."""
@@ -217,11 +220,11 @@ class _Connection:
         return response.status, content, float(pause) if pause.isdecimal() else 1.0
 
 
-def _state_of(found: Json, connection: _Connection) -> list[PartitionState]:
+def _state_of(answer: Json, connection: _Connection) -> list[PartitionState]:
     """Return the state of a listed partition; [] if deleted meanwhile. Raises OSError."""
-    topic, index, partition_id = found["topic"], found["partition"], found["partition_id"]
-    figures = found
-    if not found["is_here"]:
+    topic, index, partition_id = answer["topic"], answer["partition"], answer["partition_id"]
+    figures = answer
+    if not answer["is_here"]:
         query = urlencode({"partition_id": partition_id})
         try:
             figures = connection.json(f"{API}/log/{_path(topic)}/{index}?{query}")
@@ -255,13 +258,13 @@ def _check(status: int, content: bytes) -> None:
 
 
 def _message(content: bytes) -> str:
-    return _said(content, "message") or "no Braidlog broker answers there"
+    return _text_of(content, "message") or "no Braidlog broker answers there"
 
 
-def _said(content: bytes, what: str) -> str:
+def _text_of(content: bytes, key: str) -> str:
     """Return a field of the broker's error; empty if the content is no error."""
     try:
-        return str(msgspec.json.decode(content)[what])
+        return str(msgspec.json.decode(content)[key])
     except (msgspec.DecodeError, KeyError, TypeError):
         return ""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from braidlog.storage.export.network import BrokerReader, tell_broker
-from braidlog.storage.export.readers import FolderReader, LogReader
+from braidlog.storage.export.readers import ExportLog, FolderReader
 
 STORES = ("s3://", "file://")
 
@@ -34,8 +34,8 @@ def store_place(store: str, database: str | None = None, endpoint: str | None = 
             "database: its password does not belong here, where plans and logs show it: set "
             "PGPASSWORD, or name a password file with passfile=FILE"
         )
-    given = {"database": database, "endpoint": endpoint}
-    query = urlencode({name: value for name, value in given.items() if value is not None})
+    options = {"database": database, "endpoint": endpoint}
+    query = urlencode({name: value for name, value in options.items() if value is not None})
     return f"{store}?{query}" if query else store
 
 
@@ -61,7 +61,7 @@ def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], i
     tell_broker(place, group, positions)
 
 
-def open_log(place: str) -> LogReader:
+def open_log(place: str) -> ExportLog:
     """Open the log at a place. Raises OSError.
 
     A place is the path of a data directory, `http://[:TOKEN@]HOST:PORT`, or a result of

@@ -37,7 +37,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Plan:
+class ExportPlan:
     """The tasks of a run, and the records that retention dropped before export."""
 
     ranges: list[Range] = field(default_factory=list)
@@ -73,7 +73,7 @@ def plan(
     bounds: Bounds = Bounds(),
     cores: int = 1,
     from_latest: bool = False,
-) -> Plan:
+) -> ExportPlan:
     """Plan tasks from the exported positions (partition id to next offset) up to the watermarks.
 
     A partition that was never exported starts at its log start, or at its watermark with
@@ -84,7 +84,7 @@ def plan(
         LogTooShort: a position lies above the watermark. Waiting for the log to reach the position
             would leave out the records written meanwhile.
     """
-    found = Plan()
+    export_plan = ExportPlan()
     backlogs: list[tuple[PartitionState, int]] = []
     for state in partitions:
         first = state.watermark if from_latest else state.log_start_offset
@@ -95,7 +95,7 @@ def plan(
             if fail_on_loss:
                 raise RecordsLost(state.topic, state.index, start, state.log_start_offset)
             gap = Range(state.partition_id, state.index, start, state.log_start_offset, state.topic)
-            found.gaps.append(gap)
+            export_plan.gaps.append(gap)
             start = state.log_start_offset
         if start < state.watermark or (from_latest and state.partition_id not in positions):
             backlogs.append((state, start))
@@ -106,8 +106,8 @@ def plan(
     size = sum(_bytes_of(state, count) for (state, _), count in zip(backlogs, counts, strict=True))
     task_bytes = min(TASK_BYTES, max(TASK_BYTES_MIN, size // max(1, cores)))
     for (state, start), count in zip(backlogs, counts, strict=True):
-        found.ranges += _split(state, start, count, task_bytes)
-    return found
+        export_plan.ranges += _split(state, start, count, task_bytes)
+    return export_plan
 
 
 def shares(wanted: Mapping[KeyT, int], limit: int) -> dict[KeyT, int]:
@@ -162,8 +162,8 @@ def _shares(
 
 def _bytes_of(state: PartitionState, count: int) -> int:
     """Estimate bytes by the average record size of this partition."""
-    kept = max(1, state.watermark - state.log_start_offset)
-    return state.size_bytes * count // kept
+    records_held = max(1, state.watermark - state.log_start_offset)
+    return state.size_bytes * count // records_held
 
 
 def _split(state: PartitionState, start: int, wanted: int, task_bytes: int) -> list[Range]:

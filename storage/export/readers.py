@@ -1,7 +1,7 @@
 """Interface to read the log, and its implementation for a broker's folder on this machine.
 Implementations for a broker's HTTP listener and a shared store are in `network.py` and `stored.py`.
 
-The rest of the export reads partitions through `LogReader`. Takes no lock, writes nothing.
+The rest of the export reads partitions through `ExportLog`. Takes no lock, writes nothing.
 """
 
 import re
@@ -41,7 +41,7 @@ def every_topic(_: str) -> bool:
     return True
 
 
-class PartitionReader(Protocol):
+class ExportPartition(Protocol):
     """A partition's log, up to its durable end at the time of opening."""
 
     log_start_offset: int
@@ -71,7 +71,7 @@ class PartitionReader(Protocol):
     ) -> None: ...
 
 
-def check_holds(log: PartitionReader, end: int) -> None:
+def check_holds(log: ExportPartition, end: int) -> None:
     """Check that a log still reaches the planned end of a read. Raises OffsetOutOfRange.
 
     The check fails only if an older state of the log replaced the log.
@@ -80,13 +80,13 @@ def check_holds(log: PartitionReader, end: int) -> None:
         raise OffsetOutOfRange(end, log.log_start_offset, log.high_watermark)
 
 
-class LogReader(Protocol):
+class ExportLog(Protocol):
     """A log with all its partitions."""
 
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
         """Return every partition of the wanted topics, by topic and index. Raises OSError."""
 
-    def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
+    def open(self, topic: str, index: int, partition_id: int) -> ExportPartition:
         """Open a partition. Raises OSError; FileNotFoundError for a deleted partition."""
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
@@ -105,16 +105,16 @@ class FolderReader:
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
         """Return the partitions up to their watermark slots."""
         states = []
-        for found in list_partitions(self._data_dir):
-            if not is_wanted(found.topic):
+        for folder in list_partitions(self._data_dir):
+            if not is_wanted(folder.topic):
                 continue
             # Deleted meanwhile.
-            with suppress(FileNotFoundError), open_folder(found.folder) as log:
+            with suppress(FileNotFoundError), open_folder(folder.folder) as log:
                 states.append(
                     PartitionState(
-                        found.topic,
-                        found.partition_id,
-                        found.index,
+                        folder.topic,
+                        folder.partition_id,
+                        folder.index,
                         log.log_start_offset,
                         log.high_watermark,
                         log.size_bytes,
@@ -122,14 +122,18 @@ class FolderReader:
                 )
         return states
 
-    def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
+    def open(self, topic: str, index: int, partition_id: int) -> ExportPartition:
         """Open the partition's folder."""
         return open_folder(f"{self._data_dir}/partitions/{partition_id}")
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
         """Return the schemas of the catalogue's journal."""
-        found = read_catalogue(self._data_dir).all_topics()
-        return {meta.name.full: registered_of(meta) for meta in found if meta.name.full in topics}
+        catalogue_topics = read_catalogue(self._data_dir).all_topics()
+        return {
+            meta.name.full: registered_of(meta)
+            for meta in catalogue_topics
+            if meta.name.full in topics
+        }
 
 
 def registered_of(meta: TopicMeta) -> list[RegisteredSchema]:
@@ -139,9 +143,9 @@ def registered_of(meta: TopicMeta) -> list[RegisteredSchema]:
     known = meta.schemas if meta.schemas and not meta.schemas[-1].is_deletion else ()
     return by_version(
         {
-            version: RegisteredSchema(type_name(one.type), one.data.decode(errors="replace"))
-            for version, one in enumerate(known)
-            if not one.is_deletion
+            version: RegisteredSchema(type_name(schema.type), schema.data.decode(errors="replace"))
+            for version, schema in enumerate(known)
+            if not schema.is_deletion
         }
     )
 

@@ -15,7 +15,7 @@ import pyarrow.compute
 
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.export.chunks import CHUNK_LIMITS, ChunkJoiner, ChunkLimits, Incomplete
-from braidlog.storage.export.readers import PartitionReader
+from braidlog.storage.export.readers import ExportPartition
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, Codec
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.records import (
@@ -67,7 +67,7 @@ class RangeRows:
 
     def __init__(
         self,
-        reader: PartitionReader,
+        reader: ExportPartition,
         start: int,
         end: int,
         target: ColumnTarget,

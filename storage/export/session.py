@@ -129,8 +129,8 @@ class Spark:
 def _cause(error: Exception) -> str:
     """Return Spark's reason, without the pages of trace."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if "Exception" in line or "Error" in line]
-    return (told or lines or ["Spark failed"])[0]
+    error_lines = [line for line in lines if "Exception" in line or "Error" in line]
+    return (error_lines or lines or ["Spark failed"])[0]
 
 
 class _Counted:

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 
 from braidlog.storage.errors import StorageError
 from braidlog.storage.export.readers import (
+    ExportPartition,
     IsWanted,
-    PartitionReader,
     PartitionState,
     every_topic,
     registered_of,
@@ -29,8 +29,8 @@ DATABASE_VARIABLE = "BRAIDLOG_SHARED__DATABASE"  # The brokers' own variable, if
 def open_store(place: str) -> "StoreReader":
     """Open the log at the place of a store. Raises OSError, also if the extra is missing."""
     store, _, query = place.partition("?")
-    given = dict(parse_qsl(query))
-    database = given.get("database") or os.environ.get(DATABASE_VARIABLE)
+    options = dict(parse_qsl(query))
+    database = options.get("database") or os.environ.get(DATABASE_VARIABLE)
     if database is None:
         raise OSError(f"{store}: option database is wanted, or {DATABASE_VARIABLE}")
     try:
@@ -42,7 +42,7 @@ def open_store(place: str) -> "StoreReader":
         ) from error
     try:
         objects = ObstoreObjects(
-            store, given.get("endpoint"), timeout_ms=GET_TIMEOUT_MS, makes_folder=False
+            store, options.get("endpoint"), timeout_ms=GET_TIMEOUT_MS, makes_folder=False
         )
     except StoreSetting as error:
         raise OSError(str(error)) from error
@@ -63,17 +63,17 @@ class StoreReader:
                 for meta in self._look.catalogue().all_topics()
                 if is_wanted(meta.name.full)
             }
-            found = self._look.partitions(topics)
+            by_id = self._look.partitions(topics)
         states = []
         for topic, numbers in sorted(topics.items()):
             for index, number in enumerate(numbers):
-                pieces = found.get(number)
+                pieces = by_id.get(number)
                 start, end = (pieces.log_start, pieces.log_end) if pieces else (0, 0)
                 size = sum(segment.size for segment in pieces.segments) if pieces else 0
                 states.append(PartitionState(topic, number, index, start, end, size))
         return states
 
-    def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
+    def open(self, topic: str, index: int, partition_id: int) -> ExportPartition:
         """Open a partition. Raises FileNotFoundError for a deleted partition."""
         with _reached():
             log = self._look.open(topic, partition_id)
@@ -89,8 +89,12 @@ class StoreReader:
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
         """Return the schemas from the journals of the topics' shards."""
         with _reached():
-            found = self._look.catalogue(kept_of=topics).all_topics()
-        return {meta.name.full: registered_of(meta) for meta in found if meta.name.full in topics}
+            catalogue_topics = self._look.catalogue(kept_of=topics).all_topics()
+        return {
+            meta.name.full: registered_of(meta)
+            for meta in catalogue_topics
+            if meta.name.full in topics
+        }
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from braidlog.storage.export.commit import FolderBusy
-from braidlog.storage.export.export import ExportFailed, ExportJob, Source, run_export
+from braidlog.storage.export.export import ExportFailed, ExportJob, ExportSource, run_export
 from braidlog.storage.export.jvm import AUTO, NoJava
 from braidlog.storage.export.places import STORES, BadPlace, store_place
 from braidlog.storage.export.ranges import Bounds, LogTooShort, RecordsLost
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("name topics, or give one --pattern", file=sys.stderr)
         return EXIT_USAGE
     try:
-        source = Source(
+        source = ExportSource(
             _place(options), tuple(parse_topic(name) for name in options.topics), options.pattern
         )
         job = ExportJob(

@@ -16,7 +16,7 @@ from braidlog.storage.export.files import DeadFile, TableSettings, TaskFiles
 from braidlog.storage.export.places import open_log
 from braidlog.storage.export.process import settle
 from braidlog.storage.export.ranges import Range
-from braidlog.storage.export.readers import PartitionReader, check_holds
+from braidlog.storage.export.readers import ExportPartition, check_holds
 from braidlog.storage.export.rows import BadBody, RangeRows
 from braidlog.storage.formats.columns.records import ColumnTarget
 from braidlog.storage.formats.columns.schema import FILE_SCHEMA
@@ -67,7 +67,7 @@ def write_range(
 
 
 def _write(
-    job: Job, part: Range, log: PartitionReader, progress: Callable[[int], None]
+    job: Job, part: Range, log: ExportPartition, progress: Callable[[int], None]
 ) -> list[Outcome]:
     staging = ExportFolder(Path(job.root)).staging(job.run)
     files = TaskFiles(staging, part, job.table, FILE_SCHEMA)

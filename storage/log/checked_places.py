@@ -21,11 +21,11 @@ class CheckedPlaces:
     def note(self, start: int, end: int) -> None:
         """Note that all from `start` to `end` is verified; places that meet are joined."""
         apart = []
-        for one in self._places:
-            if one[1] < start or one[0] > end:
-                apart.append(one)
+        for place in self._places:
+            if place[1] < start or place[0] > end:
+                apart.append(place)
             else:
-                start, end = min(start, one[0]), max(end, one[1])
+                start, end = min(start, place[0]), max(end, place[1])
         self._places = (*apart, (start, end))[-PLACES_MAX:]
 
     def end_from(self, pos: int) -> int:

@@ -2,8 +2,8 @@
 
 A log or journal that has written marks itself here. A round takes all marked members, syncs their
 files, and notifies them. The broker runs the rounds: `begin` and `finish` in the thread that owns
-the logs, `sync` in a worker thread, while the next round gathers. Knows no log, only the `Member`
-interface.
+the logs, `sync` in a worker thread, while the next round gathers. Knows no log, only the interface
+`RoundParticipant`.
 """
 
 import os
@@ -29,7 +29,7 @@ class SyncPoint:
     end_offset: int = 0
 
 
-class Member(Protocol):
+class RoundParticipant(Protocol):
     """A log or journal that takes part in rounds."""
 
     def begin_sync(self) -> SyncPoint:
@@ -42,7 +42,7 @@ class Member(Protocol):
 class Keeper(Protocol):
     """Makes a round durable: on the local disk (`DiskKeeper`) or in the shared store."""
 
-    def wait_s(self, members: Iterable[Member]) -> float:
+    def wait_s(self, members: Iterable[RoundParticipant]) -> float:
         """Return the further gathering time of the next round with these members; 0 for none."""
 
     def keep(self, points: Iterable[SyncPoint]) -> None:
@@ -58,7 +58,7 @@ class DiskKeeper:
     def __init__(self, files: Files) -> None:
         self._files = files
 
-    def wait_s(self, members: Iterable[Member]) -> float:
+    def wait_s(self, members: Iterable[RoundParticipant]) -> float:
         """Return 0: the next round gathers while the current round syncs."""
         return 0.0
 
@@ -76,7 +76,7 @@ class Round:
     """A round under way: the ticket and the point that each member waits for."""
 
     ticket: int
-    points: list[tuple[Member, SyncPoint]]
+    points: list[tuple[RoundParticipant, SyncPoint]]
 
     def only_files(self, most: int) -> list[File]:
         """Return the files of the round if there are at most `most` and nothing else to sync, else
@@ -115,8 +115,8 @@ class Committer:
         self.on_dirty = on_dirty
         self.failure: StorageFailed | None = None
         self._keeper = keeper or DiskKeeper(files)
-        self._gathering: dict[Member, None] = {}  # A dict keeps the order.
-        self._lazy: dict[Member, None] = {}
+        self._gathering: dict[RoundParticipant, None] = {}  # A dict keeps the order.
+        self._lazy: dict[RoundParticipant, None] = {}
         self._running: Round | None = None
 
     @property
@@ -124,7 +124,7 @@ class Committer:
         """True if a member waits for the next round."""
         return bool(self._gathering)
 
-    def mark(self, member: Member) -> int:
+    def mark(self, member: RoundParticipant) -> int:
         """Put the member into the gathering round; return the ticket of the round."""
         gathering = self._gathering
         if member not in gathering:
@@ -133,7 +133,7 @@ class Committer:
                 self.on_dirty()
         return self.ticket
 
-    def mark_lazy(self, member: Member) -> None:
+    def mark_lazy(self, member: RoundParticipant) -> None:
         """Hold the member back until `promote_lazy`.
 
         The member joins no rounds of others: no client waits for it, and a second file would slow
@@ -147,7 +147,7 @@ class Committer:
         for member in lazy:
             self.mark(member)
 
-    def forget(self, member: Member) -> None:
+    def forget(self, member: RoundParticipant) -> None:
         """Leave a closed member out of the next round."""
         self._gathering.pop(member, None)
         self._lazy.pop(member, None)

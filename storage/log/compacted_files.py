@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from braidlog.storage.errors import LogClosed, StorageFull
 from braidlog.storage.formats.batch import Batch
-from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.sources import SegmentSource
 from braidlog.storage.log.compaction.writer import CompactedWriter
 from braidlog.storage.log.extent import ClosedExtent, Extent
 from braidlog.storage.log.files import FileGone
@@ -95,10 +95,10 @@ class CompactedFiles:
                 break
             self.cleaned_offset = segment.name.end_offset
         end_offset = self._extent.log_end_offset
-        views = [one for one in recovered.views if one.name.end_offset <= end_offset]
+        views = [view for view in recovered.views if view.name.end_offset <= end_offset]
         if views:
             self.view = CompactedView(views[0], self._segments.interval_bytes)
-        old = [*recovered.replaced, *(one for one in recovered.views if one not in views[:1])]
+        old = [*recovered.replaced, *(view for view in recovered.views if view not in views[:1])]
         if old:
             self._replace(old)
 
@@ -120,16 +120,16 @@ class CompactedFiles:
 
     # For a compaction.
 
-    def sources(self, start: int, end: int) -> list[Source]:
+    def sources(self, start: int, end: int) -> list[SegmentSource]:
         """Return the sources for a compaction of these offsets; the end is a durable batch
         boundary.
         """
         view = self._segments.view
         ends = (*view.bases[1:], self._extent.log_end_offset)
         return [
-            Source(one, max(one.base_offset, start), min(after, end))
-            for one, after in zip(view.segments, ends, strict=True)
-            if max(one.base_offset, start) < min(after, end)
+            SegmentSource(segment, max(segment.base_offset, start), min(after, end))
+            for segment, after in zip(view.segments, ends, strict=True)
+            if max(segment.base_offset, start) < min(after, end)
         ]
 
     def closed_offset(self, appended_before_us: int) -> int:
@@ -198,15 +198,15 @@ class CompactedFiles:
         self.views_dropped += 1
         view, self.view = self.view, None
         waiting = (*self._replaced, *self._replaced_in_round)
-        views = [one for one in waiting if one.name.suffix == VIEW_SUFFIX]
+        views = [segment for segment in waiting if segment.name.suffix == VIEW_SUFFIX]
         if view is not None:
             views.append(view.segment)
         if not views:
             return
         self._replace(views)
         with suppress(StorageFull):  # The disk became read-only: removed with the next segments.
-            for one in views:
-                one.remove()
+            for removed in views:
+                removed.remove()
 
     def _replace(self, segments: Sequence[Segment]) -> None:
         self._replaced += segments

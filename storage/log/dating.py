@@ -37,11 +37,11 @@ def append_times(segment: Segment) -> Iterator[int]:
     view, view_pos, newest_us = memoryview(b""), -1, 0
     while file_pos < end_pos:
         pos = file_pos - view_pos
-        found = peek(view, pos, salt, partition_id, offset)
-        if found is not None:
+        header = peek(view, pos, salt, partition_id, offset)
+        if header is not None:
             (append_us,) = APPEND_TIME.unpack_from(view, pos + APPEND_TIME_POS)
             newest_us = max(newest_us, append_us)
-            offset, file_pos = found[0], file_pos + HEADER_BYTES + found[1]
+            offset, file_pos = header[0], file_pos + HEADER_BYTES + header[1]
             continue
         if view_pos == file_pos:
             behind = next(find_good(segment, file_pos + 1, offset, end_pos), None)

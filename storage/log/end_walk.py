@@ -68,9 +68,9 @@ class EndWalk(LogWalk):
         """Return (offset, file_pos) of the last indexed batch at or below `proven`."""
         first = (segment.base_offset, SEGMENT_HEADER_BYTES)
         place = self._indexed_place(segment) or first
-        found = self._searched_place(segment, place)
-        if found is not None:
-            place = found
+        searched = self._searched_place(segment, place)
+        if searched is not None:
+            place = searched
             segment.lose_index()
         elif place is first:
             segment.index.create()
@@ -91,8 +91,8 @@ class EndWalk(LogWalk):
         far_bytes = max(WALK_BYTES_MAX, 2 * PENDING_ENTRIES_MAX * self._interval_bytes)
         if segment.kind != KIND_PARTITION or segment.size - place[1] <= far_bytes:
             return None
-        found = searched_place(segment, self.proven, self._interval_bytes)
-        return found if found[1] - place[1] > far_bytes else None
+        searched = searched_place(segment, self.proven, self._interval_bytes)
+        return searched if searched[1] - place[1] > far_bytes else None
 
     def _indexed_place(self, segment: Segment) -> tuple[int, int] | None:
         """The place that the index gives, if a batch does begin there or the file ends there."""

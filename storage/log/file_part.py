@@ -147,17 +147,17 @@ class FilePart(StoredPart):
             left = size
             while left:
                 try:
-                    taken = send(path, fd, sock_fd, left, pos + size - left)
+                    sent_now = send(path, fd, sock_fd, left, pos + size - left)
                 except BlockingIOError:
                     return sent
                 except OSError as error:
                     if error.errno not in DISK_ERRORS:
                         raise
                     raise lease.note_lost(error.strerror or str(error)) from error
-                if not taken:
+                if not sent_now:
                     raise lease.note_lost(f"it ends before byte {pos + size}")
-                sent += taken
-                left -= taken
+                sent += sent_now
+                left -= sent_now
         return sent
 
 

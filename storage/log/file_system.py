@@ -68,7 +68,7 @@ class FileSystem:
 
 def linux_version(uname: os.uname_result) -> tuple[int, int]:
     """(major, minor) of a Linux kernel, (0, 0) for anything else."""
-    found = re.match(r"(\d+)\.(\d+)", uname.release)
-    if uname.sysname != "Linux" or not found:
+    version = re.match(r"(\d+)\.(\d+)", uname.release)
+    if uname.sysname != "Linux" or not version:
         return 0, 0
-    return int(found[1]), int(found[2])
+    return int(version[1]), int(version[2])

@@ -86,10 +86,14 @@ def _run(
     while pos < end_pos and left >= IN_PLACE_BYTES_MIN and len(places) < READ_BATCHES_MAX:
         if read_cached(path, fd, head, pos) < HEADER_BYTES:
             break
-        found = unpack_place(head, salt, segment.partition_id, offset, body_format)
-        if found is None or found[0] > stop or not IN_PLACE_BYTES_MIN <= found[1] <= left + skipped:
+        batch_place = unpack_place(head, salt, segment.partition_id, offset, body_format)
+        if (
+            batch_place is None
+            or batch_place[0] > stop
+            or not IN_PLACE_BYTES_MIN <= batch_place[1] <= left + skipped
+        ):
             break
-        offset, size = found
+        offset, size = batch_place
         pos += HEADER_BYTES
         places.append((pos + skipped, size - skipped))
         pos += size

@@ -135,10 +135,10 @@ class SparseIndex:
             raise BadIndex("entries are out of order")
         if low == 0:
             return None
-        found = self.entry(low - 1)
-        if found[column] > wanted:
+        nearest = self.entry(low - 1)
+        if nearest[column] > wanted:
             raise BadIndex("entries are out of order")
-        return found[0], found[1]
+        return nearest[0], nearest[1]
 
     def cut(self, file_pos: int) -> None:
         """Drop the entries for batches after `file_pos`: they are added again or were cut off."""

@@ -310,12 +310,12 @@ class LocalFiles:
         """As `Files.look_into`."""
         fd = self._open_to_look(path)
         try:
-            found = os.fstat(fd)
+            status = os.fstat(fd)
             data = self.disk.read(path, fd, size, 0)
         finally:
             self.disk.close(path, fd)
-        self._file_system.note_device(found.st_dev)
-        return data, found
+        self._file_system.note_device(status.st_dev)
+        return data, status
 
     def rename(self, path: str, new_path: str) -> None:
         """As `Files.rename`."""

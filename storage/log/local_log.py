@@ -31,7 +31,7 @@ from braidlog.storage.log.compacted_files import CompactedFiles
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.log_reader import LogReader
 from braidlog.storage.log.recovery import LogIdentity, Recovered
-from braidlog.storage.log.reservation import Reservation
+from braidlog.storage.log.reservation import OffsetReservation
 from braidlog.storage.log.rounds import Rounds
 from braidlog.storage.log.segment import Segment, SegmentHeader, new_salt
 from braidlog.storage.log.segment_set import SegmentSet
@@ -102,7 +102,7 @@ class LocalLog:
         settings: LogSettings,
         recovered: Recovered,
         rounds: Rounds,
-        reservation: Reservation,
+        reservation: OffsetReservation,
     ) -> None:
         """`begin` finishes the recovery of a log whose last segment accepts appends. Without
         `begin` all segments are only read, and the first append begins a segment.
@@ -204,7 +204,9 @@ class LocalLog:
     def segments(self) -> list[tuple[int, int, int]]:
         """(base offset, greatest append time in microseconds, size in bytes), oldest first."""
         segments = self.segment_set.view.segments
-        return [(one.base_offset, one.newest_append_us, one.size) for one in segments]
+        return [
+            (segment.base_offset, segment.newest_append_us, segment.size) for segment in segments
+        ]
 
     # Append
 

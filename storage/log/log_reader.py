@@ -80,13 +80,17 @@ class LogReader:
         stop = self._extent.high_watermark
         while True:
             try:
-                found = self._segments.offset_at_or_after(time_us)
+                candidate = self._segments.offset_at_or_after(time_us)
             except Fault as fault:
                 raise fault.damage() from None
             except FileGone:
                 self._check_open()
                 continue
-            return stop if found is None else max(min(found, stop), self._extent.log_start_offset)
+            return (
+                stop
+                if candidate is None
+                else max(min(candidate, stop), self._extent.log_start_offset)
+            )
 
     def bytes_between(self, offset_a: int, offset_b: int) -> int:
         """Return the number as `Log.bytes_between`: exact where a read or an append ended, else as

@@ -8,7 +8,7 @@ from braidlog.storage.log.files import Files
 from braidlog.storage.log.local_log import LocalLog, LogPlace
 from braidlog.storage.log.plain_end import plain_end
 from braidlog.storage.log.recovery import LogIdentity, recover
-from braidlog.storage.log.reservation import Reservation
+from braidlog.storage.log.reservation import OffsetReservation
 from braidlog.storage.log.segment import KIND_PARTITION, Segment, SegmentHeader, new_salt
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.log.watermark import RESERVED_NAME, WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
@@ -37,7 +37,7 @@ def open_log(
         files.adopt(folder)
         recovered = recover(*look)
     is_reserved = RESERVED_NAME in names
-    reservation = Reservation(files, folder, partition_id, may_exist=is_reserved)
+    reservation = OffsetReservation(files, folder, partition_id, may_exist=is_reserved)
     place = LogPlace(files, identity, committer, on_rolled)
     log = LocalLog(place, settings, recovered, DiskRounds(folder, slot), reservation)
     log.begin(recovered)

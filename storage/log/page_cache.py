@@ -22,7 +22,7 @@ class PageCache:
         self._call = ctypes.PyDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
         self._range = ctypes.create_string_buffer(RANGE.size)
-        self._found = ctypes.create_string_buffer(FOUND.size)
+        self._result = ctypes.create_string_buffer(FOUND.size)
         self._is_known = platform.machine() in MACHINES
         self._lock = threading.Lock()
 
@@ -35,8 +35,8 @@ class PageCache:
         pages = (pos + size - 1) // mmap.PAGESIZE - pos // mmap.PAGESIZE + 1
         with self._lock:
             RANGE.pack_into(self._range, 0, pos, size)
-            if self._call(CACHESTAT, fd, self._range, self._found, 0) < 0:
+            if self._call(CACHESTAT, fd, self._range, self._result, 0) < 0:
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number))
-            in_memory: int = FOUND.unpack_from(self._found)[0]
+            in_memory: int = FOUND.unpack_from(self._result)[0]
         return in_memory >= pages

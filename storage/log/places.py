@@ -42,7 +42,7 @@ def searched_place(segment: Segment, offset: int, interval_bytes: int) -> tuple[
     The result proves nothing about the bytes that follow: the search steps over anything but good
     batches. Raises: FileGone.
     """
-    found = segment.base_offset, SEGMENT_HEADER_BYTES
+    place = segment.base_offset, SEGMENT_HEADER_BYTES
     low_pos, high_pos = SEGMENT_HEADER_BYTES, segment.size
     while high_pos - low_pos > interval_bytes:
         middle_pos = (low_pos + high_pos) // 2
@@ -51,9 +51,9 @@ def searched_place(segment: Segment, offset: int, interval_bytes: int) -> tuple[
             high_pos = middle_pos
         else:
             low_pos, header = good
-            found = header.base_offset, low_pos
+            place = header.base_offset, low_pos
             low_pos += header.stored_bytes
-    return found
+    return place
 
 
 def first_at_or_after(segment: Segment, time_us: int, interval_bytes: int) -> int | None:
@@ -80,10 +80,10 @@ def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[
         if index is None:
             index = build_index(segment, interval_bytes)
         try:
-            found = index.floor_time(time_us)
+            place = index.floor_time(time_us)
         except BadIndex:
-            found = build_index(segment, interval_bytes).floor_time(time_us)
-    return found or (segment.base_offset, SEGMENT_HEADER_BYTES)
+            place = build_index(segment, interval_bytes).floor_time(time_us)
+    return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
 
 
 def stored_index(segment: Segment) -> SparseIndex | None:

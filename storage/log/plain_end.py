@@ -102,8 +102,8 @@ def _look_at_end(
     """Make the last segment ready for appends. Returns (file_pos, header) of the batches after the
     last place in its index, None if they are not good up to the end of the file. Raises `UNUSUAL`.
     """
-    head, found = files.look_into(segment.path, LEAP_BYTES)
-    segment.take_facts(found)
+    head, status = files.look_into(segment.path, LEAP_BYTES)
+    segment.take_facts(status)
     segment.take_head(head)
     if segment.is_empty:
         return None
@@ -144,7 +144,7 @@ def _behind(
     the file, or end below `proven`. Bodies above `proven` are checked. Raises Fault.
     """
     end_pos = segment.size
-    found: list[tuple[int, BatchHeader]] = []
+    headers: list[tuple[int, BatchHeader]] = []
     if file_pos != end_pos:
         if end_pos - file_pos > BEHIND_BYTES_MAX:
             return None
@@ -162,6 +162,6 @@ def _behind(
                 body = batch[HEADER_BYTES : header.stored_bytes]
                 if crc32c(body) != header.body_crc:
                     return None
-            found.append((file_pos, header))
+            headers.append((file_pos, header))
             file_pos += header.stored_bytes
-    return found if offset >= proven else None
+    return headers if offset >= proven else None

@@ -73,7 +73,7 @@ class _Ahead:
         self._fetch = fetch
         self._blocks_read = blocks_read
         self._blocks = blocks_read()
-        self._given = 0  # Folders below this number were given to threads, or are behind us.
+        self._handed_out = 0  # Folders below this number were given to threads, or are behind us.
         self._shares: deque[Future[int]] = deque()
 
     def look(self, number: int) -> None:
@@ -84,13 +84,16 @@ class _Ahead:
         while self._shares and self._shares[0].done():
             is_cold |= self._shares.popleft().result() >= COLD_BLOCKS * SHARE_FOLDERS
         if is_cold:
-            begun, end = max(number, self._given), min(number + AHEAD_FOLDERS, len(self._folders))
+            begun, end = (
+                max(number, self._handed_out),
+                min(number + AHEAD_FOLDERS, len(self._folders)),
+            )
             if end < len(self._folders):
                 end -= (end - begun) % SHARE_FOLDERS  # Each share interrupts the start.
             for begin in range(begun, end, SHARE_FOLDERS):
                 share = self._folders[begin : min(begin + SHARE_FOLDERS, end)]
                 self._shares.append(self._pool.submit(self._fetch, share))
-                self._given = end
+                self._handed_out = end
 
 
 class Fetcher:
@@ -110,11 +113,11 @@ class Fetcher:
                 self._program = self._begun()
             if self._ended or self._program is None:
                 return 0
-            given, taken = self._program.stdin, self._program.stdout
-            assert given is not None and taken is not None
-            given.write(json.dumps(folders).encode() + b"\n")
-            given.flush()
-            return int(taken.readline() or 0)
+            stdin, stdout = self._program.stdin, self._program.stdout
+            assert stdin is not None and stdout is not None
+            stdin.write(json.dumps(folders).encode() + b"\n")
+            stdin.flush()
+            return int(stdout.readline() or 0)
         except (OSError, ValueError):
             self._ended = True
             return 0

@@ -23,7 +23,7 @@ class ReadBuffers:
     """
 
     def __init__(self) -> None:
-        self._kept: list[bytearray] = []
+        self._buffers: list[bytearray] = []
         self._lock = threading.Lock()
 
     def take(self, size: int) -> memoryview:
@@ -31,13 +31,13 @@ class ReadBuffers:
         if not POOLED_BYTES_MIN <= size <= BUFFER_BYTES:
             return memoryview(bytearray(size))
         with self._lock:
-            for buffer in self._kept:
+            for buffer in self._buffers:
                 if not is_lent(buffer):
                     return memoryview(buffer)[:size]
             buffer = bytearray(BUFFER_BYTES)
-            self._kept.append(buffer)
-            if len(self._kept) > BUFFERS_MAX:
-                del self._kept[0]
+            self._buffers.append(buffer)
+            if len(self._buffers) > BUFFERS_MAX:
+                del self._buffers[0]
             return memoryview(buffer)[:size]
 
 

@@ -130,12 +130,12 @@ class ReadOnlyLog:
         end = end if to_offset is None else min(to_offset, end)
         reads = _Reads(self)
         while offset < end:
-            found = reads.next(offset)
-            for batch in found:
+            batches_read = reads.next(offset)
+            for batch in batches_read:
                 if batch.base_offset >= end:
                     return
                 yield batch
-            offset = found[-1].next_offset
+            offset = batches_read[-1].next_offset
 
     def first_at(self, time_us: int) -> int | None:
         """Offset of the first batch with a record of that time or later, None if all are older.
@@ -145,7 +145,7 @@ class ReadOnlyLog:
         damaged = 0
         while True:
             try:
-                found = self._first_at(time_us)
+                first_offset = self._first_at(time_us)
                 break
             # Retention dropped the segment, or a compacted segment has its records now.
             except FileGone:
@@ -154,18 +154,18 @@ class ReadOnlyLog:
                 damaged += 1
                 if damaged == LOOKS_MAX or not self.is_changed():
                     raise fault.damage() from None
-        if found is None or found >= self.high_watermark:
+        if first_offset is None or first_offset >= self.high_watermark:
             return None
-        return max(found, self.log_start_offset)
+        return max(first_offset, self.log_start_offset)
 
     def _first_at(self, time_us: int) -> int | None:
         """Raises Fault, FileGone."""
         for number in range(len(self._names)):
             segment = self.segment(number)
             segment.size = segment.file.size()
-            found = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
-            if found is not None:
-                return found
+            offset = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
+            if offset is not None:
+                return offset
         return None
 
     def number_of(self, offset: int) -> int:
@@ -213,11 +213,11 @@ class _Reads:
             if segment is not self._segment:
                 self._segment, self._place = segment, None
             try:
-                found = self._log.read(segment, self._place, offset)
-                if found:
-                    last = found[-1]
+                batches = self._log.read(segment, self._place, offset)
+                if batches:
+                    last = batches[-1]
                     self._place = last.next_offset, last.file_pos + last.header.stored_bytes
-                    return found
+                    return batches
                 failure = DamagedLog(segment.path, segment.size, offset, "the records are missing")
                 is_changed = self._log.is_changed()  # A listing during a compaction may miss some.
             except FileGone:

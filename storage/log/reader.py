@@ -40,7 +40,7 @@ class PartitionFolder:
 def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
     """All partitions with a good `topic` file, by topic and index."""
     path = os.path.join(os.fspath(data_dir), PARTITIONS_NAME)
-    found = []
+    folders = []
     for number in numbers_among(os.listdir(path)):
         folder = os.path.join(path, str(number))
         try:
@@ -49,8 +49,8 @@ def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
         except (OSError, BadTopicFile):
             continue  # Being made or removed, or damaged: `log verify` reports it.
         if content.partition_id == number:
-            found.append(PartitionFolder(number, content.topic, content.partition_index, folder))
-    return sorted(found, key=lambda one: (one.topic, one.index))
+            folders.append(PartitionFolder(number, content.topic, content.partition_index, folder))
+    return sorted(folders, key=lambda part: (part.topic, part.index))
 
 
 def open_folder(folder: str | os.PathLike[str]) -> ReadOnlyLog:

@@ -136,7 +136,10 @@ def recover(
 def _segments(files: Files, identity: LogIdentity, names: Sequence[SegmentName]) -> list[Segment]:
     """Return the segments of these names without opening them."""
     place = (identity.kind, identity.partition_id)
-    return [Segment(files, identity.folder, one.base_offset, *place, one) for one in names]
+    return [
+        Segment(files, identity.folder, segment_name.base_offset, *place, segment_name)
+        for segment_name in names
+    ]
 
 
 class _Recovery:
@@ -229,16 +232,16 @@ class _Recovery:
         """Return True if a fault is damage with a good batch after it, where the walk then
         continues.
         """
-        found: tuple[int, int, BatchHeader] | None = None
+        first_good: tuple[int, int, BatchHeader] | None = None
         for good in self.good_behind(fault):
-            found = found or good
+            first_good = first_good or good
             self.walk.proven = max(self.walk.proven, good[2].durable_offset)
             if self.searched:
                 break  # An earlier search went to the end: only the next good place is wanted.
         self.searched = True
-        if found is None or fault.offset >= self.walk.proven:
+        if first_good is None or fault.offset >= self.walk.proven:
             return False
-        number, file_pos, header = found
+        number, file_pos, header = first_good
         self.add_damage(fault.path, fault.file_pos, fault.offset, header.base_offset, fault.reason)
         self.walk.resume(number, (header.base_offset, file_pos))
         return True
@@ -292,10 +295,10 @@ class _Recovery:
         """Rename a segment of another log: it leaves this log but is not lost."""
         path = segment.path.removesuffix(LOG_SUFFIX) + FOREIGN_SUFFIX
         number = 1
-        while os.path.lexists(kept := path if number == 1 else f"{path}.{number}"):
+        while os.path.lexists(new_path := path if number == 1 else f"{path}.{number}"):
             number += 1
         segment.close()
-        self.files.rename(segment.path, kept)
+        self.files.rename(segment.path, new_path)
 
     def walked(self) -> list[Segment]:
         """Return the segments that may hold batches that are not durable: those with a loaded

@@ -14,7 +14,7 @@ from braidlog.storage.log.watermark import RESERVED_MAGIC, RESERVED_NAME, SlotFi
 RESERVE_OFFSETS = 1 << 20
 
 
-class Reservation:
+class OffsetReservation:
     """The reservation of a partition. `limit`: offsets below it may be given out.
 
     Guarantees: after a crash no offset that a reader may have seen is used again. `reserve_now` and
@@ -90,10 +90,10 @@ class Reservation:
             self.limit = limit
 
     def _write_now(self, limit: int) -> None:
-        made = self._slots.write(0, limit)
+        is_new = self._slots.write(0, limit)
         assert self._slots.file is not None
         self._slots.file.datasync()
-        if made or not self._is_named:
+        if is_new or not self._is_named:
             self._files.sync_folder(self._folder)
             self._is_named = True
         self.limit = limit

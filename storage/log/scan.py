@@ -179,18 +179,18 @@ def pass_over(
     salt, partition_id = segment.salt, segment.partition_id
     view, view_pos = memoryview(b""), -1
     while file_pos < end_pos:
-        found = peek(view, file_pos - view_pos, salt, partition_id, offset)
-        if found is None:
+        header = peek(view, file_pos - view_pos, salt, partition_id, offset)
+        if header is None:
             if view_pos == file_pos:
                 break
             size = CHUNK_BYTES if file_pos <= view_pos + len(view) else LEAP_BYTES
             size = min(size, end_pos - file_pos)
             view, view_pos = memoryview(read_checked(segment, size, file_pos, offset)), file_pos
-        elif found[0] > below or file_pos + HEADER_BYTES + found[1] > end_pos:
+        elif header[0] > below or file_pos + HEADER_BYTES + header[1] > end_pos:
             break
         else:
-            offset = found[0]
-            file_pos += HEADER_BYTES + found[1]
+            offset = header[0]
+            file_pos += HEADER_BYTES + header[1]
     return offset, file_pos
 
 
@@ -206,11 +206,11 @@ def bodies(segment: Segment) -> Iterator[tuple[int, int, memoryview]]:
     view, view_pos = memoryview(b""), file_pos
     while file_pos < end_pos:
         pos = file_pos - view_pos
-        found = peek(view, pos, salt, partition_id, offset)
-        if found is None or pos + HEADER_BYTES + found[1] > len(view):
-            view, found = piece_with(segment, file_pos, offset, end_pos)
+        header = peek(view, pos, salt, partition_id, offset)
+        if header is None or pos + HEADER_BYTES + header[1] > len(view):
+            view, header = piece_with(segment, file_pos, offset, end_pos)
             view_pos, pos = file_pos, 0
-        next_offset, size, crc = found
+        next_offset, size, crc = header
         pos += HEADER_BYTES
         body = view[pos : pos + size]
         if crc32c(body) != crc:
@@ -274,9 +274,9 @@ def find_magic(segment: Segment, pos: int, offset: int, end_pos: int) -> int:
         except Fault:
             pos += CHUNK_BYTES  # A bad place of the disk: look after it.
             continue
-        found = chunk.find(MAGIC)
-        if found >= 0:
-            return pos + found
+        match_pos = chunk.find(MAGIC)
+        if match_pos >= 0:
+            return pos + match_pos
         if len(chunk) < len(MAGIC):
             break
         pos += len(chunk) - len(MAGIC) + 1

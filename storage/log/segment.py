@@ -82,8 +82,8 @@ def pack_segment_header(header: SegmentHeader) -> bytes:
     place = (header.partition_id, header.base_offset)
     compacted = (header.end_offset, header.tombstones_below, header.tombstones_us)
     if header.directory_id:
-        what = (header.salt, NAMED_VERSION, header.kind, header.flags, header.directory_id)
-        rest = NAMED_HEADER.pack(NAMED_MAGIC, *what, *place, *compacted)
+        identity = (header.salt, NAMED_VERSION, header.kind, header.flags, header.directory_id)
+        rest = NAMED_HEADER.pack(NAMED_MAGIC, *identity, *place, *compacted)
     else:
         fields = (header.kind, header.salt, *place, header.flags)
         rest = HEADER.pack(MAGIC, VERSION, *fields, *compacted, bytes(2))
@@ -212,10 +212,10 @@ class Segment:
         """Take size and age from the file system. Raises OSError."""
         self.take_facts(os.stat(self.path))
 
-    def take_facts(self, found: os.stat_result) -> None:
+    def take_facts(self, status: os.stat_result) -> None:
         """Take size and age from this stat result."""
-        self.size = found.st_size
-        self.newest_append_us = found.st_mtime_ns // 1000
+        self.size = status.st_size
+        self.newest_append_us = status.st_mtime_ns // 1000
         self.is_dated = False
         self._has_file_time = True
 
@@ -429,7 +429,7 @@ class Segment:
         """Return the greater of the time that the owner has seen and the time that the index was
         built from.
         """
-        times_us = [one for one in (max_time_us, self._built_max_us) if one is not None]
+        times_us = [time_us for time_us in (max_time_us, self._built_max_us) if time_us is not None]
         return max(times_us, default=None)
 
     def end_index(self, next_offset: int) -> bool:

@@ -44,11 +44,11 @@ class SegmentName:
 
 def parse_name(name: str) -> SegmentName | None:
     """Parse a file name; return None unless it names a segment or a view."""
-    if found := _PLAIN.fullmatch(name):
-        return SegmentName(int(found[1]))
-    if found := _COMPACTED.fullmatch(name):
-        base, end = int(found[1]), int(found[2])
-        return SegmentName(base, int(found[3]), end, found[4]) if base < end else None
+    if match := _PLAIN.fullmatch(name):
+        return SegmentName(int(match[1]))
+    if match := _COMPACTED.fullmatch(name):
+        base, end = int(match[1]), int(match[2])
+        return SegmentName(base, int(match[3]), end, match[4]) if base < end else None
     return None
 
 
@@ -56,19 +56,19 @@ def segment_names(names: Iterable[str]) -> tuple[list[SegmentName], list[Segment
     """Among the names of a folder, the segments that count, by offset; and the replaced segments,
     the latest first.
     """
-    found = _with_suffix(names, LOG_SUFFIX)
-    compacted = [one for one in found if one.generation]
+    log_names = _with_suffix(names, LOG_SUFFIX)
+    compacted = [name for name in log_names if name.generation]
     if not compacted:
-        return found, []
-    replaced = {one for one in found if any(other.replaces(one) for other in compacted)}
-    return [one for one in found if one not in replaced], sorted(replaced, reverse=True)
+        return log_names, []
+    replaced = {name for name in log_names if any(other.replaces(name) for other in compacted)}
+    return [name for name in log_names if name not in replaced], sorted(replaced, reverse=True)
 
 
 def view_names(names: Iterable[str]) -> list[SegmentName]:
     """The compacted views among names of a folder, the newest first."""
-    return sorted(_with_suffix(names, VIEW_SUFFIX), key=lambda one: -one.generation)
+    return sorted(_with_suffix(names, VIEW_SUFFIX), key=lambda name: -name.generation)
 
 
 def _with_suffix(names: Iterable[str], suffix: str) -> list[SegmentName]:
     parsed = (parse_name(name) for name in names if name.endswith(suffix))
-    return sorted(one for one in parsed if one is not None)
+    return sorted(log_name for log_name in parsed if log_name is not None)

@@ -32,7 +32,7 @@ Place = tuple[int, int, int]
 
 
 @dataclass(slots=True, frozen=True)
-class View:
+class SegmentView:
     """The segments at a moment; never changed, only replaced, so that threads may use a view."""
 
     bases: tuple[int, ...]
@@ -51,7 +51,7 @@ class SegmentSet:
     """
 
     def __init__(self, segments: Sequence[Segment], interval_bytes: int) -> None:
-        self.view = View((), ())
+        self.view = SegmentView((), ())
         self.last: Segment
         self.interval_bytes = interval_bytes
         # Made with the first place: most partitions are neither read nor written.
@@ -61,7 +61,7 @@ class SegmentSet:
 
     def show(self, segments: Sequence[Segment]) -> None:
         """Show these segments to readers from now on; the last segment takes the appends."""
-        self.view = View(tuple(one.base_offset for one in segments), tuple(segments))
+        self.view = SegmentView(tuple(segment.base_offset for segment in segments), tuple(segments))
         if segments:
             self.last = segments[-1]
 
@@ -75,8 +75,10 @@ class SegmentSet:
         view = self.view
         nexts = (*view.bases[1:], end_offset)
         return [
-            SegmentFacts(one.base_offset, after, one.size, one.newest_append_us, one.is_dated)
-            for one, after in zip(view.segments, nexts, strict=True)
+            SegmentFacts(
+                segment.base_offset, after, segment.size, segment.newest_append_us, segment.is_dated
+            )
+            for segment, after in zip(view.segments, nexts, strict=True)
         ]
 
     def remember(self, offset: int, segment: Segment, file_pos: int) -> None:
@@ -104,10 +106,10 @@ class SegmentSet:
         if place is None:
             self.note_loaded(segment)
             offset, interval_bytes = want.offset, self.interval_bytes
-            found = place_of_offset(segment, offset, interval_bytes, wait=want.wait)
+            batch_place = place_of_offset(segment, offset, interval_bytes, wait=want.wait)
         else:
-            found = place[:2]
-        batches = read_batches(segment, found, want)
+            batch_place = place[:2]
+        batches = read_batches(segment, batch_place, want)
         if not batches:
             raise Fault(segment, segment.size, want.offset, "the records are missing")
         last = batches[-1]
@@ -137,11 +139,11 @@ class SegmentSet:
         """Base offset of the first batch of that time or later. Raises Fault, FileGone."""
         for segment in self.view.segments:
             self.note_loaded(segment)
-            found = first_at_or_after(segment, time_us, self.interval_bytes)
+            offset = first_at_or_after(segment, time_us, self.interval_bytes)
             if segment is not self.last:
                 segment.save_index()
-            if found is not None:
-                return found
+            if offset is not None:
+                return offset
         return None
 
     def bytes_between(self, offset_a: int, offset_b: int) -> int:
@@ -154,7 +156,9 @@ class SegmentSet:
         first, last = view.number_of(offset_a), view.number_of(offset_b)
         total = self._file_pos(view.segments[last], offset_b, view.segments[last].size)
         total -= self._file_pos(view.segments[first], offset_a, SEGMENT_HEADER_BYTES)
-        return total + sum(one.size - SEGMENT_HEADER_BYTES for one in view.segments[first:last])
+        return total + sum(
+            segment.size - SEGMENT_HEADER_BYTES for segment in view.segments[first:last]
+        )
 
     def _file_pos(self, segment: Segment, offset: int, otherwise: int) -> int:
         known, index = self._known(segment, offset), segment.index_in_memory

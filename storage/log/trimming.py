@@ -73,9 +73,9 @@ class Trimmer:
         young = [
             fact if fact.is_dated else replace(fact, newest_append_us=now_us) for fact in facts
         ]
-        kept = new_log_start(young, self._log.settings, now_us, *offsets)
-        if kept < start:
-            return segments[bisect_right([fact.base_offset for fact in facts], kept) - 1]
+        new_start = new_log_start(young, self._log.settings, now_us, *offsets)
+        if new_start < start:
+            return segments[bisect_right([fact.base_offset for fact in facts], new_start) - 1]
         last = segments[-1]
         if not last.is_dated and self._is_expired(last, now_us):
             return last

@@ -95,7 +95,7 @@ class SlotFile:
         """Raises StorageFull if no descriptor is left."""
         self.path = path
         self.mark = Watermark()
-        self.found = False
+        self.has_mark = False
         self.unreadable: OSError | None = None
         self.file: File | None = None
         self._files = files
@@ -118,7 +118,7 @@ class SlotFile:
         mark = best_slot(data, *self._identity)
         if mark is not None:
             self.mark = mark
-            self.found = True
+            self.has_mark = True
 
     def says(self, log_start_offset: int, offset: int) -> bool:
         """Return True if the newest slot already holds these values."""
@@ -132,14 +132,14 @@ class SlotFile:
 
         Raises: StorageFull, StorageFailed.
         """
-        made = self.file is None
+        is_new = self.file is None
         if self.file is None:
             self.file = self._files.create(self.path)
         mark = Watermark(log_start_offset, offset, self.mark.sequence + 1)
         pos = mark.sequence % 2 * SLOT_DISTANCE
         self.file.overwrite_at(pack_slot(self._identity[0], *self._identity[1:], mark), pos)
         self.mark = mark
-        return made
+        return is_new
 
     def close(self) -> None:
         """Close the file."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.extent import Extent
-from braidlog.storage.log.reservation import RESERVE_OFFSETS, Reservation
+from braidlog.storage.log.reservation import RESERVE_OFFSETS, OffsetReservation
 from braidlog.storage.log.unsynced import Unsynced
 
 
@@ -16,7 +16,7 @@ class WrittenMode:
 
     __slots__ = ("_pending_limit", "_reservation", "_slots_to_lower", "_unsynced")
 
-    def __init__(self, reservation: Reservation, unsynced: Unsynced) -> None:
+    def __init__(self, reservation: OffsetReservation, unsynced: Unsynced) -> None:
         self._reservation = reservation
         self._unsynced = unsynced
         self._pending_limit: int | None = None  # Reserved once the round under way is durable.

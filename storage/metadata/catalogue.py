@@ -353,9 +353,9 @@ class Catalogue:
         yield from self.users.changes()
         yield from self.tenants.changes()
 
-    def _free_made_id(self, taken: dict[int, Any]) -> int:
+    def _free_made_id(self, used_ids: dict[int, Any]) -> int:
         made_id = self._counters.next_made_id
-        while made_id in taken:  # An Iggy client may choose any number.
+        while made_id in used_ids:  # An Iggy client may choose any number.
             made_id += 1
         return made_id
 
@@ -369,9 +369,9 @@ class Catalogue:
 
     def _apply_namespace(self, change: NamespaceMade) -> None:
         meta = change.meta
-        there = self._namespaces.get((meta.tenant, meta.namespace))
-        if there is not None:  # It got another number.
-            del self._streams[self.stream_id(there)]
+        old = self._namespaces.get((meta.tenant, meta.namespace))
+        if old is not None:  # It got another number.
+            del self._streams[self.stream_id(old)]
         self._namespaces[meta.tenant, meta.namespace] = meta
         self._streams[self.stream_id(meta)] = meta
         self._count_made_id(meta.made_id)
@@ -399,9 +399,9 @@ class Catalogue:
 
     def _name(self, before: TopicMeta, name: TopicName) -> None:
         """Rename with a new meta: holders of the old meta still see the old name."""
-        there = self._topics.get(name)
-        if there is not None:  # The record of its deletion is lost.
-            self._apply_topic_gone(TopicGone(there.topic_id))
+        old = self._topics.get(name)
+        if old is not None:  # The record of its deletion is lost.
+            self._apply_topic_gone(TopicGone(old.topic_id))
         meta = msgspec.structs.replace(before, name=name)
         del self._topics[before.name]
         self._topics[name] = self._by_id[meta.topic_id] = meta
@@ -410,9 +410,9 @@ class Catalogue:
 
     def _apply_topic(self, change: TopicMade) -> None:
         meta = change.meta
-        there = self._topics.get(meta.name)
-        if there is not None:  # The record of its deletion is lost.
-            self._apply_topic_gone(TopicGone(there.topic_id))
+        old = self._topics.get(meta.name)
+        if old is not None:  # The record of its deletion is lost.
+            self._apply_topic_gone(TopicGone(old.topic_id))
         self._topics[meta.name] = self._by_id[meta.topic_id] = meta
         topics = self._in_namespace.setdefault((meta.name.tenant, meta.name.namespace), {})
         topics[self.topic_id(meta)] = meta

@@ -196,7 +196,7 @@ class ChangeJournal(Generic[ChangeT]):
 
     def _body(self, changes: Sequence[ChangeT]) -> bytes:
         """Encode a record; the layout is later only if earlier programs do not know a change."""
-        layout = max((getattr(one, "LAYOUT", LAYOUT_VERSION) for one in changes), default=0)
+        layout = max((getattr(change, "LAYOUT", LAYOUT_VERSION) for change in changes), default=0)
         prefix = PREFIX if layout <= LAYOUT_VERSION else bytes([layout])
         return prefix + self._encoder.encode(changes)
 

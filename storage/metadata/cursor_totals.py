@@ -33,18 +33,18 @@ class CursorTotals:
     cursors: int = 0
     ranges: int = 0  # acknowledged ranges above positions
 
-    def add(self, found: Iterable[CountedSubscription]) -> None:
+    def add(self, counted: Iterable[CountedSubscription]) -> None:
         """Count these subscriptions from now on."""
-        self._count(found, 1)
+        self._count(counted, 1)
 
-    def take(self, found: Iterable[CountedSubscription]) -> None:
+    def take(self, counted: Iterable[CountedSubscription]) -> None:
         """Stop counting these subscriptions: they are gone, or about to change and be
         added again.
         """
-        self._count(found, -1)
+        self._count(counted, -1)
 
-    def _count(self, found: Iterable[CountedSubscription], sign: int) -> None:
-        for subscription in found:
+    def _count(self, counted: Iterable[CountedSubscription], sign: int) -> None:
+        for subscription in counted:
             self.subscriptions += sign
             self.cursors += sign * len(subscription.cursors)
             for cursor in subscription.cursors.values():

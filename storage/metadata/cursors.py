@@ -100,7 +100,7 @@ CursorChange = Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | T
 StoredChange = CursorChange | EndsSet
 
 
-def made(
+def new_subscription(
     topic_id: int, name: bytes, partitions: int, properties: dict[str, str] | None = None
 ) -> Subscribed:
     """The change that makes a subscription with cursors never set."""

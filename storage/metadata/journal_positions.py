@@ -22,7 +22,7 @@ from braidlog.storage.metadata.cursors import (
     TopicDropped,
     TopicResized,
     Unsubscribed,
-    made,
+    new_subscription,
 )
 from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
 from braidlog.storage.metadata.ranges import RangeSet
@@ -88,8 +88,8 @@ class JournalPositions:
 
     def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
         """Return the cursor on a partition; None: never set."""
-        found = self.find(topic_id, name)
-        return found.cursors.get(index) if found else None
+        subscription = self.find(topic_id, name)
+        return subscription.cursors.get(index) if subscription else None
 
     def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
         """All subscriptions of a topic, in no order: live objects that go on changing."""
@@ -106,7 +106,7 @@ class JournalPositions:
         """Make a subscription with cursors never set, unless it exists; return the ticket."""
         if self.find(topic_id, name) is not None:
             return self.settle()
-        return self._change(made(topic_id, name, partitions, properties))
+        return self._change(new_subscription(topic_id, name, partitions, properties))
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
         """Change a cursor of an existing subscription; return the ticket, 0 for a lazy change.
@@ -125,12 +125,12 @@ class JournalPositions:
         """End a partition's cursor, with the last cursor the subscription too; return
         the ticket.
         """
-        found = self.find(topic_id, name)
-        if found is None:
+        subscription = self.find(topic_id, name)
+        if subscription is None:
             return self.settle()
-        if not found.cursors.keys() - {index}:
+        if not subscription.cursors.keys() - {index}:
             return self._change(Unsubscribed(topic_id, name))
-        if index not in found.cursors:
+        if index not in subscription.cursors:
             return self.settle()
         return self._change(CursorGone(topic_id, name, index))
 
@@ -147,7 +147,7 @@ class JournalPositions:
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
         """Set how many partitions a topic has now; return the ticket, 0 for a lazy change."""
         named = self._topics.get(topic_id, {})
-        if all(found.partitions == partitions for found in named.values()):
+        if all(subscription.partitions == partitions for subscription in named.values()):
             return 0 if lazy else self.settle()
         return self._change(TopicResized(topic_id, partitions), lazy=lazy)
 
@@ -190,8 +190,8 @@ class JournalPositions:
                 assert is_new or change.name in named, "no such subscription"
                 continue
             match change:
-                case Subscribed(topic_id=topic_id, subscriptions=made):
-                    new.update((topic_id, name) for name in made)
+                case Subscribed(topic_id=topic_id, subscriptions=subscriptions):
+                    new.update((topic_id, name) for name in subscriptions)
                 case CursorGone(topic_id=topic_id, name=name, index=index):
                     assert index in self._topics[topic_id][name].cursors
                 case Unsubscribed(topic_id=topic_id, name=name):
@@ -209,7 +209,7 @@ class JournalPositions:
             self._gathering = Gathering(self._topics)
             self._journal.begin_gathering()
             self._gather(filter(None, [self.ends.state()]))
-        self._gather(self._gathering.some(self._gather_max))
+        self._gather(self._gathering.next_pieces(self._gather_max))
         if self._gathering.is_done:
             self._gathering = None
             self._journal.finish_gathering()
@@ -232,10 +232,10 @@ class JournalPositions:
             case EndsSet():
                 self.ends.apply(change)
             case CursorGone():
-                found = self._topics[change.topic_id][change.name]
-                self.totals.take((found,))
-                del found.cursors[change.index]
-                self.totals.add((found,))
+                subscription = self._topics[change.topic_id][change.name]
+                self.totals.take((subscription,))
+                del subscription.cursors[change.index]
+                self.totals.add((subscription,))
             case Unsubscribed():
                 named = self._topics[change.topic_id]
                 self.totals.take((named.pop(change.name),))
@@ -245,11 +245,13 @@ class JournalPositions:
                 self.totals.take(self._topics.pop(change.topic_id).values())
             case TopicResized():
                 self.set_back += 1
-                for found in self._topics[change.topic_id].values():
-                    if found.partitions != change.partitions:  # Many may have that number already.
-                        self.totals.take((found,))
-                        _resize(found, change.partitions)
-                        self.totals.add((found,))
+                for subscription in self._topics[change.topic_id].values():
+                    if (
+                        subscription.partitions != change.partitions
+                    ):  # Many may have that number already.
+                        self.totals.take((subscription,))
+                        _resize(subscription, change.partitions)
+                        self.totals.add((subscription,))
 
     def _apply_subscribed(self, change: Subscribed) -> None:
         named = self._topics.setdefault(change.topic_id, {})
@@ -283,11 +285,11 @@ def _as_records(
     """Yield subscriptions as records of a snapshot: few large records, which replay fastest."""
     piece: dict[bytes, StoredSubscription] = {}
     count = 0
-    for name, found in named:
-        piece[name] = found
-        count += 1 + len(found.cursors)
-        if any(map(_is_large, found.cursors.values())):
-            piece[name], pieces = _split(topic_id, name, found)
+    for name, subscription in named:
+        piece[name] = subscription
+        count += 1 + len(subscription.cursors)
+        if any(map(_is_large, subscription.cursors.values())):
+            piece[name], pieces = _split(topic_id, name, subscription)
             yield [Subscribed(topic_id, piece)]
             yield from ([moved] for moved in pieces)
         elif count >= RECORD_CURSORS:
@@ -314,19 +316,19 @@ class Gathering:
         """True if everything was yielded."""
         return not self._left
 
-    def some(self, cursors: int) -> Iterator[Sequence[CursorChange]]:
+    def next_pieces(self, cursors: int) -> Iterator[Sequence[CursorChange]]:
         """Yield records of about `cursors` more cursors, at least a subscription if any is left."""
         while self._left and cursors > 0:
             topic_id = next(iter(self._left))
             names = self._names_left(topic_id)
-            taken = []
+            piece = []
             while names and cursors > 0:
                 name, _ = names.popitem()
-                taken.append((name, self._topics[topic_id][name]))
-                cursors -= 1 + len(taken[-1][1].cursors)
+                piece.append((name, self._topics[topic_id][name]))
+                cursors -= 1 + len(piece[-1][1].cursors)
             if not names:
                 del self._left[topic_id]
-            yield from _as_records(topic_id, taken)
+            yield from _as_records(topic_id, piece)
 
     def before(self, change: CursorChange) -> Iterator[Sequence[CursorChange]]:
         """Yield the records that must come before that change."""
@@ -371,12 +373,12 @@ def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> R
     return acked or None
 
 
-def _resize(found: StoredSubscription, partitions: int) -> None:
-    for index in range(found.partitions, partitions):
-        found.cursors[index] = StoredCursor(0, 0)
-    for index in [index for index in found.cursors if index >= partitions]:
-        del found.cursors[index]
-    found.partitions = partitions
+def _resize(subscription: StoredSubscription, partitions: int) -> None:
+    for index in range(subscription.partitions, partitions):
+        subscription.cursors[index] = StoredCursor(0, 0)
+    for index in [index for index in subscription.cursors if index >= partitions]:
+        del subscription.cursors[index]
+    subscription.partitions = partitions
 
 
 def _is_large(cursor: StoredCursor) -> bool:
@@ -384,14 +386,16 @@ def _is_large(cursor: StoredCursor) -> bool:
 
 
 def _split(
-    topic_id: int, name: bytes, found: StoredSubscription
+    topic_id: int, name: bytes, subscription: StoredSubscription
 ) -> tuple[StoredSubscription, Iterator[Moved]]:
     """A subscription without its large cursors, and these as records of bounded size."""
-    small = {index: cursor for index, cursor in found.cursors.items() if not _is_large(cursor)}
+    small = {
+        index: cursor for index, cursor in subscription.cursors.items() if not _is_large(cursor)
+    }
     pieces = (
         Moved(topic_id, name, index, cursor.position, cursor.floor, cursor.kafka, False, ranges)
-        for index, cursor in found.cursors.items()
+        for index, cursor in subscription.cursors.items()
         if cursor.acked is not None and _is_large(cursor)
         for ranges in cursor.acked.pieces(RECORD_RANGES)
     )
-    return StoredSubscription(found.partitions, found.properties, small), pieces
+    return StoredSubscription(subscription.partitions, subscription.properties, small), pieces

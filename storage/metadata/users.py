@@ -89,10 +89,10 @@ class UserBook:
 
     def _apply_user(self, change: UserSet) -> None:
         meta = change.meta
-        there = self._by_id.get(meta.user_id)
-        if there is not None:
-            self._forget(there)
-        if not meta.is_active and (there is None or there.is_active):
+        old = self._by_id.get(meta.user_id)
+        if old is not None:
+            self._forget(old)
+        if not meta.is_active and (old is None or old.is_active):
             self._deactivations[meta.user_id] = self.deactivations(meta.user_id) + 1
         self._by_id[meta.user_id] = self._by_name[meta.name] = meta
         self._by_token.update((token.digest, meta) for token in meta.tokens)

@@ -58,20 +58,20 @@ class Cache:
             self._held[file] = self._held.get(file, 0) + grown
             self._held.move_to_end(file)
             self._bytes += grown
-            candidates = [one for one in self._held if one is not file]
-        for one in candidates:
+            candidates = [reader for reader in self._held if reader is not file]
+        for candidate in candidates:
             if self._bytes <= self.bytes_max:
                 return
-            if one.empty():
-                self.forget(one)
+            if candidate.empty():
+                self.forget(candidate)
 
     def give_back(self, reader: "CachedFile") -> None:
         """Empty every file except the file being read."""
         with self._lock:
-            candidates = [one for one in self._held if one is not reader]
-        for one in candidates:
-            if one.empty():
-                self.forget(one)
+            candidates = [other for other in self._held if other is not reader]
+        for candidate in candidates:
+            if candidate.empty():
+                self.forget(candidate)
 
     def forget(self, file: "CachedFile") -> None:
         """Note that a file holds nothing any more."""
@@ -236,7 +236,7 @@ class CachedFiles(FilesOverLocal):
         self.cache = cache
         self.objects = objects
         self.indexes: dict[str, Piece] = {}  # By the path of the index file.
-        self.given: dict[str, bytes] = {}  # Contents of small files until they are written.
+        self.unwritten: dict[str, bytes] = {}  # Contents of small files until they are written.
 
     def segment_file(self, path: str, pieces: SegmentPieces) -> CachedFile:
         """The file of a segment that is stored in objects."""
@@ -255,8 +255,8 @@ class CachedFiles(FilesOverLocal):
             try:
                 return self.local.read_whole(path)
             except FileNotFoundError:
-                if path in self.given:
-                    return self.given[path]
+                if path in self.unwritten:
+                    return self.unwritten[path]
                 raise
         try:
             return self.objects.get(piece.object, piece.object_pos, piece.size)

@@ -123,13 +123,13 @@ class SharedCatalogue(Catalogue):
         changes = self._changes_of(Rows(rows))
         changes.replay(self._apply_main)
         self._place = rows[-1].place
-        return self._taken()
+        return self._take_touched()
 
     def follow_anew(self, rows: Sequence[JournalRow]) -> Touched:
         """Apply a whole journal; the state of its topics is retained. Raises as `follow`."""
         self._restart(self._changes_of(Rows(rows)))
         self._place = rows[-1].place if rows else 0
-        return self._taken()
+        return self._take_touched()
 
     def own(self, journal: LedgerJournal, now_us: int) -> Touched:
         """Take over shard 0: changes go to this journal. Raises DamagedLog, UnknownRecord."""
@@ -139,7 +139,7 @@ class SharedCatalogue(Catalogue):
         self._owned_from, self._changed = journal.last_place, {}
         self._deletions_from, self._deleted = journal.last_place, {}
         self._make_default(now_us)
-        return self._taken()
+        return self._take_touched()
 
     def disown(self) -> None:
         """Give up shard 0: take no more changes here, and follow the shard once the changes made
@@ -151,16 +151,16 @@ class SharedCatalogue(Catalogue):
         return ChangeJournal(journal, CatalogueChange, "catalogue")
 
     def _restart(self, changes: Changes) -> None:
-        kept, users = (self._by_id, self._producers), self.users
+        previous, users = (self._by_id, self._producers), self.users
         self._touched.topics.update(self._topics)
         self._touched.namespaces.update(self._namespaces)
         self._begin()
         users.clear()  # Logins and permissions keep a reference to it.
         self.users = users
-        self._producers = kept[1]
+        self._producers = previous[1]
         changes.replay(self._apply_main)
         for topic_id, meta in self._by_id.items():
-            if (before := kept[0].get(topic_id)) is not None:
+            if (before := previous[0].get(topic_id)) is not None:
                 _give_kept(meta, before)
 
     def _apply_main(self, change: CatalogueChange) -> None:
@@ -177,7 +177,7 @@ class SharedCatalogue(Catalogue):
                     self._touched.topics.add(self._by_id[topic_id].name)
         self._apply(change)
 
-    def _taken(self) -> Touched:
+    def _take_touched(self) -> Touched:
         touched, self._touched = self._touched, Touched()
         return touched
 
@@ -213,7 +213,7 @@ class SharedCatalogue(Catalogue):
         self._forget_scope(shard)
 
     def _forget_scope(self, shard: int) -> None:
-        self._producers = {key: one for key, one in self._producers.items() if key[0] != shard}
+        self._producers = {key: state for key, state in self._producers.items() if key[0] != shard}
         self._producer_counts.pop(shard, None)
 
     def _apply_inner(self, shard: int, change: CatalogueChange) -> None:

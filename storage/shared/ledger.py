@@ -33,7 +33,7 @@ class LedgerWentBack(StorageFailed):
     """PostgreSQL has lost confirmed commits: an older state of the database is running."""
 
 
-class State(enum.IntEnum):
+class SessionState(enum.IntEnum):
     """The state of a session."""
 
     LIVE = 1
@@ -60,7 +60,7 @@ class SessionRow:
 
     session: int
     node: int
-    state: State
+    state: SessionState
     round: int
     silent_ms: int
     store_silent_ms: int | None = None
@@ -206,10 +206,10 @@ class Ledger(Protocol):
     def join(self, node: int, listeners: dict[str, str]) -> int:
         """Begin a session of that node and fence an older live session; return the new number."""
 
-    def beat(self, session: int, *, store_ok: bool) -> tuple[State, int]:
+    def beat(self, session: int, *, store_ok: bool) -> tuple[SessionState, int]:
         """Give a sign of life; return the session's state and round, as `session_state`."""
 
-    def session_state(self, session: int) -> tuple[State, int]:
+    def session_state(self, session: int) -> tuple[SessionState, int]:
         """Return state and round, once no statement of that session is under way any more. A
         session that does not exist has round -1.
         """
@@ -304,19 +304,22 @@ class Ledger(Protocol):
         """Close the connection."""
 
 
-def check_format(found: int) -> None:
+def check_format(version: int) -> None:
     """Check that this program can use a cluster of that format. Raises LedgerRefused."""
-    text = f"the database holds a cluster of format {found}, this program knows {FORMAT}"
-    if found > FORMAT:
+    text = f"the database holds a cluster of format {version}, this program knows {FORMAT}"
+    if version > FORMAT:
         raise LedgerRefused(f"{text}: use the version that its brokers have")
-    if found < FORMAT_MIN:
+    if version < FORMAT_MIN:
         raise LedgerRefused(f"{text}: begin a new one in another database")
 
 
 def object_names(contents: Contents) -> Iterator[str]:
     """Yield the names of all objects that the contents refer to."""
-    for one in contents.rounds:
-        yield from (round_name(one.session, one.round, part) for part in range(len(one.parts)))
+    for stored_round in contents.rounds:
+        yield from (
+            round_name(stored_round.session, stored_round.round, part)
+            for part in range(len(stored_round.parts))
+        )
     yield from (pack_name(pack.shard, pack.epoch, pack.pack) for pack in contents.packs)
     for row in contents.segments:
         yield segment_name(row.partition_id, row.base, row.epoch, row.generation)

@@ -24,14 +24,14 @@ def make_cluster(ledger: Ledger, objects: ObjectStore, shards: int) -> tuple[boo
     """
     _check_pair(ledger.cluster(), stored_cluster_id(objects), lambda: bool(ledger.sessions()))
     wanted = Cluster(str(uuid.uuid4()), FORMAT, shards, secrets.token_hex(SECRET_BYTES))
-    made = ledger.init(wanted)
+    new_cluster = ledger.init(wanted)
     cluster = ledger.cluster()
     assert cluster is not None
     try:
         objects.put(CLUSTER_NAME, cluster.cluster_id.encode())
     except ObjectExists:  # Another `init`, at the same time or earlier.
         _check_pair(cluster, stored_cluster_id(objects), lambda: False)
-    return made, cluster
+    return new_cluster, cluster
 
 
 def _check_pair(cluster: Cluster | None, stored: str | None, was_used: Callable[[], bool]) -> None:

@@ -34,7 +34,7 @@ from braidlog.storage.shared.ledger import (
     PackMove,
     PackRow,
     SegmentRow,
-    State,
+    SessionState,
 )
 from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
 from braidlog.storage.shared.pieces import Located, SegmentPieces, whole_segment
@@ -70,7 +70,7 @@ class Upload:
 
 
 @dataclass(slots=True)
-class Plan:
+class PackingPlan:
     """The work of a cycle on a shard, as seen in the owner's thread."""
 
     shard: Shard
@@ -90,22 +90,22 @@ class Plan:
         return not (self.moves or self.uploads or self.starts or self.gone or free)
 
 
-def plan(shard: Shard, logs: Iterable[SharedLog], round_: int) -> Plan:
+def plan(shard: Shard, logs: Iterable[SharedLog], round_: int) -> PackingPlan:
     """Return the work to do; `round_` is the last round that the logs know of."""
-    found = Plan(shard, shard.moves(round_), [], [], {}, sorted(shard.gone))
+    cycle = PackingPlan(shard, shard.moves(round_), [], [], {}, sorted(shard.gone))
     inherited = 0
     for log in logs:
         for segment, end_offset in log.segments_to_upload():
             inherited += segment.base_offset not in log.tracks
             if segment.base_offset in log.tracks or inherited <= INHERITED_MAX:
-                found.uploads.append(Upload(log, segment, end_offset))
-        found.slices += [(log, one) for one in log.slices_to_pack()]
+                cycle.uploads.append(Upload(log, segment, end_offset))
+        cycle.slices += [(log, cached) for cached in log.slices_to_pack()]
         if log.log_start_offset > shard.starts.get(log.partition_id, 0):
-            found.starts[log.partition_id] = log.log_start_offset
-    return found
+            cycle.starts[log.partition_id] = log.log_start_offset
+    return cycle
 
 
-def apply(done: Plan, logs: dict[int, SharedLog]) -> None:
+def apply(done: PackingPlan, logs: dict[int, SharedLog]) -> None:
     """Tell the logs the results of a plan."""
     for upload, pieces in done.done_uploads:
         upload.log.uploaded(upload.segment, pieces)
@@ -140,7 +140,7 @@ class Packer:
         """Report the work of packs and uploads to `watch` from now on."""
         self._watch = watch
 
-    def carry_out(self, todo: Plan) -> None:
+    def carry_out(self, todo: PackingPlan) -> None:
         """Upload, pack and drop. Raises Fenced and other StorageFailed, ObjectForged; DamagedLog,
         ObjectMissing or BadObject if an object is missing or wrong.
         """
@@ -150,11 +150,11 @@ class Packer:
             session = todo.shard.owned.session
             state, _ = surely(lambda: self._ledger.session_state(session), self._patience)
             # The next owner has packed the object, and a sweep deleted it.
-            if state is not State.LIVE:
+            if state is not SessionState.LIVE:
                 raise Fenced(f"session {session} was ended") from error
             raise
 
-    def _carry_out(self, todo: Plan) -> None:
+    def _carry_out(self, todo: PackingPlan) -> None:
         # First: a pack omits records below a new start, so the ledger must have that start.
         for partition_id, start in todo.starts.items():
             self._raise_start(todo.shard, partition_id, start)
@@ -168,7 +168,7 @@ class Packer:
 
     # Segments.
 
-    def _upload(self, todo: Plan, upload: Upload) -> None:
+    def _upload(self, todo: PackingPlan, upload: Upload) -> None:
         """Put a segment and its index. Leave an unreadable segment for another cycle."""
         shard, segment = todo.shard, upload.segment
         with suppress(FileGone, Fault, StorageFull, OSError):  # Another cycle uploads the segment.
@@ -217,22 +217,22 @@ class Packer:
 
     # Packs.
 
-    def _pack(self, todo: Plan) -> None:
+    def _pack(self, todo: PackingPlan) -> None:
         shard = todo.shard
         whole = {(up.log.partition_id, up.segment.base_offset) for up, _ in todo.done_uploads}
         dropped = set(todo.gone)
         wanted = [
-            one
-            for one in [*(one for _, one in todo.slices), *self._inherited(shard)]
-            if (one.entry.partition_id, one.entry.segment_base) not in whole
-            and one.entry.partition_id not in dropped
-            and one.entry.end_offset > todo.starts.get(one.entry.partition_id, 0)
+            candidate
+            for candidate in [*(candidate for _, candidate in todo.slices), *self._inherited(shard)]
+            if (candidate.entry.partition_id, candidate.entry.segment_base) not in whole
+            and candidate.entry.partition_id not in dropped
+            and candidate.entry.end_offset > todo.starts.get(candidate.entry.partition_id, 0)
         ]
         packs: list[PackRow] = []
         packed: list[tuple[SliceEntry, str]] = []
         try:
-            for some in in_packs(wanted, self._settings.pack_bytes):
-                pack, entries = self._put_pack(shard, some)
+            for pack_slices in in_packs(wanted, self._settings.pack_bytes):
+                pack, entries = self._put_pack(shard, pack_slices)
                 packs.append(pack)
                 packed += [(entry, _name(pack)) for entry in entries]
         except FileGone:
@@ -267,8 +267,8 @@ class Packer:
 
     def _inherited(self, shard: Shard) -> list[Slice]:
         return [
-            Slice(one.entry, ObjectSlice(self._objects, one, self._patience))
-            for one in shard.inherited()
+            Slice(source.entry, ObjectSlice(self._objects, source, self._patience))
+            for source in shard.inherited()
         ]
 
     def _is_packed(self, shard: Shard, moves: Sequence[PackMove]) -> bool:
@@ -321,7 +321,7 @@ class Packer:
                 if do():
                     return
                 state, _ = self._ledger.session_state(shard.owned.session)
-                if state is not State.LIVE:
+                if state is not SessionState.LIVE:
                     raise Fenced(f"session {shard.owned.session} was ended")
                 if is_done():
                     return
@@ -348,16 +348,16 @@ class ObjectSlice:
 
 def in_packs(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
     """Yield the slices by partition, in lists for packs of about `bytes_max`."""
-    some: list[Slice] = []
+    pack_slices: list[Slice] = []
     size = 0
-    for one in sorted(slices, key=_place):
-        if some and size + one.entry.size > bytes_max:
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += one.entry.size
-    if some:
-        yield some
+    for candidate in sorted(slices, key=_place):
+        if pack_slices and size + candidate.entry.size > bytes_max:
+            yield pack_slices
+            pack_slices, size = [], 0
+        pack_slices.append(candidate)
+        size += candidate.entry.size
+    if pack_slices:
+        yield pack_slices
 
 
 def pack_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, list[SliceEntry]]:
@@ -370,8 +370,8 @@ def pack_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, list[Sli
     return b"".join([header, *pieces, pack_footer(header, entries)]), entries
 
 
-def _place(one: Slice) -> tuple[int, int, int]:
-    return one.entry.partition_id, one.entry.segment_base, one.entry.file_pos
+def _place(to_place: Slice) -> tuple[int, int, int]:
+    return to_place.entry.partition_id, to_place.entry.segment_base, to_place.entry.file_pos
 
 
 def _name(pack: PackRow) -> str:

@@ -133,13 +133,13 @@ def partitions_of(
     `wanted` partitions, if given. A partition with pieces that do not join has a fault. Raises
     BadObject.
     """
-    found: dict[int, PartitionPieces] = {}
+    pieces_by_id: dict[int, PartitionPieces] = {}
 
     def is_wanted(number: int) -> bool:
         return wanted is None or number in wanted
 
     def partition(number: int, shard: int) -> PartitionPieces:
-        return found.setdefault(number, PartitionPieces(number, shard))
+        return pieces_by_id.setdefault(number, PartitionPieces(number, shard))
 
     for number, (shard, start) in contents.starts.items():
         if is_wanted(number):
@@ -150,26 +150,28 @@ def partitions_of(
         if is_wanted(row.partition_id)
     }
     slices: dict[tuple[int, int], list[Located]] = {}
-    unpacked = (one for one in rounds if is_wanted(one.entry.partition_id))
+    unpacked = (
+        stored_round for stored_round in rounds if is_wanted(stored_round.entry.partition_id)
+    )
     for located in [*pack_slices(contents.packs, wanted), *unpacked]:
         entry = located.entry
         if (entry.partition_id, entry.segment_base) not in whole:
             slices.setdefault((entry.partition_id, entry.segment_base), []).append(located)
     for (number, _), row in whole.items():
-        one = partition(number, row.shard)
-        if row.end_offset > one.log_start:
-            one.segments.append(whole_segment(row))
+        pieces = partition(number, row.shard)
+        if row.end_offset > pieces.log_start:
+            pieces.segments.append(whole_segment(row))
     for (number, base), located_slices in slices.items():
-        one = partition(number, located_slices[0].entry.shard)
-        if max(located.entry.end_offset for located in located_slices) > one.log_start:
+        pieces = partition(number, located_slices[0].entry.shard)
+        if max(located.entry.end_offset for located in located_slices) > pieces.log_start:
             try:
-                one.segments.append(joined_segment(number, base, located_slices))
+                pieces.segments.append(joined_segment(number, base, located_slices))
             except BadObject as error:
-                one.fault = str(error)
-    for one in found.values():
-        one.segments.sort(key=lambda segment: segment.base)
-        one.fault = one.fault or _gap(one)
-    return found
+                pieces.fault = str(error)
+    for pieces in pieces_by_id.values():
+        pieces.segments.sort(key=lambda segment: segment.base)
+        pieces.fault = pieces.fault or _gap(pieces)
+    return pieces_by_id
 
 
 def whole_segment(row: SegmentRow) -> SegmentPieces:
@@ -184,19 +186,19 @@ def joined_segment(partition_id: int, base: int, located: Iterable[Located]) -> 
     """Join a segment from its slices, preferring slices in packs. Raises BadObject."""
     pieces: list[Piece] = []
     end = 0
-    for one in sorted(located, key=lambda one: (one.entry.file_pos, one.is_round)):
-        entry = one.entry
+    for source in sorted(located, key=lambda source: (source.entry.file_pos, source.is_round)):
+        entry = source.entry
         if entry.file_pos > end:
             raise BadObject(
                 f"partition {partition_id}, segment {base}: bytes {end} to {entry.file_pos} are in"
-                f" no object; {one.object} goes on behind them"
+                f" no object; {source.object} goes on behind them"
             )
         skipped = end - entry.file_pos
         if skipped >= entry.size:
             continue
         pieces.append(
             Piece(
-                one.object,
+                source.object,
                 entry.object_pos + skipped,
                 end,
                 entry.size - skipped,

@@ -9,7 +9,7 @@ from braidlog.storage.shared.layout import Buffer, SliceEntry
 from braidlog.storage.shared.ledger import JournalRow
 
 
-class Readable(Protocol):
+class SliceSource(Protocol):
     """A file that slices are read from (`storage/log/files.py`)."""
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
@@ -21,7 +21,7 @@ class Slice:
     """Bytes of a segment file that are not published yet; `entry.object_pos` is not known yet."""
 
     entry: SliceEntry
-    file: Readable
+    file: SliceSource
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Backlog:
         self.in_flight -= size
 
 
-def read_whole(file: Readable, size: int, pos: int) -> Buffer:
+def read_whole(file: SliceSource, size: int, pos: int) -> Buffer:
     """Exactly `size` bytes. Raises OSError where the file is shorter, FileGone."""
     data = file.read_at(size, pos)
     if len(data) != size:

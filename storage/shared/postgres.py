@@ -29,8 +29,8 @@ from braidlog.storage.shared.ledger import (
     RoundRow,
     SegmentRow,
     SessionRow,
+    SessionState,
     ShardRow,
-    State,
     Tenure,
     check_format,
 )
@@ -59,7 +59,7 @@ UNANSWERED = (
 T = TypeVar("T")
 
 
-class Connection(psycopg.Connection[tuple[Any, ...]]):
+class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that waits at most `answer_s` for an answer, and is closed then."""
 
     answer_s = ANSWER_S
@@ -84,20 +84,20 @@ class PostgresLedger:
         """
         self._database = database
         self._read_only = read_only
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._listens = False
         self._lock = threading.Lock()
 
-    def _run(self, work: Callable[[Connection], T]) -> T:
+    def _run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run several statements in a transaction. Raises LedgerUnanswered, LedgerRefused."""
 
-        def transaction(connection: Connection) -> T:
+        def transaction(connection: PostgresConnection) -> T:
             with connection.transaction():
                 return work(connection)
 
         return self._ask(transaction)
 
-    def _ask(self, work: Callable[[Connection], T]) -> T:
+    def _ask(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run `work` with the connection. Raises LedgerUnanswered, LedgerRefused."""
         with self._lock:
             try:
@@ -109,9 +109,9 @@ class PostgresLedger:
                 self._drop()
                 raise LedgerRefused(f"PostgreSQL: {_one_line(error)}") from error
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> PostgresConnection:
         if self._connection is None or self._connection.closed:
-            self._connection = Connection.connect(
+            self._connection = PostgresConnection.connect(
                 self._database,
                 autocommit=True,
                 row_factory=tuple_row,
@@ -139,7 +139,7 @@ class PostgresLedger:
         """Return the rows of a statement in its own transaction: a single round trip."""
         return self._ask(lambda c: c.execute(statement, parameters).fetchall())
 
-    def _one(self, statement: str, **parameters: object) -> int:
+    def _number(self, statement: str, **parameters: object) -> int:
         """The number that a statement answers with."""
         rows = self._rows(statement, **parameters)
         return int(rows[0][0])
@@ -153,17 +153,17 @@ class PostgresLedger:
         rows = self._rows("SELECT to_regclass('cluster')::text")
         if rows[0][0] is None:
             return None
-        found = self._rows("SELECT format FROM cluster")
-        if not found:
+        formats = self._rows("SELECT format FROM cluster")
+        if not formats:
             return None
-        check_format(found[0][0])
+        check_format(formats[0][0])
         columns = "id, format, shards" if self._read_only else "id, format, shards, secret"
         return Cluster(*self._rows(f"SELECT {columns} FROM cluster")[0])
 
     def init(self, cluster: Cluster) -> bool:
         """Make tables and rows; False if that was done before."""
 
-        def work(connection: Connection) -> bool:
+        def work(connection: PostgresConnection) -> bool:
             connection.execute("SELECT pg_advisory_xact_lock(4207849484)")
             connection.execute(sql.TABLES)
             if connection.execute("SELECT FROM cluster").fetchall():
@@ -189,7 +189,7 @@ class PostgresLedger:
         session number.
         """
 
-        def work(connection: Connection) -> int:
+        def work(connection: PostgresConnection) -> int:
             older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()
             for session, round_ in older:
                 _free(connection, session, round_)
@@ -201,20 +201,20 @@ class PostgresLedger:
 
         return self._run(work)
 
-    def beat(self, session: int, *, store_ok: bool) -> tuple[State, int]:
+    def beat(self, session: int, *, store_ok: bool) -> tuple[SessionState, int]:
         """Give a sign of life; returns the session's state and round."""
         rows = self._rows(sql.BEAT, s=session, store_ok=store_ok)
-        return (State.LIVE, int(rows[0][0])) if rows else self.session_state(session)
+        return (SessionState.LIVE, int(rows[0][0])) if rows else self.session_state(session)
 
-    def session_state(self, session: int) -> tuple[State, int]:
+    def session_state(self, session: int) -> tuple[SessionState, int]:
         """State and round, once no statement of that session is under way any more."""
         rows = self._rows(sql.SESSION_STATE, s=session)
-        return (State(rows[0][0]), rows[0][1]) if rows else (State.FENCED, -1)
+        return (SessionState(rows[0][0]), rows[0][1]) if rows else (SessionState.FENCED, -1)
 
     def sessions(self) -> list[SessionRow]:
         """All sessions."""
         return [
-            SessionRow(session, node, State(state), *rest)
+            SessionRow(session, node, SessionState(state), *rest)
             for session, node, state, *rest in self._rows(sql.SESSIONS)
         ]
 
@@ -235,7 +235,7 @@ class PostgresLedger:
         return self._end(sql.LEAVE, {"x": session}, session)
 
     def _end(self, statement: str, parameters: dict[str, int], session: int) -> bool:
-        def work(connection: Connection) -> bool:
+        def work(connection: PostgresConnection) -> bool:
             row = connection.execute(statement, parameters).fetchone()
             if row is None:
                 return False
@@ -254,7 +254,7 @@ class PostgresLedger:
     def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
         """Own those of the wanted shards that are free; returns their epochs by shard."""
 
-        def work(connection: Connection) -> dict[int, int]:
+        def work(connection: PostgresConnection) -> dict[int, int]:
             row = connection.execute(sql.LIVE, {"s": session}).fetchone()
             if row is None:
                 return {}
@@ -265,21 +265,21 @@ class PostgresLedger:
 
     def release(self, owned: Owned) -> bool:
         """Give up a shard, with everything published."""
-        return self._one(sql.RELEASE, **_own(owned)) == 1
+        return self._number(sql.RELEASE, **_own(owned)) == 1
 
     def publish(self, publication: Publication) -> bool:
         """Make a round count: exactly once, in order, and only of a live session."""
         rows, snapshots = publication.rows, publication.snapshots
         return (
-            self._one(
+            self._number(
                 sql.PUBLISH,
                 s=publication.session,
                 hi=publication.round,
                 parts=list(publication.parts),
                 footers=list(publication.footers),
-                snap_shards=[one[0] for one in snapshots],
-                snap_kinds=[one[1] for one in snapshots],
-                snap_firsts=[one[2] for one in snapshots],
+                snap_shards=[snapshot[0] for snapshot in snapshots],
+                snap_kinds=[snapshot[1] for snapshot in snapshots],
+                snap_firsts=[snapshot[2] for snapshot in snapshots],
                 shards=[row.shard for row in rows],
                 places=[row.place for row in rows],
                 kinds=[row.kind for row in rows],
@@ -292,7 +292,7 @@ class PostgresLedger:
     def contents(self, shards: Sequence[int]) -> Contents:
         """Return all places of the records of these shards, at a single moment."""
 
-        def work(connection: Connection) -> Contents:
+        def work(connection: PostgresConnection) -> Contents:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
             def rows(statement: str) -> list[tuple[Any, ...]]:
@@ -332,7 +332,7 @@ class PostgresLedger:
 
     def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
         """Say which rounds are packed now, and where, if they held anything."""
-        done = self._one(
+        done = self._number(
             sql.ADD_PACKS,
             **_own(owned),
             epochs=[move.epoch for move in moves],
@@ -348,7 +348,7 @@ class PostgresLedger:
         self, owned: Owned, segment: SegmentRow, packs: Sequence[int], after_ms: int
     ) -> bool:
         """Note that a segment has an object of its own, and drop these packs."""
-        done = self._one(
+        done = self._number(
             sql.ADD_SEGMENT,
             **_own(owned),
             partition=segment.partition_id,
@@ -373,7 +373,7 @@ class PostgresLedger:
     ) -> bool:
         """Raise the log start of (partition, from, to); drop segments below it and these packs."""
         number, old, new = partition
-        done = self._one(
+        done = self._number(
             sql.SET_START,
             **_own(owned),
             partition=number,
@@ -388,7 +388,7 @@ class PostgresLedger:
         self, owned: Owned, partitions: Sequence[int], packs: Sequence[int], after_ms: int
     ) -> bool:
         """Drop segments and starts of partitions whose topics are gone, and these packs."""
-        done = self._one(
+        done = self._number(
             sql.DROP_PARTITIONS,
             **_own(owned),
             partitions=list(partitions),
@@ -401,7 +401,7 @@ class PostgresLedger:
 
     def trash_rounds(self, after_ms: int) -> int:
         """Put rounds that every tenure has packed into the trash; returns how many rounds."""
-        count = self._one(sql.TRASH_ROUNDS, after=after_ms)
+        count = self._number(sql.TRASH_ROUNDS, after=after_ms)
         self._rows(sql.DROP_TENURES)
         return count
 
@@ -423,7 +423,7 @@ class PostgresLedger:
             self._drop()
 
 
-def _free(connection: Connection, session: int, round_: int) -> None:
+def _free(connection: PostgresConnection, session: int, round_: int) -> None:
     """Free the shards of a session that was just ended, in its transaction."""
     connection.execute(sql.END_TENURES, {"x": session, "round": round_})
     connection.execute(sql.FREE_SHARDS, {"x": session})

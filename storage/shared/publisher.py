@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Protocol
 
 from braidlog.storage.errors import StorageFailed, StoreUnanswered, reason_of
-from braidlog.storage.log.committer import Member, SyncPoint
+from braidlog.storage.log.committer import RoundParticipant, SyncPoint
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.sync_queue import SyncQueue
 from braidlog.storage.shared.layout import (
@@ -35,7 +35,7 @@ from braidlog.storage.shared.ledger import (
     LedgerUnanswered,
     LedgerWentBack,
     Publication,
-    State,
+    SessionState,
 )
 from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
 from braidlog.storage.shared.points import SharedPoint, Slice, read_whole
@@ -130,7 +130,7 @@ class Publisher:
         """None: a round here is more than syncs of files."""
         return None
 
-    def wait_s(self, members: Iterable[Member]) -> float:
+    def wait_s(self, members: Iterable[RoundParticipant]) -> float:
         """Return how long to gather before the next round: at most a single round with records
         starts per `round_ms`, and none right after another.
         """
@@ -151,9 +151,9 @@ class Publisher:
                 self._keep(shared)
 
     def _keep(self, shared: Sequence[SharedPoint]) -> None:
-        slices = [one for point in shared for one in point.slices]
+        slices = [entry_slice for point in shared for entry_slice in point.slices]
         rows = [row for point in shared for row in point.rows]
-        snapshots = [one for point in shared for one in point.snapshots]
+        snapshots = [snapshot for point in shared for snapshot in point.snapshots]
         number = self.round + 1
         if slices:
             self._begun_s = monotonic()
@@ -189,7 +189,10 @@ class Publisher:
             return []
         begun_s = monotonic()
         parts = list(enumerate(cut(slices, self._settings.round_bytes)))
-        jobs = [(lambda p=part, s=some: self._put_part(number, p, s)) for part, some in parts]
+        jobs = [
+            (lambda p=part, s=part_slices: self._put_part(number, p, s))
+            for part, part_slices in parts
+        ]
         done = self.run_all(jobs)
         self._watch.phase("put", monotonic() - begun_s)
         return done
@@ -225,7 +228,7 @@ class Publisher:
             reached = [
                 row.store_silent_ms
                 for row in self._ledger.sessions()
-                if row.session != mine and row.state is State.LIVE
+                if row.session != mine and row.state is SessionState.LIVE
             ]
             fresh_ms = self._settings.stall_ms / 2
             if any(ms is not None and ms < fresh_ms for ms in reached):
@@ -260,7 +263,7 @@ class Publisher:
                 f"PostgreSQL says that session {publication.session} is at round {number}, but"
                 f" round {publication.round - 1} was confirmed: an older state of it is running"
             )
-        if state is not State.LIVE:
+        if state is not SessionState.LIVE:
             raise Fenced(f"session {publication.session} was ended: another broker took over")
         return number == publication.round
 
@@ -338,10 +341,10 @@ def gather(slices: Sequence[Slice]) -> tuple[list[Buffer], list[SliceEntry]]:
     pieces: list[Buffer] = []
     entries: list[SliceEntry] = []
     object_pos = HEADER_BYTES
-    for one in slices:
-        entry = one.entry
+    for entry_slice in slices:
+        entry = entry_slice.entry
         try:
-            pieces.append(read_whole(one.file, entry.size, entry.file_pos))
+            pieces.append(read_whole(entry_slice.file, entry.size, entry.file_pos))
         except OSError as error:
             text = f"cannot read what was appended to partition {entry.partition_id}"
             raise StorageFailed(f"{text}: {reason_of(error)}") from error
@@ -356,11 +359,13 @@ def cut(slices: Sequence[Slice], bytes_max: int) -> Iterator[list[Slice]]:
     """
     part: list[Slice] = []
     left = bytes_max
-    for one in slices:
-        pos, end = one.entry.file_pos, one.entry.file_end
+    for entry_slice in slices:
+        pos, end = entry_slice.entry.file_pos, entry_slice.entry.file_end
         while pos < end:
             size = min(end - pos, left)
-            part.append(Slice(replace(one.entry, file_pos=pos, size=size), one.file))
+            part.append(
+                Slice(replace(entry_slice.entry, file_pos=pos, size=size), entry_slice.file)
+            )
             pos += size
             left -= size
             if not left:

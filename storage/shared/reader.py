@@ -75,11 +75,11 @@ class StoreLook:
         Raises: LedgerUnanswered, LedgerRefused, NoCluster; DamagedLog.
         """
         with closing(self._ledger):
-            found = SharedCatalogue(self._cluster.shards)
-            found.follow_anew(self._journal(0))
+            shared_catalogue = SharedCatalogue(self._cluster.shards)
+            shared_catalogue.follow_anew(self._journal(0))
             for shard in self._shards_of(kept_of):
-                found.follow_kept(shard, self._journal(shard))
-            return found
+                shared_catalogue.follow_kept(shard, self._journal(shard))
+            return shared_catalogue
 
     def _journal(self, shard: int) -> list[JournalRow]:
         return surely(partial(self._ledger.journal, shard, KIND_CATALOGUE), self._patience())
@@ -93,17 +93,17 @@ class StoreLook:
 
         Raises: as `catalogue`; StoreUnanswered.
         """
-        numbers = {number for some in wanted.values() for number in some}
+        numbers = {number for topic_numbers in wanted.values() for number in topic_numbers}
         before: Contents | None = None
         for _ in range(LOOKS_MAX):
             with closing(self._ledger):
                 ask = partial(self._ledger.contents, self._shards_of(wanted))
                 contents = surely(ask, self._patience())
             try:
-                found = self._located(contents, numbers)
-                for one in found.values():
-                    one.check()
-                return found
+                located = self._located(contents, numbers)
+                for log_pieces in located.values():
+                    log_pieces.check()
+                return located
             except BadObject as error:  # An object was packed and deleted since: look again.
                 failure = DamagedLog("the shared store", 0, 0, str(error))
             except DamagedLog as error:
@@ -121,15 +121,19 @@ class StoreLook:
         rounds: list[Located] = []
         footers = read_rounds(self._objects, contents.rounds, self._patience(), READS_AT_ONCE)
         for row, slices in footers:
-            rounds += [one for one in slices if is_unpacked(row, tenures.get(one.entry.shard, ()))]
+            rounds += [
+                stored_round
+                for stored_round in slices
+                if is_unpacked(row, tenures.get(stored_round.entry.shard, ()))
+            ]
         return partitions_of(contents, rounds, numbers)
 
     def open(self, topic: str, partition_id: int) -> ReadOnlyLog:
         """Return the log of a partition, empty if it has no records. Raises as `partitions`."""
 
         def look() -> PartitionPieces:
-            found = self.partitions({topic: (partition_id,)})
-            return found.get(partition_id) or PartitionPieces(partition_id, 0)
+            by_id = self.partitions({topic: (partition_id,)})
+            return by_id.get(partition_id) or PartitionPieces(partition_id, 0)
 
         return ReadOnlyLog(StoreSource(look, StoredFiles(self._objects, self._patience)))
 
@@ -160,12 +164,12 @@ class StoreSource:
 
     def look_if_changed(self) -> Look | None:
         """As `LogSource.look_if_changed`. Raises FileNotFoundError if the topic was deleted."""
-        found = self._look()
-        if found == self._pieces:
+        pieces = self._look()
+        if pieces == self._pieces:
             return None
-        if not found.log_end:  # A log that had records has an end until its topic is deleted.
+        if not pieces.log_end:  # A log that had records has an end until its topic is deleted.
             raise FileNotFoundError(f"partition {self.partition_id} is gone")
-        return self._show(found)
+        return self._show(pieces)
 
     def _show(self, pieces: PartitionPieces) -> Look:
         self._pieces = pieces
@@ -248,14 +252,14 @@ class StoredFiles(FilesOverLocal):
 class StoredFile(FileOverLocal):
     """A segment file in objects. The bytes read last are kept: the next read continues in them."""
 
-    __slots__ = ("_kept", "_kept_pos", "_pieces", "_stored")
+    __slots__ = ("_buffered", "_buffered_pos", "_pieces", "_stored")
 
     def __init__(self, files: StoredFiles, path: str, pieces: SegmentPieces) -> None:
         super().__init__(files.local.open(path))
         self._stored = files
         self._pieces = pieces
-        self._kept = memoryview(b"")
-        self._kept_pos = 0
+        self._buffered = memoryview(b"")
+        self._buffered_pos = 0
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
         """Read as `File.read_at`, but always wait.
@@ -265,15 +269,15 @@ class StoredFile(FileOverLocal):
         end = min(pos + size, self._pieces.size)
         if end <= pos:
             return b""
-        start = pos - self._kept_pos
-        kept = self._kept[start:] if 0 <= start <= len(self._kept) else memoryview(b"")
-        if pos + len(kept) < end:
-            more_pos = pos + len(kept)
+        start = pos - self._buffered_pos
+        buffered = self._buffered[start:] if 0 <= start <= len(self._buffered) else memoryview(b"")
+        if pos + len(buffered) < end:
+            more_pos = pos + len(buffered)
             more_end = min(max(end, more_pos + AHEAD_BYTES), self._pieces.size)
             parts = self._stored.fetch_all(self._pieces, more_pos, more_end)
-            kept = memoryview(b"".join([kept, *parts]))
-        self._kept, self._kept_pos = kept, pos
-        return kept[: end - pos]
+            buffered = memoryview(b"".join([buffered, *parts]))
+        self._buffered, self._buffered_pos = buffered, pos
+        return buffered[: end - pos]
 
     def size(self) -> int:
         """Bytes of it."""

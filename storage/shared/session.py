@@ -31,8 +31,8 @@ from braidlog.storage.shared.ledger import (
     LedgerWentBack,
     Owned,
     SessionRow,
+    SessionState,
     ShardRow,
-    State,
 )
 from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
 from braidlog.storage.shared.proofs import Mark, Marker, check_not_older, marks_of, takes_of
@@ -46,7 +46,7 @@ MARK_S = 1.0
 
 
 @dataclass(slots=True, frozen=True)
-class View:
+class ClusterView:
     """The cluster at a look: sessions, and shards by number."""
 
     sessions: Sequence[SessionRow]
@@ -55,7 +55,7 @@ class View:
     @property
     def live(self) -> dict[int, SessionRow]:
         """The live sessions by their number."""
-        return {row.session: row for row in self.sessions if row.state is State.LIVE}
+        return {row.session: row for row in self.sessions if row.state is SessionState.LIVE}
 
 
 @dataclass(slots=True, frozen=True)
@@ -68,7 +68,7 @@ class SessionSettings:
     serve_without_beat_ms: int = 30_000
 
 
-class Session:
+class ClusterSession:
     """This broker's session. `epochs` are its shards."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Session:
         surely(lambda: check_not_older(ledger, objects), patience)
         self._upgrade(patience)
         rows = surely(ledger.sessions, patience)
-        over = {row.session for row in rows if row.state is not State.LIVE}
+        over = {row.session for row in rows if row.state is not SessionState.LIVE}
         # A try without an answer may have begun a session: the next try ends that session.
         number = surely(lambda: ledger.join(node, listeners), patience)
         try:
@@ -208,7 +208,7 @@ class Session:
         if number < published:
             text = f"session {self.number} at round {number}, but round {published} was confirmed"
             self.end(LedgerWentBack(f"PostgreSQL has {text}: an older state of it is running"))
-        elif state is not State.LIVE and not self._stop.is_set():
+        elif state is not SessionState.LIVE and not self._stop.is_set():
             self.end(Fenced(f"session {self.number} was ended: another broker took over"))
         self._answered_s = monotonic()
         self._answered_since_s = self._answered_since_s or now_s
@@ -253,13 +253,13 @@ class Session:
 
     # Ownership.
 
-    def look(self) -> "View":
+    def look(self) -> "ClusterView":
         """Return the sessions and shard owners of the cluster. Ends silent sessions first. Raises
         the error that ended the session, LedgerUnanswered.
         """
         self.pause(0)
         self._fence_silent()
-        return View(self.ledger.sessions(), self.ledger.shards())
+        return ClusterView(self.ledger.sessions(), self.ledger.shards())
 
     def _fence_silent(self) -> None:
         """End silent sessions if our own beats were answered all the time: otherwise this broker
@@ -269,7 +269,7 @@ class Session:
         lease_ms = self.settings.lease_ms
         if since_s is None or (monotonic() - since_s) * 1000 < lease_ms:
             return
-        live = [row for row in self.ledger.sessions() if row.state is State.LIVE]
+        live = [row for row in self.ledger.sessions() if row.state is SessionState.LIVE]
         ahead = self._ahead(live)
         for row in live:
             silent = row.silent_ms > lease_ms or ahead.get(row.session, 0.0) * 1000 > lease_ms
@@ -307,8 +307,8 @@ class Session:
             return {row.shard: row.epoch for row in rows if row.session == self.number}
 
         mine = surely(ask, self.patience)  # Includes shards taken by an unanswered statement.
-        taken = {shard: mine[shard] for shard in shards if shard in mine}
-        new = {shard: epoch for shard, epoch in taken.items() if shard not in self.epochs}
+        shards_taken = {shard: mine[shard] for shard in shards if shard in mine}
+        new = {shard: epoch for shard, epoch in shards_taken.items() if shard not in self.epochs}
         self.epochs |= new
         return new
 

@@ -18,24 +18,24 @@ class Shard:
     """A shard of this session."""
 
     def __init__(
-        self, owned: Owned, found: FoundShard, whole: Collection[Key], starts: dict[int, int]
+        self, owned: Owned, found_shard: FoundShard, whole: Collection[Key], starts: dict[int, int]
     ) -> None:
         """Take the ledger's contents. `whole` are segments with an object of their own, `starts`
         log starts; both may include other shards.
         """
         self.owned = owned
-        self._next_pack = max([0, *(pack.pack for pack in found.packs)]) + 1
+        self._next_pack = max([0, *(pack.pack for pack in found_shard.packs)]) + 1
         self.starts = starts  # As in the ledger, by partition.
         self.gone: set[int] = set()  # Partitions of deleted topics, not yet in the ledger.
-        self._tenures = {one.epoch: one for one in found.tenures}
-        self._packed = {one.epoch: one.packed_round for one in found.tenures}
+        self._tenures = {tenure.epoch: tenure for tenure in found_shard.tenures}
+        self._packed = {tenure.epoch: tenure.packed_round for tenure in found_shard.tenures}
         # Slices of earlier owners' segments without an object of their own, by segment.
         self._sources: dict[Key, list[Located]] = {}
         self._needed: dict[int, set[Key]] = {}  # Pack -> segments that need the pack.
         self._users: dict[Key, set[int]] = {}
-        for located in found.rounds:
+        for located in found_shard.rounds:
             self._add_source(located)
-        for pack in found.packs:
+        for pack in found_shard.packs:
             self.add_pack(pack)
             for located in pack_slices([pack]):
                 self._add_source(located)
@@ -54,19 +54,21 @@ class Shard:
         """Return the moves of a pack of everything up to `round_` of this session: closed tenures
         move to their ends, our own tenure to `round_`.
         """
-        found = []
+        pack_moves = []
         for epoch, tenure in self._tenures.items():
             end = self._end(tenure, round_)
             if self._packed[epoch] < end:
-                found.append(PackMove(epoch, self._packed[epoch], end))
-        return found
+                pack_moves.append(PackMove(epoch, self._packed[epoch], end))
+        return pack_moves
 
     def _end(self, tenure: Tenure, round_: int) -> int:
         return round_ if tenure.to_round is None else tenure.to_round
 
     def inherited(self) -> list[Located]:
         """Return the slices of earlier tenures that are in rounds only."""
-        return [one for some in self._sources.values() for one in some if one.is_round]
+        return [
+            source for sources in self._sources.values() for source in sources if source.is_round
+        ]
 
     def moved(self, moves: Iterable[PackMove]) -> None:
         """Note moves that are now in the ledger."""
@@ -97,7 +99,9 @@ class Shard:
                 changed.setdefault(key, []).append(Located(entry, object_, False))
         result = {}
         for key, new in changed.items():
-            self._sources[key] = [one for one in self._sources[key] if not one.is_round] + new
+            self._sources[key] = [
+                source for source in self._sources[key] if not source.is_round
+            ] + new
             result[key] = joined_segment(*key, list(self._sources[key]))
         return result
 

@@ -94,7 +94,7 @@ class ShardPositions:
 
     def topic_ids(self) -> list[int]:
         """The topics that have subscriptions here."""
-        return [one for store in self._stores.values() for one in store.topic_ids()]
+        return [topic_id for store in self._stores.values() for topic_id in store.topic_ids()]
 
     def names(self, topic_id: int) -> list[bytes]:
         """The subscriptions of a topic of ours, by name."""
@@ -140,11 +140,13 @@ class ShardPositions:
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
         """Change cursors as `Positions.move_all`, with a record for each shard."""
         parts: dict[JournalPositions, tuple[list[Moved], list[Subscribed]]] = {}
-        for made in making:
-            parts.setdefault(self._owned(made.topic_id), ([], []))[1].append(made)
+        for move in making:
+            parts.setdefault(self._owned(move.topic_id), ([], []))[1].append(move)
         for moved in moves:
             parts.setdefault(self._owned(moved.topic_id), ([], []))[0].append(moved)
-        tickets = [store.move_all(some, making=new) for store, (some, new) in parts.items()]
+        tickets = [
+            store.move_all(store_moves, making=new) for store, (store_moves, new) in parts.items()
+        ]
         return max(tickets, default=0)
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:

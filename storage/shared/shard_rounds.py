@@ -78,11 +78,11 @@ class ShardRounds:
 
     def begin(self, end_offset: int) -> SyncPoint:
         """Return all bytes appended since the last round."""
-        taken = self.unsynced.take(end_offset)
+        files = self.unsynced.take(end_offset)
         slices = list(self._slices(end_offset))
         self._growing = self._growing[-1:]
-        self._link.backlog.begun(sum(one.entry.size for one in slices))
-        return SharedPoint(taken.files, (), end_offset, slices)
+        self._link.backlog.begun(sum(entry_slice.entry.size for entry_slice in slices))
+        return SharedPoint(files.files, (), end_offset, slices)
 
     def _slices(self, log_end: int) -> Iterator[Slice]:
         ends = [track.segment.base_offset for track in self._growing[1:]] + [log_end]
@@ -116,16 +116,16 @@ class ShardRounds:
         """Note that bytes are published."""
         assert isinstance(point, SharedPoint)
         self.unsynced.synced(point)
-        self._link.backlog.ended(sum(one.entry.size for one in point.slices))
+        self._link.backlog.ended(sum(entry_slice.entry.size for entry_slice in point.slices))
 
     def finish(self, point: SyncPoint, extent: Extent) -> bool:
         """Note how far segments are published."""
         assert isinstance(point, SharedPoint)
-        for one in point.slices:
-            track = self.tracks.get(one.entry.segment_base)
+        for entry_slice in point.slices:
+            track = self.tracks.get(entry_slice.entry.segment_base)
             if track is not None:
-                track.published_pos = one.entry.file_end
-                track.published_offset = one.entry.end_offset
+                track.published_pos = entry_slice.entry.file_end
+                track.published_offset = entry_slice.entry.end_offset
         return False
 
     def note(self, extent: Extent, *, in_round: bool = False) -> None:

@@ -25,17 +25,17 @@ from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.shared.cached_file import Cache, CachedFiles
 from braidlog.storage.shared.journal import LedgerJournal
 from braidlog.storage.shared.layout import BadObject, shard_of
-from braidlog.storage.shared.ledger import Fenced, JournalRow, Owned, State
-from braidlog.storage.shared.packer import Packer, PackerSettings, Plan, apply, plan
+from braidlog.storage.shared.ledger import Fenced, JournalRow, Owned, SessionState
+from braidlog.storage.shared.packer import Packer, PackerSettings, PackingPlan, apply, plan
 from braidlog.storage.shared.pieces import PartitionPieces
 from braidlog.storage.shared.points import Backlog
 from braidlog.storage.shared.publisher import Publisher, RoundSettings, Watch
-from braidlog.storage.shared.session import Session
+from braidlog.storage.shared.session import ClusterSession
 from braidlog.storage.shared.shard import Shard
 from braidlog.storage.shared.shard_rounds import ShardLink
 from braidlog.storage.shared.shared_log import SharedLog, check_settings, open_shared_log
 from braidlog.storage.shared.sweeper import Sweeper
-from braidlog.storage.shared.takeover import Found, read_shards, surely
+from braidlog.storage.shared.takeover import TakeoverShards, read_shards, surely
 
 # File in a cache folder that names the cluster. A folder without this file is never emptied.
 MARK_NAME = "cluster-cache"
@@ -61,10 +61,10 @@ class SharedSettings:
 
 
 @dataclass(slots=True)
-class Taken:
+class ShardContents:
     """Contents of newly owned shards, as read."""
 
-    found: Found
+    shards: TakeoverShards
     journals: dict[tuple[int, int], list[JournalRow]]  # By shard and kind.
 
 
@@ -72,7 +72,7 @@ class SharedDir:
     """The cache folder of a session, and the shards held."""
 
     def __init__(
-        self, local: DataDir, files: CachedFiles, session: Session, settings: SharedSettings
+        self, local: DataDir, files: CachedFiles, session: ClusterSession, settings: SharedSettings
     ) -> None:
         """Use `of_session`; `local` is the emptied folder over `files`."""
         self._local = local
@@ -87,14 +87,16 @@ class SharedDir:
         self.backlog = Backlog(settings.rounds.round_bytes, settings.unpublished_bytes_max)
         self.sweeper = Sweeper(ledger, objects, settings.packs.delete_after_ms)
         self._packer = Packer(ledger, objects, self.files, settings.packs, session.patience)
-        self._found: dict[int, PartitionPieces] = {}  # Of held shards, not opened yet.
+        self._unopened: dict[int, PartitionPieces] = {}  # Of held shards, not opened yet.
         self._logs: dict[int, SharedLog] = {}  # Of held shards, by partition.
         self._logs_of: dict[int, dict[int, SharedLog]] = {}
         self._shards: dict[int, Shard] = {}
         self._ledger_journals: dict[int, list[LedgerJournal]] = {}
 
     @classmethod
-    def of_session(cls, path: str, session: Session, settings: SharedSettings) -> "SharedDir":
+    def of_session(
+        cls, path: str, session: ClusterSession, settings: SharedSettings
+    ) -> "SharedDir":
         """Lock and empty the folder; no shard is held yet.
 
         Raises: DirectoryLocked, NotACache, StorageFull, StorageFailed.
@@ -115,19 +117,19 @@ class SharedDir:
 
     # Shards.
 
-    def read(self, shards: Sequence[int]) -> "Taken":
+    def read(self, shards: Sequence[int]) -> "ShardContents":
         """Read the contents of these shards, which this session owns now. Blocks. Raises
         StorageFailed; DamagedLog if an object is missing or wrong; Fenced if another broker has
         taken over meanwhile.
         """
         session = self.session
         try:
-            found = read_shards(session.ledger, session.objects, shards, session.patience)
+            takeover = read_shards(session.ledger, session.objects, shards, session.patience)
         except BadObject as error:
             ask = session.ledger.session_state
             state, _ = surely(lambda: ask(session.number), session.patience)
             # The next owner has packed and deleted the missing objects.
-            if state is not State.LIVE:
+            if state is not SessionState.LIVE:
                 text = f"session {session.number} was ended: another broker took over"
                 raise Fenced(text) from error
             raise DamagedLog("the shared store", 0, 0, str(error)) from error
@@ -136,45 +138,49 @@ class SharedDir:
             for shard in shards
             for kind in JOURNAL_KINDS.values()
         }
-        return Taken(found, journals)
+        return ShardContents(takeover, journals)
 
     def _rows(self, shard: int, kind: int) -> list[JournalRow]:
         session = self.session
         return surely(lambda: session.ledger.journal(shard, kind), session.patience)
 
-    def check(self, taken: "Taken", partitions: Iterable[int]) -> None:
+    def check(self, contents: "ShardContents", partitions: Iterable[int]) -> None:
         """Check that these partitions of existing topics can be opened. Raises DamagedLog."""
         for number in partitions:
-            if (found := taken.found.partitions.get(number)) is not None:
-                found.check()
+            if (pieces := contents.shards.partitions.get(number)) is not None:
+                pieces.check()
 
-    def hold(self, shard: int, taken: "Taken", committer: Committer) -> dict[str, LedgerJournal]:
+    def hold(
+        self, shard: int, contents: "ShardContents", committer: Committer
+    ) -> dict[str, LedgerJournal]:
         """Hold a shard that was read; return its journals by name. Raises DamagedLog."""
-        found, epoch = taken.found, self.session.epochs[shard]
-        whole = {(row.partition_id, row.base) for row in found.contents.segments}
+        shards, epoch = contents.shards, self.session.epochs[shard]
+        whole = {(row.partition_id, row.base) for row in shards.contents.segments}
         starts = {
             number: start
-            for number, (owner, start) in found.contents.starts.items()
+            for number, (owner, start) in shards.contents.starts.items()
             if owner == shard
         }
         journals = {
-            name: LedgerJournal(shard, kind, taken.journals[shard, kind], committer)
+            name: LedgerJournal(shard, kind, contents.journals[shard, kind], committer)
             for name, kind in JOURNAL_KINDS.items()
         }
         owned = Owned(self.session.number, shard, epoch)
-        self._shards[shard] = Shard(owned, found.shards[shard], whole, starts)
+        self._shards[shard] = Shard(owned, shards.shards[shard], whole, starts)
         self._logs_of[shard] = {}
         self._ledger_journals[shard] = [*journals.values()]
-        partitions = found.partitions.items()
-        self._found |= {number: one for number, one in partitions if one.shard == shard}
+        partitions = shards.partitions.items()
+        self._unopened |= {number: pieces for number, pieces in partitions if pieces.shard == shard}
         return journals
 
     def drop_unopened(self, shard: int) -> None:
         """Drop the rest of a shard's contents once every topic of the shard is open: the rest
         belongs to deleted topics.
         """
-        for number in [number for number, one in self._found.items() if one.shard == shard]:
-            del self._found[number]
+        for number in [
+            number for number, pieces in self._unopened.items() if pieces.shard == shard
+        ]:
+            del self._unopened[number]
             self._shards[shard].gone.add(number)
 
     def give_up(self, shard: int) -> None:
@@ -187,7 +193,9 @@ class SharedDir:
             folder = self._local.partition_folder(number)
             self.files.rename(folder, f"{folder}.{epoch}{DELETED_SUFFIX}")
         del self._shards[shard]
-        self._found = {n: one for n, one in self._found.items() if one.shard != shard}
+        self._unopened = {
+            n: pieces for n, pieces in self._unopened.items() if pieces.shard != shard
+        }
         for journal in self._ledger_journals.pop(shard):
             journal.close()
 
@@ -218,43 +226,43 @@ class SharedDir:
         Raises: UnwritableChange for durability `written`; StorageFull, StorageFailed.
         """
         check_settings(settings)
-        return [self.open_of_topic(one, settings, committer) for one in new]
+        return [self.open_of_topic(partition, settings, committer) for partition in new]
 
     def open_of_topic(
-        self, one: NewPartition, settings: LogSettings, committer: Committer
+        self, part: NewPartition, settings: LogSettings, committer: Committer
     ) -> SharedLog:
         """Open a partition as found. If its shard is not ours, the log is empty and takes no
         records. Raises StorageFull, StorageFailed; DamagedLog, as `check`.
         """
-        number, shard = one.partition_id, self.shard_of(one.topic)
+        number, shard = part.partition_id, self.shard_of(part.topic)
         folder = self._local.partition_folder(number)
         is_held = shard in self._shards
         if is_held and not os.path.isdir(folder):
             self.files.make_folder(folder)
-        found = (self._found.pop(number, None) if is_held else None) or PartitionPieces(
+        pieces = (self._unopened.pop(number, None) if is_held else None) or PartitionPieces(
             number, shard
         )
-        found.check()
+        pieces.check()
         epoch = self.session.epochs[shard] if is_held else 0
-        if found.log_end:
-            self._give_sequences(folder, found)
+        if pieces.log_end:
+            self._give_sequences(folder, pieces)
         identity = LogIdentity(folder, KIND_PARTITION, number)
         place = LogPlace(self.files, identity, committer, owner_epoch=epoch)
-        log = open_shared_log(place, settings, found, ShardLink(shard, self.backlog))
+        log = open_shared_log(place, settings, pieces, ShardLink(shard, self.backlog))
         if is_held:
             self._logs[number] = self._logs_of[shard][number] = log
         else:
             log.seal()
         return log
 
-    def _give_sequences(self, folder: str, found: PartitionPieces) -> None:
+    def _give_sequences(self, folder: str, pieces: PartitionPieces) -> None:
         """Prepare a sequence table that is filled from the newest batches: an earlier owner's table
         is not stored, and a producer that resends does so soon.
         """
-        start = min(found.log_end - SEQUENCE_OFFSETS, found.offset_before(SEQUENCE_BYTES))
-        table = SequenceTable(max(found.log_start, start))
+        start = min(pieces.log_end - SEQUENCE_OFFSETS, pieces.offset_before(SEQUENCE_BYTES))
+        table = SequenceTable(max(pieces.log_start, start))
         path = f"{folder}/{SEQUENCES_NAME}"
-        self.files.given[path] = pack_table(table, found.partition_id)
+        self.files.unwritten[path] = pack_table(table, pieces.partition_id)
 
     def retire_partition(self, partition_id: int) -> None:
         """Close a partition that no topic has any more; the next pack drops its objects."""
@@ -271,7 +279,7 @@ class SharedDir:
 
     # Packs: plan and apply in the owner's thread, the work in any single thread.
 
-    def plans(self, last_round: Callable[[], int]) -> Iterator[Plan]:
+    def plans(self, last_round: Callable[[], int]) -> Iterator[PackingPlan]:
         """Yield the packing and upload plan of each shard, a shard per step. `last_round` returns
         at each step the last round that the logs know of.
         """
@@ -284,11 +292,11 @@ class SharedDir:
         """The cache of bytes read from objects."""
         return self.files.cache
 
-    def carry_out(self, todo: Plan) -> None:
+    def carry_out(self, todo: PackingPlan) -> None:
         """Carry out a plan. Blocks. Raises StorageFailed."""
         self._packer.carry_out(todo)
 
-    def apply(self, done: Plan) -> None:
+    def apply(self, done: PackingPlan) -> None:
         """Tell the logs the results of a plan."""
         apply(done, self._logs_of[done.shard.owned.shard])
 

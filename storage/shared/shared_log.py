@@ -13,7 +13,7 @@ from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.batch import Buffer
 from braidlog.storage.log.local_log import LocalLog, LogPlace
 from braidlog.storage.log.recovery import Recovered, RecoveryReport
-from braidlog.storage.log.reservation import Reservation
+from braidlog.storage.log.reservation import OffsetReservation
 from braidlog.storage.log.segment import KIND_PARTITION, Segment
 from braidlog.storage.log.settings import Durability, LogSettings
 from braidlog.storage.shared.cached_file import CachedFiles
@@ -199,14 +199,14 @@ def check_settings(settings: LogSettings) -> None:
 
 
 def open_shared_log(
-    place: LogPlace, settings: LogSettings, found: PartitionPieces, link: ShardLink
+    place: LogPlace, settings: LogSettings, log_pieces: PartitionPieces, link: ShardLink
 ) -> SharedLog:
     """Return the log of a partition as found in the shared store; no object is read."""
     check_settings(settings)
     identity, files = place.identity, place.files
     assert isinstance(files, CachedFiles)
     segments = []
-    for pieces in found.segments:
+    for pieces in log_pieces.segments:
         segment = Segment(
             files, identity.folder, pieces.base, KIND_PARTITION, identity.partition_id
         )
@@ -216,9 +216,9 @@ def open_shared_log(
         segments.append(segment)
     recovered = Recovered(
         segments=segments,
-        log_start_offset=found.log_start,
-        log_end_offset=found.log_end,
-        durable_offset=found.log_end,
+        log_start_offset=log_pieces.log_start,
+        log_end_offset=log_pieces.log_end,
+        durable_offset=log_pieces.log_end,
         unsynced=[],
         below_start=[],
         takes_appends=True,
@@ -226,5 +226,5 @@ def open_shared_log(
     )
     rounds = ShardRounds(files, identity, link)
     number, folder = identity.partition_id, identity.folder
-    reservation = Reservation(files, folder, number, may_exist=False)
+    reservation = OffsetReservation(files, folder, number, may_exist=False)
     return SharedLog(LocalLog(place, settings, recovered, rounds, reservation), rounds, link)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from braidlog.storage.shared.layout import PACKS, ROUNDS, SEGMENTS, round_place
-from braidlog.storage.shared.ledger import Ledger, LedgerWentBack, State, object_names
+from braidlog.storage.shared.ledger import Ledger, LedgerWentBack, SessionState, object_names
 from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
 from braidlog.storage.shared.proofs import open_cluster, prove
 
@@ -99,7 +99,9 @@ class Sweeper:
     def _round_orphans(self, names: Sequence[str]) -> Iterator[str]:
         """For each session that is over, its round 0 and those above the last that counted."""
         ends = {
-            row.session: row.round for row in self._ledger.sessions() if row.state is not State.LIVE
+            row.session: row.round
+            for row in self._ledger.sessions()
+            if row.state is not SessionState.LIVE
         }
         for name in names:
             place = round_place(name)

@@ -52,7 +52,7 @@ class FoundShard:
 
 
 @dataclass(slots=True)
-class Found:
+class TakeoverShards:
     """All shards of a takeover, and their partitions by id."""
 
     shards: dict[int, FoundShard]
@@ -67,25 +67,25 @@ def read_shards(
     patience: Patience,
     *,
     at_once: int = READS_AT_ONCE,
-) -> Found:
+) -> TakeoverShards:
     """Read everything about these shards, which this session owns. An unanswered read is repeated
     until `patience` ends it; `at_once` footers are read at a time, 1: in this thread.
 
     Raises BadObject, which names the missing or wrong object.
     """
     contents = surely(lambda: ledger.contents(shards), patience)
-    found = {shard: FoundShard([], [], []) for shard in shards}
+    shards_found = {shard: FoundShard([], [], []) for shard in shards}
     for tenure in contents.tenures:
-        found[tenure.shard].tenures.append(tenure)
+        shards_found[tenure.shard].tenures.append(tenure)
     for pack in contents.packs:
-        found[pack.shard].packs.append(pack)
+        shards_found[pack.shard].packs.append(pack)
     for row, slices in read_rounds(objects, contents.rounds, patience, at_once):
         for located in slices:
-            shard = found.get(located.entry.shard)
+            shard = shards_found.get(located.entry.shard)
             if shard is not None and is_unpacked(row, shard.tenures):
                 shard.rounds.append(located)
-    rounds = [located for shard in found.values() for located in shard.rounds]
-    return Found(found, partitions_of(contents, rounds), contents)
+    rounds = [located for shard in shards_found.values() for located in shard.rounds]
+    return TakeoverShards(shards_found, partitions_of(contents, rounds), contents)
 
 
 def read_rounds(
@@ -166,7 +166,7 @@ def for_a_while(
     end_s = clock() + seconds
     last = ""
 
-    def told(reason: str) -> None:
+    def tell_reason(reason: str) -> None:
         nonlocal last
         last = reason
         tell(reason)
@@ -176,4 +176,4 @@ def for_a_while(
             raise sys.exception() or StoreUnanswered(last)
         sleep(pause_s)
 
-    return Patience(pause, tell=told)
+    return Patience(pause, tell=tell_reason)

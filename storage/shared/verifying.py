@@ -42,7 +42,7 @@ from braidlog.storage.shared.ledger import (
     LedgerWentBack,
     PackRow,
     SegmentRow,
-    State,
+    SessionState,
     object_names,
 )
 from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
@@ -83,16 +83,18 @@ def verify_store(
         check.fault(str(error))
     names = {name for kind in (ROUNDS, PACKS, SEGMENTS) for name in objects.names(kind)}
     contents = ledger.contents([row.shard for row in ledger.shards()])
-    probes = {round_name(row.session, 0, 0) for row in ledger.sessions() if row.state is State.LIVE}
+    probes = {
+        round_name(row.session, 0, 0) for row in ledger.sessions() if row.state is SessionState.LIVE
+    }
     check.report.unnamed = len(names - probes - set(object_names(contents)) - ledger.trash())
     located = []
     for row in contents.rounds:
         slices = check.look(partial(round_slices, objects, row))
         check.report.objects += len(row.parts)
         located += [
-            one
-            for one in slices or []
-            if is_unpacked(row, [t for t in contents.tenures if t.shard == one.entry.shard])
+            candidate
+            for candidate in slices or []
+            if is_unpacked(row, [t for t in contents.tenures if t.shard == candidate.entry.shard])
         ]
     for pack in contents.packs:
         check.report.objects += 1
@@ -102,18 +104,18 @@ def verify_store(
         check.look(partial(check.segment, segment))
     partitions = check.look(lambda: partitions_of(contents, located)) or {}
     is_deleted = _deleted(ledger)
-    partitions = {number: one for number, one in partitions.items() if not is_deleted(number)}
+    partitions = {number: pieces for number, pieces in partitions.items() if not is_deleted(number)}
     check.report.partitions = len(partitions)
-    for one in partitions.values():
-        check.look(one.check)
+    for pieces in partitions.values():
+        check.look(pieces.check)
     if deep:
         with (
             tempfile.TemporaryDirectory(prefix="braidlog-verify-") as folder,
             closing(CachedFiles(folder, objects, Cache(SCRATCH_BYTES))) as files,
         ):
-            for one in partitions.values():
-                if not one.fault:
-                    check.batches(files, folder, one)
+            for pieces in partitions.values():
+                if not pieces.fault:
+                    check.batches(files, folder, pieces)
     return check.report
 
 
@@ -124,8 +126,8 @@ def _deleted(ledger: Ledger) -> Callable[[int], bool]:
     cluster = ledger.cluster()
     catalogue = SharedCatalogue(0 if cluster is None else cluster.shards)
     catalogue.follow_anew(ledger.journal(0, KIND_CATALOGUE))
-    there = {number for meta in catalogue.all_topics() for number in meta.partition_ids}
-    return lambda number: number < catalogue.partition_ids_end and number not in there
+    partition_ids = {number for meta in catalogue.all_topics() for number in meta.partition_ids}
+    return lambda number: number < catalogue.partition_ids_end and number not in partition_ids
 
 
 class _Check:
@@ -170,12 +172,12 @@ class _Check:
         if size != row.size + row.index_bytes:
             raise BadObject(f"object {name} has {size} bytes, not {row.size + row.index_bytes}")
 
-    def batches(self, files: CachedFiles, folder: str, one: PartitionPieces) -> None:
+    def batches(self, files: CachedFiles, folder: str, log_pieces: PartitionPieces) -> None:
         """Check every batch of a partition, header and body."""
-        place = os.path.join(folder, str(one.partition_id))
+        place = os.path.join(folder, str(log_pieces.partition_id))
         os.mkdir(place)
-        for pieces in one.segments:
-            segment = Segment(files, place, pieces.base, KIND_PARTITION, one.partition_id)
+        for pieces in log_pieces.segments:
+            segment = Segment(files, place, pieces.base, KIND_PARTITION, log_pieces.partition_id)
             segment.file = files.segment_file(segment.path, pieces)
             segment.size = pieces.size
             end = self.look(partial(self._walk, segment))

@@ -83,27 +83,27 @@ def find_partitions(data_dir: str | os.PathLike[str], text: str) -> list[Partiti
     """
     name, index = parse_place(text)
     try:
-        there = list_partitions(data_dir)
+        folders = list_partitions(data_dir)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoSuchTopic(f"{os.fspath(data_dir)} is no data directory of a broker") from error
     except OSError as error:
         raise storage_error(error, "read", os.fspath(data_dir)) from error
-    found = among(there, name, index)
+    matches = among(folders, name, index)
     split = split_partition(name.topic)
-    if not found and split is not None and index is None:  # `orders-partition-0`, as in Pulsar.
-        found = among(there, TopicName(name.tenant, name.namespace, split[0]), split[1])
-    if not found:
-        known = sorted({part.topic for part in there})
-        some = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-        raise NoSuchTopic(f"no folder there is that of {text}; there are: {some or 'none'}")
-    return found
+    if not matches and split is not None and index is None:  # `orders-partition-0`, as in Pulsar.
+        matches = among(folders, TopicName(name.tenant, name.namespace, split[0]), split[1])
+    if not matches:
+        known = sorted({part.topic for part in folders})
+        examples = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
+        raise NoSuchTopic(f"no folder there is that of {text}; there are: {examples or 'none'}")
+    return matches
 
 
 def among(
-    there: list[PartitionFolder], name: TopicName, index: int | None
+    folders: list[PartitionFolder], name: TopicName, index: int | None
 ) -> list[PartitionFolder]:
     """Return the folders of a topic, or of a single partition."""
-    return [part for part in there if part.topic == name.full and index in (None, part.index)]
+    return [part for part in folders if part.topic == name.full and index in (None, part.index)]
 
 
 class PartitionDump:
@@ -132,9 +132,9 @@ class PartitionDump:
         looks_left = LOOKS_MAX
         while True:
             try:
-                for found in look(offset):
-                    yield found
-                    offset, looks_left = max(offset, end_of(found)), LOOKS_MAX
+                for item in look(offset):
+                    yield item
+                    offset, looks_left = max(offset, end_of(item)), LOOKS_MAX
                 return
             except FileGone:
                 looks_left -= 1
@@ -146,7 +146,7 @@ class PartitionDump:
         slot = read_watermark(identity.folder, identity.partition_id)
         segments = segments_of(self._files, identity, slot)
         stop = slot.durable_offset if self._running else None
-        bases = [one.base_offset for one in segments]
+        bases = [segment.base_offset for segment in segments]
         first = max(bisect_right(bases, from_offset) - 1, 0)
         walk = SurveyWalk(segments, slot, identity.folder, stop)
         for event in walk.events(check_bodies_from=from_offset, first=first):
@@ -189,13 +189,13 @@ class PartitionDump:
         self._files.close()
 
 
-def end_of(found: DumpedBatch | Record | Unreadable) -> int:
+def end_of(item: DumpedBatch | Record | Unreadable) -> int:
     """Return the offset after the item."""
-    if isinstance(found, DumpedBatch):
-        return found.header.next_offset
-    if isinstance(found, Unreadable):
-        return found.offset if found.next_offset is None else found.next_offset
-    return found.offset + 1
+    if isinstance(item, DumpedBatch):
+        return item.header.next_offset
+    if isinstance(item, Unreadable):
+        return item.offset if item.next_offset is None else item.next_offset
+    return item.offset + 1
 
 
 def format_name(body_format: int) -> str:

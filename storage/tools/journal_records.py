@@ -27,7 +27,7 @@ class JournalRecords:
     def __init__(self) -> None:
         self._bodies: dict[int, list[tuple[Good, bytes]]] = {}
         self._ends: dict[int, int] = {}
-        self._given = ("", 0, 0)  # Path, file position and offset of the record given last.
+        self._last_place = ("", 0, 0)  # Path, file position and offset of the record given last.
 
     def batch(self, good: Good, body: bytes) -> None:
         """Take in the next good batch."""
@@ -38,7 +38,7 @@ class JournalRecords:
 
     def damage(self, reason: str) -> DamagedLog:
         """The error for the record that `records` gave last."""
-        return DamagedLog(*self._given, reason)
+        return DamagedLog(*self._last_place, reason)
 
     def start(self, survey: Survey) -> int:
         """Return where a replay begins: the base offset of the newest whole snapshot, or of the
@@ -46,14 +46,16 @@ class JournalRecords:
 
         Raises: NoSnapshotEnd.
         """
-        segments = [one for one in survey.segments if one.base_offset < survey.end_offset]
-        for one in reversed(segments):
-            if one.header is None or not one.header.flags & FLAG_SNAPSHOT:
+        segments = [
+            segment for segment in survey.segments if segment.base_offset < survey.end_offset
+        ]
+        for segment in reversed(segments):
+            if segment.header is None or not segment.header.flags & FLAG_SNAPSHOT:
                 continue
-            if self._ends.get(one.base_offset, survey.end_offset) < survey.end_offset:
-                return one.base_offset
-            if one is not segments[-1] or len(segments) == 1:
-                raise NoSnapshotEnd(one)
+            if self._ends.get(segment.base_offset, survey.end_offset) < survey.end_offset:
+                return segment.base_offset
+            if segment is not segments[-1] or len(segments) == 1:
+                raise NoSnapshotEnd(segment)
         return survey.log_start_offset
 
     def forget_superseded(self, survey: Survey, start: int) -> None:
@@ -78,11 +80,11 @@ class JournalRecords:
                 if offset >= survey.end_offset:
                     continue
                 for record_offset, record in enumerate(unpack_records(memoryview(body)), offset):
-                    self._given = (good.segment.path, good.file_pos, record_offset)
+                    self._last_place = (good.segment.path, good.file_pos, record_offset)
                     yield record
 
     def _is_unfinished(self, survey: Survey, base: int) -> bool:
-        (header,) = [one.header for one in survey.segments if one.base_offset == base]
+        (header,) = [segment.header for segment in survey.segments if segment.base_offset == base]
         assert header is not None, "its batches were good"
         is_snapshot = bool(header.flags & FLAG_SNAPSHOT)
         return is_snapshot and self._ends.get(base, survey.end_offset) >= survey.end_offset

@@ -7,7 +7,7 @@ from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import parse_topic
 
 
-class KnownEnds:
+class JournalledEnds:
     """The ends of the logs as recorded in a data directory's journals."""
 
     def __init__(self, catalogue: Catalogue | None, cursors: JournalPositions | None) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 
 from braidlog.storage.formats.batch import HEADER_BYTES
-from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.sources import SegmentSource
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import Fault, read_checked
@@ -80,10 +80,10 @@ class LogCheck:
         for good in survey.batches():
             self._batch(good, visit)
             progress(good.header.stored_bytes)
-        found = survey.result
+        result = survey.result
         self._end_index(grows=self._running)
         self._check_views()
-        return found
+        return result
 
     def _check_views(self) -> None:
         """Check compacted views. Views only repeat the log: a damaged view is no loss."""
@@ -93,7 +93,7 @@ class LogCheck:
             view = Segment(self._files, *place, name)
             try:
                 view.stat()
-                for _ in Source(view, 0, name.end_offset).pieces(view.size):
+                for _ in SegmentSource(view, 0, name.end_offset).pieces(view.size):
                     pass  # A read checks the batch.
             except Fault as fault:
                 reason = f"{fault.reason}; readers pass this view over, a compaction makes another"
@@ -103,18 +103,18 @@ class LogCheck:
             finally:
                 view.close()
 
-    def take(self, found: Survey) -> None:
+    def take(self, survey: Survey) -> None:
         """Turn a survey's holes and tail, and bad slots, into findings."""
-        for hole in found.holes:
+        for hole in survey.holes:
             self._tell_hole(hole)
-        if found.tail is not None:
-            self._tell_tail(found.tail)
+        if survey.tail is not None:
+            self._tell_tail(survey.tail)
         if not self._running:
             self._check_slots()
         summary = self.summary
-        summary.log_start_offset, summary.end_offset = found.log_start_offset, found.end_offset
-        summary.batches, summary.records = found.batches, found.records
-        summary.size_bytes = found.size_bytes
+        summary.log_start_offset, summary.end_offset = survey.log_start_offset, survey.end_offset
+        summary.batches, summary.records = survey.batches, survey.records
+        summary.size_bytes = survey.size_bytes
 
     def tell(
         self,

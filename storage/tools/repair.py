@@ -34,20 +34,20 @@ from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.tools.dump import find_partitions
-from braidlog.storage.tools.known_ends import KnownEnds
+from braidlog.storage.tools.known_ends import JournalledEnds
 from braidlog.storage.tools.log_check import LogCheck, reservation_is_lost
 from braidlog.storage.tools.repair_catalogue import CatalogueRepair
 from braidlog.storage.tools.repair_folders import FolderPlacement
 from braidlog.storage.tools.repair_journal import JournalRepair
 from braidlog.storage.tools.repair_partition import PartitionRepair, ReservationRepair
-from braidlog.storage.tools.repair_step import Plan, Step
+from braidlog.storage.tools.repair_step import RepairPlan, RepairStep
 from braidlog.storage.tools.rewriting import SetAside, write_whole
 from braidlog.storage.tools.survey import Survey
 from braidlog.storage.tools.verify import (
     CATALOGUE,
     CURSORS,
+    FolderOwner,
     NoDataDir,
-    Owner,
     Replayed,
     is_data_dir,
     names_in,
@@ -87,10 +87,10 @@ class Repair:
         self._progress = progress
         self._total = total_bytes(self.path)
         self._done = 0
-        self._plan = Plan()
+        self._plan = RepairPlan()
         self._cursors: JournalPositions | None = None
 
-    def plan(self, place: str | None = None) -> Plan:
+    def plan(self, place: str | None = None) -> RepairPlan:
         """Plan the whole repair, or only for a topic or partition; nothing is changed.
 
         Raises: StorageError, InvalidTopicName, NoSuchTopic.
@@ -142,21 +142,23 @@ class Repair:
         now_us = time_ns() // 1000
         if not folders and not any(self._has_segments(name) for name in JOURNAL_KINDS):
             return None
-        plan = self._plan if is_wanted else Plan()
-        found = self._replay(
-            CURSORS, plan, lambda one: JournalPositions(one.journal, lost=one.lost)
+        plan = self._plan if is_wanted else RepairPlan()
+        replayed = self._replay(
+            CURSORS, plan, lambda records: JournalPositions(records.journal, lost=records.lost)
         )
-        if found is not None:
-            repair, self._cursors = found
+        if replayed is not None:
+            repair, self._cursors = replayed
             if repair.is_damaged:
                 self._cursors.rewrite()
                 plan.steps.append(repair.step(self._aside))
-        made = self._replay(
-            CATALOGUE, plan, lambda one: Catalogue(one.journal, now_us=now_us, lost=one.lost)
+        replayed_catalogue = self._replay(
+            CATALOGUE,
+            plan,
+            lambda records: Catalogue(records.journal, now_us=now_us, lost=records.lost),
         )
-        if made is None:
+        if replayed_catalogue is None:
             return None
-        repair, catalogue = made
+        repair, catalogue = replayed_catalogue
         older = None
         if not repair.is_damaged:
             ids_end = catalogue.partition_ids_end
@@ -170,7 +172,7 @@ class Repair:
         return catalogue
 
     def _replay(
-        self, name: str, plan: Plan, make: Callable[[JournalRepair], Replayed]
+        self, name: str, plan: RepairPlan, make: Callable[[JournalRepair], Replayed]
     ) -> tuple[JournalRepair, Replayed] | None:
         repair = JournalRepair(self.files, self.path, name)
         plan.refusals += repair.refusals
@@ -198,23 +200,25 @@ class Repair:
         return content if content.partition_id == number else None
 
     def _plan_partition(
-        self, number: int, owner: Owner | None, catalogue: Catalogue | None
+        self, number: int, owner: FolderOwner | None, catalogue: Catalogue | None
     ) -> None:
-        there = self._placement.place_of(number)
-        folder = there or self._placement.folder(number)
-        content = None if there is None else self._topic_file(folder, number)
-        name = str(owner or (content and Owner(content.topic, content.partition_index)) or number)
+        present = self._placement.place_of(number)
+        folder = present or self._placement.folder(number)
+        content = None if present is None else self._topic_file(folder, number)
+        name = str(
+            owner or (content and FolderOwner(content.topic, content.partition_index)) or number
+        )
         if owner is not None:
             wanted = TopicFile(number, owner.topic, owner.index)
             if content != wanted:
-                is_missing = there is None or not os.path.isdir(folder)
+                is_missing = present is None or not os.path.isdir(folder)
                 self._plan_topic_file(folder, wanted, name, is_missing=is_missing)
         elif content is None:
             path = os.path.join(folder, TOPIC_NAME)
             self._plan.refusals.append(f"{name}: {path}: nothing says whose partition it is")
         identity = LogIdentity(folder, KIND_PARTITION, number)
-        ends = KnownEnds(catalogue, self._cursors)
-        if there is None:
+        ends = JournalledEnds(catalogue, self._cursors)
+        if present is None:
             survey = Survey(identity, Watermark())  # A file with that name is moved away first.
         else:
             known_end = ends.durable_end(number)
@@ -223,13 +227,13 @@ class Repair:
         first_free = 0
         if owner is not None:
             first_free = ends.first_free(number, owner.topic, owner.index)
-            warning = None if there is None else ends.warning(number, survey.end_offset)
+            warning = None if present is None else ends.warning(number, survey.end_offset)
             if warning is not None:
                 self._plan.warnings.append(f"{name}: {warning}")
-        if survey.holes or there is None:
+        if survey.holes or present is None:
             repair = PartitionRepair(self.files, self._aside, name, survey)
             repair.plan(self._plan, first_free=first_free)
-        if there is not None and reservation_is_lost(self.files, identity):
+        if present is not None and reservation_is_lost(self.files, identity):
             lost = ReservationRepair(self.files, self._aside, name, survey)
             self._plan.steps.append(lost.step(os.path.join(folder, RESERVED_NAME)))
 
@@ -238,10 +242,12 @@ class Repair:
     ) -> None:
         """Make folder and topic file agree with the catalogue."""
         if is_missing:
-            what = f"{folder} is missing: it is made again, and is empty"
+            repair = f"{folder} is missing: it is made again, and is empty"
         else:
-            what = f"{folder}: its topic file is written again as the catalogue has it"
-        step = Step(name, [f"{name}: {what}"], lambda: self._write_topic_file(folder, wanted))
+            repair = f"{folder}: its topic file is written again as the catalogue has it"
+        step = RepairStep(
+            name, [f"{name}: {repair}"], lambda: self._write_topic_file(folder, wanted)
+        )
         self._plan.steps.append(step)
 
     def _write_topic_file(self, folder: str, wanted: TopicFile) -> None:

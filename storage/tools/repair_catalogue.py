@@ -36,20 +36,28 @@ class CatalogueRepair:
             self._claim(name, numbers, now_us)
         for meta in catalogue.all_topics():
             self._need_namespace(meta.name, now_us)
-        known = {one for meta in catalogue.all_topics() for one in meta.partition_ids}
+        known = {
+            partition_id for meta in catalogue.all_topics() for partition_id in meta.partition_ids
+        }
         for number in sorted(self._folders.keys() - known):
             self.lines.append(f"  nothing says whose folder {number} is: a start sets it aside")
 
     def _drop_topics_without_folders(self) -> None:
         for meta in self.catalogue.all_topics():
-            if meta.partition_ids and not any(one in self._folders for one in meta.partition_ids):
+            if meta.partition_ids and not any(
+                partition_id in self._folders for partition_id in meta.partition_ids
+            ):
                 self.catalogue.delete_topic(meta.topic_id)
                 self.lines.append(f"  topic {meta.name} goes: it has no folder, as if deleted")
 
     def _unclaimed(self) -> dict[TopicName, dict[int, int]]:
         """Folders that no topic has: partition number to partition id, by the topic they name."""
-        known = {one for meta in self.catalogue.all_topics() for one in meta.partition_ids}
-        found: dict[TopicName, dict[int, int]] = {}
+        known = {
+            partition_id
+            for meta in self.catalogue.all_topics()
+            for partition_id in meta.partition_ids
+        }
+        by_topic: dict[TopicName, dict[int, int]] = {}
         for number, content in self._folders.items():
             if number in known or content is None or content.partition_id != number:
                 continue
@@ -57,8 +65,8 @@ class CatalogueRepair:
                 name = parse_topic(content.topic)
             except InvalidTopicName:
                 continue
-            found.setdefault(name, {})[content.partition_index] = number
-        return found
+            by_topic.setdefault(name, {})[content.partition_index] = number
+        return by_topic
 
     def _claim(self, name: TopicName, numbers: dict[int, int], now_us: int) -> None:
         """Give a topic the folders that continue where its partitions end."""

@@ -16,7 +16,7 @@ from braidlog.storage.log.segment import (
     unpack_segment_header,
 )
 from braidlog.storage.log.segment_names import segment_names
-from braidlog.storage.tools.repair_step import Step
+from braidlog.storage.tools.repair_step import RepairStep
 from braidlog.storage.tools.rewriting import SetAside
 
 
@@ -91,15 +91,15 @@ class FolderPlacement:
     def partitions(self) -> Iterable[tuple[int, str]]:
         """(partition id, folder now) of every partition that exists, with the id it will have."""
         ids = (self._numbers | set(self.moves.values())) - self.refused
-        found = ((number, self.place_of(number)) for number in sorted(ids))
-        return [(number, folder) for number, folder in found if folder is not None]
+        places = ((number, self.place_of(number)) for number in sorted(ids))
+        return [(number, folder) for number, folder in places if folder is not None]
 
-    def stray_steps(self, aside: SetAside) -> list[Step]:
+    def stray_steps(self, aside: SetAside) -> list[RepairStep]:
         """Return steps that set aside, whole, folders without a place: they come before
         all others.
         """
         return [
-            Step(
+            RepairStep(
                 f"partition {number}",
                 [
                     f"{self.folder(number)} holds records of partition {held}, which is in its own "
@@ -110,7 +110,7 @@ class FolderPlacement:
             for number, held in self.strays.items()
         ]
 
-    def move_steps(self) -> list[Step]:
+    def move_steps(self) -> list[RepairStep]:
         """Return steps that give folders their right numbers: they come after all others."""
         if not self.moves:
             return []
@@ -119,14 +119,14 @@ class FolderPlacement:
             "record is lost"
             for number, held in self.moves.items()
         ]
-        return [Step("partitions", lines, lambda: self._move(self.moves))]
+        return [RepairStep("partitions", lines, lambda: self._move(self.moves))]
 
     def _move(self, moves: Mapping[int, int]) -> None:
         """Rename in turn. After a kill in between, the contents identify the remaining folders."""
         left = dict(moves)
         spare = max(self._numbers | set(left.values())) + 1
         while left:
-            ready = [one for one, target in left.items() if not self._is_there(target)]
+            ready = [number for number, target in left.items() if not self._is_there(target)]
             if ready:
                 self._rename(ready[0], left.pop(ready[0]))
             else:  # Folders that swap places: one makes room.
@@ -150,7 +150,7 @@ def held_partition(files: Files, folder: str) -> int | None:
     """Return the partition that all intact segment headers of a folder name; None if there is none,
     or the headers disagree.
     """
-    found = set()
+    partition_ids = set()
     for name in segment_names(files.names(folder))[0]:
         file = files.open(os.path.join(folder, name.file_name))
         try:
@@ -160,5 +160,5 @@ def held_partition(files: Files, folder: str) -> int | None:
         finally:
             file.close()
         if header.kind == KIND_PARTITION:
-            found.add(header.partition_id)
-    return found.pop() if len(found) == 1 else None
+            partition_ids.add(header.partition_id)
+    return partition_ids.pop() if len(partition_ids) == 1 else None

@@ -23,7 +23,7 @@ from braidlog.storage.log.segment import (
 from braidlog.storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
 from braidlog.storage.tools.log_check import LogCheck
-from braidlog.storage.tools.repair_step import Step, offsets_text
+from braidlog.storage.tools.repair_step import RepairStep, offsets_text
 from braidlog.storage.tools.rewriting import SegmentWriter, SetAside
 from braidlog.storage.tools.survey import Survey
 
@@ -85,7 +85,7 @@ class JournalRepair:
 
     def step(
         self, aside: SetAside, more_lines: Sequence[str] = (), older: str | None = None
-    ) -> Step:
+    ) -> RepairStep:
         """Return the step that rewrites the journal from `journal.snapshots`. `older` says why a
         journal is older than other files.
         """
@@ -94,7 +94,7 @@ class JournalRepair:
             lines += self._losses()
         lines += more_lines
         lines.append("  what is left is written as a new snapshot; the old files go to set-aside")
-        return Step(self.name, lines, lambda: self._apply(aside))
+        return RepairStep(self.name, lines, lambda: self._apply(aside))
 
     def _losses(self) -> list[str]:
         lines = []
@@ -111,8 +111,8 @@ class JournalRepair:
             lines.append(f"{self._unended}: what the snapshot would have said further is lost")
         if not lines:
             lines.append(f"{self.name}: changes that cannot be read are lost")
-        told = self._left_out[:TOLD_MAX]
-        lines += [f"  with them goes: {one.reason} (offset {one.offset})" for one in told]
+        shown = self._left_out[:TOLD_MAX]
+        lines += [f"  with them goes: {record.reason} (offset {record.offset})" for record in shown]
         if len(self._left_out) > TOLD_MAX:
             lines.append(f"  and {len(self._left_out) - TOLD_MAX} more changes")
         return lines
@@ -124,7 +124,7 @@ class JournalRepair:
             files.sync_folder(self._data_dir)
         bases = segment_bases(files.names(self._folder))
         survey: Survey = self.survey
-        base = max(survey.end_offset, survey.proven, *(one + 1 for one in bases), 0)
+        base = max(survey.end_offset, survey.proven, *(base_offset + 1 for base_offset in bases), 0)
         header = SegmentHeader(identity.kind, new_salt(), 1, base, FLAG_SNAPSHOT)
         writer = SegmentWriter(files, self._folder, named_header(header, files))
         try:

@@ -7,7 +7,7 @@ in place of a missing file a new file holds the gap. Knows no topic and no journ
 from collections.abc import Sequence
 
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.reservation import RESERVE_OFFSETS, Reservation
+from braidlog.storage.log.reservation import RESERVE_OFFSETS, OffsetReservation
 from braidlog.storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
@@ -16,7 +16,7 @@ from braidlog.storage.log.segment import (
     named_header,
     new_salt,
 )
-from braidlog.storage.tools.repair_step import Plan, Step, offsets_text
+from braidlog.storage.tools.repair_step import RepairPlan, RepairStep, offsets_text
 from braidlog.storage.tools.rewriting import SegmentWriter, SetAside
 from braidlog.storage.tools.survey import Hole, Survey
 
@@ -31,7 +31,7 @@ class PartitionRepair:
         self._survey = survey
         self._identity = survey.identity
 
-    def plan(self, plan: Plan, *, first_free: int) -> None:
+    def plan(self, plan: RepairPlan, *, first_free: int) -> None:
         """Add the needed steps. `first_free` is the lowest offset that, as far as others know, was
         never given out: for a log without segments and slot, or with a foreign end.
         """
@@ -51,8 +51,8 @@ class PartitionRepair:
         if not refused:
             self._plan_holes(plan)
 
-    def _plan_holes(self, plan: Plan) -> None:
-        segments = {one.base_offset: one for one in self._survey.segments}
+    def _plan_holes(self, plan: RepairPlan) -> None:
+        segments = {segment.base_offset: segment for segment in self._survey.segments}
         by_segment: dict[int, list[Hole]] = {}
         for hole in self._survey.holes:
             if hole.segment is not None:
@@ -62,7 +62,7 @@ class PartitionRepair:
         for base, holes in by_segment.items():
             plan.steps.append(self._step_for_segment(segments[base], holes))
 
-    def _plan_beginning(self, plan: Plan, first_free: int) -> None:
+    def _plan_beginning(self, plan: RepairPlan, first_free: int) -> None:
         survey = self._survey
         known = bool(survey.slot.sequence)
         base = survey.log_start_offset if known else first_free
@@ -74,12 +74,12 @@ class PartitionRepair:
         def apply() -> None:
             self._write_gap(base, base, end)
 
-        plan.steps.append(Step(self._name, lines, apply))
+        plan.steps.append(RepairStep(self._name, lines, apply))
 
-    def _step_for_missing(self, hole: Hole) -> Step:
+    def _step_for_missing(self, hole: Hole) -> RepairStep:
         next_offset = hole.end_offset
         lines = [self._loss(hole), "  a new segment file covers them with a gap"]
-        return Step(
+        return RepairStep(
             self._name, lines, lambda: self._write_gap(hole.offset, hole.offset, next_offset)
         )
 
@@ -96,10 +96,10 @@ class PartitionRepair:
             writer.abandon()
             raise
 
-    def _step_for_segment(self, segment: Segment, holes: Sequence[Hole]) -> Step:
+    def _step_for_segment(self, segment: Segment, holes: Sequence[Hole]) -> RepairStep:
         lines = [self._loss(hole) for hole in holes]
         lines.append(f"  {segment.path} is copied to set-aside and rewritten")
-        return Step(self._name, lines, lambda: self._rewrite(segment, holes))
+        return RepairStep(self._name, lines, lambda: self._rewrite(segment, holes))
 
     def _loss(self, hole: Hole) -> str:
         offsets = offsets_text(hole.offset, hole.end_offset)
@@ -147,18 +147,18 @@ class ReservationRepair:
         self._name = name
         self._survey = survey
 
-    def step(self, path: str) -> Step:
+    def step(self, path: str) -> RepairStep:
         """Reserve as much as can have been given out, and more."""
         lines = [
             f"{self._name}: {path}: the reservation is lost",
             "  offsets go on far above the log's end, behind a gap; no record is lost by it",
         ]
-        return Step(self._name, lines, lambda: self._apply(path))
+        return RepairStep(self._name, lines, lambda: self._apply(path))
 
     def _apply(self, path: str) -> None:
         identity, survey = self._survey.identity, self._survey
         self._aside.copy(path, f"{identity.partition_id}.reserved")
-        reservation = Reservation(self._files, identity.folder, identity.partition_id)
+        reservation = OffsetReservation(self._files, identity.folder, identity.partition_id)
         # A reservation reaches at most RESERVE_OFFSETS above the log end of the sync before.
         end = max(survey.end_offset, survey.proven)
         reservation.reserve_now(end + RESERVE_OFFSETS)

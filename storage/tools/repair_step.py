@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Step:
+class RepairStep:
     """A change. `lines` describe the change to people, and first of all its losses.
 
     `apply` runs the change; after a kill at any moment, a repair can be run again. Raises:
@@ -18,10 +18,10 @@ class Step:
 
 
 @dataclass(slots=True)
-class Plan:
+class RepairPlan:
     """All steps of a repair in order, refusals for what no step can repair, and warnings."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RepairStep] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)  # About matters that no repair can decide.
 

@@ -92,9 +92,9 @@ class SegmentWriter:
         Raises: StorageFull, StorageFailed.
         """
         offset = self._header.base_offset
-        for some in in_batches(records):
-            self._journal_batch(offset, some, 0)
-            offset += len(some)
+        for piece in in_batches(records):
+            self._journal_batch(offset, piece, 0)
+            offset += len(piece)
         self._journal_batch(offset, [], BatchFlag.MARKER)
         return offset + 1
 
@@ -197,16 +197,16 @@ class SetAside:
     def _are_equal(self, path: str, other_path: str) -> bool:
         if os.path.getsize(path) != os.path.getsize(other_path):
             return False
-        one, other = self._files.open(path), self._files.open(other_path)
+        file, other = self._files.open(path), self._files.open(other_path)
         try:
             pos = 0
-            while data := read_or_zeros(one, pos):
+            while data := read_or_zeros(file, pos):
                 if data != read_or_zeros(other, pos):
                     return False
                 pos += len(data)
             return True
         finally:
-            one.close()
+            file.close()
             other.close()
 
 

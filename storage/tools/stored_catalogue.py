@@ -49,12 +49,12 @@ def _read(data_dir: str) -> Catalogue:
             place = (size, good.file_pos + HEADER_BYTES, header.base_offset)
             body = bytes(read_checked(good.segment, *place))
             records.batch(good, body[header.positions_bytes :])
-        found = survey.result
-        start = records.start(found)
-        records.forget_superseded(found, start)
-        for hole in found.holes:
+        result = survey.result
+        start = records.start(result)
+        records.forget_superseded(result, start)
+        for hole in result.holes:
             raise DamagedLog(hole.path, hole.file_pos, hole.offset, hole.reason)
-        bodies = records.records(found, start)
+        bodies = records.records(result, start)
         return Catalogue(StoredJournal(bodies, records.damage), now_us=0)
     finally:
         files.close()

@@ -95,16 +95,16 @@ def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Se
 
     Raises: FileGone, if a segment is removed meanwhile; StorageFailed.
     """
-    found, _ = segment_names(files.names(identity.folder))
-    while len(found) > 1 and found[1].base_offset <= slot.log_start_offset:
-        found.pop(0)
+    names, _ = segment_names(files.names(identity.folder))
+    while len(names) > 1 and names[1].base_offset <= slot.log_start_offset:
+        names.pop(0)
     place = (identity.kind, identity.partition_id)
-    segments = [Segment(files, identity.folder, one.base_offset, *place, one) for one in found]
-    for one in segments:
+    segments = [Segment(files, identity.folder, name.base_offset, *place, name) for name in names]
+    for log_segment in segments:
         try:
-            one.stat()
+            log_segment.stat()
         except FileNotFoundError:
-            raise FileGone(one.path) from None
+            raise FileGone(log_segment.path) from None
     return segments
 
 
@@ -161,33 +161,35 @@ class SurveyWalk(LogWalk):
         """Return the offsets that a fault makes unreadable."""
         if isinstance(fault, Missing):
             return self._missing(fault.path, fault.file_pos, fault.next_offset, fault.reason)
-        one, *later = self.segments[self.number : self.number + 2]
+        segment, *later = self.segments[self.number : self.number + 2]
         limit = later[0].base_offset if later else None
         if isinstance(fault, Overlap):
-            (one,) = later
-            place = (fault.path, 0, one.size, one.base_offset, fault.offset)
-            return Hole(*place, fault.reason, one, overlaps=True)
-        hole = Hole(fault.path, fault.file_pos, one.size, fault.offset, limit, fault.reason, one)
+            (segment,) = later
+            place = (fault.path, 0, segment.size, segment.base_offset, fault.offset)
+            return Hole(*place, fault.reason, segment, overlaps=True)
+        hole = Hole(
+            fault.path, fault.file_pos, segment.size, fault.offset, limit, fault.reason, segment
+        )
         if fault.file_pos < SEGMENT_HEADER_BYTES:
-            hole.header = proven_header(one)
+            hole.header = proven_header(segment)
         else:
-            behind = next(find_good(one, fault.file_pos + 1, fault.offset, one.size), None)
+            behind = next(find_good(segment, fault.file_pos + 1, fault.offset, segment.size), None)
             if behind is not None and (limit is None or behind[1].base_offset < limit):
                 hole.end_pos, hole.next_offset = behind[0], behind[1].base_offset
-            header = header_alone(one, fault)
+            header = header_alone(segment, fault)
             if header is not None and hole.next_offset in (None, header.next_offset):
                 hole.records = header.record_count
-        hole.is_newer = is_newer(one, fault.file_pos)
+        hole.is_newer = is_newer(segment, fault.file_pos)
         hole.is_foreign = fault.is_foreign
         hole.is_never_torn = is_never_torn(fault, self.segments)
         return hole
 
     def _resume_behind(self, hole: Hole) -> bool:
         """Go on after a hole; return False at the end of the log."""
-        one = hole.segment
-        if hole.header is not None and one is not None:
-            self.resume(self.number, (one.base_offset, SEGMENT_HEADER_BYTES))
-        elif one is not None and hole.end_pos < one.size:
+        segment = hole.segment
+        if hole.header is not None and segment is not None:
+            self.resume(self.number, (segment.base_offset, SEGMENT_HEADER_BYTES))
+        elif segment is not None and hole.end_pos < segment.size:
             self.resume(self.number, (hole.end_offset, hole.end_pos))
         elif self.following() is not None:
             self.resume(self.number + 1)
@@ -214,52 +216,54 @@ class LogSurvey:
 
         Raises: FileGone, if retention is faster than the survey.
         """
-        found = self.result
+        result = self.result
         holes: list[Hole] = []
         for event in self._walk.events():
             if isinstance(event, Hole):
                 holes.append(event)
                 continue
-            found.batches += 1
-            found.records += event.header.record_count
-            found.size_bytes += event.header.stored_bytes
+            result.batches += 1
+            result.records += event.header.record_count
+            result.size_bytes += event.header.stored_bytes
             yield event
-        found.end_offset = self._walk.offset
-        found.proven = self._walk.proven
+        result.end_offset = self._walk.offset
+        result.proven = self._walk.proven
         self._judge(holes)
 
     def _judge(self, holes: list[Hole]) -> None:
-        found = self.result
+        result = self.result
         for hole in holes:
             is_known = not hole.overlaps and not hole.is_never_torn
-            if hole.offset >= found.proven and found.segments and is_known:
-                found.tail = hole  # Neither the tail nor anything after it was ever durable.
-                found.end_offset = hole.offset
+            if hole.offset >= result.proven and result.segments and is_known:
+                result.tail = hole  # Neither the tail nor anything after it was ever durable.
+                result.end_offset = hole.offset
                 break
             if hole.next_offset is None:
-                hole.next_offset = max(found.proven, hole.offset)
+                hole.next_offset = max(result.proven, hole.offset)
                 if hole.header is None:
-                    found.end_offset = hole.next_offset
-            found.holes.append(hole)
+                    result.end_offset = hole.next_offset
+            result.holes.append(hole)
 
 
-def header_alone(one: Segment, fault: Fault) -> BatchHeader | None:
+def header_alone(segment: Segment, fault: Fault) -> BatchHeader | None:
     """Return the header at a fault, if the header is good and is the expected header."""
     if fault.file_pos < SEGMENT_HEADER_BYTES:
         return None
     try:
-        header = unpack(read_checked(one, HEADER_BYTES, fault.file_pos, fault.offset), one.salt)
+        header = unpack(
+            read_checked(segment, HEADER_BYTES, fault.file_pos, fault.offset), segment.salt
+        )
     except (Fault, BadHeader):
         return None
-    expected = (header.base_offset, header.partition_id) == (fault.offset, one.partition_id)
+    expected = (header.base_offset, header.partition_id) == (fault.offset, segment.partition_id)
     return header if expected else None
 
 
-def is_newer(one: Segment, file_pos: int) -> bool:
+def is_newer(log_segment: Segment, file_pos: int) -> bool:
     """Return True if a header there has a right checksum but another version."""
     size = HEADER_BYTES if file_pos else SEGMENT_HEADER_BYTES
     try:
-        data = read_checked(one, size, file_pos, one.base_offset)
+        data = read_checked(log_segment, size, file_pos, log_segment.base_offset)
     except Fault:
         return False
     if len(data) < size:
@@ -270,23 +274,23 @@ def is_newer(one: Segment, file_pos: int) -> bool:
         right = crc32c(data[: segment.HEADER.size])
         known = (segment.VERSION, segment.NAMED_VERSION)
         return bool(crc == right and version not in known)
-    if batch.PREFIX.unpack_from(data) != (batch.MAGIC, crc32c(data[8:], one.salt)):
+    if batch.PREFIX.unpack_from(data) != (batch.MAGIC, crc32c(data[8:], log_segment.salt)):
         return False
     try:
-        unpack(data, one.salt)
+        unpack(data, log_segment.salt)
     except BadHeader:
         return True
     return False
 
 
-def proven_header(one: Segment) -> SegmentHeader | None:
+def proven_header(log_segment: Segment) -> SegmentHeader | None:
     """Restore a damaged segment header and use it for the segment; None without proof.
 
     All fields but salt, flags and the directory's id are known from the name. The salt is right if
     a batch passes its check with that salt: no client ever knew the salt.
     """
     try:
-        data = read_checked(one, SEGMENT_HEADER_BYTES, 0, one.base_offset)
+        data = read_checked(log_segment, SEGMENT_HEADER_BYTES, 0, log_segment.base_offset)
     except Fault:
         return None
     if len(data) < SEGMENT_HEADER_BYTES:
@@ -297,14 +301,24 @@ def proven_header(one: Segment) -> SegmentHeader | None:
     plain = segment.HEADER.unpack_from(data)
     # The version may be damaged: each layout has its salt and flags in another place. The
     # directory's id may be damaged: only our own id is believed.
-    directory_id = named[5] if named[5] == one.directory_id else 0
+    directory_id = named[5] if named[5] == log_segment.directory_id else 0
     for salt, flags, named_id in ((plain[3], plain[6], 0), (named[1], named[4], directory_id)):
-        if one.kind == KIND_PARTITION:
+        if log_segment.kind == KIND_PARTITION:
             flags = 0
         if not salt or flags & ~segment.FLAG_SNAPSHOT:
             continue
-        one.take_header(replace(empty_header(one, salt, flags), directory_id=named_id))
-        if next(find_good(one, SEGMENT_HEADER_BYTES, one.base_offset, one.size), None) is not None:
-            return one.header
-    one.header = None
+        log_segment.take_header(
+            replace(empty_header(log_segment, salt, flags), directory_id=named_id)
+        )
+        if (
+            next(
+                find_good(
+                    log_segment, SEGMENT_HEADER_BYTES, log_segment.base_offset, log_segment.size
+                ),
+                None,
+            )
+            is not None
+        ):
+            return log_segment.header
+    log_segment.header = None
     return None

@@ -32,7 +32,7 @@ from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.tools.findings import Finding, Level, VerifyReport
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
-from braidlog.storage.tools.known_ends import KnownEnds
+from braidlog.storage.tools.known_ends import JournalledEnds
 from braidlog.storage.tools.lock_holder import lock_holder
 from braidlog.storage.tools.log_check import LogCheck
 from braidlog.storage.tools.survey import Survey
@@ -54,7 +54,7 @@ class NoDataDir(StorageError):
 
 
 @dataclass(slots=True, frozen=True)
-class Owner:
+class FolderOwner:
     """Which partition of which topic a folder is, as the catalogue says."""
 
     topic: str
@@ -100,7 +100,7 @@ class Verifier:
                 self._compare_journals(catalogue, cursors)
                 self._compare_folders(catalogue)
             owners = {} if catalogue is None else owners_of(catalogue)
-            self._ends = KnownEnds(catalogue, cursors)
+            self._ends = JournalledEnds(catalogue, cursors)
             for number in self._partition_ids():
                 if catalogue is None or number in owners:
                     self._partition(number, owners)
@@ -121,10 +121,10 @@ class Verifier:
             return None
         if not self._partition_ids() and not segment_bases(names_in(folder)):
             return None  # A crash at the very first start; the next start creates the journal.
-        found = self._log(LogIdentity(folder, JOURNAL_KINDS[name], 1), name)
-        if found is None:
+        result = self._log(LogIdentity(folder, JOURNAL_KINDS[name], 1), name)
+        if result is None:
             return None
-        survey, records = found
+        survey, records = result
         lost: list[DamagedLog] = []
         try:
             bodies = records.records(survey, records.start(survey))
@@ -140,10 +140,10 @@ class Verifier:
 
     def _say_lost(self, name: str, folder: str, lost: Sequence[DamagedLog]) -> None:
         """Report records and changes that no start can read, although their checksums are right."""
-        for one in lost[:LOST_TOLD_MAX]:
+        for fault in lost[:LOST_TOLD_MAX]:
             self._count(Level.FAULT)
-            place = (one.path, one.file_pos, one.offset, one.offset + 1)
-            self._tell(Finding(Level.FAULT, name, *place, one.reason))
+            place = (fault.path, fault.file_pos, fault.offset, fault.offset + 1)
+            self._tell(Finding(Level.FAULT, name, *place, fault.reason))
         if len(lost) > LOST_TOLD_MAX:
             reason = f"{len(lost) - LOST_TOLD_MAX} more changes cannot be read"
             self._say(Level.FAULT, name, folder, reason)
@@ -186,20 +186,20 @@ class Verifier:
 
     # Partitions
 
-    def _partition(self, number: int, owners: Mapping[int, Owner]) -> None:
+    def _partition(self, number: int, owners: Mapping[int, FolderOwner]) -> None:
         folder = os.path.join(self.path, PARTITIONS_NAME, str(number))
         name = self._topic_file(number, folder, owners.get(number))
-        found = self._log(LogIdentity(folder, KIND_PARTITION, number), name)
+        replayed = self._log(LogIdentity(folder, KIND_PARTITION, number), name)
         owner = owners.get(number)
-        if found is None or owner is None or self._running:
+        if replayed is None or owner is None or self._running:
             return
-        end_offset = found[0].end_offset
+        end_offset = replayed[0].end_offset
         if (reason := self._ends.warning(number, end_offset)) is not None:
             self._say(Level.WARNING, name, folder, reason)
         elif (note := self._ends.note(owner.topic, owner.index, end_offset)) is not None:
             self._say(Level.NOTE, name, folder, note)
 
-    def _topic_file(self, number: int, folder: str, owner: Owner | None) -> str:
+    def _topic_file(self, number: int, folder: str, owner: FolderOwner | None) -> str:
         """Check the partition named by the folder's topic file; return a name for reports."""
         name = f"partition {number}"
         path = os.path.join(folder, TOPIC_NAME)
@@ -210,27 +210,31 @@ class Verifier:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 self._say(Level.FAULT, name, path, f"{reason}")
             return str(owner or name)
-        said = Owner(content.topic, content.partition_index)
+        folder_owner = FolderOwner(content.topic, content.partition_index)
         if content.partition_id != number:
             reason = f"it is that of partition {content.partition_id}"
             self._say(Level.FAULT, name, path, reason)
-        elif owner is not None and said != owner:
-            self._other_name(number, folder, said, owner)
-        return str(owner or said)
+        elif owner is not None and folder_owner != owner:
+            self._other_name(number, folder, folder_owner, owner)
+        return str(owner or folder_owner)
 
-    def _other_name(self, number: int, folder: str, said: Owner, owner: Owner) -> None:
+    def _other_name(
+        self, number: int, folder: str, folder_owner: FolderOwner, owner: FolderOwner
+    ) -> None:
         """A topic file disagrees with the catalogue as it was read."""
         path = os.path.join(folder, TOPIC_NAME)
         if self._running:  # The topic may have been renamed between the two looks.
             again = self._replay(CATALOGUE, stored_catalogue)
-            owner = owners_of(again).get(number, said) if again is not None else owner
-            if said == owner:
+            owner = owners_of(again).get(number, folder_owner) if again is not None else owner
+            if folder_owner == owner:
                 return
         if prepared_name(self._files, folder) == TopicFile(number, owner.topic, owner.index):
-            reason = f"it says {said}, which is {owner} now; the next start makes it say so"
+            reason = f"it says {folder_owner}, which is {owner} now; the next start makes it say so"
             self._say(Level.NOTE, str(owner), path, reason)
         else:
-            self._say(Level.FAULT, str(owner), path, f"it says {said}, the catalogue says {owner}")
+            self._say(
+                Level.FAULT, str(owner), path, f"it says {folder_owner}, the catalogue says {owner}"
+            )
 
     def _log(self, identity: LogIdentity, name: str) -> tuple[Survey, JournalRecords] | None:
         """Check a log, again if a broker removed a file meanwhile; return None if the
@@ -311,10 +315,10 @@ def is_data_dir(path: str | os.PathLike[str]) -> bool:
     return False
 
 
-def owners_of(catalogue: Catalogue) -> dict[int, Owner]:
+def owners_of(catalogue: Catalogue) -> dict[int, FolderOwner]:
     """Which partition of which topic each folder is, as the catalogue says."""
     return {
-        partition_id: Owner(meta.name.full, index)
+        partition_id: FolderOwner(meta.name.full, index)
         for meta in catalogue.all_topics()
         for index, partition_id in enumerate(meta.partition_ids)
     }

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import NotAuthorized
 from braidlog.protocols.http import query
-from braidlog.protocols.http.errors import GROUP_BUSY, Refused
+from braidlog.protocols.http.errors import GROUP_BUSY, RequestRefused
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.path_names import (
     decoded_group,
@@ -50,8 +50,8 @@ class GroupsApi:
         that the client may see.
         """
         limit = page_limit(request)
-        given = request.query_params.get("group")
-        wanted = None if given is None else decoded_group(request, given.encode())
+        group_text = request.query_params.get("group")
+        wanted = None if group_text is None else decoded_group(request, group_text.encode())
         is_seen = seen_by(self._broker, request)
         groups: list[messages.GroupSummary] = []
         last: str | None = None
@@ -76,8 +76,10 @@ class GroupsApi:
             backlog=sum(position.backlog for position in positions),
             partitions=positions,
             members=[
-                messages.GroupMember(one.protocol, one.name, one.address, list(one.partitions))
-                for one in self._broker.members.of(topic, subscription.name)
+                messages.GroupMember(
+                    member.protocol, member.name, member.address, list(member.partitions)
+                )
+                for member in self._broker.members.of(topic, subscription.name)
             ],
         )
         return json_response(detail)
@@ -88,17 +90,17 @@ class GroupsApi:
         subscription = self._broker.subscriptions.get(topic, group_name(request))
         members = self._broker.members.of(topic, subscription.name)
         if members and not query.truth(request, ("force",)):
-            one = members[0]
-            text = f"the group has {len(members)} members, as {one.protocol} {one.name!r}"
-            raise Refused(GROUP_BUSY, f"{text}: stop them first")
+            member = members[0]
+            text = f"the group has {len(members)} members, as {member.protocol} {member.name!r}"
+            raise RequestRefused(GROUP_BUSY, f"{text}: stop them first")
         await self._broker.durability.reached(subscription.delete())
         return Response(status_code=204)
 
     async def _topics(self, request: Request) -> list[Topic]:
         topics = self._broker.topics
-        given = request.query_params.get("topic")
-        if given is not None:
-            name = parsed_topic(given)
+        topic_text = request.query_params.get("topic")
+        if topic_text is not None:
+            name = parsed_topic(topic_text)
             if not seen_by(self._broker, request)(Resource.of_topic(name)):
                 raise NotAuthorized(f"topic {name} may not be seen")
             return [topics.get(name)]
@@ -117,14 +119,14 @@ async def summarize_groups(
     present.
     """
     names = broker.subscriptions.names(topic) if wanted is None else [wanted]
-    found: list[messages.GroupSummary] = []
+    summaries: list[messages.GroupSummary] = []
     async for name in in_turns(names):
         subscription = broker.subscriptions.find(topic, name)
         if not is_seen(Resource.of_group(name, topic.name)):
             continue
         if subscription is not None:  # Otherwise deleted meanwhile.
-            found.append(await _summary(subscription))
-    return found
+            summaries.append(await _summary(subscription))
+    return summaries
 
 
 async def _summary(subscription: Subscription) -> messages.GroupSummary:

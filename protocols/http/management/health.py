@@ -13,7 +13,7 @@ from braidlog.broker.families import exposition
 from braidlog.broker.runtime.threads import import_in_thread, run_in_thread
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.management.backlog_ages import Ages
-from braidlog.protocols.http.management.rates import Rates
+from braidlog.protocols.http.management.rates import RateSamples
 from braidlog.protocols.http.requests import json_response
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class HealthApi:
         self._sets = frozenset(options.metrics_sets)
         self._series_max = options.metrics_series_max
         self._ages = Ages()
-        self._rates = Rates(trio.current_time())
+        self._rates = RateSamples(trio.current_time())
 
     async def healthz(self, _: Request) -> Response:
         """200 for as long as the event loop answers."""
@@ -65,12 +65,12 @@ class HealthApi:
         from braidlog.protocols.http.management.log_metrics import scrape
 
         _, content_type = choose_encoder(request.headers.get("accept", ""))
-        found = await scrape(self._broker, self._ages, self._rates)
+        result = await scrape(self._broker, self._ages, self._rates)
 
         def render() -> bytes:
-            families = found.families(self._sets, self._series_max)
+            families = result.families(self._sets, self._series_max)
             return exposition(families, openmetrics=content_type.startswith(OPENMETRICS))
 
-        inline = found.size <= INLINE_MAX
+        inline = result.size <= INLINE_MAX
         text = render() if inline else await run_in_thread(render)
         return Response(text, media_type=content_type)

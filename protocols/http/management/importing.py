@@ -17,7 +17,7 @@ from braidlog.broker.config.wording import explain, fault_of
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.protocols.http.bodies import BODY
-from braidlog.protocols.http.errors import BAD_BODY, BAD_MESSAGES, RECORD_TOO_LARGE, Refused
+from braidlog.protocols.http.errors import BAD_BODY, BAD_MESSAGES, RECORD_TOO_LARGE, RequestRefused
 from braidlog.protocols.http.limits import (
     INLINE_BODY_BYTES,
     MESSAGES_MAX,
@@ -127,80 +127,84 @@ class ImportApi:
         for number, index in enumerate(named):
             if index is not None and not 0 <= index < count:
                 text = f"messages[{number}]: {topic.name} has no partition {index}"
-                raise Refused(BAD_MESSAGES, text)
+                raise RequestRefused(BAD_MESSAGES, text)
         placed = await self._producing.store(topic, records, named, own_times=True)
-        failed: BrokerError | None = next((one.error for one in placed if one.error), None)
+        failed: BrokerError | None = next(
+            (message.error for message in placed if message.error), None
+        )
         if failed is not None:
             raise failed
         return json_response(ImportAnswer(len(records)))
 
 
 def read_records(body: bytes) -> tuple[list[Record], list[int | None]]:
-    """Return the records of a request and their partitions. Raises Refused."""
+    """Return the records of a request and their partitions. Raises RequestRefused."""
     try:
         envelope = msgspec.json.decode(body, type=_Envelope)
         check_names(body, OBJECT)
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
-        raise Refused(BAD_BODY, explain(error, _Envelope, BODY)) from None
+        raise RequestRefused(BAD_BODY, explain(error, _Envelope, BODY)) from None
     text = bytes(envelope.messages).strip()
     if not text.startswith(b"["):
-        raise Refused(BAD_MESSAGES, "messages: expected a list")
+        raise RequestRefused(BAD_MESSAGES, "messages: expected a list")
     records: list[Record] = []
     named: list[int | None] = []
     try:
-        for one in elements(text, MESSAGES_MAX):
-            message = msgspec.json.decode(one, type=ImportedMessage)
-            check_names(one, EVERYWHERE)
+        for element in elements(text, MESSAGES_MAX):
+            message = msgspec.json.decode(element, type=ImportedMessage)
+            check_names(element, EVERYWHERE)
             records.append(_record(len(records), message))
             named.append(message.partition)
     except TooMany:
-        raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
+        raise RequestRefused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
         fault = fault_of(error, ImportedMessage)
         field = f".{fault.place}" if fault.place else ""
         reason = f"unknown field {fault.unknown!r}" if fault.unknown else fault.reason
-        raise Refused(BAD_MESSAGES, f"messages[{len(records)}]{field}: {reason}") from None
+        raise RequestRefused(BAD_MESSAGES, f"messages[{len(records)}]{field}: {reason}") from None
     except ValueError as error:
-        raise Refused(BAD_MESSAGES, f"messages[{len(records)}]: {error}") from None
+        raise RequestRefused(BAD_MESSAGES, f"messages[{len(records)}]: {error}") from None
     if not records:
-        raise Refused(BAD_MESSAGES, "messages: expected at least one")
+        raise RequestRefused(BAD_MESSAGES, "messages: expected at least one")
     return records, named
 
 
-def _record(number: int, given: ImportedMessage) -> Record:
-    """Return the record of a message. Raises ValueError, Refused."""
-    if len(given.headers) > PROPERTIES_MAX:
+def _record(number: int, message: ImportedMessage) -> Record:
+    """Return the record of a message. Raises ValueError, RequestRefused."""
+    if len(message.headers) > PROPERTIES_MAX:
         raise ValueError(f"at most {PROPERTIES_MAX} headers")
     headers = [
         Header(
-            _bytes("header name", one.name, one.name_encoding) or b"",
-            _bytes("header value", one.value, one.encoding) or b"",
-            _kind(one.kind),
+            _bytes("header name", header.name, header.name_encoding) or b"",
+            _bytes("header value", header.value, header.encoding) or b"",
+            _kind(header.kind),
         )
-        for one in given.headers
+        for header in message.headers
     ]
-    key = _bytes("key", given.key, given.key_encoding)
-    value = _bytes("value", given.value, given.encoding)
+    key = _bytes("key", message.key, message.key_encoding)
+    value = _bytes("value", message.value, message.encoding)
     size = len(key or b"") + len(value or b"")
-    size += sum(len(one.name) + len(one.value) for one in headers)
+    size += sum(len(header.name) + len(header.value) for header in headers)
     if size > RECORD_BYTES_MAX:
         text = f"messages[{number}]: {size} bytes, at most {RECORD_BYTES_MAX} are taken"
-        raise Refused(RECORD_TOO_LARGE, text)
-    if given.sequence_id is not None and given.sequence_id > UINT64_MAX:
+        raise RequestRefused(RECORD_TOO_LARGE, text)
+    if message.sequence_id is not None and message.sequence_id > UINT64_MAX:
         raise ValueError("sequence_id is a number of 64 bits")
     return Record(
         number,
         0,
-        given.publish_us,
-        given.event_us,
+        message.publish_us,
+        message.event_us,
         key,
         value,
         headers,
-        ordering_key=_bytes("ordering_key", given.ordering_key, given.ordering_key_encoding),
-        producer_name=_bytes("producer_name", given.producer_name, given.producer_name_encoding),
-        sequence_id=given.sequence_id,
-        message_id=_number(given.message_number),
-        deliver_at_us=given.deliver_at_us,
+        ordering_key=_bytes("ordering_key", message.ordering_key, message.ordering_key_encoding),
+        producer_name=_bytes(
+            "producer_name", message.producer_name, message.producer_name_encoding
+        ),
+        sequence_id=message.sequence_id,
+        message_id=_number(message.message_number),
+        deliver_at_us=message.deliver_at_us,
     )
 
 
@@ -216,13 +220,13 @@ def _bytes(name: str, text: str | None, encoding: Encoding) -> bytes | None:
         raise ValueError(f"the {name} is not base64") from None
 
 
-def _kind(given: str | int) -> int:
+def _kind(kind: str | int) -> int:
     """Return the number of a header's kind. Raises ValueError."""
-    if isinstance(given, int):
-        return given
-    if given not in KINDS:
-        raise ValueError(f"the kind of a header is one of {', '.join(KINDS)}, not {given[:40]!r}")
-    return KINDS[given]
+    if isinstance(kind, int):
+        return kind
+    if kind not in KINDS:
+        raise ValueError(f"the kind of a header is one of {', '.join(KINDS)}, not {kind[:40]!r}")
+    return KINDS[kind]
 
 
 def _number(text: str | None) -> int:

@@ -33,7 +33,7 @@ from braidlog.protocols.http.management.named_metrics import (
     pulsar_metrics,
     pulsar_series,
 )
-from braidlog.protocols.http.management.rates import Rates
+from braidlog.protocols.http.management.rates import RateSamples
 from braidlog.protocols.http.turns import Turns
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Scrape:
     own: list[Family]
     topics: Sequence[TopicFacts]
     counted: Snapshot
-    rates: Rates
+    rates: RateSamples
     at_s: float
 
     @property
@@ -127,7 +127,7 @@ class Scrape:
         return Traffic(totals, self.rates.rates(self.at_s, totals), connections)
 
 
-async def scrape(broker: Broker, ages: Ages, rates: Rates) -> Scrape:
+async def scrape(broker: Broker, ages: Ages, rates: RateSamples) -> Scrape:
     """Gather the current figures; other tasks run meanwhile."""
     topics: list[TopicFacts] = []
     turns = Turns()
@@ -171,11 +171,11 @@ def _of_topics(topics: Sequence[TopicFacts], count_all: int) -> list[Family]:
     age = Family(Kind.GAUGE, "braidlog_subscription_backlog_seconds", text)
     for topic in topics:
         name = topic.name.full
-        for one in topic.partitions:
-            labels = label_text(PARTITION_LABELS, (name, str(one.index)))
-            start.add_labelled(labels, one.start)
-            end.add_labelled(labels, one.end)
-            size.add_labelled(labels, one.size_bytes)
+        for partition in topic.partitions:
+            labels = label_text(PARTITION_LABELS, (name, str(partition.index)))
+            start.add_labelled(labels, partition.start)
+            end.add_labelled(labels, partition.end)
+            size.add_labelled(labels, partition.size_bytes)
         for group in topic.groups:
             labels = label_text(GROUP_LABELS, (name, group.name))
             backlog.add_labelled(labels, group.backlog)

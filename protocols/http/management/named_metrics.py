@@ -132,8 +132,8 @@ def pulsar_metrics(
     counts = Family(Kind.GAUGE, "pulsar_topics_count", "Topics.", ("cluster", "namespace"))
     for namespace, count in sorted(namespaces.items()):
         counts.add((CLUSTER, namespace), count)
-    made = [counts, *gauges.values(), *totals.values(), *groups.values()]
-    return made + _pulsar_broker(sums, sum(namespaces.values()), traffic)
+    families = [counts, *gauges.values(), *totals.values(), *groups.values()]
+    return families + _pulsar_broker(sums, sum(namespaces.values()), traffic)
 
 
 def _families(kind: Kind, prefix: str, texts: Mapping[str, str]) -> dict[str, Family]:
@@ -144,8 +144,8 @@ def _families(kind: Kind, prefix: str, texts: Mapping[str, str]) -> dict[str, Fa
 def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
     """Return a topic's values of `PULSAR_GAUGES`."""
     full = topic.name.full
-    stored = sum(one.size_bytes for one in topic.partitions)
-    records = sum(one.end - one.start for one in topic.partitions)
+    stored = sum(partition.size_bytes for partition in topic.partitions)
+    records = sum(partition.end - partition.start for partition in topic.partitions)
     slowest = max((group.backlog for group in topic.groups), default=0)
     return {
         "subscriptions_count": len(topic.groups),
@@ -190,12 +190,12 @@ def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> 
         ("pulsar_connection_created_total_count", "Connections that came.", created),
         ("pulsar_connection_closed_total_count", "Connections that ended.", created - still_open),
     ]
-    made = []
+    metrics = []
     for name, text, value in figures:
         family = Family(Kind.GAUGE, name, text, ("cluster",))
         family.add((CLUSTER,), value)
-        made.append(family)
-    return made
+        metrics.append(family)
+    return metrics
 
 
 PULSAR_TOPIC = ("cluster", "namespace", "topic")
@@ -254,10 +254,10 @@ def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Family
         totals["messagesin"].add_labelled(topic, traffic.total(RECORDS_IN, name.full))
         totals["bytesin"].add_labelled(topic, traffic.total(BYTES_IN, name.full))
         totals["bytesout"].add_labelled(topic, traffic.total(BYTES_OUT, name.full))
-        for one in facts.partitions:
-            labels = label_text(PARTITION, (name.topic, str(one.index)))
-            by_partition["current_offset"].add_labelled(labels, one.end)
-            by_partition["oldest_offset"].add_labelled(labels, one.start)
+        for partition in facts.partitions:
+            labels = label_text(PARTITION, (name.topic, str(partition.index)))
+            by_partition["current_offset"].add_labelled(labels, partition.end)
+            by_partition["oldest_offset"].add_labelled(labels, partition.start)
             by_partition["leader"].add_labelled(labels, LEADER)
             by_partition["replicas"].add_labelled(labels, 1)
             by_partition["in_sync_replica"].add_labelled(labels, 1)

@@ -16,12 +16,12 @@ WINDOW_S = 60.0  # A rate covers about the last minute, as in Apache Pulsar.
 SPACING_S = 10.0  # Between stored totals, however frequent the scrapes are.
 
 
-class Rates:
+class RateSamples:
     """The totals of earlier scrapes."""
 
     def __init__(self, now_s: float) -> None:
         """Start counting now, at 0."""
-        self._kept: deque[tuple[float, Totals]] = deque([(now_s, {})])
+        self._samples: deque[tuple[float, Totals]] = deque([(now_s, {})])
         self._lock = threading.Lock()  # Two scrapes may be rendered at the same time.
 
     def rates(self, now_s: float, totals: Totals) -> RatesPerSecond:
@@ -31,12 +31,12 @@ class Rates:
         The rate of a total that fell (a removed or reset counter) is 0.
         """
         with self._lock:
-            kept = self._kept
-            while len(kept) > 1 and now_s - kept[1][0] >= WINDOW_S:
-                kept.popleft()
-            then_s, before = kept[0]
-            if now_s - kept[-1][0] >= SPACING_S:
-                kept.append((now_s, totals))
+            samples = self._samples
+            while len(samples) > 1 and now_s - samples[1][0] >= WINDOW_S:
+                samples.popleft()
+            then_s, before = samples[0]
+            if now_s - samples[-1][0] >= SPACING_S:
+                samples.append((now_s, totals))
         seconds = max(now_s - then_s, 1.0)
         return {
             family: {

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.reading.raw import first_at, read_raw
 from braidlog.protocols.http import limits, query
-from braidlog.protocols.http.errors import BAD_QUERY, PARTITION_NOT_FOUND, Refused
+from braidlog.protocols.http.errors import BAD_QUERY, PARTITION_NOT_FOUND, RequestRefused
 from braidlog.protocols.http.limits import JSON_PIECE_BYTES
 from braidlog.protocols.http.path_names import group_name, topic_name
 from braidlog.protocols.http.pip64.names import partition_of
@@ -87,26 +87,26 @@ class RawLogApi:
         limit = page_limit(request)
         after = request.query_params.get("after", "")
         exchange: Exchange = request.scope["exchange"]
-        found: list[RawPartition] = []
+        listed: list[RawPartition] = []
         topics = sorted(
             (topic for topic in self._broker.topics.all() if topic.name.full > after),
             key=lambda topic: topic.name.full,
         )
         async for topic in in_turns(topics):
-            if len(found) >= limit:
-                return json_response(RawPage(found, found[-1].topic))
+            if len(listed) >= limit:
+                return json_response(RawPage(listed, listed[-1].topic))
             resource = Resource.of_topic(topic.name)
             if self._broker.access.allows(exchange.principal, Action.CONSUME, resource):
                 is_here = self._broker.placement.is_here(topic.name)
-                found += [_listed(partition, is_here) for partition in topic.partitions]
-        return json_response(RawPage(found, None))
+                listed += [_listed(partition, is_here) for partition in topic.partitions]
+        return json_response(RawPage(listed, None))
 
     async def state(self, request: Request) -> Response:
         """The offsets of a partition; with `?time_us=` also the first offset at or after that
         time.
         """
         partition = self._partition(request)
-        found = RawState(
+        raw_state = RawState(
             partition.partition_id,
             partition.log_start_offset,
             partition.high_watermark,
@@ -114,8 +114,8 @@ class RawLogApi:
         )
         time_us = request.query_params.get("time_us")
         if time_us is not None:
-            found.first_offset = await first_at(partition, _integer("time_us", time_us))
-        return json_response(found)
+            raw_state.first_offset = await first_at(partition, _integer("time_us", time_us))
+        return json_response(raw_state)
 
     async def batches(self, request: Request) -> Response:
         """Whole batches from the batch that holds `?offset=`, about `?bytes_max=` bytes of them.
@@ -126,7 +126,7 @@ class RawLogApi:
         partition = self._partition(request)
         offset = query.number(request, ("offset",), None, least=0, most=None)
         if offset is None:
-            raise Refused(BAD_QUERY, "expected an offset")
+            raise RequestRefused(BAD_QUERY, "expected an offset")
         wanted = query.number(
             request,
             ("bytes_max",),
@@ -139,13 +139,13 @@ class RawLogApi:
         room = await self._broker.output.reserve(wanted, waits=waits)
         exchange: Exchange = request.scope["exchange"]
         exchange.at_end.append(partial(room.keep, 0))
-        found = await read_raw(partition, offset, room)
+        read = await read_raw(partition, offset, room)
         headers = {
-            "X-Braidlog-Next-Offset": str(found.next_offset),
+            "X-Braidlog-Next-Offset": str(read.next_offset),
             "X-Braidlog-Log-Start": str(partition.log_start_offset),
             "X-Braidlog-High-Watermark": str(partition.high_watermark),
         }
-        pieces = [piece for part in found.parts for piece in _pieces(part)]
+        pieces = [piece for part in read.parts for piece in _pieces(part)]
         return Pieces(pieces, "application/octet-stream", headers)
 
     async def set_positions(self, request: Request) -> Response:
@@ -153,10 +153,10 @@ class RawLogApi:
 
         A missing group is created, as by a Kafka client's first commit.
         """
-        given = await self._bodies.read(request, Positions)
+        body = await self._bodies.read(request, Positions)
         topic = self._broker.topics.get(topic_name(request))
         commits = self._broker.subscriptions.commits(group_name(request))
-        for index, position in given.positions.items():
+        for index, position in body.positions.items():
             commits.add(topic, index, position)
         await self._broker.durability.reached(commits.write())
         return Response(status_code=204)
@@ -164,13 +164,15 @@ class RawLogApi:
     def _partition(self, request: Request) -> Partition:
         """Return the partition of the path, if its id is `?partition_id=` or that is not given.
 
-        Raises TopicNotFound, PartitionNotFound, Refused.
+        Raises TopicNotFound, PartitionNotFound, RequestRefused.
         """
         topic = self._broker.topics.get(topic_name(request))
         partition = partition_of(topic, request)
         wanted = query.number(request, ("partition_id",), None, least=0, most=None)
         if wanted is not None and wanted != partition.partition_id:
-            raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partition of id {wanted}")
+            raise RequestRefused(
+                PARTITION_NOT_FOUND, f"{topic.name} has no partition of id {wanted}"
+            )
         return partition
 
 
@@ -195,5 +197,5 @@ def _pieces(part: Buffer) -> Iterator[memoryview]:
 def _integer(name: str, text: str) -> int:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > query.DIGITS_MAX:
-        raise Refused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
+        raise RequestRefused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
     return int(text)

@@ -51,9 +51,9 @@ class TopicsApi:
             return in_namespace and name.full > after and is_seen(topic.resource)
 
         topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
-        kept = await self._broker.peers.kept()
+        elsewhere = await self._broker.peers.kept()
         page = messages.TopicPage(
-            topics=[self._summary(topic, kept) async for topic in in_turns(topics[:limit])],
+            topics=[self._summary(topic, elsewhere) async for topic in in_turns(topics[:limit])],
             next=topics[limit - 1].name.full if len(topics) > limit else None,
         )
         return json_response(page)
@@ -67,8 +67,8 @@ class TopicsApi:
         """Create a topic; answered once the topic is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.CreateTopic)
-        given = read_settings(wanted.settings)
-        settings = {key: value for key, value in given.items() if value is not None}
+        read_in = read_settings(wanted.settings)
+        settings = {key: value for key, value in read_in.items() if value is not None}
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
         topic = await self._broker.topics.create(name, partitions, settings=settings)
         await self._broker.durability.reached(topic.ticket)
@@ -111,16 +111,18 @@ class TopicsApi:
         )
 
     async def _detail(self, request: Request, topic: Topic) -> messages.TopicDetail:
-        kept = self._in_force(topic)
-        partitions = [_partition_info(one) async for one in in_turns(tuple(topic.partitions))]
+        in_force = self._in_force(topic)
+        partitions = [
+            _partition_info(partition) async for partition in in_turns(tuple(topic.partitions))
+        ]
         return messages.TopicDetail(
             name=topic.name.full,
             topic_id=topic.meta.topic_id,
             created_us=topic.meta.created_us,
             partitioned=topic.partitioned,
-            durability=str(kept["durability"]),
+            durability=str(in_force["durability"]),
             settings=topic.meta.settings,
-            in_force=kept,
+            in_force=in_force,
             partitions=partitions,
             groups=await summarize_groups(
                 self._broker, topic, is_seen=seen_by(self._broker, request)

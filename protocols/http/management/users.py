@@ -151,9 +151,9 @@ class UsersApi:
         text, ticket = await users.create_token(self._user(request), name, wanted.expires_us)
         self._audit(request, "token_created", f"{self._user(request).name} {name}")
         # Before the wait: another client may revoke the token meanwhile.
-        kept = next(one for one in self._user(request).tokens if one.name == name)
+        token = next(token for token in self._user(request).tokens if token.name == name)
         await self._broker.published(ticket)
-        return json_response(NewToken(kept.name, kept.created_us, kept.expires_us, text), 201)
+        return json_response(NewToken(token.name, token.created_us, token.expires_us, text), 201)
 
     async def delete_token(self, request: Request) -> Response:
         """Revoke an access token."""
@@ -165,9 +165,9 @@ class UsersApi:
 
     async def list_permissions(self, request: Request) -> Response:
         """Every permission, or the permissions of a `?subject=`."""
-        found = self._broker.permissions.list(request.query_params.get("subject"))
-        told = [Permission(one.subject, one.action, one.resource) for one in found]
-        return json_response(PermissionList(told))
+        grants = self._broker.permissions.list(request.query_params.get("subject"))
+        permissions = [Permission(grant.subject, grant.action, grant.resource) for grant in grants]
+        return json_response(PermissionList(permissions))
 
     async def grant(self, request: Request) -> Response:
         """Grant a permission; an existing permission stays."""
@@ -199,9 +199,9 @@ class UsersApi:
         )
         return json_response(Verdict(allowed))
 
-    def _audit(self, request: Request, what: str, on: str) -> None:
+    def _audit(self, request: Request, action: str, on: str) -> None:
         principal = request.scope["exchange"].principal
-        self._broker.audit.changed(principal, origin(request), what, on)
+        self._broker.audit.changed(principal, origin(request), action, on)
 
     def _user(self, request: Request) -> UserMeta:
         return self._broker.users.get(_name(request, "user"))
@@ -235,5 +235,5 @@ def _info(user: UserMeta) -> UserInfo:
         active=user.is_active,
         has_password=bool(user.password_hash),
         roles=user.roles,
-        tokens=[TokenInfo(one.name, one.created_us, one.expires_us) for one in user.tokens],
+        tokens=[TokenInfo(token.name, token.created_us, token.expires_us) for token in user.tokens],
     )

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.management import users as u
-from braidlog.protocols.http.routes import Query, Routes, Served
+from braidlog.protocols.http.routes import Endpoint, Query, Routes
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -26,32 +26,36 @@ def user_routes(broker: Broker, bodies: BodyReader, routes: Routes, api: str) ->
     route = routes.route
     admin = Action.ADMINISTER
     return [
-        route(f"{api}/users", GET=Served(users.list_users, admin, answer=u.UserList)),
+        route(f"{api}/users", GET=Endpoint(users.list_users, admin, answer=u.UserList)),
         route(
             f"{api}/users/{{user}}",
-            GET=Served(users.show, admin, answer=u.UserInfo),
-            PUT=Served(users.create, admin, body=u.CreateUser, answer=u.UserInfo, statuses=(201,)),
-            PATCH=Served(users.alter, admin, body=u.AlterUser, answer=u.UserInfo),
-            DELETE=Served(users.delete, admin, statuses=(204,)),
+            GET=Endpoint(users.show, admin, answer=u.UserInfo),
+            PUT=Endpoint(
+                users.create, admin, body=u.CreateUser, answer=u.UserInfo, statuses=(201,)
+            ),
+            PATCH=Endpoint(users.alter, admin, body=u.AlterUser, answer=u.UserInfo),
+            DELETE=Endpoint(users.delete, admin, statuses=(204,)),
         ),
         route(
             f"{api}/users/{{user}}/tokens/{{token}}",
-            PUT=Served(
+            PUT=Endpoint(
                 users.create_token, admin, body=u.CreateToken, answer=u.NewToken, statuses=(201,)
             ),
-            DELETE=Served(users.delete_token, admin, statuses=(204,)),
+            DELETE=Endpoint(users.delete_token, admin, statuses=(204,)),
         ),
         route(
             f"{api}/permissions",
-            GET=Served(users.list_permissions, admin, answer=u.PermissionList, query=(SUBJECT,)),
-            POST=Served(
+            GET=Endpoint(users.list_permissions, admin, answer=u.PermissionList, query=(SUBJECT,)),
+            POST=Endpoint(
                 users.grant, admin, body=u.Permission, answer=u.Permission, statuses=(201,)
             ),
-            DELETE=Served(users.revoke, admin, query=(SUBJECT, ACTION, RESOURCE), statuses=(204,)),
+            DELETE=Endpoint(
+                users.revoke, admin, query=(SUBJECT, ACTION, RESOURCE), statuses=(204,)
+            ),
         ),
         route(
             f"{api}/permissions/test",
-            GET=Served(
+            GET=Endpoint(
                 users.test,
                 admin,
                 answer=u.Verdict,

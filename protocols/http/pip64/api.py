@@ -20,7 +20,7 @@ from braidlog.protocols.http.errors import (
     BAD_MESSAGES,
     BAD_VALUE_SCHEMA,
     TOPIC_NOT_FOUND,
-    Refused,
+    RequestRefused,
     WireCode,
 )
 from braidlog.protocols.http.ids import MessageId, write_id
@@ -118,17 +118,17 @@ class MessagesApi:
         if not wanted.messages:
             if shipped_dialect and wanted.messages is not None:
                 return json_response(shipped.answer(topic, 0, []))
-            raise Refused(BAD_MESSAGES, "messages: expected at least one")
+            raise RequestRefused(BAD_MESSAGES, "messages: expected at least one")
         version, placed = await self._producing.produce(
             topic, wanted, only_partition=only, body_bytes=len(body)
         )
         if shipped_dialect:
             return json_response(shipped.answer(topic, version, placed))
-        told: list[ProducedId] = []
-        for one in placed:
-            told.append(_produced(topic, one))
-            await between_messages(len(told), self._broker.poller)
-        return json_response(ProduceAnswer(version, told))
+        ids: list[ProducedId] = []
+        for message in placed:
+            ids.append(_produced(topic, message))
+            await between_messages(len(ids), self._broker.poller)
+        return json_response(ProduceAnswer(version, ids))
 
     async def read(self, request: Request) -> Response:
         """Read messages of a partition."""
@@ -156,7 +156,7 @@ class MessagesApi:
 
     async def other_domain(self, request: Request) -> Response:
         """Refuse topics of a domain that the broker does not serve."""
-        raise Refused(TOPIC_NOT_FOUND, "non-persistent topics are not served")
+        raise RequestRefused(TOPIC_NOT_FOUND, "non-persistent topics are not served")
 
     async def _topic(self, request: Request) -> Topic:
         try:
@@ -168,24 +168,24 @@ class MessagesApi:
 
 
 def read_body(body: bytes, into: type[BodyT]) -> BodyT:
-    """Return a typed body. Raises Refused, with the code of the wrong field."""
+    """Return a typed body. Raises RequestRefused, with the code of the wrong field."""
     value = _decode(body, into)
     _check_names(body, EVERYWHERE)
     return value
 
 
 def read_small(body: bytes) -> ProduceRequest:
-    """Parse a request with messages in a single step. Raises Refused."""
+    """Parse a request with messages in a single step. Raises RequestRefused."""
     wanted = _decode(body, ProduceRequest)
     if not has_every_member(body, wanted):
         _check_names(body, OBJECT)
         if wanted.messages:
-            messages = bytes(_decode(body, _Messages).messages)
+            messages = bytes(_decode(body, _PublishedMessages).messages)
             _check_names(messages, OBJECTS, "messages", BAD_MESSAGES)
     return wanted
 
 
-class _Messages(msgspec.Struct):
+class _PublishedMessages(msgspec.Struct):
     """The messages of a request, as text."""
 
     messages: msgspec.Raw
@@ -194,30 +194,30 @@ class _Messages(msgspec.Struct):
 def _check_names(
     text: bytes, within: msgspec.json.Decoder[Any], place: str = BODY, wire: WireCode = BAD_BODY
 ) -> None:
-    """Check that no object names a field twice. Raises Refused."""
+    """Check that no object names a field twice. Raises RequestRefused."""
     try:
         check_names(text, within)
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
-        raise Refused(wire, explain(error, whole=place)) from None
+        raise RequestRefused(wire, explain(error, whole=place)) from None
 
 
 def _decode(body: bytes, into: type[BodyT]) -> BodyT:
-    """Return a typed body, whose objects may name a field twice. Raises Refused."""
+    """Return a typed body, whose objects may name a field twice. Raises RequestRefused."""
     try:
         return msgspec.json.decode(body, type=into)
     except msgspec.ValidationError as error:
         field = fault_of(error).place.partition(".")[0].partition("[")[0]
         wire = FIELD_CODES.get(field, BAD_BODY)
-        raise Refused(wire, explain(error, into, BODY)) from None
+        raise RequestRefused(wire, explain(error, into, BODY)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         wire = BAD_MESSAGES if isinstance(error, RecursionError) else BAD_BODY
-        raise Refused(wire, explain(error, into, BODY)) from None
+        raise RequestRefused(wire, explain(error, into, BODY)) from None
 
 
 def read_large(body: bytes) -> ProduceRequest:
     """Parse a request of any size up to the limit, one message at a time; to run in a thread.
 
-    Raises Refused.
+    Raises RequestRefused.
     """
     envelope = _decode(body, ProduceEnvelope)
     _check_names(body, OBJECT)
@@ -232,21 +232,21 @@ def read_large(body: bytes) -> ProduceRequest:
     if text == b"null":
         return wanted
     if not text.startswith(b"["):
-        raise Refused(BAD_MESSAGES, "messages: expected a list")
+        raise RequestRefused(BAD_MESSAGES, "messages: expected a list")
     wanted.messages = []
     try:
-        for one in elements(text, MESSAGES_MAX):
-            message = msgspec.json.decode(one, type=ProducedMessage)
-            if not has_every_member(one, message):
-                check_names(one, OBJECT)
+        for element in elements(text, MESSAGES_MAX):
+            message = msgspec.json.decode(element, type=ProducedMessage)
+            if not has_every_member(element, message):
+                check_names(element, OBJECT)
             wanted.messages.append(message)
     except TooMany:
-        raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
+        raise RequestRefused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
     except (msgspec.DecodeError, RepeatedName) as error:
         place = f"messages[{len(wanted.messages)}]"
         fault = fault_of(error, ProducedMessage)
         field = f".{fault.place}" if fault.place else ""
-        raise Refused(BAD_MESSAGES, f"{place}{field}: {fault.reason}") from None
+        raise RequestRefused(BAD_MESSAGES, f"{place}{field}: {fault.reason}") from None
     return wanted
 
 

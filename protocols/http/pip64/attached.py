@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Taken:
+class ReceivedEntry:
     """An entry that delivery gave to a consumer: its place and its unacknowledged messages."""
 
     offset: int
@@ -55,7 +55,7 @@ class Taken:
         return word >= len(self.ack_set) or bool(self.ack_set[word] >> (place % 64) & 1)
 
 
-class Owner(Protocol):
+class ConsumerOfPartitions(Protocol):
     """The consumer that clients know, with all its partitions."""
 
     id: str
@@ -64,7 +64,7 @@ class Owner(Protocol):
     def wants_more(self) -> bool:
         """True while a fetch with room is open."""
 
-    def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
+    def take(self, consumer: HttpConsumer, entry: ReceivedEntry, wanted: int) -> None:
         """Take an entry from delivery, with `wanted` unacknowledged messages."""
 
     def touch(self) -> None:
@@ -85,7 +85,7 @@ class HttpConsumer(Consumer):
 
     protocol = "rest"
 
-    owner: Owner
+    owner: ConsumerOfPartitions
     partition: Partition
     # The dispatcher of the attached consumer; after a close, the previous dispatcher.
     dispatcher: Dispatcher | None = None
@@ -105,14 +105,14 @@ class HttpConsumer(Consumer):
     def send(self, entries: Sequence[Entry], size: int) -> None:
         """Store the places of entries."""
         for entry in entries:
-            taken = Taken(
+            held_entry = ReceivedEntry(
                 entry.offset,
                 entry.record_count,
                 entry.ack_set,
                 entry.redelivery_count,
                 len(entry.body),
             )
-            self.owner.take(self, taken, entry.wanted)
+            self.owner.take(self, held_entry, entry.wanted)
 
     def takes_more(self) -> bool:
         """Return True if the consumer takes more entries: only while a fetch with room is open."""
@@ -219,8 +219,8 @@ async def attach(
         partition.check_here()  # Another topic may have the partition's number by now.
         ticket = subscription.start(partition.index, initial(partition))
         await broker.durability.reached(max(ticket, subscription.topic.ticket))
-        found = dispatchers.find(partition, name)
-        if found is not None and (found.consumers or found.resetting is not None):
+        existing = dispatchers.find(partition, name)
+        if existing is not None and (existing.consumers or existing.resetting is not None):
             continue  # Another consumer was faster.
         partition.check_here()
         cursor = SubscriptionCursor(subscription, partition.index)

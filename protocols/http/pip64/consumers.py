@@ -27,7 +27,7 @@ from braidlog.protocols.http.errors import (
     CONSUMER_EXISTS,
     CONSUMER_NOT_FOUND,
     INVALID_NAME,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.pip64 import streams
 from braidlog.protocols.http.pip64.api import read_body
@@ -48,7 +48,7 @@ from braidlog.protocols.http.pip64.reading import (
     show_options,
 )
 from braidlog.protocols.http.pip64.showing import Shower, ShowOptions
-from braidlog.protocols.http.pip64.subscriber import Given, Subscriber, Wanted
+from braidlog.protocols.http.pip64.subscriber import ConsumerOptions, DeliveredMessage, Subscriber
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistry
 
@@ -90,14 +90,16 @@ class Consumers:
 
     def find(self, topic: Topic, name: bytes, identity: str) -> Subscriber | None:
         """Return the live consumer of the id and subscription; None if it does not exist."""
-        found = self._by_key.get((topic.meta.topic_id, name, identity))
-        if found is None or found.is_over or found.subscription.topic is not topic:
+        consumer = self._by_key.get((topic.meta.topic_id, name, identity))
+        if consumer is None or consumer.is_over or consumer.subscription.topic is not topic:
             return None
-        return found
+        return consumer
 
     def of(self, subscription: Subscription) -> list[Subscriber]:
         """Return the consumers of a subscription."""
-        return [one for one in self._by_key.values() if one.subscription is subscription]
+        return [
+            consumer for consumer in self._by_key.values() if consumer.subscription is subscription
+        ]
 
     def add(self, subscriber: Subscriber) -> None:
         """Register a consumer, and end a former consumer of the same id whose topic is deleted.
@@ -165,67 +167,77 @@ class ConsumersApi:
 
     async def create(self, request: Request) -> Response:
         """Create a consumer: 201, or 200 if the consumer exists."""
-        given = read_body(await self._bodies.read_json(request), CreateConsumer)
+        body = read_body(await self._bodies.read_json(request), CreateConsumer)
         await load_parser()  # The consumer's topic may have a schema.
         topic = topic_of(self._broker, request)
         known = self._broker.subscriptions.find(topic, subscription_name(request))
         name = subscription_name(request, is_new=known is None)
-        if given.name is not None:
-            checked_name(given.name, "consumer")
-        if given.id is not None and not CONSUMER_ID.fullmatch(given.id):
-            raise Refused(INVALID_NAME, "a consumer's id is 1 to 64 letters, digits, _ and -")
-        wanted = self._wanted(topic, given)
-        if given.id is not None:
-            there = self._consumers.find(topic, name, given.id)
-            if there is not None:
-                there.touch()
-                return json_response(self._told(request, there))
+        if body.name is not None:
+            checked_name(body.name, "consumer")
+        if body.id is not None and not CONSUMER_ID.fullmatch(body.id):
+            raise RequestRefused(
+                INVALID_NAME, "a consumer's id is 1 to 64 letters, digits, _ and -"
+            )
+        wanted = self._wanted(topic, body)
+        if body.id is not None:
+            existing = self._consumers.find(topic, name, body.id)
+            if existing is not None:
+                existing.touch()
+                return json_response(self._answer_of(request, existing))
         subscription = known or self._broker.subscriptions.open(topic, name)
-        subscriber = self._new(given, subscription, wanted)
+        subscriber = self._new(body, subscription, wanted)
         self._consumers.add(subscriber)  # Atomic: no await since the check of id and name.
         try:
             await subscriber.join()
         except BaseException:  # Also Cancelled: no client knows of this consumer, so it must go.
             self._consumers.end(subscriber)
             raise
-        return json_response(self._told(request, subscriber), 201)
+        return json_response(self._answer_of(request, subscriber), 201)
 
-    def _new(self, given: CreateConsumer, subscription: Subscription, wanted: Wanted) -> Subscriber:
-        identity = given.id or uuid.uuid4().hex
-        name = given.name or f"rest-{identity[:12]}"
-        names = {one.name for one in self._consumers.of(subscription)}
+    def _new(
+        self, body: CreateConsumer, subscription: Subscription, wanted: ConsumerOptions
+    ) -> Subscriber:
+        identity = body.id or uuid.uuid4().hex
+        name = body.name or f"rest-{identity[:12]}"
+        names = {other.name for other in self._consumers.of(subscription)}
         for partition in subscription.topic.partitions:
             dispatcher = self._broker.dispatchers.find(partition, subscription.name)
             if dispatcher is not None:
                 names.update(consumer.name for consumer in dispatcher.consumers)
         if name in names:
-            raise Refused(CONSUMER_EXISTS, f"the subscription has a consumer named {name!r}")
+            raise RequestRefused(CONSUMER_EXISTS, f"the subscription has a consumer named {name!r}")
         return Subscriber(self._broker, identity, name, subscription, wanted)
 
-    def _wanted(self, topic: Topic, given: CreateConsumer) -> Wanted:
-        kind = either(given.subscription_type, given.subscriptionType) or "Shared"
+    def _wanted(self, topic: Topic, body: CreateConsumer) -> ConsumerOptions:
+        kind = either(body.subscription_type, body.subscriptionType) or "Shared"
         if kind.lower() not in KINDS:
-            told = ", ".join(one.value for one in SubscriptionKind)
-            raise Refused(BAD_BODY, f"subscription_type is one of {told}, not {kind[:40]!r}")
-        start = (either(given.initial_position, given.initialPosition) or "Latest").lower()
+            kinds = ", ".join(kind_known.value for kind_known in SubscriptionKind)
+            raise RequestRefused(
+                BAD_BODY, f"subscription_type is one of {kinds}, not {kind[:40]!r}"
+            )
+        start = (either(body.initial_position, body.initialPosition) or "Latest").lower()
         if start not in ("latest", "earliest"):
-            raise Refused(BAD_BODY, f"initial_position is Latest or Earliest, not {start[:40]!r}")
-        timeout_ms = either(given.ack_timeout_ms, given.ackTimeoutMs)
+            raise RequestRefused(
+                BAD_BODY, f"initial_position is Latest or Earliest, not {start[:40]!r}"
+            )
+        timeout_ms = either(body.ack_timeout_ms, body.ackTimeoutMs)
         if timeout_ms is None:
             timeout_ms = limits.ACK_TIMEOUT_MS_DEFAULT
         if timeout_ms != 0 and not (
             limits.ACK_TIMEOUT_MS_MIN <= timeout_ms <= limits.ACK_TIMEOUT_MS_MAX
         ):
             least, most = limits.ACK_TIMEOUT_MS_MIN, limits.ACK_TIMEOUT_MS_MAX
-            raise Refused(BAD_BODY, f"ack_timeout_ms is 0, or from {least} to {most}")
-        fields = schema_fields(given)
+            raise RequestRefused(BAD_BODY, f"ack_timeout_ms is 0, or from {least} to {most}")
+        fields = schema_fields(body)
         reader = version = None
         if fields != SchemaFields():
             chosen = self._registry.choose(topic, fields)
             reader, version = chosen.codec, chosen.version
-        return Wanted(KINDS[kind.lower()], start == "earliest", timeout_ms / 1000, reader, version)
+        return ConsumerOptions(
+            KINDS[kind.lower()], start == "earliest", timeout_ms / 1000, reader, version
+        )
 
-    def _told(self, request: Request, subscriber: Subscriber) -> ConsumerAnswer:
+    def _answer_of(self, request: Request, subscriber: Subscriber) -> ConsumerAnswer:
         path = request.scope["path"].removesuffix("/consumers")
         base = self._advertised_url.rstrip("/")
         if not base:
@@ -255,13 +267,13 @@ class ConsumersApi:
         if kind == streams.EVENTS:
             follower = _Follower(self, request, subscriber, shower)
             return streams.EventStream(request, self._waiting, follower.next_messages)
-        given: Sequence[Given] = ()
+        given_out: Sequence[DeliveredMessage] = ()
         room = None
         if request.method != "HEAD":  # Without a body the client would not get the messages.
-            given, room = await self._take(request, subscriber, wanted, is_stream=False)
+            given_out, room = await self._take(request, subscriber, wanted, is_stream=False)
         if room is not None:
             room.until_sent(request)
-        shown = await self._show(shower, given)
+        shown = await self._show(shower, given_out)
         if kind == streams.LINES:
             return await streams.lines(streams.Shown(shown, shower.take_largest()), {})
         answer = FetchAnswer(shown)
@@ -270,19 +282,19 @@ class ConsumersApi:
         return await streams.whole(answer, shower.take_largest())
 
     def _subscriber(self, request: Request) -> Subscriber:
-        """Return the consumer of the path. Raises Refused, TopicNotFound."""
+        """Return the consumer of the path. Raises RequestRefused, TopicNotFound."""
         topic = topic_of(self._broker, request)
         identity = request.path_params["consumer"]
-        found = self._consumers.find(topic, subscription_name(request), identity)
-        if found is None:
+        subscriber = self._consumers.find(topic, subscription_name(request), identity)
+        if subscriber is None:
             text = f"no consumer {identity[:64]!r} of that subscription"
-            raise Refused(CONSUMER_NOT_FOUND, text)
-        return found
+            raise RequestRefused(CONSUMER_NOT_FOUND, text)
+        return subscriber
 
     def _options(self, request: Request, subscriber: Subscriber) -> ShowOptions:
-        asked = show_options(request, self._registry, subscriber.subscription.topic)
-        reader = asked.reader or subscriber.wanted.reader
-        return replace(asked, reader=reader)
+        chosen = show_options(request, self._registry, subscriber.subscription.topic)
+        reader = chosen.reader or subscriber.wanted.reader
+        return replace(chosen, reader=reader)
 
     async def _take(
         self,
@@ -291,18 +303,18 @@ class ConsumersApi:
         wanted: ReadLimits,
         *,
         is_stream: bool,
-    ) -> tuple[Sequence[Given], Room | None]:
+    ) -> tuple[Sequence[DeliveredMessage], Room | None]:
         """Wait for messages for an answer until the timeout.
 
         Return the messages and their memory room, which is held until they are sent; the room is
-        None without messages, because no room is held during the wait. Raises Refused, BrokerError,
-        ClientDisconnect.
+        None without messages, because no room is held during the wait. Raises RequestRefused,
+        BrokerError, ClientDisconnect.
         """
         try:
             fetch = await subscriber.begin(wanted.messages, wanted.bytes)
         except (SubscriptionNotFound, SubscriptionBusy) as error:
             self._consumers.end(subscriber)
-            raise Refused(CONSUMER_NOT_FOUND, str(error)) from None
+            raise RequestRefused(CONSUMER_NOT_FOUND, str(error)) from None
         deadline = trio.current_time() + wanted.timeout_s
         try:
             while not fetch.ended.is_set():
@@ -317,10 +329,10 @@ class ConsumersApi:
                     return (), None
                 await subscriber.settle(fetch)
                 waits = self._waiting.for_memory(request, is_stream=is_stream)
-                given, room = await self._give_out(subscriber, wanted, waits)
-                if given:
-                    self._count(subscriber, given)
-                    return given, room
+                given_out, room = await self._give_out(subscriber, wanted, waits)
+                if given_out:
+                    self._count(subscriber, given_out)
+                    return given_out, room
                 # A seek, pieces of an incomplete message, or skipped records: continue to wait.
                 await subscriber.go_on(fetch, wanted.messages, wanted.bytes)
             return (), None
@@ -329,35 +341,40 @@ class ConsumersApi:
 
     async def _give_out(
         self, subscriber: Subscriber, wanted: ReadLimits, waits: Waits
-    ) -> tuple[Sequence[Given], Room | None]:
-        room, given = await room_for(self._broker.output, wanted.bytes, waits), list[Given]()
+    ) -> tuple[Sequence[DeliveredMessage], Room | None]:
+        room, given_out = (
+            await room_for(self._broker.output, wanted.bytes, waits),
+            list[DeliveredMessage](),
+        )
         try:
-            given = await subscriber.give_out(
+            given_out = await subscriber.give_out(
                 wanted.messages, min(wanted.bytes, room.bytes), room.held
             )
         finally:
-            if not given:
+            if not given_out:
                 room.give_back()
-        return given, room
+        return given_out, room
 
-    def _count(self, subscriber: Subscriber, given: Sequence[Given]) -> None:
+    def _count(self, subscriber: Subscriber, given_out: Sequence[DeliveredMessage]) -> None:
         name = subscriber.subscription.topic.name.full
-        size = sum(len(one.record.record.value or b"") for one in given)
-        self._broker.metrics.records_out(PROTOCOL, name, len(given), size)
+        size = sum(len(delivered.record.record.value or b"") for delivered in given_out)
+        self._broker.metrics.records_out(PROTOCOL, name, len(given_out), size)
 
-    async def _show(self, shower: Shower, given: Sequence[Given]) -> list[ShownMessage]:
+    async def _show(
+        self, shower: Shower, given_out: Sequence[DeliveredMessage]
+    ) -> list[ShownMessage]:
         shown: list[ShownMessage] = []
         start = 0
-        while start < len(given):
+        while start < len(given_out):
             end = start + 1
-            while end < len(given) and given[end].partition is given[start].partition:
+            while end < len(given_out) and given_out[end].partition is given_out[start].partition:
                 end += 1
-            piece = given[start:end]
-            records = [one.record for one in piece]
-            made = await shower.show(piece[0].partition, records, with_offset=False)
-            for message, one in zip(made, piece, strict=True):
-                message.redeliveryCount = one.redelivery_count
-            shown += made
+            piece = given_out[start:end]
+            records = [delivered.record for delivered in piece]
+            shown_piece = await shower.show(piece[0].partition, records, with_offset=False)
+            for message, delivered in zip(shown_piece, piece, strict=True):
+                message.redeliveryCount = delivered.redelivery_count
+            shown += shown_piece
             start = end
         return shown
 
@@ -375,18 +392,18 @@ class _Follower:
 
     @asynccontextmanager
     async def next_messages(self, seconds: float) -> AsyncIterator[streams.Shown]:
-        """Yield the next messages, after at most `seconds`. Raises Refused if the consumer has
-        ended.
+        """Yield the next messages, after at most `seconds`. Raises RequestRefused if the consumer
+        has ended.
         """
         api, subscriber = self._api, self._subscriber
         if not api._consumers.has(subscriber):
-            raise Refused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")
+            raise RequestRefused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")
         wanted = ReadLimits(
             seconds, limits.READ_MESSAGES_DEFAULT, limits.READ_BYTES_DEFAULT, include_schema=False
         )
-        given, room = await api._take(self._request, subscriber, wanted, is_stream=True)
+        given_out, room = await api._take(self._request, subscriber, wanted, is_stream=True)
         try:
-            messages = await api._show(self._shower, given)
+            messages = await api._show(self._shower, given_out)
             yield streams.Shown(messages, self._shower.take_largest())
         finally:
             if room is not None:

@@ -21,7 +21,7 @@ from braidlog.broker.reading import entries
 from braidlog.broker.reading.ack_sets import ack_set_of
 from braidlog.broker.reading.chunks import piece_offsets
 from braidlog.broker.reading.entries import EntryId, Span
-from braidlog.protocols.http.errors import BAD_ACK_TYPE, BAD_MESSAGES, Refused
+from braidlog.protocols.http.errors import BAD_ACK_TYPE, BAD_MESSAGES, RequestRefused
 from braidlog.protocols.http.ids import BadMessageId, MessageId, read_id
 from braidlog.protocols.http.limits import MESSAGE_IDS_MAX
 from braidlog.protocols.http.pip64 import messages
@@ -51,7 +51,7 @@ Positions = dict[int, Callable[[], Awaitable[int]]]
 
 
 @dataclass(slots=True)
-class Named:
+class NamedMessage:
     """A message that a request names."""
 
     partition: Partition
@@ -78,8 +78,10 @@ class CursorApi:
         subscription = self._broker.subscriptions.get(topic, subscription_name(request))
         change = CHANGES.get((wanted.type or "").lower())
         if change is None:
-            told = ", ".join(name.capitalize() for name in CHANGES)
-            raise Refused(BAD_ACK_TYPE, f"type is one of {told}, not {(wanted.type or '')[:40]!r}")
+            types = ", ".join(name.capitalize() for name in CHANGES)
+            raise RequestRefused(
+                BAD_ACK_TYPE, f"type is one of {types}, not {(wanted.type or '')[:40]!r}"
+            )
         ticket = await change(self, subscription, wanted)
         await self._broker.durability.reached(ticket)
         return json_response(messages.CursorAnswer(await self.cursor(subscription)))
@@ -87,38 +89,40 @@ class CursorApi:
     # Changes. Each method returns the ticket to wait for.
 
     async def _individual(self, subscription: Subscription, wanted: UpdateCursor) -> int:
-        found = [await self._span(one) for one in self._named(subscription.topic, wanted)]
+        named_spans = [
+            await self._span(message_id) for message_id in self._named(subscription.topic, wanted)
+        ]
         ticket = 0
         by_partition: dict[Partition, list[tuple[Span, Span]]] = {}
-        for partition, span, part in found:
+        for partition, span, part in named_spans:
             if span is not None and part is not None:
                 by_partition.setdefault(partition, []).append((span, part))
         for partition, spans in by_partition.items():
             ticket = max(ticket, await self._ack(subscription, partition, spans))
         return ticket
 
-    async def _span(self, named: Named) -> tuple[Partition, Span | None, Span | None]:
+    async def _span(self, named: NamedMessage) -> tuple[Partition, Span | None, Span | None]:
         """Return the named entry and the named part of the entry; None for both below the log
         start.
 
-        Raises Refused if there is no such message.
+        Raises RequestRefused if there is no such message.
         """
         partition, wanted = named.partition, named.id
         if wanted.entry < partition.log_start_offset:
             return partition, None, None
         span = await entries.resolve_individual(partition, EntryId(wanted.ledger, wanted.entry))
         if span is None or wanted.batch_index >= span.record_count:
-            raise Refused(BAD_MESSAGES, f"messageIds: {_told(named)} names no message")
+            raise RequestRefused(BAD_MESSAGES, f"messageIds: {_id_text(named)} names no message")
         if wanted.batch_index < 0:
             return partition, span, span
         return partition, span, Span(span.offset + wanted.batch_index, 1)
 
     async def _ack(
-        self, subscription: Subscription, partition: Partition, found: Sequence[tuple[Span, Span]]
+        self, subscription: Subscription, partition: Partition, spans: Sequence[tuple[Span, Span]]
     ) -> int:
         ids: list[EntryId] = []
         ranges: list[tuple[int, int]] = []
-        for span, part in found:
+        for span, part in spans:
             ranges.append((part.offset, part.end))
             whole = part.record_count == span.record_count
             left = () if whole else ack_set_of(span, [(part.offset, part.end)])
@@ -131,8 +135,8 @@ class CursorApi:
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or not dispatcher.consumers:
             return max(ticket, subscription.ack(partition.index, ranges, lazy=False))
-        for one in ids:
-            _touch(dispatcher, one.entry, is_done=not one.ack_set)
+        for entry_id in ids:
+            _touch(dispatcher, entry_id.entry, is_done=not entry_id.ack_set)
         holder = dispatcher.consumers[0]  # The dispatcher finds the consumer that holds an entry.
         ticket = max(ticket, await dispatcher.acknowledge(holder, ids, lazy=False))
         dispatcher.wake()  # A consumer at its limit may continue.
@@ -144,7 +148,7 @@ class CursorApi:
             try:
                 position = await after(named.id, named.partition)
             except BadMessageId as error:
-                raise Refused(BAD_MESSAGES, f"messageIds: {error}") from None
+                raise RequestRefused(BAD_MESSAGES, f"messageIds: {error}") from None
             positions[named.partition] = max(position, positions.get(named.partition, 0))
         for partition in positions:
             dispatcher = self._dispatcher(subscription, partition)
@@ -154,7 +158,7 @@ class CursorApi:
                 and len(dispatcher.consumers) > 1
             ):
                 text = "Cumulative would acknowledge what other consumers hold"
-                raise Refused(BAD_ACK_TYPE, text)
+                raise RequestRefused(BAD_ACK_TYPE, text)
             partition.check_here()  # Another topic may have the number.
         ticket = 0
         for partition, position in positions.items():
@@ -164,8 +168,11 @@ class CursorApi:
         return ticket
 
     async def _negative(self, subscription: Subscription, wanted: UpdateCursor) -> int:
-        found = [(one, await self._span(one)) for one in self._named(subscription.topic, wanted)]
-        for named, (partition, span, _) in found:
+        spans = [
+            (message_id, await self._span(message_id))
+            for message_id in self._named(subscription.topic, wanted)
+        ]
+        for named, (partition, span, _) in spans:
             dispatcher = self._dispatcher(subscription, partition)
             if dispatcher is None or span is None:
                 continue
@@ -177,17 +184,17 @@ class CursorApi:
             _touch(dispatcher, span.offset)
             for holder in list(dispatcher.consumers):
                 if isinstance(holder, HttpConsumer):
-                    holder.put_back([one.entry for one in back])
+                    holder.put_back([entry.entry for entry in back])
                 elif span.offset in holder.pending or dispatcher.kind not in SEVERAL:
                     dispatcher.redeliver(holder, back)
         return 0
 
     async def _seek(self, subscription: Subscription, wanted: UpdateCursor) -> int:
         ids = either(wanted.messageIds, wanted.message_ids)
-        given = [ids or None, wanted.position, wanted.timestamp]
-        if sum(one is not None for one in given) != 1:
+        targets = [ids or None, wanted.position, wanted.timestamp]
+        if sum(target is not None for target in targets) != 1:
             text = "Seek takes exactly one of position, timestamp and messageIds"
-            raise Refused(BAD_MESSAGES, text)
+            raise RequestRefused(BAD_MESSAGES, text)
         topic = subscription.topic
         positions = self._positions_of_ids(topic, wanted) if ids else _positions(topic, wanted)
         ticket = 0
@@ -200,7 +207,7 @@ class CursorApi:
         for named in self._named(topic, wanted):
             index = named.partition.index
             if index in positions:
-                raise Refused(BAD_MESSAGES, "Seek takes one message id a partition")
+                raise RequestRefused(BAD_MESSAGES, "Seek takes one message id a partition")
             positions[index] = partial(_place_of, named)
         return positions
 
@@ -220,18 +227,18 @@ class CursorApi:
             return subscription.seek(partition.index, position)
         return await dispatcher.seek(resolve)
 
-    def _named(self, topic: Topic, wanted: UpdateCursor) -> list[Named]:
-        """Return the messages that the request names, each checked. Raises Refused."""
+    def _named(self, topic: Topic, wanted: UpdateCursor) -> list[NamedMessage]:
+        """Return the messages that the request names, each checked. Raises RequestRefused."""
         texts = either(wanted.messageIds, wanted.message_ids)
         if not texts:
-            raise Refused(BAD_MESSAGES, "messageIds: expected at least one")
+            raise RequestRefused(BAD_MESSAGES, "messageIds: expected at least one")
         if len(texts) > MESSAGE_IDS_MAX:
-            raise Refused(BAD_MESSAGES, f"messageIds: at most {MESSAGE_IDS_MAX}")
+            raise RequestRefused(BAD_MESSAGES, f"messageIds: at most {MESSAGE_IDS_MAX}")
         return [_named(topic, number, text) for number, text in enumerate(texts)]
 
     def _dispatcher(self, subscription: Subscription, partition: Partition) -> Dispatcher | None:
-        found = self._broker.dispatchers.find(partition, subscription.name)
-        return found if found is not None and found.cursor.is_durable else None
+        dispatcher = self._broker.dispatchers.find(partition, subscription.name)
+        return dispatcher if dispatcher is not None and dispatcher.cursor.is_durable else None
 
     # The cursor object.
 
@@ -240,25 +247,25 @@ class CursorApi:
         topic = subscription.topic
         consumers: dict[str, messages.CursorConsumer] = {}
         kind: SubscriptionKind | None = None
-        told: list[messages.CursorPartition] = []
+        parts: list[messages.CursorPartition] = []
         async for partition in in_turns(tuple(topic.partitions)):
             dispatcher = self._dispatcher(subscription, partition)
             if dispatcher is not None and dispatcher.consumers:
                 kind = dispatcher.kind
                 _add_consumers(consumers, dispatcher)
-            told.append(await _partition(subscription, partition, dispatcher))
-        for one in self._broker.members.of(topic, subscription.name):
-            if not one.is_delivered_to:
-                key = f"{one.protocol} {one.name}"
-                consumers[key] = messages.CursorConsumer(None, one.name, one.protocol, 0)
+            parts.append(await _partition(subscription, partition, dispatcher))
+        for member in self._broker.members.of(topic, subscription.name):
+            if not member.is_delivered_to:
+                key = f"{member.protocol} {member.name}"
+                consumers[key] = messages.CursorConsumer(None, member.name, member.protocol, 0)
         return messages.Cursor(
             subscription=subscription.name.decode(errors="backslashreplace"),
             type=None if kind is None else kind.value,
             durable=True,
             consumers=list(consumers.values()),
-            unacked=sum(one.unacked for one in consumers.values()),
-            backlog=sum(one.backlog for one in told),
-            partitions=told,
+            unacked=sum(consumer.unacked for consumer in consumers.values()),
+            backlog=sum(part.backlog for part in parts),
+            partitions=parts,
         )
 
 
@@ -270,7 +277,7 @@ CHANGES: dict[str, Callable[[CursorApi, Subscription, UpdateCursor], Awaitable[i
 }
 
 
-def _named(topic: Topic, number: int, text: str | None) -> Named:
+def _named(topic: Topic, number: int, text: str | None) -> NamedMessage:
     try:
         if text is None:
             raise BadMessageId("null is not a message id")
@@ -281,8 +288,8 @@ def _named(topic: Topic, number: int, text: str | None) -> Named:
         partition = topic.partitions[max(wanted.partition, 0)]
         check_place(wanted, partition)
     except BadMessageId as error:
-        raise Refused(BAD_MESSAGES, f"messageIds[{number}]: {error}") from None
-    return Named(partition, wanted)
+        raise RequestRefused(BAD_MESSAGES, f"messageIds[{number}]: {error}") from None
+    return NamedMessage(partition, wanted)
 
 
 def _positions(topic: Topic, wanted: UpdateCursor) -> Positions:
@@ -291,16 +298,16 @@ def _positions(topic: Topic, wanted: UpdateCursor) -> Positions:
         try:
             time_ms = whole_number(wanted.timestamp)
         except BadValue as error:
-            raise Refused(BAD_MESSAGES, f"timestamp: {error}") from None
+            raise RequestRefused(BAD_MESSAGES, f"timestamp: {error}") from None
         if not 0 <= time_ms <= TIME_MS_MAX:
-            raise Refused(BAD_MESSAGES, "timestamp: expected milliseconds since 1970")
+            raise RequestRefused(BAD_MESSAGES, "timestamp: expected milliseconds since 1970")
         return {
             partition.index: partial(entries.resolve_time, partition, time_ms * 1000)
             for partition in topic.partitions
         }
     place = (wanted.position or "").lower()
     if place not in ("earliest", "latest"):
-        raise Refused(BAD_MESSAGES, "position is earliest or latest")
+        raise RequestRefused(BAD_MESSAGES, "position is earliest or latest")
     return {partition.index: partial(_end_of, partition, place) for partition in topic.partitions}
 
 
@@ -308,7 +315,7 @@ async def _end_of(partition: Partition, place: str) -> int:
     return partition.log_start_offset if place == "earliest" else partition.high_watermark
 
 
-async def _place_of(named: Named) -> int:
+async def _place_of(named: NamedMessage) -> int:
     """Return the offset of a message; of the next message if removed, the end if beyond the log."""
     place = EntryId(named.id.ledger, named.id.entry)
     position = await entries.resolve_seek(named.partition, place)
@@ -327,7 +334,7 @@ def _touch(dispatcher: Dispatcher, entry: int, *, is_done: bool = False) -> None
                 consumer.forget(entry)
 
 
-def _told(named: Named) -> str:
+def _id_text(named: NamedMessage) -> str:
     return f"ledger {named.id.ledger}, entry {named.id.entry}"
 
 
@@ -336,11 +343,11 @@ def _add_consumers(consumers: dict[str, messages.CursorConsumer], dispatcher: Di
     for consumer in dispatcher.consumers:
         identity = consumer.owner.id if isinstance(consumer, HttpConsumer) else None
         key = f"{consumer.protocol} {consumer.identity}"
-        told = consumers.get(key)
-        if told is None:
-            told = messages.CursorConsumer(identity, consumer.name, consumer.protocol, 0)
-            consumers[key] = told
-        told.unacked += consumer.unacked
+        entry = consumers.get(key)
+        if entry is None:
+            entry = messages.CursorConsumer(identity, consumer.name, consumer.protocol, 0)
+            consumers[key] = entry
+        entry.unacked += consumer.unacked
 
 
 async def _partition(

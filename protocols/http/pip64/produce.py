@@ -1,7 +1,7 @@
 """PIP-64's produce: checks a whole request, then appends a batch to each partition.
 
-Knows records and partitions, no HTTP. A fault of the request raises Refused before any write; an
-error of an append is reported for each message.
+Knows records and partitions, no HTTP. A fault of the request raises RequestRefused before any
+write; an error of an append is reported for each message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from braidlog.protocols.http.errors import (
     BAD_VALUE_SCHEMA,
     PARTITION_NOT_FOUND,
     RECORD_TOO_LARGE,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.limits import (
     INLINE_BODY_BYTES,
@@ -99,7 +99,7 @@ class Placed:
 
 
 @dataclass(slots=True)
-class _Share:
+class _PartitionPart:
     """The part of a request for a single partition."""
 
     records: list[Record] = field(default_factory=list)
@@ -125,11 +125,11 @@ class Producing:
         """Append every message; after the messages are on disk, return the schema version and each
         message's result.
 
-        `body_bytes` is the request's size. Raises Refused, BrokerError.
+        `body_bytes` is the request's size. Raises RequestRefused, BrokerError.
         """
         messages = request.messages or []
         if len(messages) > MESSAGES_MAX:
-            raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request")
+            raise RequestRefused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request")
         _check_partitions(topic)
         fields = schema_fields(request)
         if fields != SchemaFields():
@@ -165,7 +165,7 @@ class Producing:
         """Append records to the partitions that are named, or by key, or in turn; return each
         record's result after the records are on disk.
 
-        Records with `own_times` have different publish times. Raises Refused, BrokerError.
+        Records with `own_times` have different publish times. Raises RequestRefused, BrokerError.
         """
         _check_partitions(topic)  # Another client may have deleted them meanwhile.
         shares = self._shares(topic, records, named, routing_keys)
@@ -180,15 +180,15 @@ class Producing:
         records: Sequence[Record],
         named: Sequence[int | None],
         routing_keys: Mapping[int, bytes],
-    ) -> dict[int, _Share]:
+    ) -> dict[int, _PartitionPart]:
         """Return the records by partition: the named partition, the key's, or the next in turn."""
         count = len(topic.partitions)
-        shares: dict[int, _Share] = {}
+        shares: dict[int, _PartitionPart] = {}
         for number, (index, record) in enumerate(zip(named, records, strict=True)):
             if index is None:
                 key = routing_keys.get(number, record.key)
                 index = self._next_turn(topic, count) if key is None else key_partition(key, count)
-            share = shares.setdefault(index, _Share())
+            share = shares.setdefault(index, _PartitionPart())
             record.offset = len(share.records)  # Within its batch.
             share.records.append(record)
             share.numbers.append(number)
@@ -202,7 +202,12 @@ class Producing:
         return index
 
     async def _append(
-        self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int, own_times: bool
+        self,
+        topic: Topic,
+        shares: dict[int, _PartitionPart],
+        count: int,
+        ticket: int,
+        own_times: bool,
     ) -> tuple[list[Placed], int]:
         """Append the shares; return the places of messages and the ticket.
 
@@ -226,12 +231,14 @@ class Producing:
             for place, number in enumerate(share.numbers):
                 placed[number] = Placed(index, ledger, base_offset + place, error)
         for kind in (NotOwner, StorageFull):
-            if len(refusals) == len(shares) and all(isinstance(one, kind) for one in refusals):
+            if len(refusals) == len(shares) and all(
+                isinstance(refusal, kind) for refusal in refusals
+            ):
                 raise refusals[0]
         return placed, ticket
 
     async def _append_share(
-        self, partition: Partition, share: _Share, own_times: bool
+        self, partition: Partition, share: _PartitionPart, own_times: bool
     ) -> tuple[int, int]:
         """Append a batch; return its base offset and ticket. Raises BrokerError."""
         body: list[bytes] = []
@@ -252,7 +259,7 @@ class Producing:
 
 
 class _RecordWriter:
-    """Makes the records of a request. Raises Refused, with the place of the first fault."""
+    """Makes the records of a request. Raises RequestRefused, with the place of the first fault."""
 
     def __init__(
         self,
@@ -283,15 +290,15 @@ class _RecordWriter:
         try:
             return self._write(number, message)
         except NotFromJson as error:
-            raise Refused(BAD_VALUE_SCHEMA, f"messages[{number}]: {error}") from None
+            raise RequestRefused(BAD_VALUE_SCHEMA, f"messages[{number}]: {error}") from None
         except BadValue as error:
-            raise Refused(BAD_MESSAGES, f"messages[{number}]: {error}") from None
+            raise RequestRefused(BAD_MESSAGES, f"messages[{number}]: {error}") from None
 
     def _write(self, number: int, message: ProducedMessage) -> Record:
         index = self.named_partition(message)
         if index is not None and not 0 <= index < self._partitions:
             place = f"messages[{number}]: {self._topic_name} has no partition {index}"
-            raise Refused(BAD_MESSAGES, place)
+            raise RequestRefused(BAD_MESSAGES, place)
         key, value = self._key_and_value(number, message)
         headers = [
             Header(name.encode(), text.encode()) for name, text in _properties(message).items()
@@ -314,11 +321,11 @@ class _RecordWriter:
         size += sum(len(header.name) + len(header.value) for header in headers)
         if size > RECORD_BYTES_MAX:
             text = f"messages[{number}]: {size} bytes, at most {RECORD_BYTES_MAX} are taken"
-            raise Refused(RECORD_TOO_LARGE, text)
+            raise RequestRefused(RECORD_TOO_LARGE, text)
         self._bytes_left -= size
         if self._bytes_left < 0:
             text = f"messages[{number}]: with the ones before it many times as large as the request"
-            raise Refused(RECORD_TOO_LARGE, text)
+            raise RequestRefused(RECORD_TOO_LARGE, text)
         return record
 
     def _deliver_at_us(self, message: ProducedMessage) -> int | None:
@@ -380,7 +387,7 @@ class _RecordWriter:
 
 def _check_partitions(topic: Topic) -> None:
     if not topic.partitions:
-        raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partitions")
+        raise RequestRefused(PARTITION_NOT_FOUND, f"{topic.name} has no partitions")
 
 
 async def _in_turns(
@@ -402,16 +409,16 @@ def _properties(message: ProducedMessage) -> dict[str, str]:
     try:
         if len(text) > PROPERTIES_BYTES_INLINE:
             elements(text, PROPERTIES_MAX)
-        found = msgspec.json.decode(text, type=dict[str, str])
-        if not has_every_member(text, found):
+        properties = msgspec.json.decode(text, type=dict[str, str])
+        if not has_every_member(text, properties):
             check_names(text)
     except (msgspec.DecodeError, RepeatedName) as error:
         raise BadValue(f"properties: {explain(error)}") from None
     except TooMany:
-        found = None
-    if found is None or len(found) > PROPERTIES_MAX:
+        properties = None
+    if properties is None or len(properties) > PROPERTIES_MAX:
         raise BadValue(f"at most {PROPERTIES_MAX} properties")
-    return found
+    return properties
 
 
 def schema_fields(request: SchemaSettings) -> SchemaFields:

@@ -18,7 +18,12 @@ from braidlog.broker.reading import entries
 from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.reading.records import PlacedRecord, RecordsRead, read_records
 from braidlog.protocols.http import limits, query
-from braidlog.protocols.http.errors import BAD_QUERY, BAD_QUERY_ID, OFFSET_OUT_OF_RANGE, Refused
+from braidlog.protocols.http.errors import (
+    BAD_QUERY,
+    BAD_QUERY_ID,
+    OFFSET_OUT_OF_RANGE,
+    RequestRefused,
+)
 from braidlog.protocols.http.ids import BadMessageId, MessageId, read_id
 from braidlog.protocols.http.pip64.messages import ReadAnswer, ShownSchema
 from braidlog.protocols.http.pip64.showing import Shower, ShowOptions, message_id
@@ -49,7 +54,7 @@ class ReadLimits:
 
 def read_limits(request: Request) -> ReadLimits:
     """Return the limits of a read or fetch; values above the listener's limits are lowered. Raises
-    Refused.
+    RequestRefused.
     """
     timeout_ms = query.number(
         request,
@@ -78,13 +83,13 @@ def read_limits(request: Request) -> ReadLimits:
 
 
 def show_options(request: Request, registry: SchemaRegistry, topic: Topic) -> ShowOptions:
-    """Return the form in which the client wants values. Raises Refused."""
+    """Return the form in which the client wants values. Raises RequestRefused."""
     reader = None
     name = request.query_params.get("schema_type", request.query_params.get("schemaType"))
     if name is not None:
         chosen = registry.choose(topic, SchemaFields(type=name))
         if chosen.codec.type not in types.PRIMITIVE | types.WITHOUT_SCHEMA:
-            raise Refused(BAD_QUERY, f"schema_type {name[:40]!r} is not a primitive type")
+            raise RequestRefused(BAD_QUERY, f"schema_type {name[:40]!r} is not a primitive type")
         reader = chosen.codec
     return ShowOptions(
         query.choice(request, "encoding", ENCODINGS),
@@ -95,20 +100,20 @@ def show_options(request: Request, registry: SchemaRegistry, topic: Topic) -> Sh
 
 
 async def start_offset(request: Request, partition: Partition) -> int:
-    """Return the offset at which a read begins. Raises Refused; 416 beyond the log's end."""
+    """Return the offset at which a read begins. Raises RequestRefused; 416 beyond the log's end."""
     resumed = request.headers.get("last-event-id")
     if resumed:
         return await _after_id(resumed, partition)
-    given = [name for name in ("position", "message_id", "timestamp") if _given(request, name)]
-    if len(given) > 1:
-        raise Refused(BAD_QUERY, f"{given[0]} and {given[1]} exclude each other")
-    if _given(request, "message_id"):
-        return await _after_id(_given(request, "message_id") or "", partition)
-    if _given(request, "timestamp"):
+    places = [name for name in ("position", "message_id", "timestamp") if _parameter(request, name)]
+    if len(places) > 1:
+        raise RequestRefused(BAD_QUERY, f"{places[0]} and {places[1]} exclude each other")
+    if _parameter(request, "message_id"):
+        return await _after_id(_parameter(request, "message_id") or "", partition)
+    if _parameter(request, "timestamp"):
         time_ms = query.number(request, ("timestamp",), None, least=0, most=2**63 // 1000 - 1)
         assert time_ms is not None
         return await entries.resolve_time(partition, time_ms * 1000)
-    text = (_given(request, "position") or "earliest").lower()
+    text = (_parameter(request, "position") or "earliest").lower()
     if text == "earliest":
         return partition.log_start_offset
     if text == "latest":
@@ -117,11 +122,13 @@ async def start_offset(request: Request, partition: Partition) -> int:
     assert offset is not None
     if offset > partition.high_watermark:
         end = partition.high_watermark
-        raise Refused(OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the end of the log, {end}")
+        raise RequestRefused(
+            OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the end of the log, {end}"
+        )
     return max(offset, partition.log_start_offset)
 
 
-def _given(request: Request, name: str) -> str | None:
+def _parameter(request: Request, name: str) -> str | None:
     text = request.query_params.get(name)
     if text is None and name == "message_id":
         text = request.query_params.get("messageId")
@@ -134,7 +141,7 @@ async def _after_id(text: str, partition: Partition) -> int:
         check_place(wanted, partition)
         return await after(wanted, partition)
     except BadMessageId as error:
-        raise Refused(BAD_QUERY_ID, str(error)) from None
+        raise RequestRefused(BAD_QUERY_ID, str(error)) from None
 
 
 def check_place(wanted: MessageId, partition: Partition) -> None:
@@ -223,7 +230,7 @@ class PartitionReader:
         return self._waiting.for_memory(self._request, is_stream=is_stream)
 
     async def wait(self, offset: int, seconds: float, *, is_stream: bool = False) -> None:
-        """Wait for a record at `offset` or later. Raises Refused, ClientDisconnect."""
+        """Wait for a record at `offset` or later. Raises RequestRefused, ClientDisconnect."""
         partition = self._partition
         if offset >= partition.high_watermark and not partition.removed:
             wait = partial(partition.wait_for, offset)

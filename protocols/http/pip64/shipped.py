@@ -19,8 +19,8 @@ NO_VERSION = -1
 
 def answer(topic: Topic, version: int | None, placed: Sequence[Placed]) -> ShippedAnswer:
     """Return the answer of Apache's broker (TopicsBase.java); its results all have version 0."""
-    told = NO_VERSION if version is None else version
-    return ShippedAnswer([_result(topic, one) for one in placed], told)
+    shown_version = NO_VERSION if version is None else version
+    return ShippedAnswer([_result(topic, message) for message in placed], shown_version)
 
 
 def _result(topic: Topic, placed: Placed) -> ShippedResult:

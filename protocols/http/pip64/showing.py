@@ -71,7 +71,7 @@ class Shower:
         self, partition: Partition, placed: Sequence[PlacedRecord], *, with_offset: bool
     ) -> list[ShownMessage]:
         """Return a message for each record, in order."""
-        largest_bytes = max((record_bytes(one.record) for one in placed), default=0)
+        largest_bytes = max((record_bytes(record.record) for record in placed), default=0)
         self.largest_bytes = max(self.largest_bytes, largest_bytes)
         if largest_bytes > LARGE_RECORD_BYTES:
             work = partial(self._show_all, partition, placed, with_offset)
@@ -79,10 +79,10 @@ class Shower:
         if self._is_slow(placed):
             return await run_in_thread(self._show_all, partition, placed, with_offset)
         shown: list[ShownMessage] = []
-        for number, one in enumerate(placed):
+        for number, record in enumerate(placed):
             if number % TURN_MESSAGES == TURN_MESSAGES - 1:
                 await trio.lowlevel.checkpoint()
-            shown.append(self.message(partition, one, with_offset=with_offset))
+            shown.append(self.message(partition, record, with_offset=with_offset))
         return shown
 
     def take_largest(self) -> int:
@@ -93,17 +93,17 @@ class Shower:
     def _show_all(
         self, partition: Partition, placed: Sequence[PlacedRecord], with_offset: bool
     ) -> list[ShownMessage]:
-        return [self.message(partition, one, with_offset=with_offset) for one in placed]
+        return [self.message(partition, record, with_offset=with_offset) for record in placed]
 
     def _is_slow(self, placed: Sequence[PlacedRecord]) -> bool:
         size = 0
-        for one in placed if not self._options.exact else ():
+        for record in placed if not self._options.exact else ():
             try:
-                codec, _ = self._codec(one.record)
+                codec, _ = self._codec(record.record)
             except BadValue:
                 continue
             if codec is not None and codec.is_slow:
-                size += record_bytes(one.record)
+                size += record_bytes(record.record)
         return size > INLINE_SLOW_BYTES
 
     def message(

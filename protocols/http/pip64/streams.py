@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.reading.unpacking import run_packing
-from braidlog.protocols.http.errors import NOT_ACCEPTABLE, Refused
+from braidlog.protocols.http.errors import NOT_ACCEPTABLE, RequestRefused
 from braidlog.protocols.http.limits import JSON_PIECE_BYTES, LARGE_RECORD_BYTES
 from braidlog.protocols.http.pip64.messages import FetchAnswer, ReadAnswer, ShownMessage
 from braidlog.protocols.http.waiting import Waiting, disconnected
@@ -38,14 +38,16 @@ _STANDARD_TO_URL = str.maketrans("+/", "-_")
 
 
 def accepted(request: Request) -> str:
-    """Return the first format of `Accept` that the listener serves. Raises Refused."""
+    """Return the first format of `Accept` that the listener serves. Raises RequestRefused."""
     accept = request.headers.get("accept", "*/*")
     for wanted in accept.split(","):
         kind, _, parameters = wanted.partition(";")
-        found = ANY.get(kind.strip().lower())
-        if found is not None and "q=0" not in parameters.replace(" ", "").split(";"):
-            return found
-    raise Refused(NOT_ACCEPTABLE, f"there are {JSON}, {LINES} and {EVENTS}, not {accept[:80]!r}")
+        media_type = ANY.get(kind.strip().lower())
+        if media_type is not None and "q=0" not in parameters.replace(" ", "").split(";"):
+            return media_type
+    raise RequestRefused(
+        NOT_ACCEPTABLE, f"there are {JSON}, {LINES} and {EVENTS}, not {accept[:80]!r}"
+    )
 
 
 class Shown(NamedTuple):
@@ -203,7 +205,7 @@ class EventStream(Response):
                     del shown
                     for piece in pieces:
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
-            except (BrokerError, Refused) as error:  # The status is sent already.
+            except (BrokerError, RequestRefused) as error:  # The status is sent already.
                 text = msgspec.json.encode(str(error))
                 body = b"event: error\ndata: %b\n\n" % text
                 await send({"type": "http.response.body", "body": body, "more_body": True})

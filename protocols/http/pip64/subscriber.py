@@ -27,7 +27,7 @@ from braidlog.broker.reading.records import PlacedRecord, read_records
 from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.protocols.http.limits import CONSUMER_PARTITIONS_MAX, CONSUMER_UNACKED_MAX
-from braidlog.protocols.http.pip64.attached import HttpConsumer, Taken, attach, detach
+from braidlog.protocols.http.pip64.attached import HttpConsumer, ReceivedEntry, attach, detach
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -42,7 +42,7 @@ RUN_ENTRIES_MAX = 1000  # Entries read together.
 
 
 @dataclass(slots=True)
-class Wanted:
+class ConsumerOptions:
     """The options of a consumer: start position, acknowledgement timeout and schema."""
 
     kind: SubscriptionKind
@@ -53,7 +53,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Given:
+class DeliveredMessage:
     """A message that a fetch returns."""
 
     partition: Partition
@@ -62,21 +62,21 @@ class Given:
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldEntry:
     """An entry, or the rest of an entry, that was taken and is not returned yet."""
 
     consumer: HttpConsumer
-    taken: Taken
+    entry: ReceivedEntry
     since: float
 
     @property
     def is_wanted(self) -> bool:
         """True while the entry is not acknowledged."""
-        return self.consumer.still_wants(self.taken.offset)
+        return self.consumer.still_wants(self.entry.offset)
 
-    def follows(self, other: Held) -> bool:
+    def follows(self, other: HeldEntry) -> bool:
         """Return True if this entry comes directly after the other entry."""
-        return self.consumer is other.consumer and self.taken.offset == other.taken.end
+        return self.consumer is other.consumer and self.entry.offset == other.entry.end
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +98,12 @@ class Subscriber:
     """A consumer of a subscription."""
 
     def __init__(
-        self, broker: Broker, identity: str, name: str, subscription: Subscription, wanted: Wanted
+        self,
+        broker: Broker,
+        identity: str,
+        name: str,
+        subscription: Subscription,
+        wanted: ConsumerOptions,
     ) -> None:
         self.id = identity
         self.name = name
@@ -110,7 +115,7 @@ class Subscriber:
         self._is_open = False  # Was attached to every partition once.
         self._broker = broker
         self._parts: dict[int, HttpConsumer] = {}
-        self._held: deque[Held] = deque()
+        self._held: deque[HeldEntry] = deque()
         self._giving = trio.Lock()
         self._joining = trio.Lock()
         self._has_left = False
@@ -122,13 +127,13 @@ class Subscriber:
         """True while a fetch with room is open."""
         return self.fetch is not None and self.fetch.has_room
 
-    def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
+    def take(self, consumer: HttpConsumer, entry: ReceivedEntry, wanted: int) -> None:
         """Take an entry from delivery, with `wanted` unacknowledged messages."""
-        self._held.append(Held(consumer, taken, trio.current_time()))
+        self._held.append(HeldEntry(consumer, entry, trio.current_time()))
         fetch = self.fetch
         if fetch is not None:
             fetch.messages_left -= wanted
-            fetch.bytes_left -= taken.size
+            fetch.bytes_left -= entry.size
             fetch.came.set()
 
     @property
@@ -148,7 +153,7 @@ class Subscriber:
         """Drop a partition's entries: a seek or a deletion has detached the consumer from the
         partition.
         """
-        self._held = deque(one for one in self._held if one.consumer is not consumer)
+        self._held = deque(held for held in self._held if held.consumer is not consumer)
         if self.fetch is not None:
             self.fetch.came.set()  # The fetch attaches again.
 
@@ -176,8 +181,8 @@ class Subscriber:
 
     async def _attach(self, part: HttpConsumer) -> None:
         subscription = self.subscription
-        there = self._broker.subscriptions.find(subscription.topic, subscription.name)
-        if self._has_left or (self._is_open and there is None):
+        existing = self._broker.subscriptions.find(subscription.topic, subscription.name)
+        if self._has_left or (self._is_open and existing is None):
             raise SubscriptionNotFound(f"consumer {self.id} or its subscription was ended")
         await attach(self._broker, part, subscription, self.wanted.kind, self._initial)
         if self._has_left:  # Deleted meanwhile.
@@ -271,7 +276,10 @@ class Subscriber:
         """
         for index, part in self._parts.items():
             if part.dispatcher is not None and part.is_attached:
-                held = sum(max(one.unacked, len(one.pending)) for one in part.dispatcher.consumers)
+                held = sum(
+                    max(consumer.unacked, len(consumer.pending))
+                    for consumer in part.dispatcher.consumers
+                )
                 newer = 0
                 if ends is not None:
                     newer = part.partition.next_offset - ends.get(index, 0)
@@ -279,34 +287,38 @@ class Subscriber:
                     return True
         return False
 
-    async def give_out(self, messages: int, size: int, memory: Reservation) -> list[Given]:
+    async def give_out(
+        self, messages: int, size: int, memory: Reservation
+    ) -> list[DeliveredMessage]:
         """Return messages of the entries taken: at most `messages` and about `size` bytes, but at
         least a single message if possible.
 
         `memory` is reserved for the messages. Raises UnreadableRecord for an unreadable first
         record, which remains the next record until acknowledged. Raises DamagedLog, TopicNotFound.
         """
-        given: list[Given] = []
+        given_out: list[DeliveredMessage] = []
         async with self._giving:  # A newer fetch waits for the answer of the older fetch.
-            while len(given) < messages and size > 0 and (run := self._next_run()):
+            while len(given_out) < messages and size > 0 and (run := self._next_run()):
                 try:
-                    found = await self._read_run(run, messages - len(given), size, memory)
+                    run_messages = await self._read_run(
+                        run, messages - len(given_out), size, memory
+                    )
                 except UnreadableRecord as error:
-                    if given:
+                    if given_out:
                         break
-                    place = run[0].taken.offset
+                    place = run[0].entry.offset
                     ledger = run[0].consumer.partition.partition_id
                     text = f"{error}; acknowledge ledger {ledger}, entry {place} to pass it"
                     raise UnreadableRecord(text) from None
-                given += found
-                size -= sum(record_bytes(one.record.record) for one in found)
-        return given
+                given_out += run_messages
+                size -= sum(record_bytes(message.record.record) for message in run_messages)
+        return given_out
 
-    def _next_run(self) -> list[Held]:
+    def _next_run(self) -> list[HeldEntry]:
         """Return the first entries held that follow each other in a partition."""
         while self._held and not self._held[0].is_wanted:
             self._held.popleft()
-        run: list[Held] = []
+        run: list[HeldEntry] = []
         for held in self._held:
             if len(run) >= RUN_ENTRIES_MAX or (run and not held.follows(run[-1])):
                 break
@@ -314,11 +326,11 @@ class Subscriber:
         return run
 
     async def _read_run(
-        self, run: Sequence[Held], messages: int, size: int, memory: Reservation
-    ) -> list[Given]:
+        self, run: Sequence[HeldEntry], messages: int, size: int, memory: Reservation
+    ) -> list[DeliveredMessage]:
         """Return the messages of a run, and drop its entries as far as they are returned."""
-        consumer, first = run[0].consumer, run[0].taken
-        reached = run[-1].taken.end
+        consumer, first = run[0].consumer, run[0].entry
+        reached = run[-1].entry.end
         placed: list[PlacedRecord] = []
         try:
             read = await read_records(
@@ -334,37 +346,37 @@ class Subscriber:
             placed = read.records
             # A read continues after skipped records, and may reach entries that other consumers
             # hold.
-            passed = [start for start, _ in read.skipped if any(h.taken.has(start) for h in run)]
+            passed = [start for start, _ in read.skipped if any(h.entry.has(start) for h in run)]
             if passed:
                 await consumer.pass_over(passed)
             if read.next_offset > first.offset + first.skip:
                 reached = min(read.next_offset, reached)
         if not self._held or self._held[0] is not run[0]:
             return []  # A seek or a deletion during the read.
-        wanted = [one for one in placed if one.record.offset < reached]
-        given: list[Given] = []
+        wanted = [record for record in placed if record.record.offset < reached]
+        delivered: list[DeliveredMessage] = []
         for held in run:
-            inside = [one for one in wanted if held.taken.has(one.record.offset)]
-            given += (
-                Given(consumer.partition, one, held.taken.redelivery_count)
-                for one in inside
-                if held.taken.wants(one.record.offset)
+            inside = [record for record in wanted if held.entry.has(record.record.offset)]
+            delivered += (
+                DeliveredMessage(consumer.partition, record, held.entry.redelivery_count)
+                for record in inside
+                if held.entry.wants(record.record.offset)
             )
             if not self._go_on(held, reached):
                 break
-        return given
+        return delivered
 
-    def _go_on(self, held: Held, reached: int) -> bool:
+    def _go_on(self, held: HeldEntry, reached: int) -> bool:
         """Record how far an entry was returned; return True after the whole entry."""
-        taken = held.taken
-        if reached <= taken.offset:
+        entry = held.entry
+        if reached <= entry.offset:
             return False
         if self.wanted.ack_timeout_s:
             deadline = trio.current_time() + self.wanted.ack_timeout_s
-            held.consumer.sent.pop(taken.offset, None)  # Keeps `sent` in the order of deadlines.
-            held.consumer.sent[taken.offset] = deadline
-        if reached < taken.end:
-            taken.skip = reached - taken.offset
+            held.consumer.sent.pop(entry.offset, None)  # Keeps `sent` in the order of deadlines.
+            held.consumer.sent[entry.offset] = deadline
+        if reached < entry.end:
+            entry.skip = reached - entry.offset
             return False
         self._held.popleft()
         return True
@@ -381,7 +393,7 @@ class Subscriber:
             if overdue:
                 part.put_back(overdue)
         if self.fetch is None:
-            old = [one for one in self._held if one.since + timeout <= now]
-            for one in old:
-                self._held.remove(one)
-                one.consumer.put_back([one.taken.offset])
+            old = [held for held in self._held if held.since + timeout <= now]
+            for held in old:
+                self._held.remove(held)
+                held.consumer.put_back([held.entry.offset])

@@ -13,7 +13,7 @@ from braidlog.protocols.http.pip64 import messages, streams
 from braidlog.protocols.http.pip64.api import MessagesApi
 from braidlog.protocols.http.pip64.consumers import Consumers, ConsumersApi
 from braidlog.protocols.http.pip64.cursor import CursorApi
-from braidlog.protocols.http.routes import Query, Routes, Served
+from braidlog.protocols.http.routes import Endpoint, Query, Routes
 from braidlog.protocols.http.values.resolving import SchemaRegistry
 from braidlog.protocols.http.waiting import Waiting
 
@@ -52,7 +52,7 @@ FORMATS = (streams.LINES, streams.EVENTS)
 
 
 @dataclass(slots=True, frozen=True)
-class Handlers:
+class Pip64Handlers:
     """The objects whose methods serve the endpoints."""
 
     api: MessagesApi
@@ -72,17 +72,17 @@ def pip64_routes(
     """Return the routes of PIP-64."""
     small, auto_create = bodies.of_others, options.auto_create_topics
     api = MessagesApi(broker, bodies.of_messages, registry, waiting, auto_create=auto_create)
-    handlers = Handlers(
+    handlers = Pip64Handlers(
         api,
         ConsumersApi(broker, small, registry, waiting, options, consumers),
         CursorApi(broker, small),
     )
-    taken, right = messages.ProduceRequest, Action.PRODUCE
-    produce = Served(api.produce, right, body=taken, answer=messages.ProduceAnswer, frequent=True)
-    shipped = Served(
-        api.produce_shipped, right, body=taken, answer=messages.ShippedAnswer, frequent=True
+    body, right = messages.ProduceRequest, Action.PRODUCE
+    produce = Endpoint(api.produce, right, body=body, answer=messages.ProduceAnswer, frequent=True)
+    shipped = Endpoint(
+        api.produce_shipped, right, body=body, answer=messages.ShippedAnswer, frequent=True
     )
-    other = dict.fromkeys(METHODS, Served(api.other_domain, Action.DESCRIBE))
+    other = dict.fromkeys(METHODS, Endpoint(api.other_domain, Action.DESCRIBE))
     return [
         # Paths with a domain first: no tenant may have a domain's name.
         *_under(DOMAIN_BASE, routes, handlers, shipped),
@@ -91,47 +91,47 @@ def pip64_routes(
     ]
 
 
-def _under(base: str, routes: Routes, handlers: Handlers, produce: Served) -> list[Route]:
+def _under(base: str, routes: Routes, handlers: Pip64Handlers, produce: Endpoint) -> list[Route]:
     """Return the routes under a spelling of a topic's path."""
     partition = f"{base}/partitions/{{partition}}"
-    read = Served(
+    read = Endpoint(
         handlers.api.read,
         Action.CONSUME,
         answer=messages.ReadAnswer,
         query=(*START, *SHOW),
         other_formats=FORMATS,
     )
-    made = [
+    routes_here = [
         routes.route(base, POST=produce),
         routes.route(partition, POST=produce),
         routes.route(f"{partition}/messages", GET=read),
     ]
     for word in SUBSCRIPTIONS:
-        made += _subscription(f"{base}/{word}/{{subscription}}", routes, handlers)
-    return made
+        routes_here += _subscription(f"{base}/{word}/{{subscription}}", routes, handlers)
+    return routes_here
 
 
-def _subscription(base: str, routes: Routes, handlers: Handlers) -> list[Route]:
+def _subscription(base: str, routes: Routes, handlers: Pip64Handlers) -> list[Route]:
     """Return the routes of a subscription under a spelling of its path."""
     route = routes.route
     paths = [f"{base}/{word}/{{consumer}}" for word in CONSUMERS]
-    create = Served(
+    create = Endpoint(
         handlers.consumers.create,
         Action.CONSUME,
         body=messages.CreateConsumer,
         answer=messages.ConsumerAnswer,
         statuses=(200, 201),
     )
-    fetch = Served(
+    fetch = Endpoint(
         handlers.consumers.fetch,
         Action.CONSUME,
         answer=messages.FetchAnswer,
         query=SHOW,
         other_formats=FORMATS,
     )
-    delete = Served(handlers.consumers.delete, Action.CONSUME, statuses=(204,))
-    show = Served(handlers.cursors.show, Action.DESCRIBE, answer=messages.CursorAnswer)
-    update = Served(
+    delete = Endpoint(handlers.consumers.delete, Action.CONSUME, statuses=(204,))
+    show = Endpoint(handlers.cursors.show, Action.DESCRIBE, answer=messages.CursorAnswer)
+    update = Endpoint(
         handlers.cursors.update,
         Action.CONSUME,
         body=messages.UpdateCursor,

@@ -8,11 +8,11 @@ from starlette.responses import PlainTextResponse, Response
 
 from braidlog.broker.config.wording import explain
 from braidlog.protocols.http.bodies import BODY, BodyReader
-from braidlog.protocols.http.errors import BAD_BODY, Refused
+from braidlog.protocols.http.errors import BAD_BODY, RequestRefused
 from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 
 
-def told(body: object) -> Response:
+def json_answer(body: object) -> Response:
     """Return an answer with a JSON value."""
     return Response(msgspec.json.encode(body), media_type="application/json")
 
@@ -28,7 +28,7 @@ def text(body: str) -> Response:
 
 
 async def read_any(bodies: BodyReader, request: Request) -> object:
-    """Return the JSON value of a body; None for an empty body. Raises Refused."""
+    """Return the JSON value of a body; None for an empty body. Raises RequestRefused."""
     body = await bodies.read_json(request)
     if not body.strip():
         return None
@@ -37,4 +37,4 @@ async def read_any(bodies: BodyReader, request: Request) -> object:
         check_names(body)
         return value
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
-        raise Refused(BAD_BODY, explain(error, whole=BODY)) from None
+        raise RequestRefused(BAD_BODY, explain(error, whole=BODY)) from None

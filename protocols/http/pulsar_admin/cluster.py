@@ -29,10 +29,10 @@ from braidlog.protocols.http.errors import (
     NO_SUCH_PATH,
     TENANT_EXISTS,
     TENANT_IN_USE,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
-from braidlog.protocols.http.pulsar_admin.answers import done, read_any, text, told
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any, text
 from braidlog.protocols.http.pulsar_admin.names import full_names
 from braidlog.protocols.http.routes import topics_seen
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
@@ -60,22 +60,29 @@ class ClusterApi:
 
     async def clusters(self, _: Request) -> Response:
         """The names of the clusters: there is a single cluster."""
-        return told([CLUSTER])
+        return json_answer([CLUSTER])
 
     async def cluster(self, request: Request) -> Response:
         """The addresses of the cluster."""
         self._check_cluster(request)
         urls = {"serviceUrl": self._http_url(request), "brokerServiceUrl": self._url(request)}
-        return told(urls)
+        return json_answer(urls)
 
     async def brokers(self, request: Request) -> Response:
         """The addresses of the brokers of a cluster, this one's first."""
         self._check_cluster(request)
         broker = self._broker
-        name = next((one.name for one in broker.listeners.values() if one.protocol == "http"), "")
-        found = [one.addresses.get(name) for one in broker.placement.others()]
-        others = [address_text(address) for address in found if address is not None]
-        return told([self._http_url(request).partition("://")[2], *others])
+        name = next(
+            (
+                listener.name
+                for listener in broker.listeners.values()
+                if listener.protocol == "http"
+            ),
+            "",
+        )
+        addresses = [other.addresses.get(name) for other in broker.placement.others()]
+        others = [address_text(address) for address in addresses if address is not None]
+        return json_answer([self._http_url(request).partition("://")[2], *others])
 
     async def health(self, _: Request) -> Response:
         """`ok` if records can be stored."""
@@ -95,7 +102,7 @@ class ClusterApi:
         `pulsar-admin` requests the name before it lists clusters.
         """
         defaults = self._broker.topics.defaults
-        return told(
+        return json_answer(
             {
                 "clusterName": CLUSTER,
                 "allowAutoTopicCreation": str(defaults.auto_create).lower(),
@@ -110,7 +117,7 @@ class ClusterApi:
         self._broker.namespaces.get(name.tenant, name.namespace)
         self._broker.placement.check(name)
         url = self._url(request)
-        return told(
+        return json_answer(
             {
                 "brokerUrl": url,
                 "httpUrl": self._http_url(request),
@@ -121,7 +128,7 @@ class ClusterApi:
 
     def _check_cluster(self, request: Request) -> None:
         if text_of(request, "cluster") != CLUSTER:
-            raise Refused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
+            raise RequestRefused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
 
     def _url(self, request: Request) -> str:
         """Return the address of the listener for Pulsar's binary protocol, as this client reaches
@@ -131,7 +138,7 @@ class ClusterApi:
             if listener.protocol == "pulsar":
                 host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
                 return f"pulsar://{address_text(listener.advertised_to((host, listener.bound[1])))}"
-        raise Refused(NO_SUCH_PATH, "no listener serves Pulsar's binary protocol")
+        raise RequestRefused(NO_SUCH_PATH, "no listener serves Pulsar's binary protocol")
 
     def _http_url(self, request: Request) -> str:
         if self._advertised_url:
@@ -143,8 +150,8 @@ class ClusterApi:
 
     async def tenants(self, request: Request) -> Response:
         """The names of the tenants in which the client may see a resource."""
-        found = self._broker.namespaces.tenants()
-        return told([one for one in found if self._reaches(request, one)])
+        metas = self._broker.namespaces.tenants()
+        return json_answer([tenant for tenant in metas if self._reaches(request, tenant)])
 
     def _reaches(self, request: Request, tenant: str, namespace: str = "") -> bool:
         principal = request.scope["exchange"].principal
@@ -154,13 +161,13 @@ class ClusterApi:
         """A tenant."""
         tenant = self._known_tenant(request)
         roles = self._broker.namespaces.admin_roles(tenant)
-        return told({"adminRoles": roles, "allowedClusters": [CLUSTER]})
+        return json_answer({"adminRoles": roles, "allowedClusters": [CLUSTER]})
 
     async def create_tenant(self, request: Request) -> Response:
         """Create a tenant."""
         tenant = self._tenant(request)
         roles = await self._admin_roles(request)
-        return await self._made(self._broker.namespaces.create_tenant(tenant, roles))
+        return await self._created(self._broker.namespaces.create_tenant(tenant, roles))
 
     async def alter_tenant(self, request: Request) -> Response:
         """Set the admin roles of a tenant, which are only for display; permissions define the
@@ -168,18 +175,18 @@ class ClusterApi:
         """
         roles = await self._admin_roles(request)
         tenant = self._tenant(request)
-        return await self._made(self._broker.namespaces.alter_tenant(tenant, roles))
+        return await self._created(self._broker.namespaces.alter_tenant(tenant, roles))
 
-    async def _made(self, change: Awaitable[int]) -> Response:
+    async def _created(self, change: Awaitable[int]) -> Response:
         """Answer after a change of a tenant is on disk, or refuse the change in Apache's words."""
         try:
             ticket = await change
         except InvalidRequest as error:
-            raise Refused(BAD_BODY, str(error)) from error
+            raise RequestRefused(BAD_BODY, str(error)) from error
         except NamespaceExists as error:
-            raise Refused(TENANT_EXISTS, "Tenant already exists") from error
+            raise RequestRefused(TENANT_EXISTS, "Tenant already exists") from error
         except TopicInUse as error:
-            raise Refused(TENANT_IN_USE, "The tenant still has active namespaces") from error
+            raise RequestRefused(TENANT_IN_USE, "The tenant still has active namespaces") from error
         await self._broker.durability.reached(ticket)
         return done()
 
@@ -189,13 +196,13 @@ class ClusterApi:
         if roles is None:
             return []
         if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
-            raise Refused(BAD_BODY, "adminRoles is a list of names")
+            raise RequestRefused(BAD_BODY, "adminRoles is a list of names")
         return [*roles]
 
     async def delete_tenant(self, request: Request) -> Response:
         """Delete a tenant that has no namespace."""
         tenant = self._tenant(request)
-        return await self._made(self._broker.namespaces.delete_tenant(tenant))
+        return await self._created(self._broker.namespaces.delete_tenant(tenant))
 
     def _known_tenant(self, request: Request) -> str:
         tenant = self._tenant(request)
@@ -206,20 +213,24 @@ class ClusterApi:
     def _tenant(self, request: Request) -> str:
         tenant = text_of(request, "tenant")
         if not valid_namespace(tenant, DEFAULT_NAMESPACE):
-            raise Refused(INVALID_NAME, f"{tenant!r} is not a tenant's name")
+            raise RequestRefused(INVALID_NAME, f"{tenant!r} is not a tenant's name")
         return tenant
 
     async def namespaces(self, request: Request) -> Response:
         """The namespaces of a tenant in which the client may see a resource."""
         tenant = self._known_tenant(request)
-        found = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
-        seen = [one for one in found if self._reaches(request, tenant, one.namespace)]
-        return told(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
+        metas = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
+        seen = [
+            namespace_meta
+            for namespace_meta in metas
+            if self._reaches(request, tenant, namespace_meta.namespace)
+        ]
+        return json_answer(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
 
     async def namespace(self, request: Request) -> Response:
         """A namespace's policies, which are the same for all namespaces."""
         self._broker.namespaces.get(*namespace_of(request))
-        return told(POLICIES)
+        return json_answer(POLICIES)
 
     async def put_namespace(self, request: Request) -> Response:
         """Create a namespace."""
@@ -263,4 +274,4 @@ class ClusterApi:
             topics = [channel.topic for channel in broker.non_persistent.list(*place)]
             seen_topics = await topics_seen(broker, request, place, topics)
             names += [topic.figures_name for topic in seen_topics]
-        return told(names)
+        return json_answer(names)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def topic_of(broker: Broker, request: Request) -> tuple[Topic, Sequence[Partition]]:
     """Return the topic of the path and its partitions: the named partition, or all.
 
-    Raises Refused, TopicNotFound, PartitionNotFound.
+    Raises RequestRefused, TopicNotFound, PartitionNotFound.
     """
     name, index = name_of(request)
     topic = broker.topics.get(name)

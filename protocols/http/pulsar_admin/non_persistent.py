@@ -21,10 +21,10 @@ from braidlog.protocols.http.errors import (
     OTHER_KIND_OF_TOPIC,
     SUBSCRIPTION_BUSY,
     TOPIC_BUSY,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
-from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.openers import connected_consumer, publisher_stats
 from braidlog.protocols.http.pulsar_admin.statistics import RATES
 from braidlog.protocols.http.pulsar_admin.topics import partition_count
@@ -58,18 +58,18 @@ class AdminNonPersistent:
         place = namespace_of(request)
         self._broker.namespaces.get(*place)
         topics = [channel.topic for channel in self._non_persistent.list(*place)]
-        found = await topics_seen(self._broker, request, place, topics)
+        topics_here = await topics_seen(self._broker, request, place, topics)
         is_seen = seen_by(self._broker, request)
         elsewhere = await self._broker.peers.non_persistent(place)
-        theirs = [one for one, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
-        return told(sorted({*theirs, *(topic.figures_name for topic in found)}))
+        theirs = [name for name, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
+        return json_answer(sorted({*theirs, *(topic.figures_name for topic in topics_here)}))
 
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned non-persistent topics of a namespace that the client may see."""
         is_seen = seen_by(self._broker, request)
         names = self._non_persistent.list_partitioned(*namespace_of(request))
-        found = [name for name in names if is_seen(Resource.of_topic(name))]
-        return told([f"non-persistent://{name.full}" for name in found])
+        seen = [name for name in names if is_seen(Resource.of_topic(name))]
+        return json_answer([f"non-persistent://{name.full}" for name in seen])
 
     async def create(self, request: Request) -> Response:
         """Create a non-persistent topic without partitions."""
@@ -85,9 +85,9 @@ class AdminNonPersistent:
         """Delete a non-persistent topic without partitions."""
         name, index = name_of(request)
         if self._non_persistent.partitions(name):
-            what = "a partition" if index is not None else "a partitioned topic"
+            kind = "a partition" if index is not None else "a partitioned topic"
             code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
-            raise Refused(code, f"{name} is {what}: delete it with its partitions")
+            raise RequestRefused(code, f"{name} is {kind}: delete it with its partitions")
         return await self._delete(request, name)
 
     async def partitions(self, request: Request) -> Response:
@@ -101,7 +101,7 @@ class AdminNonPersistent:
         if not wants_missing and not self._non_persistent.exists(name):
             raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
         count = self._non_persistent.partitions(name) if index is None else 0
-        return told({"partitions": count, "deleted": False})
+        return json_answer({"partitions": count, "deleted": False})
 
     async def set_partitions(self, request: Request) -> Response:
         """Create a partitioned non-persistent topic or add partitions; the body is the partition
@@ -110,7 +110,7 @@ class AdminNonPersistent:
         name, index = name_of(request)
         count = await partition_count(self._bodies, request)
         if index is not None:
-            raise Refused(BAD_PARTITIONS, "a partition has no partitions")
+            raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
         known = self._non_persistent.partitions(name)
         if request.method == "PUT" and known:
             raise TopicExists("This topic already exists")
@@ -132,7 +132,7 @@ class AdminNonPersistent:
         """Return the error for a topic without partitions, or for a missing topic."""
         if self._non_persistent.find(name, None) is None:
             return TopicNotFound(f"Partitioned Topic not found: {name}")
-        return Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+        return RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
 
     async def _delete(self, request: Request, name: TopicName) -> Response:
         users = sum(
@@ -140,7 +140,7 @@ class AdminNonPersistent:
             for topic in self._all(name)
         )
         if users and not query.truth(request, ("force",)):
-            raise Refused(TOPIC_BUSY, f"Topic has {users} clients connected")
+            raise RequestRefused(TOPIC_BUSY, f"Topic has {users} clients connected")
         ticket = await self._non_persistent.delete(name)
         await self._broker.durability.reached(ticket)
         return done()
@@ -149,42 +149,42 @@ class AdminNonPersistent:
         """Return the topic, or its partitions, as far as in use."""
         count = self._non_persistent.partitions(name)
         places = range(count) if count else [None]
-        found = (self._non_persistent.find(name, index) for index in places)
-        return [topic for topic in found if topic is not None]
+        topics_found = (self._non_persistent.find(name, index) for index in places)
+        return [topic for topic in topics_found if topic is not None]
 
     async def stats(self, request: Request) -> Response:
         """Figures of a non-persistent topic, or of a partition."""
-        return told(self._stats([self._one(request)], seen_by(self._broker, request)))
+        return json_answer(self._stats([self._topic(request)], seen_by(self._broker, request)))
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a non-persistent topic: the sum of all partitions, and of each on request."""
         name, _ = name_of(request)
         if not self._non_persistent.partitions(name):
             raise TopicNotFound(f"Partitioned Topic not found: {name}")
-        found = self._all(name)
+        topics_found = self._all(name)
         is_seen = seen_by(self._broker, request)
-        answer = self._stats(found, is_seen)
+        answer = self._stats(topics_found, is_seen)
         answer["metadata"] = {"partitions": self._non_persistent.partitions(name), "deleted": False}
         wanted = query.truth(request, ("perPartition",))
-        parts = found if wanted else ()
-        answer["partitions"] = {one.full: self._stats([one], is_seen) for one in parts}
-        return told(answer)
+        parts = topics_found if wanted else ()
+        answer["partitions"] = {part.full: self._stats([part], is_seen) for part in parts}
+        return json_answer(answer)
 
     async def internal_stats(self, request: Request) -> Response:
         """Apache's internal figures of a non-persistent topic: nothing is stored."""
-        topic = self._one(request)
+        topic = self._topic(request)
         nothing = ("numberOfEntries", "totalSize", "currentLedgerEntries", "currentLedgerSize")
         answer: Json = dict.fromkeys(nothing, 0)
         answer["entriesAddedCounter"] = topic.messages_in
         answer["cursors"] = {name: {"active": False} for name in self._groups_seen(request)}
-        return told(answer)
+        return json_answer(answer)
 
     async def subscriptions(self, request: Request) -> Response:
         """The names of a non-persistent topic's subscriptions that the client may see."""
-        return told(self._groups_seen(request))
+        return json_answer(self._groups_seen(request))
 
     def _groups_seen(self, request: Request) -> list[str]:
-        topic, is_seen = self._one(request), seen_by(self._broker, request)
+        topic, is_seen = self._topic(request), seen_by(self._broker, request)
         return [
             _text(name)
             for name in topic.subscriptions
@@ -193,18 +193,18 @@ class AdminNonPersistent:
 
     async def delete_subscription(self, request: Request) -> Response:
         """Delete a subscription; with `force` even while consumers are connected."""
-        topic = self._one(request)
+        topic = self._topic(request)
         name = text_of(request, "subscription").encode()
         subscription = topic.subscriptions.get(name)
         if subscription is None:
             raise SubscriptionNotFound("Subscription not found")
         if subscription.consumers and not query.truth(request, ("force",)):
-            raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
+            raise RequestRefused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
         self._broker.closing.add(subscription.close_consumers())
         topic.unsubscribe(subscription)
         return done()
 
-    def _one(self, request: Request) -> NonPersistentChannel:
+    def _topic(self, request: Request) -> NonPersistentChannel:
         """Return the topic of the path, if in use. Raises TopicNotFound."""
         name, index = name_of(request)
         topic = self._non_persistent.find(name, index)
@@ -214,20 +214,20 @@ class AdminNonPersistent:
 
     async def unload(self, request: Request) -> Response:
         """Answer that a non-persistent topic is unloaded; there is nothing to do."""
-        self._one(request)
+        self._topic(request)
         return done()
 
     def _stats(
         self, topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]
     ) -> Json:
         of = self._broker.publishers.of
-        publishers = [one for topic in topics for one in of(topic.partition_id)]
+        publishers = [publisher for topic in topics for publisher in of(topic.partition_id)]
         return _stats(topics, is_seen) | publisher_stats(publishers)
 
     async def not_here(self, request: Request) -> Response:
         """Refuse an operation that needs stored records."""
         path = request.scope["path"]
-        raise Refused(
+        raise RequestRefused(
             NOT_ON_NON_PERSISTENT, f"{request.method} {path}: a non-persistent topic keeps nothing"
         )
 
@@ -246,12 +246,12 @@ def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], boo
             if not is_seen(Resource.of_group(name, topic.name)):
                 continue
             _add(subscriptions.setdefault(_text(name), _subscription()), subscription)
-    sent = [one for topic in topics for one in topic.subscriptions.values()]
+    sent = [reader for topic in topics for reader in topic.subscriptions.values()]
     return dict.fromkeys((*RATES, "msgDropRate", "averageMsgSize"), 0.0) | {
         "msgInCounter": sum(topic.messages_in for topic in topics),
         "bytesInCounter": sum(topic.bytes_in for topic in topics),
-        "msgOutCounter": sum(one.messages_out for one in sent),
-        "bytesOutCounter": sum(one.bytes_out for one in sent),
+        "msgOutCounter": sum(reader.messages_out for reader in sent),
+        "bytesOutCounter": sum(reader.bytes_out for reader in sent),
         "msgDropCounter": sum(topic.messages_dropped for topic in topics),
         "storageSize": 0,
         "backlogSize": 0,
@@ -278,8 +278,8 @@ def _add(figures: Json, subscription: NonPersistentSubscription) -> None:
     if subscription.consumers:
         figures["type"] = subscription.kind.value
     for consumer in subscription.consumers:
-        one = connected_consumer(consumer)
-        one["msgOutCounter"] = consumer.messages_out
-        one["bytesOutCounter"] = consumer.bytes_out
-        one["availablePermits"] = consumer.permits
-        figures["consumers"].append(one)
+        shown = connected_consumer(consumer)
+        shown["msgOutCounter"] = consumer.messages_out
+        shown["bytesOutCounter"] = consumer.bytes_out
+        shown["availablePermits"] = consumer.permits
+        figures["consumers"].append(shown)

@@ -20,24 +20,29 @@ def publisher_stats(publishers: Iterable[Publisher]) -> Json:
     """Return the fields of a topic about its producers. A producer of several partitions counts
     once.
     """
-    found: dict[tuple[str, str], Json] = {}
+    shown: dict[tuple[str, str], Json] = {}
     waiting = set()
-    for one in publishers:
-        key = (one.address, one.name)
-        if one.is_waiting:
+    for publisher in publishers:
+        key = (publisher.address, publisher.name)
+        if publisher.is_waiting:
             waiting.add(key)
         else:
-            found[key] = {
-                "accessMode": one.access_mode,
+            shown[key] = {
+                "accessMode": publisher.access_mode,
                 "msgRateIn": 0.0,
                 "msgThroughputIn": 0.0,
                 "averageMsgSize": 0.0,
                 "chunkedMessageRate": 0.0,
-                "producerId": one.producer_id,
+                "producerId": publisher.producer_id,
                 "supportsPartialProducer": False,
-                "producerName": one.name,
-            } | _client(one.address, one.client_version, one.connected_us, one.metadata)
-    return {"publishers": list(found.values()), "waitingPublishers": len(waiting)}
+                "producerName": publisher.name,
+            } | _client(
+                publisher.address,
+                publisher.client_version,
+                publisher.connected_us,
+                publisher.metadata,
+            )
+    return {"publishers": list(shown.values()), "waitingPublishers": len(waiting)}
 
 
 def consumer_stats(name: str) -> Json:
@@ -61,12 +66,12 @@ def connected_consumer(consumer: Consumer) -> Json:
     """Return the figures of a connected consumer, with its client, as far as known, and its key
     ranges.
     """
-    told = consumer_stats(consumer.name) | _client(
+    shown = consumer_stats(consumer.name) | _client(
         consumer.address, consumer.client_version, consumer.connected_us, consumer.metadata
     )
     if consumer.key_ranges:
-        told["keyHashRangeArrays"] = [list(one) for one in consumer.key_ranges]
-    return told
+        shown["keyHashRangeArrays"] = [list(key_range) for key_range in consumer.key_ranges]
+    return shown
 
 
 def key_sharing(dispatcher: KeySharedDispatcher) -> Json:
@@ -78,12 +83,12 @@ def key_sharing(dispatcher: KeySharedDispatcher) -> Json:
 
 
 def _client(address: str, version: str, connected_us: int, metadata: Mapping[str, str]) -> Json:
-    told: Json = {"metadata": dict(metadata)}
+    shown: Json = {"metadata": dict(metadata)}
     if address:
-        told["address"] = f"/{address}"  # The form of Java's addresses.
+        shown["address"] = f"/{address}"  # The form of Java's addresses.
     if version:
-        told["clientVersion"] = version
+        shown["clientVersion"] = version
     if connected_us:
         connected = datetime.fromtimestamp(connected_us / 1_000_000, UTC)
-        told["connectedSince"] = connected.isoformat().replace("+00:00", "Z")
-    return told
+        shown["connectedSince"] = connected.isoformat().replace("+00:00", "Z")
+    return shown

@@ -21,11 +21,11 @@ from braidlog.protocols.http.errors import (
     INVALID_NAME,
     NOT_SUPPORTED,
     PERMISSIONS_NOT_SET,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.login import origin
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
-from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -46,7 +46,7 @@ class AdminPermissions:
 
     async def of_namespace(self, request: Request) -> Response:
         """The actions that each role may do in a namespace."""
-        return told(self._actions(self._namespace(request)))
+        return json_answer(self._actions(self._namespace(request)))
 
     async def grant_in_namespace(self, request: Request) -> Response:
         """Replace a role's actions in a namespace by these."""
@@ -60,22 +60,22 @@ class AdminPermissions:
 
     async def of_topic(self, request: Request) -> Response:
         """The actions that each role may do on a topic, by grants on the namespace or the topic."""
-        found = self._actions(self._namespace(request))
+        by_role = self._actions(self._namespace(request))
         for role, actions in self._actions(_topic(request)).items():
-            found[role] = sorted({*found.get(role, ()), *actions})
-        return told(found)
+            by_role[role] = sorted({*by_role.get(role, ()), *actions})
+        return json_answer(by_role)
 
     async def grant_on_topic(self, request: Request) -> Response:
         """Replace a role's actions on a topic by these."""
         return await self._grant(request, _topic(request), TOPIC_ACTIONS)
 
     async def revoke_on_topic(self, request: Request) -> Response:
-        """Revoke all actions that a role was granted on a topic. Raises Refused if there are
+        """Revoke all actions that a role was granted on a topic. Raises RequestRefused if there are
         none.
         """
         ticket = await self._revoke(request, _topic(request), TOPIC_ACTIONS)
         if ticket is None:
-            raise Refused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
+            raise RequestRefused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
         await self._broker.published(ticket)
         return done()
 
@@ -86,18 +86,18 @@ class AdminPermissions:
 
     def _actions(self, resource: str) -> dict[str, Sequence[str]]:
         """Return Pulsar's actions of each role, from grants on exactly this resource."""
-        found: dict[str, set[str]] = {}
+        by_role: dict[str, set[str]] = {}
         for grant in self._broker.permissions.list():
             if grant.resource == resource and grant.action in (*TOPIC_ACTIONS, "admin"):
                 words = TOPIC_ACTIONS if grant.action == "admin" else (grant.action,)
-                found.setdefault(grant.subject, set()).update(words)
-        return {role: sorted(actions) for role, actions in found.items()}
+                by_role.setdefault(grant.subject, set()).update(words)
+        return {role: sorted(actions) for role, actions in by_role.items()}
 
     async def _grant(
         self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
     ) -> Response:
         if self._broker.access.rules is None:
-            raise Refused(NOT_SUPPORTED, "Authorization is not enabled")
+            raise RequestRefused(NOT_SUPPORTED, "Authorization is not enabled")
         wanted = _actions_of(await read_any(self._bodies, request))
         role = text_of(request, "role")
         # Waits for the disk only at the end: a disconnect of the client must not leave a role with
@@ -124,10 +124,10 @@ class AdminPermissions:
                 self._audit(request, "permission_revoked", grant)
         return ticket
 
-    def _audit(self, request: Request, what: str, grant: Grant) -> None:
+    def _audit(self, request: Request, action: str, grant: Grant) -> None:
         principal = request.scope["exchange"].principal
         on = f"{grant.subject} {grant.action} {grant.resource}"
-        self._broker.audit.changed(principal, origin(request), what, on)
+        self._broker.audit.changed(principal, origin(request), action, on)
 
 
 def _topic(request: Request) -> str:
@@ -135,24 +135,28 @@ def _topic(request: Request) -> str:
 
 
 def _plain(resource: str) -> str:
-    """Return the resource, if as a pattern it matches only itself. Raises Refused."""
+    """Return the resource, if as a pattern it matches only itself. Raises RequestRefused."""
     try:
         pattern = parse_pattern(resource)
         is_plain = "@" not in resource and pattern.resource() is not None
     except ValueError:
         is_plain = False
     if not is_plain:
-        raise Refused(INVALID_NAME, f"permissions cannot be about {resource}: it has * or @")
+        raise RequestRefused(INVALID_NAME, f"permissions cannot be about {resource}: it has * or @")
     return resource
 
 
 def _actions_of(body: object) -> list[str]:
-    """Return Pulsar's actions in a body. Raises Refused."""
-    if not isinstance(body, list) or not all(isinstance(one, str) for one in body):
-        raise Refused(BAD_BODY, 'a list of actions is wanted, as ["produce", "consume"]')
+    """Return Pulsar's actions in a body. Raises RequestRefused."""
+    if not isinstance(body, list) or not all(isinstance(name, str) for name in body):
+        raise RequestRefused(BAD_BODY, 'a list of actions is wanted, as ["produce", "consume"]')
     for action in body:
         if action in OTHER_ACTIONS:
-            raise Refused(NOT_SUPPORTED, f"{action}: there is nothing here that this would allow")
+            raise RequestRefused(
+                NOT_SUPPORTED, f"{action}: there is nothing here that this would allow"
+            )
         if action not in TOPIC_ACTIONS:
-            raise Refused(BAD_BODY, f"there is no action {action!r}: {', '.join(TOPIC_ACTIONS)}")
+            raise RequestRefused(
+                BAD_BODY, f"there is no action {action!r}: {', '.join(TOPIC_ACTIONS)}"
+            )
     return sorted(set(body))

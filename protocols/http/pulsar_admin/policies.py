@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS, QuotaPolicy
 from braidlog.protocols.http import query
-from braidlog.protocols.http.errors import BAD_BODY, BAD_TTL, Refused
+from braidlog.protocols.http.errors import BAD_BODY, BAD_TTL, RequestRefused
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -77,7 +77,7 @@ class Policy:
         return [(path, ["GET", *methods])]
 
     def changes(self, body: object, request: Request) -> Changes:
-        """Return the changes that a body asks for. Raises Refused."""
+        """Return the changes that a body asks for. Raises RequestRefused."""
         if self.read is not None:
             return self.read(body, request)
         (row,) = self.settings
@@ -94,34 +94,38 @@ class Policy:
         return value
 
     def removal(self, request: Request) -> Changes:
-        """Return the changes that remove the policy. Raises Refused."""
+        """Return the changes that remove the policy. Raises RequestRefused."""
         if self.removed is not None:
             return self.removed(request)
         return dict.fromkeys(row.name for row in self.settings)
 
 
 def read_value(row: TopicSetting, body: object) -> Setting | None:
-    """Return the value of a policy of a single setting, by the setting's values. Raises Refused."""
+    """Return the value of a policy of a single setting, by the setting's values. Raises
+    RequestRefused.
+    """
     if row.is_switch:
         if not isinstance(body, bool):
-            raise Refused(BAD_BODY, "the body has to be true or false")
+            raise RequestRefused(BAD_BODY, "the body has to be true or false")
         return body
     if row.choices:
         known = {choice.upper(): choice for choice in row.choices}
         if body == UNDEFINED:
             return None
         if not isinstance(body, str) or body not in known:
-            raise Refused(BAD_BODY, f"expected one of {UNDEFINED}, {', '.join(sorted(known))}")
+            raise RequestRefused(
+                BAD_BODY, f"expected one of {UNDEFINED}, {', '.join(sorted(known))}"
+            )
         return known[body]
     if type(body) is not int or not 0 <= body <= LIMIT_MAX:
         unit = " of bytes" if row.name.endswith("_bytes") else ""
-        raise Refused(BAD_BODY, f"the body has to be a number{unit}, 0 or more")
+        raise RequestRefused(BAD_BODY, f"the body has to be a number{unit}, 0 or more")
     return body
 
 
 def _read_ttl(body: object, _: Request) -> Changes:
     if type(body) is not int or not 0 <= body <= LIMIT_MAX:
-        raise Refused(BAD_TTL, "Invalid value for message TTL, message TTL must >= 0")
+        raise RequestRefused(BAD_TTL, "Invalid value for message TTL, message TTL must >= 0")
     return {"message_ttl_s": body}
 
 
@@ -130,10 +134,10 @@ def _read_retention(body: object, _: Request) -> Changes:
     minutes, size = limits.get("retentionTimeInMinutes"), limits.get("retentionSizeInMB")
     for limit in (minutes, size):
         if type(limit) is not int or not INFINITE <= limit <= LIMIT_MAX:
-            raise Refused(BAD_BODY, "expected retentionTimeInMinutes and retentionSizeInMB")
+            raise RequestRefused(BAD_BODY, "expected retentionTimeInMinutes and retentionSizeInMB")
     assert isinstance(minutes, int) and isinstance(size, int)
     if (minutes == 0) != (size == 0):
-        raise Refused(BAD_BODY, "both limits of a retention policy are 0, or none is")
+        raise RequestRefused(BAD_BODY, "both limits of a retention policy are 0, or none is")
     return {
         "retention_ms": NO_LIMIT if minutes <= 0 else minutes * MINUTE_MS,
         "retention_bytes": NO_LIMIT if size <= 0 else size * MIB,
@@ -156,7 +160,9 @@ def _retention_shown(settings: Settings) -> dict[str, int] | None:
 
 
 def _quota_settings(request: Request) -> tuple[str, str]:
-    """Return the settings for limit and policy of the quota kind in the query. Raises Refused."""
+    """Return the settings for limit and policy of the quota kind in the query. Raises
+    RequestRefused.
+    """
     kind = query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
     return QUOTA_KINDS[kind]
 
@@ -167,10 +173,10 @@ def _read_quota(body: object, request: Request) -> Changes:
     key = "limitTime" if limit == "backlog_age_s" else "limitSize"
     number = quota.get(key, quota.get("limit") if key == "limitSize" else None)
     if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
-        raise Refused(BAD_BODY, f"{key}: expected a number, -1 for none")
+        raise RequestRefused(BAD_BODY, f"{key}: expected a number, -1 for none")
     known = TOPIC_SETTINGS[policy].choices
     if quota.get("policy") not in known:
-        raise Refused(BAD_BODY, f"the attribute policy has to be one of {', '.join(known)}")
+        raise RequestRefused(BAD_BODY, f"the attribute policy has to be one of {', '.join(known)}")
     return {limit: max(number, 0), policy: quota["policy"]}
 
 

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http import query
 from braidlog.protocols.http.path_names import name_of, namespace_of
-from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, Setting, Settings
-from braidlog.protocols.http.routes import Served
+from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -68,17 +68,17 @@ class AdminPolicies:
             for path, methods in policy.calls(is_topic=level.name == "topic")
         ]
 
-    def _served(self, method: str, level: Level, policy: Policy) -> Served:
+    def _served(self, method: str, level: Level, policy: Policy) -> Endpoint:
         if method == "GET":
-            return Served(self._show(level, policy), Action.DESCRIBE)
+            return Endpoint(self._show(level, policy), Action.DESCRIBE)
         handler = self._remove if method == "DELETE" else self._set
-        return Served(handler(level, policy), Action.ALTER, statuses=NO_CONTENT)
+        return Endpoint(handler(level, policy), Action.ALTER, statuses=NO_CONTENT)
 
     def _show(self, level: Level, policy: Policy) -> Handler:
         async def show(request: Request) -> Response:
             shown = policy.shown(level.settings(request))
             is_empty = policy.is_empty_if_absent and shown is None
-            return Response(status_code=200) if is_empty else told(shown)
+            return Response(status_code=200) if is_empty else json_answer(shown)
 
         more = "; with `applied`, the value in force" if level.name == "topic" else ""
         return _described(show, f"Show a {level.name}'s {policy.noun or policy.path}{more}.")

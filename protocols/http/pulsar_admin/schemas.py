@@ -23,10 +23,10 @@ from braidlog.protocols.http.errors import (
     INCOMPATIBLE_SCHEMA,
     SCHEMA_NOT_FOUND,
     UNREADABLE_SCHEMA,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of
-from braidlog.protocols.http.pulsar_admin.answers import read_any, told
+from braidlog.protocols.http.pulsar_admin.answers import json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import topic_of
 from braidlog.protocols.http.pulsar_admin.topics import path_number
 from braidlog.protocols.http.values import types
@@ -58,21 +58,21 @@ class AdminSchemas:
     async def latest(self, request: Request) -> Response:
         """The newest schema of a topic."""
         topic = self._topic(request)
-        return told(_shown(topic, latest_version(topic.meta.schemas)))
+        return json_answer(_shown(topic, latest_version(topic.meta.schemas)))
 
     async def of_version(self, request: Request) -> Response:
         """The schema of one version."""
         version = path_number(request, "version", 2**31)
-        return told(_shown(self._topic(request), version))
+        return json_answer(_shown(self._topic(request), version))
 
     async def all_versions(self, request: Request) -> Response:
         """Every version of a topic's schema."""
         topic = self._topic(request)
         schemas = topic.meta.schemas
         if latest_version(schemas) is None:
-            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
-        shown = [_shown(topic, n) for n, one in enumerate(schemas) if not one.is_deletion]
-        return told({"getSchemaResponses": shown})
+            raise RequestRefused(SCHEMA_NOT_FOUND, "Schema not found")
+        shown = [_shown(topic, n) for n, schema in enumerate(schemas) if not schema.is_deletion]
+        return json_answer({"getSchemaResponses": shown})
 
     async def post(self, request: Request) -> Response:
         """Register a schema; the answer has the new version."""
@@ -82,9 +82,9 @@ class AdminSchemas:
         try:
             version, ticket = self._broker.schemas.add(topic, schema)
         except IncompatibleSchema as error:
-            raise Refused(INCOMPATIBLE_SCHEMA, str(error)) from None
+            raise RequestRefused(INCOMPATIBLE_SCHEMA, str(error)) from None
         await self._broker.durability.reached(ticket)
-        return told({"version": {"version": version}})
+        return json_answer({"version": {"version": version}})
 
     async def compatibility(self, request: Request) -> Response:
         """Check that a schema could be registered."""
@@ -98,7 +98,7 @@ class AdminSchemas:
         except IncompatibleSchema:
             fits = False
         strategy = strategy_of(topic).name  # Apache's names.
-        return told({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
+        return json_answer({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic's schema; the answer has the version that records the deletion.
@@ -108,27 +108,27 @@ class AdminSchemas:
         """
         topic = self._topic(request)
         if latest_version(topic.meta.schemas) is None:
-            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+            raise RequestRefused(SCHEMA_NOT_FOUND, "Schema not found")
         try:
             version, ticket = self._broker.schemas.delete(topic)
         except IncompatibleSchema as error:
-            raise Refused(INCOMPATIBLE_SCHEMA, str(error)) from None
+            raise RequestRefused(INCOMPATIBLE_SCHEMA, str(error)) from None
         await self._broker.durability.reached(ticket)
-        return told({"version": version})
+        return json_answer({"version": version})
 
     def _topic(self, request: Request) -> Topic:
-        """Return the topic, if it exists and has schemas. Raises Refused."""
+        """Return the topic, if it exists and has schemas. Raises RequestRefused."""
         name, _ = name_of(request)
         topic = self._broker.topics.find(name)
         if topic is None or not topic.meta.schemas:
-            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+            raise RequestRefused(SCHEMA_NOT_FOUND, "Schema not found")
         return topic
 
 
 def _shown(topic: Topic, version: int | None) -> dict[str, Any]:
     meta = None if version is None else schema_of(topic.meta.schemas, version)
     if meta is None:
-        raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+        raise RequestRefused(SCHEMA_NOT_FOUND, "Schema not found")
     return {
         "version": version,
         "type": types.name_of(meta.type),
@@ -164,15 +164,15 @@ def _pair_definition(text: str) -> bytes:
 
 
 def _read(body: object) -> SchemaMeta:
-    """Return a schema from the admin API's form. Raises Refused."""
+    """Return a schema from the admin API's form. Raises RequestRefused."""
     if not isinstance(body, dict) or not isinstance(body.get("type"), str):
-        raise Refused(UNREADABLE_SCHEMA, "a schema has a type, a schema and properties")
+        raise RequestRefused(UNREADABLE_SCHEMA, "a schema has a type, a schema and properties")
     definition, properties = body.get("schema", ""), body.get("properties") or {}
     is_map = isinstance(properties, dict) and all(
         isinstance(value, str) for value in properties.values()
     )
     if not isinstance(definition, str) or not is_map:
-        raise Refused(UNREADABLE_SCHEMA, "schema is a text, properties a map of texts")
+        raise RequestRefused(UNREADABLE_SCHEMA, "schema is a text, properties a map of texts")
     try:
         name = known_type(body["type"])
         if name in types.WITHOUT_SCHEMA:
@@ -181,5 +181,5 @@ def _read(body: object) -> SchemaMeta:
         if name in types.WITH_DEFINITION:
             value_codec(name, data)
     except BadValue as error:
-        raise Refused(UNREADABLE_SCHEMA, str(error)) from None
+        raise RequestRefused(UNREADABLE_SCHEMA, str(error)) from None
     return SchemaMeta(types.NUMBERS[name], "", data, properties)

@@ -56,19 +56,19 @@ async def topic_stats(
     for name in names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Otherwise deleted meanwhile.
-            told = name.decode(errors="backslashreplace")
+            text_name = name.decode(errors="backslashreplace")
             figures = await _subscription(broker, subscription, partitions)
             if with_times:
                 figures[EARLIEST] = await _earliest_ms(subscription, partitions)
-            subscriptions[told] = figures
+            subscriptions[text_name] = figures
     publishers: list[Publisher] = []
     readers: dict[bytes, list[Dispatcher]] = {}
     async for partition in in_turns(partitions):
         publishers += broker.publishers.of(partition.partition_id)
-        for one in broker.dispatchers.on(partition):
-            if one.consumers and not one.cursor.is_durable and sees(one.name):
-                readers.setdefault(one.name, []).append(one)
-    subscriptions |= {_text(name): _reader(found) for name, found in readers.items()}
+        for dispatcher in broker.dispatchers.on(partition):
+            if dispatcher.consumers and not dispatcher.cursor.is_durable and sees(dispatcher.name):
+                readers.setdefault(dispatcher.name, []).append(dispatcher)
+    subscriptions |= {_text(name): _reader(dispatchers) for name, dispatchers in readers.items()}
     total, full = broker.metrics.topic_total, topic.name.full
     is_deduplicated = broker.topics.is_deduplicated(topic)
     is_whole = len(partitions) == len(topic.partitions)
@@ -101,16 +101,18 @@ async def partitioned_stats(
     with_times: bool = False,
 ) -> Json:
     """Return the sum of all partitions, and the figures of each if `per_partition`."""
-    told = await topic_stats(
+    stats = await topic_stats(
         broker, topic, tuple(topic.partitions), names, sees, with_times=with_times
     )
-    told["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
-    told["partitions"] = {}
+    stats["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
+    stats["partitions"] = {}
     if per_partition:
         async for partition in in_turns(tuple(topic.partitions)):
-            one = await topic_stats(broker, topic, (partition,), names, sees, with_times=with_times)
-            told["partitions"][full_name(topic, partition.index)] = one
-    return told
+            part_stats = await topic_stats(
+                broker, topic, (partition,), names, sees, with_times=with_times
+            )
+            stats["partitions"][full_name(topic, partition.index)] = part_stats
+    return stats
 
 
 async def _backlog_bytes(
@@ -165,7 +167,7 @@ async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partitio
     """Return the publish time of the first unacknowledged message; NO_TIME without such a
     message.
     """
-    found = []
+    times_us = []
     async for partition in in_turns(partitions):
         start = max(subscription.position(partition.index) or 0, partition.log_start_offset)
         if start < partition.high_watermark:
@@ -175,14 +177,19 @@ async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partitio
                 )
             for placed in read.records:
                 record = placed.record
-                found.append(record.append_us if record.publish_us is None else record.publish_us)
-    return min(found) // 1000 if found else NO_TIME
+                times_us.append(
+                    record.append_us if record.publish_us is None else record.publish_us
+                )
+    return min(times_us) // 1000 if times_us else NO_TIME
 
 
 def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
     """Return figures of a reader, from its dispatchers of all partitions."""
-    behind = (one.partition.high_watermark - one.cursor.position for one in dispatchers)
-    return _figures(dispatchers, {}, sum(max(one, 0) for one in behind))
+    behind = (
+        dispatcher.partition.high_watermark - dispatcher.cursor.position
+        for dispatcher in dispatchers
+    )
+    return _figures(dispatchers, {}, sum(max(distance, 0) for distance in behind))
 
 
 def _figures(
@@ -200,12 +207,12 @@ def _figures(
             active = active or dispatcher.active.name
         for consumer in dispatcher.consumers:
             key = (consumer.protocol, consumer.identity)
-            told = consumers.setdefault(key, connected_consumer(consumer))
-            told["msgOutCounter"] += consumer.messages_out
-            told["bytesOutCounter"] += consumer.bytes_out
-            told["unackedMessages"] += consumer.unacked
-            told["availablePermits"] += consumer.permits
-            told["blockedConsumerOnUnackedMsgs"] |= consumer.is_blocked
+            shown = consumers.setdefault(key, connected_consumer(consumer))
+            shown["msgOutCounter"] += consumer.messages_out
+            shown["bytesOutCounter"] += consumer.bytes_out
+            shown["unackedMessages"] += consumer.unacked
+            shown["availablePermits"] += consumer.permits
+            shown["blockedConsumerOnUnackedMsgs"] |= consumer.is_blocked
     consumers |= members
     return {
         "msgRateOut": 0.0,
@@ -214,14 +221,14 @@ def _figures(
         "msgRateExpired": 0.0,
         "totalMsgExpired": 0,
         "messageAckRate": 0.0,
-        "msgOutCounter": sum(one["msgOutCounter"] for one in consumers.values()),
-        "bytesOutCounter": sum(one["bytesOutCounter"] for one in consumers.values()),
+        "msgOutCounter": sum(shown["msgOutCounter"] for shown in consumers.values()),
+        "bytesOutCounter": sum(shown["bytesOutCounter"] for shown in consumers.values()),
         "msgBacklog": backlog,
         "backlogSize": 0,
         "msgBacklogNoDelayed": max(backlog - delayed, 0),
         "msgDelayed": delayed,
-        "unackedMessages": sum(one["unackedMessages"] for one in consumers.values()),
-        "blockedSubscriptionOnUnackedMsgs": any(one.is_blocked for one in dispatchers),
+        "unackedMessages": sum(shown["unackedMessages"] for shown in consumers.values()),
+        "blockedSubscriptionOnUnackedMsgs": any(source.is_blocked for source in dispatchers),
         "type": kind,
         "activeConsumerName": active,
         "consumers": list(consumers.values()),
@@ -241,13 +248,13 @@ def _other_members(
     messages.
     """
     topic = subscription.topic
-    asked = {partition.index for partition in partitions}
-    for one in broker.members.of(topic, subscription.name):
-        is_all = len(asked) == len(topic.partitions)
-        if not one.is_delivered_to and (is_all or asked.intersection(one.partitions)):
-            told = consumer_stats(one.name)
-            told |= {"address": one.address, "metadata": {"protocol": one.protocol}}
-            yield (one.protocol, one.name), told
+    indexes = {partition.index for partition in partitions}
+    for member in broker.members.of(topic, subscription.name):
+        is_all = len(indexes) == len(topic.partitions)
+        if not member.is_delivered_to and (is_all or indexes.intersection(member.partitions)):
+            shown = consumer_stats(member.name)
+            shown |= {"address": member.address, "metadata": {"protocol": member.protocol}}
+            yield (member.protocol, member.name), shown
 
 
 def _text(name: bytes) -> str:
@@ -265,8 +272,8 @@ async def internal_stats(
     for name in names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:
-            told = name.decode(errors="backslashreplace")
-            cursors[told] = await _cursor(subscription, partition)
+            text_name = name.decode(errors="backslashreplace")
+            cursors[text_name] = await _cursor(subscription, partition)
     return {
         "entriesAddedCounter": partition.next_offset,
         "numberOfEntries": count,

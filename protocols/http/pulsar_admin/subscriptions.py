@@ -18,12 +18,12 @@ from braidlog.protocols.http.errors import (
     NOTHING_TO_EXPIRE,
     SUBSCRIPTION_BUSY,
     SUBSCRIPTION_EXISTS,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pip64.names import subscription_name
-from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import topic_of
 from braidlog.protocols.http.pulsar_admin.topics import TIME_MS_MAX, AdminTopics, path_number
 from braidlog.protocols.http.routes import groups_seen, made_by_itself
@@ -55,7 +55,7 @@ class AdminSubscriptions:
         """The names of a topic's subscriptions that the client may see."""
         topic, _ = topic_of(self._broker, request)
         names = groups_seen(self._broker, request, topic)
-        return told([name.decode(errors="backslashreplace") for name in names])
+        return json_answer([name.decode(errors="backslashreplace") for name in names])
 
     async def create(self, request: Request) -> Response:
         """Create a subscription, at the end or at the body's position; and its topic if allowed."""
@@ -65,9 +65,11 @@ class AdminSubscriptions:
             await made_by_itself(self._broker, request, place)
         topic, partitions = topic_of(self._broker, request)
         name = subscription_name(request, is_new=True)
-        there = self._broker.subscriptions.find(topic, name)
-        if there is not None and all(there.position(one.index) is not None for one in partitions):
-            raise Refused(SUBSCRIPTION_EXISTS, "Subscription already exists for topic")
+        existing = self._broker.subscriptions.find(topic, name)
+        if existing is not None and all(
+            existing.position(place.index) is not None for place in partitions
+        ):
+            raise RequestRefused(SUBSCRIPTION_EXISTS, "Subscription already exists for topic")
         starts = [await _start(partition, body) for partition in partitions]
         subscription = self._broker.subscriptions.open(topic, name)
         ticket = 0
@@ -82,16 +84,16 @@ class AdminSubscriptions:
         dispatchers = [
             self._broker.dispatchers.find(partition, subscription.name) for partition in partitions
         ]
-        busy = any(one is not None and one.consumers for one in dispatchers)
-        indexes = {one.index for one in partitions}
+        busy = any(dispatcher is not None and dispatcher.consumers for dispatcher in dispatchers)
+        indexes = {place.index for place in partitions}
         members = self._broker.members.of(topic, subscription.name)
-        busy = busy or any(not indexes.isdisjoint(one.partitions) for one in members)
+        busy = busy or any(not indexes.isdisjoint(member.partitions) for member in members)
         if busy and not query.truth(request, ("force",)):
-            raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
+            raise RequestRefused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
         if len(partitions) == len(topic.partitions):
             ticket = subscription.delete()
         else:
-            ticket = max(subscription.delete_cursor(one.index) for one in partitions)
+            ticket = max(subscription.delete_cursor(place.index) for place in partitions)
         await self._broker.durability.reached(ticket)
         return done()
 
@@ -109,7 +111,7 @@ class AdminSubscriptions:
         """Move a subscription to a message, or after a message that the body excludes."""
         body = await read_any(self._bodies, request)
         _, subscription, partitions = self._named(request)
-        meant = {one: await _message(one, body) for one in partitions}
+        meant = {place: await _message(place, body) for place in partitions}
 
         async def start(partition: Partition) -> int:
             return meant[partition][0]
@@ -157,7 +159,9 @@ class AdminSubscriptions:
             is_looked_at |= self._is_looked_at(subscription, partition)
             moved += await self._broker.backlogs.expire(subscription, partition, seconds)
         if not moved and not is_looked_at:
-            raise Refused(NOTHING_TO_EXPIRE, "Expire message by timestamp: nothing is that old")
+            raise RequestRefused(
+                NOTHING_TO_EXPIRE, "Expire message by timestamp: nothing is that old"
+            )
         return done()
 
     def _is_looked_at(self, subscription: Subscription, partition: Partition) -> bool:
@@ -171,7 +175,7 @@ class AdminSubscriptions:
         """The n-th unacknowledged message, counted from 1."""
         number = path_number(request, "number", 2**63 - 1)
         if number < 1:
-            raise Refused(MESSAGE_NOT_FOUND, "messages are counted from 1")
+            raise RequestRefused(MESSAGE_NOT_FOUND, "messages are counted from 1")
         _, subscription, _ = self._named(request)
         partition = self._topics.one_partition(request)
         place = _behind(subscription, partition, number - 1)
@@ -195,8 +199,8 @@ class AdminSubscriptions:
 
     def _named(self, request: Request) -> tuple[Topic, Subscription, Sequence[Partition]]:
         topic, partitions = topic_of(self._broker, request)
-        found = self._broker.subscriptions.get(topic, subscription_name(request))
-        return topic, found, partitions
+        subscription = self._broker.subscriptions.get(topic, subscription_name(request))
+        return topic, subscription, partitions
 
 
 async def _start(partition: Partition, body: object) -> int:
@@ -206,7 +210,7 @@ async def _start(partition: Partition, body: object) -> int:
     if body == "earliest":
         return partition.log_start_offset
     if not isinstance(body, dict):
-        raise Refused(BAD_POSITION, "expected earliest, latest or a message id")
+        raise RequestRefused(BAD_POSITION, "expected earliest, latest or a message id")
     ledger, entry = _number(body.get("ledgerId")), _number(body.get("entryId"))
     if entry == LATEST_ID:
         return partition.high_watermark
@@ -237,7 +241,7 @@ async def _message(partition: Partition, body: object) -> tuple[int, int]:
 
 def _number(value: object) -> int:
     if type(value) is not int or not -1 <= value <= LATEST_ID:
-        raise Refused(BAD_POSITION, "a message id has a ledgerId and an entryId")
+        raise RequestRefused(BAD_POSITION, "a message id has a ledgerId and an entryId")
     return value
 
 

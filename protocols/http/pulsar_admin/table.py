@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import BodyReader
-from braidlog.protocols.http.errors import NOT_SUPPORTED, Refused
+from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 from braidlog.protocols.http.pulsar_admin.non_persistent import AdminNonPersistent
@@ -24,7 +24,7 @@ from braidlog.protocols.http.pulsar_admin.schemas import AdminSchemas
 from braidlog.protocols.http.pulsar_admin.subscriptions import AdminSubscriptions
 from braidlog.protocols.http.pulsar_admin.topic_jobs import AdminTopicJobs
 from braidlog.protocols.http.pulsar_admin.topics import AdminTopics
-from braidlog.protocols.http.routes import Routes, Served
+from braidlog.protocols.http.routes import Endpoint, Routes
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -42,7 +42,7 @@ STORED = ("application/octet-stream",)
 
 
 @dataclass(slots=True, frozen=True)
-class Handlers:
+class AdminHandlers:
     """The objects whose methods serve the paths."""
 
     cluster: ClusterApi
@@ -60,7 +60,7 @@ def admin_routes(
 ) -> list[Route]:
     """Return the routes of Pulsar's admin API."""
     topics = AdminTopics(broker, bodies)
-    handlers = Handlers(
+    handlers = AdminHandlers(
         ClusterApi(broker, bodies, options.advertised_url),
         topics,
         AdminNonPersistent(broker, bodies),
@@ -70,7 +70,7 @@ def admin_routes(
         AdminPolicies(broker, bodies),
         AdminTopicJobs(broker),
     )
-    rest = Served(_not_served, SEE)
+    rest = Endpoint(_not_served, SEE)
     return [
         *_cluster(routes, handlers.cluster),
         *_namespaces(routes, handlers),
@@ -87,53 +87,61 @@ def admin_routes(
 
 async def _not_served(request: Request) -> Response:
     """Refuse paths of Apache Pulsar's admin API that this broker does not serve."""
-    raise Refused(NOT_SUPPORTED, f"{request.method} {request.scope['path']} is not served here")
+    raise RequestRefused(
+        NOT_SUPPORTED, f"{request.method} {request.scope['path']} is not served here"
+    )
 
 
 def _cluster(routes: Routes, api: ClusterApi) -> list[Route]:
     route = routes.route
     plain = ("text/plain",)
     return [
-        route(f"{ADMIN}/clusters", GET=Served(api.clusters, SEE)),
-        route(f"{ADMIN}/clusters/{{cluster}}", GET=Served(api.cluster, SEE)),
-        route(f"{ADMIN}/brokers/health", GET=Served(api.health, SEE, other_formats=plain)),
-        route(f"{ADMIN}/brokers/ready", GET=Served(api.health, SEE, other_formats=plain)),
-        route(f"{ADMIN}/brokers/version", GET=Served(api.version, SEE, other_formats=plain)),
-        route(f"{ADMIN}/brokers/configuration/runtime", GET=Served(api.configuration, SEE)),
-        route(f"{ADMIN}/brokers/{{cluster}}", GET=Served(api.brokers, SEE)),
-        route(f"/lookup/v2/topic/persistent/{NAMESPACE}/{{name}}", GET=Served(api.lookup, SEE)),
-        route(f"/lookup/v2/topic/non-persistent/{NAMESPACE}/{{name}}", GET=Served(api.lookup, SEE)),
+        route(f"{ADMIN}/clusters", GET=Endpoint(api.clusters, SEE)),
+        route(f"{ADMIN}/clusters/{{cluster}}", GET=Endpoint(api.cluster, SEE)),
+        route(f"{ADMIN}/brokers/health", GET=Endpoint(api.health, SEE, other_formats=plain)),
+        route(f"{ADMIN}/brokers/ready", GET=Endpoint(api.health, SEE, other_formats=plain)),
+        route(f"{ADMIN}/brokers/version", GET=Endpoint(api.version, SEE, other_formats=plain)),
+        route(f"{ADMIN}/brokers/configuration/runtime", GET=Endpoint(api.configuration, SEE)),
+        route(f"{ADMIN}/brokers/{{cluster}}", GET=Endpoint(api.brokers, SEE)),
+        route(f"/lookup/v2/topic/persistent/{NAMESPACE}/{{name}}", GET=Endpoint(api.lookup, SEE)),
+        route(
+            f"/lookup/v2/topic/non-persistent/{NAMESPACE}/{{name}}",
+            GET=Endpoint(api.lookup, SEE),
+        ),
     ]
 
 
-def _namespaces(routes: Routes, handlers: Handlers) -> list[Route]:
+def _namespaces(routes: Routes, handlers: AdminHandlers) -> list[Route]:
     route, api, nothing = routes.route, handlers.cluster, (204,)
     base = f"{ADMIN}/namespaces"
     return [
-        route(f"{ADMIN}/tenants", GET=Served(api.tenants, SEE, lists=True)),
+        route(f"{ADMIN}/tenants", GET=Endpoint(api.tenants, SEE, lists=True)),
         route(
             f"{ADMIN}/tenants/{{tenant}}",
-            GET=Served(api.tenant, SEE),
-            PUT=Served(api.create_tenant, MAKE, statuses=nothing),
-            POST=Served(api.alter_tenant, CHANGE, statuses=nothing),
-            DELETE=Served(api.delete_tenant, END, statuses=nothing),
+            GET=Endpoint(api.tenant, SEE),
+            PUT=Endpoint(api.create_tenant, MAKE, statuses=nothing),
+            POST=Endpoint(api.alter_tenant, CHANGE, statuses=nothing),
+            DELETE=Endpoint(api.delete_tenant, END, statuses=nothing),
         ),
-        route(f"{base}/{{tenant}}", GET=Served(api.namespaces, SEE, within=True)),
+        route(f"{base}/{{tenant}}", GET=Endpoint(api.namespaces, SEE, within=True)),
         route(
             f"{base}/{NAMESPACE}",
-            GET=Served(api.namespace, SEE),
-            PUT=Served(api.put_namespace, MAKE, statuses=nothing),
-            DELETE=Served(api.delete_namespace, END, statuses=nothing),
+            GET=Endpoint(api.namespace, SEE),
+            PUT=Endpoint(api.put_namespace, MAKE, statuses=nothing),
+            DELETE=Endpoint(api.delete_namespace, END, statuses=nothing),
         ),
-        route(f"{base}/{NAMESPACE}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
-        route(f"{base}/{NAMESPACE}/topics", GET=Served(api.topics_of_namespace, SEE, within=True)),
+        route(f"{base}/{NAMESPACE}/unload", PUT=Endpoint(api.unload, CHANGE, statuses=nothing)),
+        route(
+            f"{base}/{NAMESPACE}/topics",
+            GET=Endpoint(api.topics_of_namespace, SEE, within=True),
+        ),
         route(
             f"{ADMIN}/persistent/{NAMESPACE}",
-            GET=Served(handlers.topics.list_topics, SEE, within=True),
+            GET=Endpoint(handlers.topics.list_topics, SEE, within=True),
         ),
         route(
             f"{ADMIN}/persistent/{NAMESPACE}/partitioned",
-            GET=Served(handlers.topics.list_partitioned, SEE, within=True),
+            GET=Endpoint(handlers.topics.list_partitioned, SEE, within=True),
         ),
     ]
 
@@ -143,28 +151,28 @@ def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
     return [
         route(
             TOPIC,
-            PUT=Served(api.create, MAKE, statuses=nothing),
-            DELETE=Served(api.delete, END, statuses=nothing),
+            PUT=Endpoint(api.create, MAKE, statuses=nothing),
+            DELETE=Endpoint(api.delete, END, statuses=nothing),
         ),
         route(
             f"{TOPIC}/partitions",
-            GET=Served(api.partitions, SEE),
-            PUT=Served(api.create_partitioned, MAKE, statuses=nothing),
-            POST=Served(api.grow, CHANGE, statuses=nothing),
-            DELETE=Served(api.delete_partitioned, END, statuses=nothing),
+            GET=Endpoint(api.partitions, SEE),
+            PUT=Endpoint(api.create_partitioned, MAKE, statuses=nothing),
+            POST=Endpoint(api.grow, CHANGE, statuses=nothing),
+            DELETE=Endpoint(api.delete_partitioned, END, statuses=nothing),
         ),
-        route(f"{TOPIC}/stats", GET=Served(api.stats, SEE)),
-        route(f"{TOPIC}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
-        route(f"{TOPIC}/internalStats", GET=Served(api.internal_stats, SEE)),
-        route(f"{TOPIC}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
-        route(f"{TOPIC}/truncate", DELETE=Served(api.truncate, END, statuses=nothing)),
-        route(f"{TOPIC}/lastMessageId", GET=Served(api.last_message_id, SEE)),
-        route(f"{TOPIC}/messageid/{{time}}", GET=Served(api.id_at, SEE)),
+        route(f"{TOPIC}/stats", GET=Endpoint(api.stats, SEE)),
+        route(f"{TOPIC}/partitioned-stats", GET=Endpoint(api.partitioned_stats, SEE)),
+        route(f"{TOPIC}/internalStats", GET=Endpoint(api.internal_stats, SEE)),
+        route(f"{TOPIC}/unload", PUT=Endpoint(api.unload, CHANGE, statuses=nothing)),
+        route(f"{TOPIC}/truncate", DELETE=Endpoint(api.truncate, END, statuses=nothing)),
+        route(f"{TOPIC}/lastMessageId", GET=Endpoint(api.last_message_id, SEE)),
+        route(f"{TOPIC}/messageid/{{time}}", GET=Endpoint(api.id_at, SEE)),
         route(
             f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}",
-            GET=Served(api.message, READ, other_formats=STORED),
+            GET=Endpoint(api.message, READ, other_formats=STORED),
         ),
-        route(f"{TOPIC}/examinemessage", GET=Served(api.examine, READ, other_formats=STORED)),
+        route(f"{TOPIC}/examinemessage", GET=Endpoint(api.examine, READ, other_formats=STORED)),
     ]
 
 
@@ -172,31 +180,32 @@ def _non_persistent(routes: Routes, api: AdminNonPersistent) -> list[Route]:
     route, nothing = routes.route, (204,)
     namespace = f"{ADMIN}/non-persistent/{NAMESPACE}"
     return [
-        route(namespace, GET=Served(api.list_topics, SEE, within=True)),
-        route(f"{namespace}/partitioned", GET=Served(api.list_partitioned, SEE, within=True)),
+        route(namespace, GET=Endpoint(api.list_topics, SEE, within=True)),
+        route(f"{namespace}/partitioned", GET=Endpoint(api.list_partitioned, SEE, within=True)),
         route(
             NON_PERSISTENT,
-            PUT=Served(api.create, MAKE, statuses=nothing),
-            DELETE=Served(api.delete, END, statuses=nothing),
+            PUT=Endpoint(api.create, MAKE, statuses=nothing),
+            DELETE=Endpoint(api.delete, END, statuses=nothing),
         ),
         route(
             f"{NON_PERSISTENT}/partitions",
-            GET=Served(api.partitions, SEE),
-            PUT=Served(api.set_partitions, MAKE, statuses=nothing),
-            POST=Served(api.set_partitions, CHANGE, statuses=nothing),
-            DELETE=Served(api.delete_partitioned, END, statuses=nothing),
+            GET=Endpoint(api.partitions, SEE),
+            PUT=Endpoint(api.set_partitions, MAKE, statuses=nothing),
+            POST=Endpoint(api.set_partitions, CHANGE, statuses=nothing),
+            DELETE=Endpoint(api.delete_partitioned, END, statuses=nothing),
         ),
-        route(f"{NON_PERSISTENT}/stats", GET=Served(api.stats, SEE)),
-        route(f"{NON_PERSISTENT}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
-        route(f"{NON_PERSISTENT}/internalStats", GET=Served(api.internal_stats, SEE)),
-        route(f"{NON_PERSISTENT}/subscriptions", GET=Served(api.subscriptions, SEE)),
+        route(f"{NON_PERSISTENT}/stats", GET=Endpoint(api.stats, SEE)),
+        route(f"{NON_PERSISTENT}/partitioned-stats", GET=Endpoint(api.partitioned_stats, SEE)),
+        route(f"{NON_PERSISTENT}/internalStats", GET=Endpoint(api.internal_stats, SEE)),
+        route(f"{NON_PERSISTENT}/subscriptions", GET=Endpoint(api.subscriptions, SEE)),
         route(
             f"{NON_PERSISTENT}/subscription/{{subscription}}",
-            DELETE=Served(api.delete_subscription, END, statuses=nothing),
+            DELETE=Endpoint(api.delete_subscription, END, statuses=nothing),
         ),
-        route(f"{NON_PERSISTENT}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
+        route(f"{NON_PERSISTENT}/unload", PUT=Endpoint(api.unload, CHANGE, statuses=nothing)),
         route(
-            f"{NON_PERSISTENT}/{{rest:path}}", **dict.fromkeys(METHODS, Served(api.not_here, SEE))
+            f"{NON_PERSISTENT}/{{rest:path}}",
+            **dict.fromkeys(METHODS, Endpoint(api.not_here, SEE)),
         ),
     ]
 
@@ -205,22 +214,24 @@ def _subscriptions(routes: Routes, api: AdminSubscriptions) -> list[Route]:
     route, nothing = routes.route, (204,)
     base = f"{TOPIC}/subscription/{{subscription}}"
     return [
-        route(f"{TOPIC}/subscriptions", GET=Served(api.list_subscriptions, SEE)),
+        route(f"{TOPIC}/subscriptions", GET=Endpoint(api.list_subscriptions, SEE)),
         route(
             base,
-            PUT=Served(api.create, READ, statuses=nothing),
-            DELETE=Served(api.delete, END, statuses=nothing),
+            PUT=Endpoint(api.create, READ, statuses=nothing),
+            DELETE=Endpoint(api.delete, END, statuses=nothing),
         ),
-        route(f"{base}/resetcursor", POST=Served(api.reset_to_id, READ, statuses=nothing)),
+        route(f"{base}/resetcursor", POST=Endpoint(api.reset_to_id, READ, statuses=nothing)),
         route(
-            f"{base}/resetcursor/{{time}}", POST=Served(api.reset_to_time, READ, statuses=nothing)
+            f"{base}/resetcursor/{{time}}",
+            POST=Endpoint(api.reset_to_time, READ, statuses=nothing),
         ),
-        route(f"{base}/skip/{{number}}", POST=Served(api.skip, READ, statuses=nothing)),
+        route(f"{base}/skip/{{number}}", POST=Endpoint(api.skip, READ, statuses=nothing)),
         route(
-            f"{base}/expireMessages/{{seconds}}", POST=Served(api.expire, READ, statuses=nothing)
+            f"{base}/expireMessages/{{seconds}}",
+            POST=Endpoint(api.expire, READ, statuses=nothing),
         ),
-        route(f"{base}/skip_all", POST=Served(api.skip_all, READ, statuses=nothing)),
-        route(f"{base}/position/{{number}}", GET=Served(api.peek, READ, other_formats=STORED)),
+        route(f"{base}/skip_all", POST=Endpoint(api.skip_all, READ, statuses=nothing)),
+        route(f"{base}/position/{{number}}", GET=Endpoint(api.peek, READ, other_formats=STORED)),
     ]
 
 
@@ -229,13 +240,13 @@ def _schemas(routes: Routes, api: AdminSchemas) -> list[Route]:
     return [
         route(
             f"{SCHEMAS}/schema",
-            GET=Served(api.latest, SEE),
-            POST=Served(api.post, CHANGE),
-            DELETE=Served(api.delete, CHANGE),
+            GET=Endpoint(api.latest, SEE),
+            POST=Endpoint(api.post, CHANGE),
+            DELETE=Endpoint(api.delete, CHANGE),
         ),
-        route(f"{SCHEMAS}/schema/{{version}}", GET=Served(api.of_version, SEE)),
-        route(f"{SCHEMAS}/schemas", GET=Served(api.all_versions, SEE)),
-        route(f"{SCHEMAS}/compatibility", POST=Served(api.compatibility, SEE)),
+        route(f"{SCHEMAS}/schema/{{version}}", GET=Endpoint(api.of_version, SEE)),
+        route(f"{SCHEMAS}/schemas", GET=Endpoint(api.all_versions, SEE)),
+        route(f"{SCHEMAS}/compatibility", POST=Endpoint(api.compatibility, SEE)),
     ]
 
 
@@ -243,17 +254,17 @@ def _permissions(routes: Routes, api: AdminPermissions) -> list[Route]:
     route, nothing = routes.route, (204,)
     namespace = f"{ADMIN}/namespaces/{NAMESPACE}/permissions"
     return [
-        route(namespace, GET=Served(api.of_namespace, RULE)),
+        route(namespace, GET=Endpoint(api.of_namespace, RULE)),
         route(
             f"{namespace}/{{role}}",
-            POST=Served(api.grant_in_namespace, RULE, statuses=nothing),
-            DELETE=Served(api.revoke_in_namespace, RULE, statuses=nothing),
+            POST=Endpoint(api.grant_in_namespace, RULE, statuses=nothing),
+            DELETE=Endpoint(api.revoke_in_namespace, RULE, statuses=nothing),
         ),
-        route(f"{TOPIC}/permissions", GET=Served(api.of_topic, RULE)),
+        route(f"{TOPIC}/permissions", GET=Endpoint(api.of_topic, RULE)),
         route(
             f"{TOPIC}/permissions/{{role}}",
-            POST=Served(api.grant_on_topic, RULE, statuses=nothing),
-            DELETE=Served(api.revoke_on_topic, RULE, statuses=nothing),
+            POST=Endpoint(api.grant_on_topic, RULE, statuses=nothing),
+            DELETE=Endpoint(api.revoke_on_topic, RULE, statuses=nothing),
         ),
     ]
 
@@ -263,9 +274,9 @@ def _jobs(routes: Routes, api: AdminTopicJobs) -> list[Route]:
     return [
         route(
             f"{TOPIC}/compaction",
-            GET=Served(api.compaction_status, SEE),
-            PUT=Served(api.compact, CHANGE, statuses=nothing),
+            GET=Endpoint(api.compaction_status, SEE),
+            PUT=Endpoint(api.compact, CHANGE, statuses=nothing),
         ),
-        route(f"{TOPIC}/terminate", POST=Served(api.terminate, CHANGE)),
-        route(f"{TOPIC}/terminate/partitions", POST=Served(api.terminate_partitions, CHANGE)),
+        route(f"{TOPIC}/terminate", POST=Endpoint(api.terminate, CHANGE)),
+        route(f"{TOPIC}/terminate/partitions", POST=Endpoint(api.terminate_partitions, CHANGE)),
     ]

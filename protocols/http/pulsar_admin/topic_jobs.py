@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.reading import entries
-from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, Refused
+from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, RequestRefused
 from braidlog.protocols.http.path_names import name_of
-from braidlog.protocols.http.pulsar_admin.answers import done, told
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -33,7 +33,7 @@ class AdminTopicJobs:
         """The state of a topic's compaction since the broker started."""
         name, index = name_of(request)
         status = self._broker.compactor.status(self._broker.topics.get(name), index)
-        return told({"status": status.state.value, "lastError": status.last_error})
+        return json_answer({"status": status.state.value, "lastError": status.last_error})
 
     async def terminate(self, request: Request) -> Response:
         """Terminate a topic without partitions; answers with its last message's id."""
@@ -41,19 +41,22 @@ class AdminTopicJobs:
         topic = self._broker.topics.get(name)
         if topic.partitioned or index is not None:
             text = "Termination of a partitioned topic is not allowed: see terminate/partitions"
-            raise Refused(ONE_PARTITION_WANTED, text)
+            raise RequestRefused(ONE_PARTITION_WANTED, text)
         await self._broker.durability.reached(await self._broker.topics.terminate(name))
-        return told(await _last_id(topic.partitions[0], -1))
+        return json_answer(await _last_id(topic.partitions[0], -1))
 
     async def terminate_partitions(self, request: Request) -> Response:
         """Terminate a partitioned topic; answers with each partition's last message's id."""
         name, _ = name_of(request)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
-            raise Refused(ONE_PARTITION_WANTED, f"{name} has no partitions: see terminate")
+            raise RequestRefused(ONE_PARTITION_WANTED, f"{name} has no partitions: see terminate")
         await self._broker.durability.reached(await self._broker.topics.terminate(name))
-        return told(
-            {str(one.index): await _last_id(one, one.index) for one in tuple(topic.partitions)}
+        return json_answer(
+            {
+                str(partition.index): await _last_id(partition, partition.index)
+                for partition in tuple(topic.partitions)
+            }
         )
 
 

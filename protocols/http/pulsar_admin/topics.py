@@ -24,11 +24,11 @@ from braidlog.protocols.http.errors import (
     ONE_PARTITION_WANTED,
     OTHER_KIND_OF_TOPIC,
     TOPIC_BUSY,
-    Refused,
+    RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
-from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
 from braidlog.protocols.turns import in_turns
@@ -60,12 +60,12 @@ class AdminTopics:
 
     async def list_topics(self, request: Request) -> Response:
         """Every topic of a namespace that the client may see, each partition separately."""
-        return told(full_names(await self._seen(request)))
+        return json_answer(full_names(await self._seen(request)))
 
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned topics of a namespace that the client may see."""
         topics = await self._seen(request)
-        return told([full_name(topic) for topic in topics if topic.partitioned])
+        return json_answer([full_name(topic) for topic in topics if topic.partitioned])
 
     async def _seen(self, request: Request) -> Sequence[Topic]:
         place = namespace_of(request)
@@ -88,7 +88,7 @@ class AdminTopics:
         name, index = name_of(request)
         count = await partition_count(self._bodies, request)
         if index is not None:
-            raise Refused(BAD_PARTITIONS, "a partition has no partitions")
+            raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
         topic = await self._broker.topics.create(name, count, partitioned=True)
         await self._broker.durability.reached(topic.ticket)
         return done()
@@ -99,10 +99,10 @@ class AdminTopics:
         count = await partition_count(self._bodies, request, least=-INT_MAX)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
-            raise Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+            raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
         if count < len(topic.partitions):
             text = f"{name} has {len(topic.partitions)} partitions already"
-            raise Refused(FEWER_PARTITIONS, text)
+            raise RequestRefused(FEWER_PARTITIONS, text)
         if count > len(topic.partitions):
             ticket = await self._broker.topics.add_partitions(name, count)
             await self._broker.durability.reached(ticket)
@@ -121,16 +121,16 @@ class AdminTopics:
                 raise TopicNotFound(f"Topic persistent://{name.full} not found")
         is_partitioned = topic is not None and topic.partitioned and index is None
         count = len(topic.partitions) if topic is not None and is_partitioned else 0
-        return told({"partitions": count, "deleted": False})
+        return json_answer({"partitions": count, "deleted": False})
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic without partitions."""
         name, index = name_of(request)
         topic = self._broker.topics.get(name)
         if topic.partitioned:
-            what = "a partition" if index is not None else "a partitioned topic"
+            kind = "a partition" if index is not None else "a partitioned topic"
             code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
-            raise Refused(code, f"{name} is {what}: delete it with its partitions")
+            raise RequestRefused(code, f"{name} is {kind}: delete it with its partitions")
         return await self._delete(request, topic)
 
     async def delete_partitioned(self, request: Request) -> Response:
@@ -138,7 +138,7 @@ class AdminTopics:
         name, _ = name_of(request)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
-            raise Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+            raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
         return await self._delete(request, topic)
 
     async def _delete(self, request: Request, topic: Topic) -> Response:
@@ -150,24 +150,26 @@ class AdminTopics:
         return done()
 
     async def _check_unused(self, topic: Topic) -> None:
-        """Raise Refused if a client has a consumer, reader or producer on the topic."""
+        """Raise RequestRefused if a client has a consumer, reader or producer on the topic."""
         consumers = producers = 0
         async for partition in in_turns(tuple(topic.partitions), PARTITIONS_PER_TURN):
-            consumers += sum(len(one.consumers) for one in self._broker.dispatchers.on(partition))
+            consumers += sum(
+                len(dispatcher.consumers) for dispatcher in self._broker.dispatchers.on(partition)
+            )
             producers += len(self._broker.publishers.of(partition.partition_id))
         if consumers or producers:
             text = f"Topic has {consumers} consumers and {producers} producers connected"
-            raise Refused(TOPIC_BUSY, text)
+            raise RequestRefused(TOPIC_BUSY, text)
 
     async def stats(self, request: Request) -> Response:
         """Figures of a topic or partition."""
         topic, partitions = topic_of(self._broker, request)
         names = groups_seen(self._broker, request, topic)
         sees = group_check(self._broker, request, topic)
-        found = await statistics.topic_stats(
+        answer = await statistics.topic_stats(
             self._broker, topic, partitions, names, sees, with_times=query.truth(request, TIMES)
         )
-        return told(found)
+        return json_answer(answer)
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a partitioned topic."""
@@ -176,17 +178,17 @@ class AdminTopics:
         names = groups_seen(self._broker, request, topic)
         sees = group_check(self._broker, request, topic)
         with_times = query.truth(request, TIMES)
-        found = await statistics.partitioned_stats(
+        answer = await statistics.partitioned_stats(
             self._broker, topic, names, sees, per_partition=wanted, with_times=with_times
         )
-        return told(found)
+        return json_answer(answer)
 
     async def internal_stats(self, request: Request) -> Response:
         """Ledger and cursors of a topic's partition."""
         topic, _ = topic_of(self._broker, request)
         partition = self.one_partition(request)
         names = groups_seen(self._broker, request, topic)
-        return told(await statistics.internal_stats(self._broker, topic, partition, names))
+        return json_answer(await statistics.internal_stats(self._broker, topic, partition, names))
 
     async def unload(self, request: Request) -> Response:
         """Answer that a topic is unloaded; there is nothing to do."""
@@ -215,7 +217,7 @@ class AdminTopics:
         """The id of the last message; entry -1 without messages."""
         partition = self.one_partition(request)
         span = await entries.last_entry(partition)
-        return told(_id(partition, NO_ENTRY if span is None else span.offset, -1))
+        return json_answer(_id(partition, NO_ENTRY if span is None else span.offset, -1))
 
     async def id_at(self, request: Request) -> Response:
         """The id of the first message published at or after a time."""
@@ -223,8 +225,8 @@ class AdminTopics:
         time_ms = path_number(request, "time", TIME_MS_MAX)
         offset = await entries.resolve_time(partition, time_ms * 1000)
         if offset >= partition.high_watermark:
-            return told(_id(partition, NO_ENTRY, -1))
-        return told(_id(partition, offset, -1))
+            return json_answer(_id(partition, NO_ENTRY, -1))
+        return json_answer(_id(partition, offset, -1))
 
     async def message(self, request: Request) -> Response:
         """The message at a ledger and entry."""
@@ -232,7 +234,7 @@ class AdminTopics:
         ledger = path_number(request, "ledger", 2**63 - 1)
         entry = path_number(request, "entry", 2**63 - 1)
         if ledger != partition.partition_id:
-            raise Refused(MESSAGE_NOT_FOUND, f"ledger {ledger} is not of this topic")
+            raise RequestRefused(MESSAGE_NOT_FOUND, f"ledger {ledger} is not of this topic")
         return await self.show(request, partition, entry)
 
     async def examine(self, request: Request) -> Response:
@@ -245,7 +247,7 @@ class AdminTopics:
         partition = self.one_partition(request)
         last = await entries.last_entry(partition)
         if last is None:
-            raise Refused(NOTHING_TO_EXAMINE, "the topic has no message")
+            raise RequestRefused(NOTHING_TO_EXAMINE, "the topic has no message")
         if request.query_params.get("initialPosition") == "earliest":
             offset = min(partition.log_start_offset + number, last.end) - 1
         else:
@@ -254,16 +256,16 @@ class AdminTopics:
 
     async def show(self, request: Request, partition: Partition, offset: int) -> Response:
         """Return the message at the offset: the value as body, the rest in headers. Raises
-        Refused.
+        RequestRefused.
         """
         if not partition.log_start_offset <= offset < partition.high_watermark:
-            raise Refused(MESSAGE_NOT_FOUND, "Message not found")
+            raise RequestRefused(MESSAGE_NOT_FOUND, "Message not found")
         room = await self._broker.output.reserve(OUTPUT_LAST_BYTES)
         exchange: Exchange = request.scope["exchange"]
         exchange.at_end.append(partial(room.keep, 0))
         read = await read_records(partition, offset, bytes_max=1, records_max=1, memory=room)
         if not read.records:
-            raise Refused(MESSAGE_NOT_FOUND, "Message not found")
+            raise RequestRefused(MESSAGE_NOT_FOUND, "Message not found")
         placed = read.records[0]
         response = Response(placed.record.value or b"", media_type="application/octet-stream")
         # Capitalised as in Apache: Java's admin client looks for exactly `X-Pulsar-PROPERTY`.
@@ -273,29 +275,31 @@ class AdminTopics:
         return response
 
     def one_partition(self, request: Request) -> Partition:
-        """Return the only partition of the topic, or the named partition. Raises Refused."""
+        """Return the only partition of the topic, or the named partition. Raises RequestRefused."""
         _, partitions = topic_of(self._broker, request)
         if len(partitions) != 1:
             text = "this is not possible on a partitioned topic: name one of its partitions"
-            raise Refused(ONE_PARTITION_WANTED, text)
+            raise RequestRefused(ONE_PARTITION_WANTED, text)
         return partitions[0]
 
 
 async def partition_count(bodies: BodyReader, request: Request, *, least: int = 1) -> int:
-    """Return the number of partitions in the body. Raises Refused."""
+    """Return the number of partitions in the body. Raises RequestRefused."""
     body = await read_any(bodies, request)
     count = body.get("partitions") if isinstance(body, dict) else body
     if type(count) is not int or not least <= count <= PARTITIONS_MAX:
         text = "Number of partitions should be more than 0"
-        raise Refused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
+        raise RequestRefused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
     return count
 
 
 def path_number(request: Request, part: str, most: int) -> int:
-    """Return a number of the path. Raises Refused."""
+    """Return a number of the path. Raises RequestRefused."""
     text = request.path_params[part]
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) > most:
-        raise Refused(MESSAGE_NOT_FOUND, f"{part} is a number up to {most}, not {text[:40]!r}")
+        raise RequestRefused(
+            MESSAGE_NOT_FOUND, f"{part} is a number up to {most}, not {text[:40]!r}"
+        )
     return int(text)
 
 

@@ -53,10 +53,10 @@ class AvroCodec:
 
 def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object. Raises RepeatedName."""
-    found = dict(members)
-    if len(found) != len(members):
+    by_name = dict(members)
+    if len(by_name) != len(members):
         raise RepeatedName("an object names a field twice")
-    return found
+    return by_name
 
 
 def _reason(error: Exception) -> str:

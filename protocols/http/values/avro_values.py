@@ -69,7 +69,7 @@ class AvroValues:
 
     def read(self, data: bytes) -> Value:
         """Return the value of Avro binary, after a check that no bytes follow."""
-        source = Source(data)
+        source = AvroSource(data)
         value = self.read_as(self._definition, source)
         if source.pos != len(data):
             raise ValueError("more bytes than the Avro schema describes")
@@ -82,7 +82,7 @@ class AvroValues:
             raise ValueError(f"a value of {kind} cannot be {_JSON_NAMES[type(value)]}")
         _WRITERS[kind](self, node, value, out)
 
-    def read_as(self, node: Definition, source: Source) -> Value:
+    def read_as(self, node: Definition, source: AvroSource) -> Value:
         """Return the next value, which is of a part of the definition."""
         kind, node = self.resolved(node)
         return _READERS[kind](self, node, source)
@@ -98,16 +98,16 @@ class AvroValues:
         The binary is made once: a definition of a few kilobytes can have a default of very many
         parts.
         """
-        found = self._defaults.get(id(field))
-        if found is None:
+        default = self._defaults.get(id(field))
+        if default is None:
             try:
-                found = self._written_default(field)
+                default = self._written_default(field)
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-                found = str(error)
-            self._defaults[id(field)] = found
-        if isinstance(found, str):
-            raise ValueError(found)
-        return found
+                default = str(error)
+            self._defaults[id(field)] = default
+        if isinstance(default, str):
+            raise ValueError(default)
+        return default
 
     def _written_default(self, field: Mapping[str, Definition]) -> bytes:
         name = field["name"]
@@ -122,11 +122,11 @@ class AvroValues:
 
     def names_size(self, record: Mapping[str, Definition]) -> int:
         """Return the size of the JSON of a record's field names."""
-        found = self._names_sizes.get(record["name"])
-        if found is None:
-            found = sum(len(field["name"]) + NAME_EXTRA for field in record["fields"])
-            self._names_sizes[record["name"]] = found
-        return found
+        size = self._names_sizes.get(record["name"])
+        if size is None:
+            size = sum(len(field["name"]) + NAME_EXTRA for field in record["fields"])
+            self._names_sizes[record["name"]] = size
+        return size
 
     def resolved(self, node: Definition) -> tuple[str, Definition]:
         """Return the kind of a definition, and the node that has its parts."""
@@ -140,8 +140,8 @@ class AvroValues:
 
     def _collect(self, node: Definition) -> None:
         if isinstance(node, list):
-            for one in node:
-                self._collect(one)
+            for child in node:
+                self._collect(child)
         elif isinstance(node, dict):
             if node["type"] in NAMED:
                 self._named[node["name"]] = node
@@ -177,9 +177,9 @@ class _Labelling:
                 if field["name"] in default
             }
         if kind == "array":
-            return [self.of(node["items"], one) for one in default]
+            return [self.of(node["items"], element) for element in default]
         if kind == "map":
-            return {name: self.of(node["values"], one) for name, one in default.items()}
+            return {name: self.of(node["values"], element) for name, element in default.items()}
         return default
 
     def _branch(self, branches: list[Definition], default: Value) -> Value:
@@ -193,7 +193,7 @@ class _Labelling:
         raise ValueError("a default fits no branch of its union")
 
 
-class Source:
+class AvroSource:
     """Avro binary and the position of the reader."""
 
     __slots__ = ("data", "pos", "room")
@@ -281,7 +281,7 @@ def _floating(layout: struct.Struct) -> tuple[Writer, Reader]:
             raise ValueError("the number is too large")
         out += packed
 
-    def read(values: AvroValues, node: Definition, source: Source) -> Value:
+    def read(values: AvroValues, node: Definition, source: AvroSource) -> Value:
         (number,) = layout.unpack(source.take(layout.size))
         if not math.isfinite(number):
             raise ValueError(f"JSON has no {number}")
@@ -313,17 +313,17 @@ def _write_enum(values: AvroValues, node: Definition, value: Value, out: bytearr
 def _write_array(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
     if value:
         _write_long(len(value), out)
-        for one in value:
-            values.write_as(node["items"], one, out)
+        for element in value:
+            values.write_as(node["items"], element, out)
     out.append(0)
 
 
 def _write_map(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
     if value:
         _write_long(len(value), out)
-        for name, one in value.items():
+        for name, element in value.items():
             _write_sized(name.encode(), out)
-            values.write_as(node["values"], one, out)
+            values.write_as(node["values"], element, out)
     out.append(0)
 
 
@@ -350,54 +350,54 @@ def _write_union(values: AvroValues, node: Definition, value: Value, out: bytear
     raise ValueError(f"{wanted[:40]!r} is not a branch of the union")
 
 
-def _read_null(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_null(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     return None
 
 
-def _read_boolean(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_boolean(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     return source.take(1) != b"\0"
 
 
-def _read_long(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_long(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     return source.long()
 
 
-def _read_string(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_string(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     return source.take(source.long()).decode()
 
 
-def _read_bytes(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_bytes(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     return source.take(source.long()).decode(ONE_BYTE_TEXT)
 
 
-def _read_fixed(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_fixed(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     return source.take(node["size"]).decode(ONE_BYTE_TEXT)
 
 
-def _read_enum(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_enum(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     return _numbered(node["symbols"], source)
 
 
-def _read_array(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_array(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     items = node["items"]
     return [values.read_as(items, source) for count in source.counts() for _ in range(count)]
 
 
-def _read_map(values: AvroValues, node: Definition, source: Source) -> Value:
-    found = {}
+def _read_map(values: AvroValues, node: Definition, source: AvroSource) -> Value:
+    entries = {}
     for count in source.counts():
         for _ in range(count):
             name = source.take(source.long()).decode()
-            found[name] = values.read_as(node["values"], source)
-    return found
+            entries[name] = values.read_as(node["values"], source)
+    return entries
 
 
-def _read_record(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_record(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     source.reserve(values.names_size(node))
     return {field["name"]: values.read_as(field["type"], source) for field in node["fields"]}
 
 
-def _read_union(values: AvroValues, node: Definition, source: Source) -> Value:
+def _read_union(values: AvroValues, node: Definition, source: AvroSource) -> Value:
     branch = _numbered(node, source)
     value = values.read_as(branch, source)
     if value is None:
@@ -407,7 +407,7 @@ def _read_union(values: AvroValues, node: Definition, source: Source) -> Value:
     return {label: value}
 
 
-def _numbered(choices: list[Value], source: Source) -> Value:
+def _numbered(choices: list[Value], source: AvroSource) -> Value:
     number = source.long()
     if not 0 <= number < len(choices):
         raise ValueError(f"there is no choice {number}")
@@ -415,7 +415,7 @@ def _numbered(choices: list[Value], source: Source) -> Value:
 
 
 Writer = Callable[[AvroValues, Definition, Value, bytearray], None]
-Reader = Callable[[AvroValues, Definition, Source], Value]
+Reader = Callable[[AvroValues, Definition, AvroSource], Value]
 
 _FLOAT, _DOUBLE = _floating(FLOAT), _floating(DOUBLE)
 _WRITERS: Mapping[str, Writer] = {

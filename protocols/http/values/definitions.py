@@ -62,8 +62,8 @@ def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
         check_names(text)
         if text[:1] == b'"':
             text = msgspec.json.decode(text, type=str).encode().strip()
-        given = msgspec.json.decode(text, type=_Given)
-        is_info = given.type is not None and given.type.upper() in types.NUMBERS
+        body = msgspec.json.decode(text, type=_Given)
+        is_info = body.type is not None and body.type.upper() in types.NUMBERS
     except RepeatedName as error:
         raise BadValue(str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
@@ -72,11 +72,11 @@ def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
         is_info = False
     if not is_info and wanted in types.WITH_DEFINITION:
         return _checked(SchemaInfo(wanted, compact(text)))
-    if given.type is None and wanted is None:
+    if body.type is None and wanted is None:
         raise BadValue("its type is missing")
-    name = known_type(given.type or wanted or "")
-    definition = _definition(bytes(given.schema)) if name in types.WITH_DEFINITION else b""
-    return _checked(SchemaInfo(name, definition, given.properties or {}, given.name or ""))
+    name = known_type(body.type or wanted or "")
+    definition = _definition(bytes(body.schema)) if name in types.WITH_DEFINITION else b""
+    return _checked(SchemaInfo(name, definition, body.properties or {}, body.name or ""))
 
 
 def pair_info(key: SchemaInfo, value: SchemaInfo) -> SchemaInfo:

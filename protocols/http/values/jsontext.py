@@ -47,7 +47,7 @@ def elements(text: bytes, most: int) -> list[bytes]:
     Runs in small steps of Python code: in a worker thread other threads get their turns, which
     parsing megabytes in C does not allow. Raises TooMany.
     """
-    found: list[bytes] = []
+    elements_found: list[bytes] = []
     depth = start = 0
     for token in _STRUCTURE.finditer(text):
         first = text[token.start()]
@@ -61,11 +61,11 @@ def elements(text: bytes, most: int) -> list[bytes]:
             continue
         element = text[start : token.start()].strip()
         if element:
-            found.append(element)
-        if len(found) > most:
+            elements_found.append(element)
+        if len(elements_found) > most:
             raise TooMany
         start = token.end()
-    return found
+    return elements_found
 
 
 class RepeatedName(ValueError):

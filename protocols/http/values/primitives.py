@@ -135,7 +135,7 @@ def _floating(layout: struct.Struct) -> Primitive:
 def _shortest(number: float, packed: bytes) -> float:
     """Return the 64-bit float with the fewest digits that packs to the same 32 bits."""
     shorter = (float(f"{number:.{digits}g}") for digits in range(6, 10))  # Nine suffice.
-    return next(one for one in shorter if FLOAT.pack(one) == packed)
+    return next(candidate for candidate in shorter if FLOAT.pack(candidate) == packed)
 
 
 def _days(text: str) -> int:

@@ -26,7 +26,7 @@ from braidlog.protocols.http.errors import (
     BAD_VALUE_SCHEMA,
     PAIR_SCHEMA_MISSING,
     VALUE_SCHEMA_MISSING,
-    Refused,
+    RequestRefused,
     WireCode,
 )
 from braidlog.protocols.http.values import types
@@ -73,16 +73,16 @@ class SchemaRegistry:
     def codec(self, topic: Topic, version: int) -> RecordCodec:
         """Return the codec for records of the version. Raises BadValue for an unreadable schema."""
         key = (topic.meta.topic_id, version)
-        found = self._codecs.get(key)
-        if found is None:
-            found = self._codecs[key] = self._parsed(topic, version)
+        known_codec = self._codecs.get(key)
+        if known_codec is None:
+            known_codec = self._codecs[key] = self._parsed(topic, version)
             if len(self._codecs) > CODECS_MAX:
                 self._codecs.popitem(last=False)
         else:
             self._codecs.move_to_end(key)
-        if isinstance(found, BadValue):
-            raise BadValue(str(found))
-        return found
+        if isinstance(known_codec, BadValue):
+            raise BadValue(str(known_codec))
+        return known_codec
 
     def _parsed(self, topic: Topic, version: int) -> RecordCodec | BadValue:
         meta = schema_of(topic.meta.schemas, version)
@@ -94,13 +94,13 @@ class SchemaRegistry:
             return error
 
     def choose(self, topic: Topic, fields: SchemaFields) -> Chosen:
-        """Choose the schema of a request, without registering it. Raises Refused."""
+        """Choose the schema of a request, without registering it. Raises RequestRefused."""
         if fields.version is not None and fields.version >= 0:
             return self._of_version(topic, fields.version)
         try:
             name = None if fields.type is None else known_type(fields.type)
         except BadValue as error:
-            raise Refused(BAD_VALUE_SCHEMA, f"schema_type: {error}") from None
+            raise RequestRefused(BAD_VALUE_SCHEMA, f"schema_type: {error}") from None
         if name == types.KEY_VALUE or fields.key is not None:
             return self._of_pair(topic, fields)
         if fields.value is not None:
@@ -120,20 +120,20 @@ class SchemaRegistry:
         """Return the version that records of this schema carry, and the ticket after which the
         schema is on disk.
 
-        Raises Refused if another client's schema came first, StorageFull, StorageFailed.
+        Raises RequestRefused if another client's schema came first, StorageFull, StorageFailed.
         """
         if chosen.new is None:
             return chosen.version, 0
         try:
             return self._broker.schemas.add(topic, chosen.new)
         except IncompatibleSchema as error:
-            raise Refused(BAD_VALUE_SCHEMA, str(error)) from None
+            raise RequestRefused(BAD_VALUE_SCHEMA, str(error)) from None
 
     def _of_version(self, topic: Topic, version: int) -> Chosen:
         try:
             return Chosen(self.codec(topic, version), version)
         except BadValue as error:
-            raise Refused(BAD_VALUE_SCHEMA, str(error)) from None
+            raise RequestRefused(BAD_VALUE_SCHEMA, str(error)) from None
 
     def _latest(self, topic: Topic, name: str) -> Chosen:
         """Return the newest schema of a type that needs a definition."""
@@ -142,12 +142,12 @@ class SchemaRegistry:
             if schemas[version].type == types.NUMBERS[name]:
                 return self._of_version(topic, version)
         message = f"schema type {name} needs a value_schema: {topic.name} has none of that type"
-        raise Refused(VALUE_SCHEMA_MISSING, message)
+        raise RequestRefused(VALUE_SCHEMA_MISSING, message)
 
     def _of_pair(self, topic: Topic, fields: SchemaFields) -> Chosen:
         if fields.key is None or fields.value is None:
             missing = "key_schema" if fields.key is None else "value_schema"
-            raise Refused(PAIR_SCHEMA_MISSING, f"KEY_VALUE needs a {missing} too")
+            raise RequestRefused(PAIR_SCHEMA_MISSING, f"KEY_VALUE needs a {missing} too")
         key = _read(fields.key, None, "key_schema", BAD_KEY_SCHEMA)
         value = _read(fields.value, None, "value_schema", BAD_VALUE_SCHEMA)
         return self._of_info(topic, pair_info(key, value), BAD_VALUE_SCHEMA)
@@ -156,7 +156,7 @@ class SchemaRegistry:
         info = _read(value, name, "value_schema", BAD_VALUE_SCHEMA)
         if name is not None and info.type != name:
             message = f"value_schema is of type {info.type}, schema_type says {name}"
-            raise Refused(BAD_VALUE_SCHEMA, message)
+            raise RequestRefused(BAD_VALUE_SCHEMA, message)
         if info.type in types.WITHOUT_SCHEMA:
             return Chosen(RecordCodec(info.type, TEXT, value_codec(info.type, b"")))
         return self._of_info(topic, info, BAD_VALUE_SCHEMA)
@@ -170,11 +170,11 @@ class SchemaRegistry:
             compatible(topic, meta)
             return Chosen(record_codec(info.type, info.definition, info.properties), None, meta)
         except (BadValue, IncompatibleSchema) as error:
-            raise Refused(wire, str(error)) from None
+            raise RequestRefused(wire, str(error)) from None
 
 
 def _read(raw: bytes, wanted: str | None, field: str, wire: WireCode) -> SchemaInfo:
     try:
         return read_info(raw, wanted)
     except (BadValue, msgspec.DecodeError) as error:
-        raise Refused(wire, f"{field}: {explain(error)}") from None
+        raise RequestRefused(wire, f"{field}: {explain(error)}") from None

@@ -20,20 +20,20 @@ from pyspark.sql.datasource import (
 )
 
 from braidlog.storage.export.places import open_log
-from braidlog.storage.export.readers import LogReader
-from braidlog.storage.export.source.offsets import Span, spans, split
+from braidlog.storage.export.readers import ExportLog
+from braidlog.storage.export.source.offsets import OffsetRange, spans, split
 from braidlog.storage.export.source.options import ReadOptions
-from braidlog.storage.export.source.reading import Reading
+from braidlog.storage.export.source.reading import ReadSettings
 
 NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 
-Narrow = Callable[[Span], Span | None]
+Narrow = Callable[[OffsetRange], OffsetRange | None]
 
 
 class SpanPartition(InputPartition):
     """The span of a task."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: OffsetRange) -> None:
         super().__init__(span)
         self.span = span
 
@@ -41,11 +41,11 @@ class SpanPartition(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads the partitions of the options, one task for each span."""
 
-    def __init__(self, options: ReadOptions, reading: Reading) -> None:
+    def __init__(self, options: ReadOptions, reading: ReadSettings) -> None:
         self.options = options
         self.reading = reading
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[OffsetRange]:
         """Return the spans to read. Raises BadOption, DataLoss."""
         return spans(open_log(self.options.place), self.options)
 
@@ -69,36 +69,38 @@ class FilteredBatchReader(BatchReader):
     spark.sql.python.filterPushdown.enabled is off.
     """
 
-    def __init__(self, options: ReadOptions, reading: Reading) -> None:
+    def __init__(self, options: ReadOptions, reading: ReadSettings) -> None:
         super().__init__(options, reading)
         self._narrow: list[Narrow] = []
         self._after_us: int | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Accept filters that cut spans exactly; return the filters that Spark must apply."""
-        for one in filters:
-            if isinstance(one, IsNotNull) and one.attribute[0] in NEVER_NULL:
+        for pushed in filters:
+            if isinstance(pushed, IsNotNull) and pushed.attribute[0] in NEVER_NULL:
                 continue
-            narrow = _narrowing(one)
+            narrow = _narrowing(pushed)
             if narrow is None:
-                self._note_time(one)
-                yield one
+                self._note_time(pushed)
+                yield pushed
             else:
                 self._narrow.append(narrow)
 
-    def _note_time(self, one: Filter) -> None:
-        if isinstance(one, GreaterThan | GreaterThanOrEqual) and one.attribute == ("timestamp",):
-            value = one.value
+    def _note_time(self, pushed: Filter) -> None:
+        if isinstance(pushed, GreaterThan | GreaterThanOrEqual) and pushed.attribute == (
+            "timestamp",
+        ):
+            value = pushed.value
             if isinstance(value, datetime) and value.tzinfo is not None:
                 time_us = int(value.timestamp() * 1_000_000) - 1  # Floats round.
                 self._after_us = max(time_us, self._after_us or time_us)
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[OffsetRange]:
         """Return the spans to read within the filters."""
         log = open_log(self.options.place)
         left = []
         for span in spans(log, self.options):
-            cut: Span | None = span
+            cut: OffsetRange | None = span
             for narrow in self._narrow:
                 cut = None if cut is None else narrow(cut)
             if cut is not None and self._after_us is not None:
@@ -108,53 +110,53 @@ class FilteredBatchReader(BatchReader):
         return left
 
 
-def _later(log: LogReader, span: Span, time_us: int) -> Span | None:
+def _later(log: ExportLog, span: OffsetRange, time_us: int) -> OffsetRange | None:
     """Return the span from the first record of that time; all records cut off are older."""
     with log.open(span.topic, span.partition, span.partition_id) as reader:
         first = reader.first_at(time_us)
     return None if first is None else replace(span, start=max(span.start, first))
 
 
-def _narrowing(one: Filter) -> Narrow | None:
+def _narrowing(pushed: Filter) -> Narrow | None:
     """Return the exact narrowing of a span by a filter; None for other filters."""
-    name = getattr(one, "attribute", ("",))
-    value = getattr(one, "value", None)
+    name = getattr(pushed, "attribute", ("",))
+    value = getattr(pushed, "value", None)
     if name == ("topic",):
-        return _on_topic(one, value)
+        return _on_topic(pushed, value)
     if name == ("partition",):
-        if isinstance(one, EqualTo):
+        if isinstance(pushed, EqualTo):
             return lambda span: span if span.partition == value else None
-        if isinstance(one, In):
+        if isinstance(pushed, In):
             return lambda span: span if span.partition in (value or ()) else None
     if name == ("offset",) and isinstance(value, int):
-        return _on_offset(one, value)
+        return _on_offset(pushed, value)
     return None
 
 
-def _on_topic(one: Filter, value: object) -> Narrow | None:
-    if isinstance(one, EqualTo):
+def _on_topic(pushed: Filter, value: object) -> Narrow | None:
+    if isinstance(pushed, EqualTo):
         return lambda span: span if span.topic == value else None
-    if isinstance(one, In):
-        names = one.value
+    if isinstance(pushed, In):
+        names = pushed.value
         return lambda span: span if span.topic in names else None
-    if isinstance(one, StringStartsWith):
+    if isinstance(pushed, StringStartsWith):
         return lambda span: span if span.topic.startswith(str(value)) else None
     return None
 
 
-def _on_offset(one: Filter, value: int) -> Narrow | None:
+def _on_offset(pushed: Filter, value: int) -> Narrow | None:
     bounds = {
         EqualTo: (value, value + 1),
         GreaterThan: (value + 1, None),
         GreaterThanOrEqual: (value, None),
         LessThan: (0, value),
         LessThanOrEqual: (0, value + 1),
-    }.get(type(one))
+    }.get(type(pushed))
     if bounds is None:
         return None
     low, high = bounds
 
-    def narrow(span: Span) -> Span:
+    def narrow(span: OffsetRange) -> OffsetRange:
         end = span.end if high is None else min(span.end, high)
         return replace(span, start=max(span.start, low), end=end)
 

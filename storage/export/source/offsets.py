@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from braidlog.storage.export.readers import (
-    LogReader,
-    PartitionReader,
+    ExportLog,
+    ExportPartition,
     PartitionState,
     topic_matches,
 )
@@ -35,7 +35,7 @@ class DataLoss(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetRange:
     """Offsets [start, end) of a partition: the work of a task."""
 
     topic: str
@@ -46,7 +46,7 @@ class Span:
 
 
 def select(
-    log: LogReader, selection: Selection, *, may_be_gone: bool = False
+    log: ExportLog, selection: Selection, *, may_be_gone: bool = False
 ) -> list[PartitionState]:
     """Return the selected partitions.
 
@@ -57,16 +57,16 @@ def select(
     if selection.assigned:
         states = log.partitions(selection.assigned.__contains__)
         wanted = {(t, p) for t, numbers in selection.assigned.items() for p in numbers}
-        found = [state for state in states if (state.topic, state.index) in wanted]
-        if missing := wanted - {(state.topic, state.index) for state in found}:
+        selected = [state for state in states if (state.topic, state.index) in wanted]
+        if missing := wanted - {(state.topic, state.index) for state in selected}:
             topic, partition = min(missing)
             text = f"assign: there is no partition {partition} of topic {topic}"
             _refuse_or_warn(text, may_be_gone)
-        return found
-    found = log.partitions(selection.topics.__contains__)
-    if absent := set(selection.topics) - {state.topic for state in found}:
+        return selected
+    selected = log.partitions(selection.topics.__contains__)
+    if absent := set(selection.topics) - {state.topic for state in selected}:
         _refuse_or_warn(f"there is no topic {min(absent)}", may_be_gone)
-    return found
+    return selected
 
 
 def _refuse_or_warn(text: str, may_be_gone: bool) -> None:
@@ -83,7 +83,7 @@ def matches(pattern: str, topic: str) -> bool:
         raise BadOption(f"subscribePattern: {pattern!r}: {error}") from None
 
 
-def begin(state: PartitionState, options: ReadOptions, log: LogReader) -> int:
+def begin(state: PartitionState, options: ReadOptions, log: ExportLog) -> int:
     """Return the first offset to read of a partition. Raises DataLoss, BadOption."""
     offset = _at(options.starting, state, log, EARLIEST)
     if offset is None:
@@ -96,7 +96,7 @@ def begin(state: PartitionState, options: ReadOptions, log: LogReader) -> int:
     return _within(offset, state, options, "startingOffsets")
 
 
-def finish(state: PartitionState, options: ReadOptions, log: LogReader) -> int:
+def finish(state: PartitionState, options: ReadOptions, log: ExportLog) -> int:
     """Return the end of the read of a partition, exclusive. Raises DataLoss."""
     offset = _at(options.ending, state, log, LATEST)
     return state.watermark if offset is None else _within(offset, state, options, "endingOffsets")
@@ -108,39 +108,45 @@ def check_named(edge: Edge, states: Sequence[PartitionState], name: str) -> None
     if named is None:
         return
     known = {(state.topic, state.index) for state in states}
-    given = {(topic, partition) for topic, one in named.items() for partition in one}
-    if unknown := given - known:
+    named_partitions = {
+        (topic, partition) for topic, partitions in named.items() for partition in partitions
+    }
+    if unknown := named_partitions - known:
         topic, partition = min(unknown)
         raise BadOption(f"{name}: partition {partition} of {topic} is not read")
-    if missing := known - given:
+    if missing := known - named_partitions:
         text = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(missing)[:3])
         warnings.warn(f"{name} says nothing of {text}: the default is taken", stacklevel=2)
 
 
-def spans(log: LogReader, options: ReadOptions) -> list[Span]:
+def spans(log: ExportLog, options: ReadOptions) -> list[OffsetRange]:
     """Return the spans of a batch read, for each non-empty partition. Raises as above."""
     states = select(log, options.selection)
     check_named(options.starting, states, "startingOffsets")
     check_named(options.ending, states, "endingOffsets")
-    found = []
+    spans_found = []
     for state in states:
         start, end = begin(state, options, log), finish(state, options, log)
         if start < end:
-            found.append(Span(state.topic, state.index, state.partition_id, start, end))
-    return found
+            spans_found.append(
+                OffsetRange(state.topic, state.index, state.partition_id, start, end)
+            )
+    return spans_found
 
 
-def split(found: Sequence[Span], pieces: int | None, records_max: int | None) -> list[Span]:
+def split(
+    whole_spans: Sequence[OffsetRange], pieces: int | None, records_max: int | None
+) -> list[OffsetRange]:
     """Split larger spans until there are about `pieces` and none is above `records_max` records.
 
     Follows Spark's KafkaOffsetRangeCalculator.
     """
-    total = sum(span.end - span.start for span in found)
+    total = sum(span.end - span.start for span in whole_spans)
     result = []
-    for span in found:
+    for span in whole_spans:
         size = span.end - span.start
         parts = 1
-        if pieces is not None and pieces > len(found):
+        if pieces is not None and pieces > len(whole_spans):
             parts = max(1, round(pieces * size / total))
         if records_max is not None:
             parts = max(parts, -(-size // records_max))
@@ -148,11 +154,11 @@ def split(found: Sequence[Span], pieces: int | None, records_max: int | None) ->
         for number in range(parts):
             start = span.start + size * number // parts
             end = span.start + size * (number + 1) // parts
-            result.append(Span(span.topic, span.partition, span.partition_id, start, end))
+            result.append(OffsetRange(span.topic, span.partition, span.partition_id, start, end))
     return result
 
 
-def first_row_at(reader: PartitionReader, state: PartitionState, time_us: int) -> int | None:
+def first_row_at(reader: ExportPartition, state: PartitionState, time_us: int) -> int | None:
     """Return the first offset whose timestamp is that time or later, None if there is none."""
     first = reader.first_at(time_us)
     if first is None:
@@ -166,7 +172,7 @@ def first_row_at(reader: PartitionReader, state: PartitionState, time_us: int) -
     return None
 
 
-def _at(edge: Edge, state: PartitionState, log: LogReader, default: int) -> int | None:
+def _at(edge: Edge, state: PartitionState, log: ExportLog, default: int) -> int | None:
     """Return the offset of an edge; None for a time later than every record."""
     time_us = edge.time_us
     if edge.times_us is not None:

@@ -107,9 +107,9 @@ class ReadOptions:
     value_format: ValueFormat | None = None
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+def read_options(raw_options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Parse Spark's options, in any case. Raises BadOption."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = {name.lower(): value for name, value in raw_options.items()}
     _check_names(options, streaming=streaming)
     read_more_columns(options)
     default = LATEST if streaming else EARLIEST
@@ -142,17 +142,17 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def read_more_columns(given: Mapping[str, str]) -> tuple[bool, bool]:
+def read_more_columns(raw_options: Mapping[str, str]) -> tuple[bool, bool]:
     """Return whether headers and metadata have columns of their own. Raises BadOption."""
-    options = {name.lower(): value for name, value in given.items()}
+    options = {name.lower(): value for name, value in raw_options.items()}
     return _switch(options, "includeHeaders"), _switch(options, "includeMetadata")
 
 
-def read_value_options(given: Mapping[str, str]) -> tuple[str, Selection, ValueFormat] | None:
+def read_value_options(raw_options: Mapping[str, str]) -> tuple[str, Selection, ValueFormat] | None:
     """Return place, selection and format of values, None if values stay bytes. Raises BadOption."""
-    options = {name.lower(): value for name, value in given.items()}
-    found = _value_format(options)
-    return None if found is None else (_place(options), _selection(options), found)
+    options = {name.lower(): value for name, value in raw_options.items()}
+    value_format = _value_format(options)
+    return None if value_format is None else (_place(options), _selection(options), value_format)
 
 
 def _check_names(options: Mapping[str, str], *, streaming: bool) -> None:
@@ -175,13 +175,13 @@ def _check_names(options: Mapping[str, str], *, streaming: bool) -> None:
 
 def _place(options: Mapping[str, str]) -> str:
     """Return a folder, a store, or `http://HOST:PORT` with an optional token before an @."""
-    given = [name for name in ("path", "broker", "store") if name in options]
-    if len(given) != 1:
+    places = [name for name in ("path", "broker", "store") if name in options]
+    if len(places) != 1:
         raise BadOption(
             "give exactly one of path (a data directory), broker (HOST:PORT) and store (a "
             "cluster's, with database)"
         )
-    (name,) = given
+    (name,) = places
     for other in ("database", "endpoint"):
         if name != "store" and other in options:
             raise BadOption(f"{other} goes with store")
@@ -245,24 +245,24 @@ def _edge(options: Mapping[str, str], which: str, default: int) -> Edge:
     if text.strip().lower() in ("earliest", "latest"):
         return Edge(EARLIEST if text.strip().lower() == "earliest" else LATEST)
     offsets = _per_partition(text, f"{which}Offsets")
-    if any(offset < EARLIEST for one in offsets.values() for offset in one.values()):
+    if any(offset < EARLIEST for partitions in offsets.values() for offset in partitions.values()):
         raise BadOption(f"{which}Offsets: -2 is earliest, -1 latest; there is no lower number")
     return Edge(default, offsets=offsets)
 
 
 def _has(edge: Edge, offset: int) -> bool:
-    given = edge.offsets or {}
+    by_topic = edge.offsets or {}
     is_default = edge.time_us is None and edge.times_us is None and edge.offsets is None
     return (is_default and edge.offset == offset) or any(
-        offset in one.values() for one in given.values()
+        offset in partitions.values() for partitions in by_topic.values()
     )
 
 
 def _per_partition(text: str, name: str) -> dict[str, dict[int, int]]:
     example = '{"orders": {"0": 23}}'
-    found = _json(text, name, example)
+    by_topic = _json(text, name, example)
     result: dict[str, dict[int, int]] = {}
-    for topic, partitions in found.items():
+    for topic, partitions in by_topic.items():
         if not isinstance(partitions, dict):
             raise BadOption(f"{name}: {example} is what it looks like")
         try:
@@ -277,12 +277,12 @@ def _per_partition(text: str, name: str) -> dict[str, dict[int, int]]:
 
 def _json(text: str, name: str, example: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise BadOption(f"{name}: {text!r} is no JSON such as {example}")
-    return found
+    return value
 
 
 def _limits(options: Mapping[str, str]) -> TriggerLimits:

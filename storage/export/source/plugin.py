@@ -13,7 +13,7 @@ from braidlog.storage.export.source.options import (
     read_options,
     read_value_options,
 )
-from braidlog.storage.export.source.reading import Reading
+from braidlog.storage.export.source.reading import ReadSettings
 from braidlog.storage.export.source.stream import StreamReader
 from braidlog.storage.export.source.table import DATA, Table, check_columns, column_names, ddl
 from braidlog.storage.export.source.value_schemas import values_of
@@ -63,7 +63,7 @@ def enable(spark: "SparkSession") -> None:
     spark.conf.set(PUSHDOWN, "true")
 
 
-def _reading(options: ReadOptions, schema: StructType) -> Reading:
+def _reading(options: ReadOptions, schema: StructType) -> ReadSettings:
     wanted = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     names = check_columns(wanted)
     values = None
@@ -72,6 +72,6 @@ def _reading(options: ReadOptions, schema: StructType) -> Reading:
     elif DATA in names:
         raise BadOption("schema: column data needs valueFormat and valueSchema")
     table = Table(names, None if values is None else values.type)
-    return Reading(
+    return ReadSettings(
         options.place, table, options.fail_on_loss, options.corrupt, options.dead_letters, values
     )

@@ -16,9 +16,9 @@ from braidlog.storage.export.files import DeadFile
 from braidlog.storage.export.places import open_log
 from braidlog.storage.export.process import settle
 from braidlog.storage.export.ranges import Range
-from braidlog.storage.export.readers import PartitionReader
+from braidlog.storage.export.readers import ExportPartition
 from braidlog.storage.export.rows import BadBody, RangeRows
-from braidlog.storage.export.source.offsets import DataLoss, Span
+from braidlog.storage.export.source.offsets import DataLoss, OffsetRange
 from braidlog.storage.export.source.options import OnCorrupt
 from braidlog.storage.export.source.table import Table
 from braidlog.storage.export.source.value_schemas import TopicValues, Values
@@ -30,7 +30,7 @@ log = logging.getLogger("braidlog.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadSettings:
     """Settings of a read, the same for every task."""
 
     place: str
@@ -40,7 +40,7 @@ class Reading:
     dead_letters: str | None = None
     values: Values | None = None
 
-    def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def rows(self, span: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
         settle()
         dead = _DeadLetters(self, span)
@@ -50,7 +50,7 @@ class Reading:
         finally:
             dead.close()
 
-    def _rows(self, span: Span, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
+    def _rows(self, span: OffsetRange, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
         start = span.start
         values = None if self.values is None else self.values.of(span.topic)
         while start < span.end:
@@ -72,7 +72,11 @@ class Reading:
                 return
 
     def _shaped(
-        self, batch: pa.RecordBatch, span: Span, values: TopicValues | None, dead: "_DeadLetters"
+        self,
+        batch: pa.RecordBatch,
+        span: OffsetRange,
+        values: TopicValues | None,
+        dead: "_DeadLetters",
     ) -> pa.RecordBatch:
         """Return the rows with decoded values.
 
@@ -82,17 +86,20 @@ class Reading:
         if values is None:
             return self.table.shaped(batch, span.topic)
         data, bad = values.decode(batch)
-        for one in bad:
-            offset, value = batch["offset"][one.row].as_py(), batch["value"][one.row].as_py()
-            dead.set_aside(BadBody(offset, 1, NO_FORMAT, one.reason, value))
+        for undecodable in bad:
+            offset, value = (
+                batch["offset"][undecodable.row].as_py(),
+                batch["value"][undecodable.row].as_py(),
+            )
+            dead.set_aside(BadBody(offset, 1, NO_FORMAT, undecodable.reason, value))
         rows = self.table.shaped(batch, span.topic, data)
         if bad and self.corrupt == "deadletter":
             keep = np.ones(rows.num_rows, bool)
-            keep[[one.row for one in bad]] = False
+            keep[[undecodable.row for undecodable in bad]] = False
             rows = rows.filter(pa.array(keep))
         return rows
 
-    def _first(self, span: Span, start: int, reader: PartitionReader) -> int:
+    def _first(self, span: OffsetRange, start: int, reader: ExportPartition) -> int:
         if self.fail_on_loss and reader.high_watermark < span.end:
             raise DataLoss(
                 f"{span.topic} partition {span.partition}: the log ends at "
@@ -106,7 +113,7 @@ class Reading:
         return reader.log_start_offset
 
     def _decoded(
-        self, span: Span, start: int, reader: PartitionReader, dead: "_DeadLetters"
+        self, span: OffsetRange, start: int, reader: ExportPartition, dead: "_DeadLetters"
     ) -> Iterator[pa.RecordBatch]:
         if start >= span.end:
             return iter(())
@@ -117,7 +124,7 @@ class Reading:
 class _DeadLetters:
     """Handling of bodies without a row, by option `corrupt`."""
 
-    def __init__(self, reading: Reading, span: Span) -> None:
+    def __init__(self, reading: ReadSettings, span: OffsetRange) -> None:
         self._corrupt = reading.corrupt
         self._span = span
         self._file: DeadFile | None = None
@@ -153,7 +160,7 @@ class _DeadLetters:
             self._file.close()
 
 
-def _loss(span: Span, start: int, log_start: int) -> DataLoss:
+def _loss(span: OffsetRange, start: int, log_start: int) -> DataLoss:
     return DataLoss(
         f"{span.topic} partition {span.partition}: offsets {start} to {log_start - 1} are no "
         "longer in the log (failOnDataLoss=false goes on behind them)"

@@ -23,9 +23,16 @@ from braidlog.storage.export.places import open_log, tell_positions
 from braidlog.storage.export.ranges import shares
 from braidlog.storage.export.readers import PartitionState
 from braidlog.storage.export.source.batch import SpanPartition
-from braidlog.storage.export.source.offsets import DataLoss, Span, begin, check_named, select, split
+from braidlog.storage.export.source.offsets import (
+    DataLoss,
+    OffsetRange,
+    begin,
+    check_named,
+    select,
+    split,
+)
 from braidlog.storage.export.source.options import ReadOptions
-from braidlog.storage.export.source.reading import Reading
+from braidlog.storage.export.source.reading import ReadSettings
 
 log = logging.getLogger("braidlog.spark")
 
@@ -35,7 +42,7 @@ Offset = dict[str, dict[str, list[int]]]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader that continues from a checkpoint, in micro-batches of bounded size."""
 
-    def __init__(self, options: ReadOptions, reading: Reading) -> None:
+    def __init__(self, options: ReadOptions, reading: ReadSettings) -> None:
         self._options = options
         self._reading = reading
         self._target: dict[tuple[str, int], PartitionState] | None = None
@@ -92,8 +99,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not any(counts.values()) and set(_flat(start)) >= set(ends):
             return start
         self._last_trigger = time.monotonic()
-        kept = {key: value for key, value in _flat(start).items() if key not in ends}
-        return _sorted({**kept, **ends})
+        unchanged = {key: value for key, value in _flat(start).items() if key not in ends}
+        return _sorted({**unchanged, **ends})
 
     def reportLatestOffset(self) -> Offset:
         """Return the end of the log, for the query's progress."""
@@ -101,15 +108,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the tasks between two offsets. Raises DataLoss."""
-        found = []
+        wanted_spans = []
         begins = _flat(start)
         for (topic, index), (stop, partition_id) in _flat(end).items():
             offset, known_id = begins.get((topic, index), (None, partition_id))
             if offset is None or known_id != partition_id:
                 offset = self._log_start(topic, index, partition_id)
             if offset < stop:
-                found.append(Span(topic, index, partition_id, offset, stop))
-        pieces = split(found, self._options.min_partitions, self._options.records_max)
+                wanted_spans.append(OffsetRange(topic, index, partition_id, offset, stop))
+        pieces = split(wanted_spans, self._options.min_partitions, self._options.records_max)
         return [SpanPartition(span) for span in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -134,8 +141,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _states(self, *, may_be_gone: bool = False) -> dict[tuple[str, int], PartitionState]:
         place, selection = open_log(self._options.place), self._options.selection
-        found = select(place, selection, may_be_gone=may_be_gone)
-        return {(state.topic, state.index): state for state in found}
+        states = select(place, selection, may_be_gone=may_be_gone)
+        return {(state.topic, state.index): state for state in states}
 
     def _begin(self, key: tuple[str, int], state: PartitionState, start: Offset) -> int:
         """Return the begin of the next micro-batch; a new partition begins at its log start."""
@@ -174,18 +181,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bytes_max.append(limit.max_bytes)
         if isinstance(limit, ReadAllAvailable) and self._target is None:
             return wanted
-        bounds = [one for one in rows_max if one is not None]
+        bounds = [row_limit for row_limit in rows_max if row_limit is not None]
         sizes = {key: _bytes_of(states[key], count) for key, count in wanted.items()}
         total = sum(sizes.values())
         records = sum(wanted.values())
         bounds += [
-            max(1, records * one // total) for one in bytes_max if one is not None and total > one
+            max(1, records * bytes_limit // total)
+            for bytes_limit in bytes_max
+            if bytes_limit is not None and total > bytes_limit
         ]
         if not bounds:
             return wanted
         names = {f"{topic}/{index:09d}": (topic, index) for topic, index in wanted}
-        found = shares({name: wanted[key] for name, key in names.items()}, min(bounds))
-        return {names[name]: count for name, count in found.items()}
+        counts = shares({name: wanted[key] for name, key in names.items()}, min(bounds))
+        return {names[name]: count for name, count in counts.items()}
 
     def _log_start(self, topic: str, index: int, partition_id: int) -> int:
         with open_log(self._options.place).open(topic, index, partition_id) as reader:
@@ -207,7 +216,7 @@ def _flat(offset: Offset) -> dict[tuple[str, int], tuple[int, int]]:
 
 def _sorted(positions: dict[tuple[str, int], tuple[int, int]]) -> Offset:
     """Return an offset with its keys in order, since Spark compares offsets by their text."""
-    found: dict[str, dict[str, Any]] = {}
+    by_topic: dict[str, dict[str, Any]] = {}
     for (topic, index), value in sorted(positions.items()):
-        found.setdefault(topic, {})[str(index)] = list(value)
-    return found
+        by_topic.setdefault(topic, {})[str(index)] = list(value)
+    return by_topic

@@ -25,12 +25,12 @@ class Values:
 
     place: str
     type: pa.StructType
-    given: ValueDecoder | None = None
+    value_decoder: ValueDecoder | None = None
     by_topic: Mapping[str, ValueDecoder] = field(default_factory=dict)
 
     def of(self, topic: str) -> "TopicValues":
         """Return the decoder for a topic's values. Raises BadOption for a topic created later."""
-        decoder = self.given or self.by_topic.get(topic)
+        decoder = self.value_decoder or self.by_topic.get(topic)
         if decoder is None:
             raise BadOption(
                 f"{topic} came after the query began, whose schemas are registered ones"
@@ -55,8 +55,8 @@ class TopicValues:
             return decoder.decode(rows["value"])
         versions = rows["schemaVersion"]
         if not decoder.knows(versions):
-            found = open_log(self._place).schemas([self._topic]).get(self._topic, ())
-            writers = _definitions(found, TYPES[decoder.name])
+            schemas = open_log(self._place).schemas([self._topic]).get(self._topic, ())
+            writers = _definitions(schemas, TYPES[decoder.name])
             decoder = self._decoder = replace(decoder, writers=writers)
         return decoder.decode(rows["value"], versions)
 
@@ -64,12 +64,12 @@ class TopicValues:
 def values_of(place: str, selection: Selection, format_: ValueFormat) -> Values:
     """Return the decoders for the options. Raises BadOption, OSError."""
     if format_.schema.strip():
-        given = decoder_of(format_)
-        return Values(place, given.type, given)
+        value_decoder = decoder_of(format_)
+        return Values(place, value_decoder.type, value_decoder)
     log = open_log(place)
     topics = sorted({state.topic for state in select(log, selection)})
-    found = log.schemas(topics)
-    decoders = {topic: _registered(topic, found.get(topic, ()), format_) for topic in topics}
+    schemas = log.schemas(topics)
+    decoders = {topic: _registered(topic, schemas.get(topic, ()), format_) for topic in topics}
     if not decoders:
         raise BadOption("no topic is there whose registered schema could be taken")
     first = next(iter(decoders))
@@ -95,4 +95,4 @@ def _registered(
 
 def _definitions(schemas: Sequence[RegisteredSchema], wanted: str) -> tuple[str, ...]:
     """Return definitions by version; empty for a schema of another type."""
-    return tuple(one.definition if one.type == wanted else "" for one in schemas)
+    return tuple(schema.definition if schema.type == wanted else "" for schema in schemas)

@@ -67,25 +67,25 @@ def struct_type(schema: str, *, avro: bool) -> pa.StructType:
     text = schema.strip()
     if not text:
         raise BadOption("valueSchema: expected an Avro schema, a Spark schema, or columns")
-    found: object = None
+    definition: object = None
     if text.startswith("{"):
         try:
-            found = json.loads(text)
+            definition = json.loads(text)
         except ValueError as error:
             raise BadOption(f"valueSchema: no JSON: {error}") from None
-    if isinstance(found, dict) and found.get("type") == "record":
-        return _of_avro(found, 0)
+    if isinstance(definition, dict) and definition.get("type") == "record":
+        return _of_avro(definition, 0)
     if avro:
         raise BadOption("valueSchema: expected an Avro record schema in JSON")
-    if isinstance(found, dict):
-        return _of_spark(found, 0)
+    if isinstance(definition, dict):
+        return _of_spark(definition, 0)
     return _of_columns(text)
 
 
 def ddl_of(type_: pa.DataType) -> str:
     """Return a type in Spark's DDL."""
     if pa.types.is_struct(type_):
-        inner = ",".join(f"`{one.name}`:{ddl_of(one.type)}" for one in type_)
+        inner = ",".join(f"`{field.name}`:{ddl_of(field.type)}" for field in type_)
         return f"struct<{inner}>"
     if pa.types.is_list(type_):
         return f"array<{ddl_of(type_.value_type)}>"
@@ -114,57 +114,60 @@ def _of_columns(text: str) -> pa.StructType:
     return pa.struct(columns)
 
 
-def _of_spark(found: object, depth: int) -> pa.DataType:
+def _of_spark(definition: object, depth: int) -> pa.DataType:
     if depth > NESTING_MAX:
         raise BadOption("valueSchema: too deeply nested")
-    if isinstance(found, str):
-        if found in _SIMPLE:
-            return _SIMPLE[found]
-        if found.startswith("decimal(") and found.endswith(")"):
-            return _decimal(*found[8:-1].split(","))
-    if isinstance(found, dict):
-        kind = found.get("type")
+    if isinstance(definition, str):
+        if definition in _SIMPLE:
+            return _SIMPLE[definition]
+        if definition.startswith("decimal(") and definition.endswith(")"):
+            return _decimal(*definition[8:-1].split(","))
+    if isinstance(definition, dict):
+        kind = definition.get("type")
         if kind == "struct":
-            fields = [(one["name"], _of_spark(one["type"], depth + 1)) for one in found["fields"]]
+            fields = [
+                (field["name"], _of_spark(field["type"], depth + 1))
+                for field in definition["fields"]
+            ]
             return pa.struct(fields)
         if kind == "array":
-            return _list_of(_of_spark(found["elementType"], depth + 1))
-        if kind == "map" and found.get("keyType") == "string":
-            return pa.map_(pa.string(), _of_spark(found["valueType"], depth + 1))
-    raise BadOption(f"valueSchema: no column can be of type {str(found)[:80]}")
+            return _list_of(_of_spark(definition["elementType"], depth + 1))
+        if kind == "map" and definition.get("keyType") == "string":
+            return pa.map_(pa.string(), _of_spark(definition["valueType"], depth + 1))
+    raise BadOption(f"valueSchema: no column can be of type {str(definition)[:80]}")
 
 
-def _of_avro(found: Any, depth: int) -> pa.DataType:  # noqa: ANN401 - any JSON
+def _of_avro(definition: Any, depth: int) -> pa.DataType:  # noqa: ANN401 - any JSON
     if depth > NESTING_MAX:
         raise BadOption("valueSchema: too deeply nested, or a type that holds itself")
-    if isinstance(found, list):
-        others = [one for one in found if one != "null"]
+    if isinstance(definition, list):
+        others = [branch for branch in definition if branch != "null"]
         if len(others) == 1:
             return _of_avro(others[0], depth + 1)
-    if isinstance(found, str) and found in _AVRO:
-        return _AVRO[found]
-    if isinstance(found, Mapping):
-        return _of_avro_object(found, depth)
-    raise BadOption(f"valueSchema: no column can be of Avro type {str(found)[:80]}")
+    if isinstance(definition, str) and definition in _AVRO:
+        return _AVRO[definition]
+    if isinstance(definition, Mapping):
+        return _of_avro_object(definition, depth)
+    raise BadOption(f"valueSchema: no column can be of Avro type {str(definition)[:80]}")
 
 
-def _of_avro_object(found: Mapping[str, Any], depth: int) -> pa.DataType:
-    logical = found.get("logicalType")
+def _of_avro_object(definition: Mapping[str, Any], depth: int) -> pa.DataType:
+    logical = definition.get("logicalType")
     if logical in _AVRO_LOGICAL:
         return _AVRO_LOGICAL[logical]
     if logical == "decimal":
-        return _decimal(found["precision"], found.get("scale", 0))
+        return _decimal(definition["precision"], definition.get("scale", 0))
     if logical is not None:
         raise BadOption(f"valueSchema: no column can be of Avro's logical type {logical}")
-    kind = found.get("type")
+    kind = definition.get("type")
     if kind == "record":
         return pa.struct(
-            [(one["name"], _of_avro(one["type"], depth + 1)) for one in found["fields"]]
+            [(field["name"], _of_avro(field["type"], depth + 1)) for field in definition["fields"]]
         )
     if kind == "array":
-        return _list_of(_of_avro(found["items"], depth + 1))
+        return _list_of(_of_avro(definition["items"], depth + 1))
     if kind == "map":
-        return pa.map_(pa.string(), _of_avro(found["values"], depth + 1))
+        return pa.map_(pa.string(), _of_avro(definition["values"], depth + 1))
     if kind == "enum":
         return pa.string()
     if kind == "fixed":

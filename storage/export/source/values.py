@@ -44,8 +44,8 @@ class ValueDecoder:
 
     def knows(self, versions: pa.Array) -> bool:
         """Return True if all of these schema versions of records are known."""
-        named = (one for one in versions.unique().to_pylist() if one is not None)
-        return all(self._writer(one) is not None for one in named)
+        named = (version for version in versions.unique().to_pylist() if version is not None)
+        return all(self._writer(version) is not None for version in named)
 
     def _writer(self, version: bytes) -> str | None:
         number = int.from_bytes(version, "big") if len(version) == VERSION_BYTES else -1
@@ -58,19 +58,21 @@ class ValueDecoder:
 
         `versions` are the schema versions of the records.
         """
-        given = values.to_pylist()
-        rows = [row for row, value in enumerate(given) if value is not None]
+        raw_values = values.to_pylist()
+        rows = [row for row, value in enumerate(raw_values) if value is not None]
         bad: list[Undecodable] = []
         if self.name == "avro":
-            named = [None] * len(given) if versions is None else versions.to_pylist()
-            parts = self._avro(given, named, rows, bad)
+            named = [None] * len(raw_values) if versions is None else versions.to_pylist()
+            parts = self._avro(raw_values, named, rows, bad)
         else:  # Arrow skips a blank line, which would hide that another value makes two rows.
-            bad += [Undecodable(row, "no JSON: blank") for row in rows if not given[row].strip()]
-            parts = self._json(given, [row for row in rows if given[row].strip()], bad)
-        failed = {one.row for one in bad}
+            bad += [
+                Undecodable(row, "no JSON: blank") for row in rows if not raw_values[row].strip()
+            ]
+            parts = self._json(raw_values, [row for row in rows if raw_values[row].strip()], bad)
+        failed = {undecodable.row for undecodable in bad}
         good = [row for row in rows if row not in failed]
         whole = pa.concat_arrays(parts) if parts else pa.array([], self.type)
-        places = np.full(len(given), -1, np.int64)
+        places = np.full(len(raw_values), -1, np.int64)
         places[good] = np.arange(len(good))
         return whole.take(pa.array(places, mask=places < 0)), bad
 
@@ -105,7 +107,7 @@ class ValueDecoder:
         )
         if table.num_rows != len(values):
             raise ValueError("not one JSON object a value")
-        columns = [table[one.name].combine_chunks().cast(one.type) for one in self.type]
+        columns = [table[field.name].combine_chunks().cast(field.type) for field in self.type]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
     def _avro(
@@ -122,34 +124,34 @@ class ValueDecoder:
         for version in set(versions) - {None}:
             text = self._writer(version or b"")
             writers[version] = text and fastavro.parse_schema(json.loads(text))
-        found: list[tuple[int, object]] = []
+        decoded: list[tuple[int, object]] = []
         for row in rows:
             source, writer = io.BytesIO(values[row]), writers[versions[row]]
             if writer is None:
                 bad.append(Undecodable(row, "its schema version is not registered as Avro"))
                 continue
             try:
-                one = fastavro.schemaless_reader(source, writer, reader)
+                decoded_value = fastavro.schemaless_reader(source, writer, reader)
             except Exception as error:  # fastavro raises any error for bad bytes.
                 bad.append(Undecodable(row, f"no Avro of the schema: {error}"))
                 continue
             if source.tell() == len(values[row]):
-                found.append((row, one))
+                decoded.append((row, decoded_value))
             else:
                 bad.append(Undecodable(row, "no Avro of the schema: bytes are left"))
-        return [self._fitting(found, bad)]
+        return [self._fitting(decoded, bad)]
 
-    def _fitting(self, found: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:
+    def _fitting(self, decoded: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:
         """Return the values that fit the columns: times beyond the year 9999, for example, do
         not.
         """
         try:
-            return pa.array([one for _, one in found], self.type)
+            return pa.array([decoded_value for _, decoded_value in decoded], self.type)
         except (pa.ArrowException, ValueError, OverflowError):
             parts = []
-            for row, one in found:
+            for row, decoded_value in decoded:
                 try:
-                    parts.append(pa.array([one], self.type))
+                    parts.append(pa.array([decoded_value], self.type))
                 except (pa.ArrowException, ValueError, OverflowError) as error:
                     bad.append(Undecodable(row, f"no value of the schema: {error}"))
             return pa.concat_arrays(parts) if parts else pa.array([], self.type)

@@ -16,7 +16,7 @@ from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.compaction.offset_set import OffsetSet
-from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.sources import SegmentSource
 
 # Keys of a walk: some 150 bytes each, 75 MB while the table grows. Kafka's cleaner has 128 MiB.
 KEYS_MAX: Final = 500_000
@@ -27,7 +27,7 @@ RECORDS_PER_STEP: Final = 10_000
 DECODED_BYTES_PER_STEP: Final = 4 << 20
 
 
-class Rules(Protocol):
+class KeyRules(Protocol):
     """The handling of tombstones, and of records without a key."""
 
     drops_keyless: bool
@@ -41,7 +41,7 @@ class Rules(Protocol):
 
 
 @dataclass(slots=True)
-class Found:
+class ScanResult:
     """Result of a scan: offsets of records to remove, and of tombstones that stay."""
 
     removed: OffsetSet
@@ -60,9 +60,13 @@ class KeyScan:
     """A scan over all records of a compaction."""
 
     def __init__(
-        self, sources: Sequence[Source], rules: Rules, interval_bytes: int, keys_max: int = KEYS_MAX
+        self,
+        sources: Sequence[SegmentSource],
+        rules: KeyRules,
+        interval_bytes: int,
+        keys_max: int = KEYS_MAX,
     ) -> None:
-        self.found = Found(OffsetSet(), OffsetSet())
+        self.result = ScanResult(OffsetSet(), OffsetSet())
         self.walks = 0
         self._sources = sources
         self._rules = rules
@@ -92,7 +96,7 @@ class KeyScan:
     def _leave_out_below(self, batch: Batch, start: int) -> None:
         """Records were deleted up to an offset within the batch: no reader may have them."""
         for offset in range(batch.base_offset, min(start, batch.next_offset)):
-            self.found.removed.add(offset)
+            self.result.removed.add(offset)
 
     def _look_at(self, batch: Batch) -> Iterator[None]:
         header, offset = batch.header, batch.base_offset
@@ -101,7 +105,7 @@ class KeyScan:
         try:
             codec = codec_for(header.body_format)
         except UnreadableBody:
-            self.found.has_unreadable = True
+            self.result.has_unreadable = True
             return
         while offset < batch.next_offset:
             decoded = codec.decode(
@@ -115,7 +119,7 @@ class KeyScan:
             self._note(decoded.records)
             self._halve()
             if decoded.failed is not None:
-                self.found.has_unreadable = True
+                self.result.has_unreadable = True
                 return
             if not decoded.records:
                 return
@@ -124,12 +128,12 @@ class KeyScan:
                 yield
 
     def _note(self, records: Sequence[Record]) -> None:
-        latest, seed, removed = self._latest, self._seed, self.found.removed
+        latest, seed, removed = self._latest, self._seed, self.result.removed
         low, mask = self._part
         rules = self._rules
         for record in records:
             if record.chunk is not None:
-                self.found.has_unreadable = True  # Its message is in several records.
+                self.result.has_unreadable = True  # Its message is in several records.
                 continue
             if record.key is None:
                 if rules.drops_keyless:
@@ -150,18 +154,22 @@ class KeyScan:
             bit = mask + 1
             self._parts.append((low | bit, mask | bit))
             self._part = low, mask | bit
-            for digest in [one for one in self._latest if int.from_bytes(one[:8], "little") & bit]:
+            for digest in [
+                candidate
+                for candidate in self._latest
+                if int.from_bytes(candidate[:8], "little") & bit
+            ]:
                 del self._latest[digest]
 
     def _finish_walk(self) -> Iterator[None]:
         """Decide which tombstones go and which stay."""
-        found, rules = self.found, self._rules
+        scan, rules = self.result, self._rules
         for number, at in enumerate(self._latest.values()):
             if at & 1:
                 offset = at >> 1
-                if found.keeps_tombstones or not rules.drops_tombstone(offset):
-                    found.tombstones.add(offset)
+                if scan.keeps_tombstones or not rules.drops_tombstone(offset):
+                    scan.tombstones.add(offset)
                 else:
-                    found.removed.add(offset)
+                    scan.removed.add(offset)
             if number % RECORDS_PER_STEP == 0:
                 yield

@@ -7,12 +7,15 @@ from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.compaction.offset_set import OffsetSet
-from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.sources import SegmentSource
 from braidlog.storage.log.compaction.writer import CompactedWriter
 
 
 def rewrite(
-    sources: Sequence[Source], removed: OffsetSet, writer: CompactedWriter, interval_bytes: int
+    sources: Sequence[SegmentSource],
+    removed: OffsetSet,
+    writer: CompactedWriter,
+    interval_bytes: int,
 ) -> Iterator[None]:
     """Write the compacted file in steps, and make it durable under its temporary name.
 
@@ -40,9 +43,9 @@ def write_batch(batch: Batch, removed: OffsetSet, writer: CompactedWriter) -> No
         if without is None:  # A plug-in's codec.
             writer.keep(batch)
             return
-        kept = without(batch.body, header.base_offset, removed.__contains__)
+        remaining = without(batch.body, header.base_offset, removed.__contains__)
     except BodyError:
         writer.keep(batch)
         return
-    if kept.record_count:
-        writer.keep_some(batch, kept)
+    if remaining.record_count:
+        writer.keep_some(batch, remaining)

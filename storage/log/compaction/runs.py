@@ -11,9 +11,9 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from braidlog.storage.formats.record import Record
-from braidlog.storage.log.compaction.key_scan import KEYS_MAX, Found, KeyScan
+from braidlog.storage.log.compaction.key_scan import KEYS_MAX, KeyScan, ScanResult
 from braidlog.storage.log.compaction.rewriting import rewrite
-from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.sources import SegmentSource
 from braidlog.storage.log.compaction.writer import CompactedWriter
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.log import Log
@@ -47,7 +47,7 @@ class Compaction(abc.ABC):
     def __init__(self, log: Log, files: Files, keys_max: int = KEYS_MAX) -> None:
         self.log = log
         self.done = Done()
-        self.sources: list[Source] = []
+        self.sources: list[SegmentSource] = []
         self._files = files
         self._keys_max = keys_max
         self._interval_bytes = log.settings.index_interval_bytes
@@ -64,12 +64,12 @@ class Compaction(abc.ABC):
         for _ in scan.run():
             yield None
         self.done.walks = scan.walks
-        for sources, header, name in self._outputs(scan.found):
+        for sources, header, name in self._outputs(scan.result):
             writer = CompactedWriter(
                 self._files, self.log.folder, name, header, self._interval_bytes
             )
             try:
-                for _ in rewrite(sources, scan.found.removed, writer, self._interval_bytes):
+                for _ in rewrite(sources, scan.result.removed, writer, self._interval_bytes):
                     yield None
                 yield writer
             finally:
@@ -98,8 +98,8 @@ class Compaction(abc.ABC):
 
     @abc.abstractmethod
     def _outputs(
-        self, found: Found
-    ) -> Iterator[tuple[Sequence[Source], SegmentHeader, SegmentName]]:
+        self, scan: ScanResult
+    ) -> Iterator[tuple[Sequence[SegmentSource], SegmentHeader, SegmentName]]:
         """Yield the files to write, in order: their sources, header and name."""
 
     def _header(self, name: SegmentName, below: int = 0, since_us: int = 0) -> SegmentHeader:
@@ -122,7 +122,7 @@ class ViewCompaction(Compaction):
         start = log.log_start_offset
         self._generation = 1
         if view is not None:
-            self.sources.append(Source(view.segment, 0, view.horizon))
+            self.sources.append(SegmentSource(view.segment, 0, view.horizon))
             start = max(start, view.horizon)
             self._generation = view.segment.name.generation + 1
         self.sources += log.compacted.sources(start, self.horizon)
@@ -142,8 +142,8 @@ class ViewCompaction(Compaction):
         return True
 
     def _outputs(
-        self, found: Found
-    ) -> Iterator[tuple[Sequence[Source], SegmentHeader, SegmentName]]:
+        self, scan: ScanResult
+    ) -> Iterator[tuple[Sequence[SegmentSource], SegmentHeader, SegmentName]]:
         name = SegmentName(0, self._generation, self.horizon, VIEW_SUFFIX)
         yield self.sources, self._header(name), name
 
@@ -196,31 +196,31 @@ class LogCompaction(Compaction):
         return self._aged_us - header.tombstones_us >= self._delay_us
 
     def _outputs(
-        self, found: Found
-    ) -> Iterator[tuple[Sequence[Source], SegmentHeader, SegmentName]]:
+        self, scan: ScanResult
+    ) -> Iterator[tuple[Sequence[SegmentSource], SegmentHeader, SegmentName]]:
         for group in grouped(self.sources, self.log.settings.segment_bytes):
-            if self._is_worth_it(group, found):
+            if self._is_worth_it(group, scan):
                 generation = 1 + max(source.segment.name.generation for source in group)
                 name = SegmentName(group[0].start, generation, group[-1].end)
-                yield group, self._header(name, *self._tombstones(group, found)), name
+                yield group, self._header(name, *self._tombstones(group, scan)), name
 
-    def _is_worth_it(self, group: Sequence[Source], found: Found) -> bool:
+    def _is_worth_it(self, group: Sequence[SegmentSource], scan: ScanResult) -> bool:
         """Return True if there is anything to leave out, to join, or to note about tombstones."""
         start, end = group[0].start, group[-1].end
-        if len(group) > 1 or found.removed.has_any(start, end):
+        if len(group) > 1 or scan.removed.has_any(start, end):
             return True
-        below, _ = self._pending(group, found)
-        return found.tombstones.has_any(start, end) and not below
+        below, _ = self._pending(group, scan)
+        return scan.tombstones.has_any(start, end) and not below
 
-    def _tombstones(self, group: Sequence[Source], found: Found) -> tuple[int, int]:
+    def _tombstones(self, group: Sequence[SegmentSource], scan: ScanResult) -> tuple[int, int]:
         """(offset, time): tombstones below the offset are the latest of their keys since then."""
         start, end = group[0].start, group[-1].end
-        if not found.tombstones.has_any(start, end):
+        if not scan.tombstones.has_any(start, end):
             return 0, 0
-        below, since_us = self._pending(group, found)
+        below, since_us = self._pending(group, scan)
         return (below, since_us) if below else (end, self._now_us)
 
-    def _pending(self, group: Sequence[Source], found: Found) -> tuple[int, int]:
+    def _pending(self, group: Sequence[SegmentSource], scan: ScanResult) -> tuple[int, int]:
         """Return the header fields of a group about tombstones that stay; (0, 0) if none stay.
 
         If other files of the group have tombstones below the same offset, the time is now.
@@ -228,29 +228,29 @@ class LogCompaction(Compaction):
         pending = [
             source
             for source in group
-            if found.tombstones.has_any(source.start, _header_of(source).tombstones_below)
+            if scan.tombstones.has_any(source.start, _header_of(source).tombstones_below)
             and not self._is_expired(source.segment)
         ]
         if not pending:
             return 0, 0
         below = max(_header_of(source).tombstones_below for source in pending)
         others = [source for source in group if source not in pending]
-        if any(found.tombstones.has_any(one.start, min(one.end, below)) for one in others):
+        if any(scan.tombstones.has_any(other.start, min(other.end, below)) for other in others):
             return below, self._now_us
         return below, max(_header_of(source).tombstones_us for source in pending)
 
     def publish(self, writer: CompactedWriter) -> bool:
         """As `Compaction.publish`."""
         start, end = writer.name.base_offset, writer.name.end_offset
-        segments = [one.segment for one in self.sources if start <= one.start < end]
+        segments = [source.segment for source in self.sources if start <= source.start < end]
         return self.log.compacted.show(writer, segments)
 
 
-def grouped(sources: Sequence[Source], bytes_max: int) -> list[list[Source]]:
+def grouped(sources: Sequence[SegmentSource], bytes_max: int) -> list[list[SegmentSource]]:
     """Return groups of neighbours that together have at most `bytes_max`; a larger
     source is alone.
     """
-    groups: list[list[Source]] = []
+    groups: list[list[SegmentSource]] = []
     size = 0
     for source in sources:
         if groups and size + source.size <= bytes_max:
@@ -262,11 +262,11 @@ def grouped(sources: Sequence[Source], bytes_max: int) -> list[list[Source]]:
     return groups
 
 
-def _header_of(source: Source) -> SegmentHeader:
+def _header_of(source: SegmentSource) -> SegmentHeader:
     header = source.segment.header
     assert header is not None, "loaded before the scan"
     return header
 
 
-def _start_of(source: Source) -> int:
+def _start_of(source: SegmentSource) -> int:
     return source.start

@@ -15,7 +15,7 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 @dataclass(slots=True, frozen=True)
-class Source:
+class SegmentSource:
     """The batches of a segment that hold the offsets `[start, end)`; the end is a batch boundary,
     the start may lie within a batch if earlier records were deleted.
     """
@@ -34,10 +34,10 @@ class Source:
         segment, offset = self.segment, self.start
         place = place_of_offset(segment, offset, interval_bytes)
         while offset < self.end:
-            found = read_batches(segment, place, Want(offset, self.end, PIECE_BYTES))
-            if not found:
+            batches = read_batches(segment, place, Want(offset, self.end, PIECE_BYTES))
+            if not batches:
                 raise Fault(segment, segment.size, offset, "the records are missing")
-            yield found
-            last = found[-1]
+            yield batches
+            last = batches[-1]
             offset = last.next_offset
             place = offset, last.file_pos + last.header.stored_bytes

@@ -64,14 +64,14 @@ class CompactedWriter:
         """Add a batch as it is. Raises: StorageFull, StorageFailed."""
         self._add(batch.header, batch.positions, batch.body)
 
-    def keep_some(self, batch: Batch, kept: RemainingBody) -> None:
+    def keep_some(self, batch: Batch, remaining: RemainingBody) -> None:
         """Add the kept records of a batch; its times stay. Raises: StorageFull, StorageFailed."""
         header = batch.header
         changed = BatchHeader(
             partition_id=header.partition_id,
             base_offset=header.base_offset,
-            last_offset_delta=kept.end_offset - header.base_offset - 1,
-            record_count=kept.record_count,
+            last_offset_delta=remaining.end_offset - header.base_offset - 1,
+            record_count=remaining.record_count,
             durable_offset=header.durable_offset,
             append_us=header.append_us,
             body_format=header.body_format,
@@ -84,10 +84,10 @@ class CompactedWriter:
             producer_epoch=header.producer_epoch,
             first_sequence=header.first_sequence,
             last_sequence=header.last_sequence,
-            body_bytes=len(kept.body),
-            body_crc=body_checksum([kept.body]),
+            body_bytes=len(remaining.body),
+            body_crc=body_checksum([remaining.body]),
         )
-        self._add(changed, b"", kept.body)
+        self._add(changed, b"", remaining.body)
 
     def _add(self, header: BatchHeader, positions: Buffer, body: Buffer) -> None:
         self._fill_gap(header.base_offset)

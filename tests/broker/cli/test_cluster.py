@@ -7,7 +7,7 @@ import pytest
 
 from braidlog.broker.cli import cluster
 from braidlog.broker.cli.main import run
-from braidlog.storage.shared.ledger import LedgerUnanswered, SessionRow, ShardRow, State
+from braidlog.storage.shared.ledger import LedgerUnanswered, SessionRow, SessionState, ShardRow
 from tests.waiting import HANG_S
 
 pytest.importorskip("psycopg", reason="the extra `shared` is not installed")
@@ -89,7 +89,10 @@ class LedgerWithGaps:
         self.asked += 1
         if self.asked <= self._gaps or self.now_s >= self._silent_from_s:
             raise LedgerUnanswered("no answer")
-        return [SessionRow(5, 1, State.LIVE, 0, 0), SessionRow(6, 2, State.LIVE, 0, 0)]
+        return [
+            SessionRow(5, 1, SessionState.LIVE, 0, 0),
+            SessionRow(6, 2, SessionState.LIVE, 0, 0),
+        ]
 
     def shards(self):
         number = self._shards.pop(0) if len(self._shards) > 1 else self._shards[0]

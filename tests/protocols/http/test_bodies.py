@@ -7,7 +7,7 @@ import trio
 from starlette.requests import Request
 
 from braidlog.protocols.http.bodies import PROMPT_S, Bodies, BodyReader
-from braidlog.protocols.http.errors import Refused
+from braidlog.protocols.http.errors import RequestRefused
 from braidlog.protocols.http.limits import SERVED_WAIT_S
 from braidlog.protocols.http.options import RestOptions
 from tests.protocols.http.asgi import scope_of
@@ -39,7 +39,7 @@ def reader(*, bytes_max: int = 100, stopping: trio.Event | None = None) -> BodyR
 
 
 async def refused(request: Request, bodies: BodyReader | None = None) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await (bodies or reader()).read(request, Wanted)
     return caught.value.wire.code
 
@@ -60,7 +60,7 @@ async def test_an_unexpected_body_is_refused(body):
 
 
 async def test_a_wrong_field_is_named():
-    with pytest.raises(Refused, match="numbre"):
+    with pytest.raises(RequestRefused, match="numbre"):
         await reader().read(request_of(b'{"numbre": 5}'), Wanted)
 
 
@@ -209,6 +209,6 @@ async def test_large_bodies_wait_for_the_end_of_others(autojump_clock, monkeypat
 
 
 async def test_a_fault_names_the_field_in_plain_words():
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await reader().read(request_of(b'{"number": "x"}'), Wanted)
     assert str(caught.value) == "number: expected a whole number, not text"

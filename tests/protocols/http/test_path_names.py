@@ -1,7 +1,7 @@
 import pytest
 from starlette.requests import Request
 
-from braidlog.protocols.http.errors import Refused
+from braidlog.protocols.http.errors import RequestRefused
 from braidlog.protocols.http.path_names import (
     decoded_group,
     group_text,
@@ -22,7 +22,7 @@ def test_a_topic_name_is_percent_decoded_once():
 
 @pytest.mark.parametrize("topic", ["a%2Fb", "x-partition-3", "%FF", "%00", ""])
 def test_a_bad_topic_name_is_refused(topic):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         topic_name(asking(tenant="t", namespace="n", topic=topic))
     assert caught.value.wire.status == 412
 
@@ -39,6 +39,6 @@ def test_a_group_name_round_trips(name):
 
 @pytest.mark.parametrize(("query", "name"), [("encoding=hex", b"aa"), ("encoding=base64", b"a")])
 def test_a_group_name_in_no_known_encoding_is_refused(query, name):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         decoded_group(asking(query), name)
     assert caught.value.wire.code == "bad_query"

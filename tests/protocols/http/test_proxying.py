@@ -13,7 +13,7 @@ from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, Tries, e
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.metrics import Metrics
 from braidlog.protocols.http import proxying
-from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, Refused
+from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, RequestRefused
 from braidlog.protocols.http.proxying import HOP, Proxy
 from braidlog.protocols.http.requests import Exchange, Working
 from tests.protocols.http.asgi import bare_broker, scope_of
@@ -169,7 +169,7 @@ async def test_a_request_during_a_move_goes_to_the_new_owner(nursery):
 async def test_a_request_without_owner_in_time_is_asked_to_retry(nursery, monkeypatch, owners):
     monkeypatch.setattr(proxying, "FIND_S", -1.0)
     asked = Asked(nursery, owners, MOVED)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await asked()
     assert refused.value.wire is NO_OWNER
 
@@ -177,7 +177,7 @@ async def test_a_request_without_owner_in_time_is_asked_to_retry(nursery, monkey
 async def test_a_stopping_broker_waits_for_no_owner(nursery):
     asked = Asked(nursery, [NOBODY])
     asked.broker.stopping.set()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await asked()
     assert refused.value.wire is NO_OWNER
 
@@ -185,7 +185,7 @@ async def test_a_stopping_broker_waits_for_no_owner(nursery):
 async def test_a_body_without_room_in_memory_goes_to_a_single_owner(nursery, monkeypatch):
     monkeypatch.setattr(proxying.BodyBudget, "take", lambda *_: False)
     asked = Asked(nursery, [OTHER], MOVED, http(201))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await asked()
     assert refused.value.wire is NO_OWNER
     asked = Asked(nursery, [OTHER], http(201))
@@ -196,7 +196,7 @@ async def test_only_requests_without_effect_are_repeated_at_a_lost_owner(nursery
     asked = Asked(nursery, [OTHER, None], GONE)
     assert (await asked("GET")).status_code == 200
     asked = Asked(nursery, [OTHER, None], GONE)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await asked()
     assert refused.value.wire is OWNER_LOST
 
@@ -211,7 +211,7 @@ async def test_a_frozen_owner_is_not_awaited_after_its_session(nursery, monkeypa
     assert (await asked("GET")).status_code == 200
     asked = Asked(nursery, [FROZEN, None], Frozen(b"HTTP/1.1 200 x\r\n"))
     asked.broker.placement.ended.add(7)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await asked()
     assert refused.value.wire is OWNER_LOST
 

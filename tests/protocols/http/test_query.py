@@ -1,7 +1,7 @@
 import pytest
 from starlette.requests import Request
 
-from braidlog.protocols.http.errors import Refused
+from braidlog.protocols.http.errors import RequestRefused
 from braidlog.protocols.http.query import page_limit
 from tests.protocols.http.asgi import scope_of
 
@@ -17,6 +17,6 @@ def test_a_page_has_a_thousand_lines_by_default():
 
 @pytest.mark.parametrize("limit", ["0", "10001", "-1", "x", "", "1.5", "9" * 5000, "\u0661"])
 def test_an_invalid_page_size_is_refused(limit):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         page_limit(asking(f"limit={limit}"))
     assert caught.value.wire.code == "bad_query"

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from braidlog.broker.errors import TopicNotFound
 from braidlog.protocols.http import requests
 from braidlog.protocols.http.requests import ERROR_HANDLERS, Requests
-from braidlog.protocols.http.routes import Routes, Served
+from braidlog.protocols.http.routes import Endpoint, Routes
 from braidlog.protocols.http.routing import Answering
 from tests.protocols.http.asgi import bare_broker, call
 
@@ -121,7 +121,7 @@ async def test_frequent_requests_are_logged_only_on_failure(broker, logged):
             raise TopicNotFound("no topic x")
         return PlainTextResponse("")
 
-    route = Routes(broker).route("/produce", POST=Served(produce, None, frequent=True))
+    route = Routes(broker).route("/produce", POST=Endpoint(produce, None, frequent=True))
     app = Requests(Answering([route], ERROR_HANDLERS), broker)
     await call(app, "POST", "/produce")
     await call(app, "POST", "/produce?fails")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.storage.export.export import ExportJob, Source, run_export
+from braidlog.storage.export.export import ExportJob, ExportSource, run_export
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.metadata.names import parse_topic
 from tests.storage.export.test_worker import Data, record
@@ -43,7 +43,7 @@ def test_the_examples_run_in_order(spark_export, tmp_path):
     values = [b'{"id": %d, "customer": "c%d", "price": 1.5}' % (n, n % 3) for n in range(RECORDS)]
     data.append(BodyFormat.KAFKA, [record(value=value) for value in values])
     lake = tmp_path / "lake"
-    source = Source(data.directory.path, (parse_topic("orders"),))
+    source = ExportSource(data.directory.path, (parse_topic("orders"),))
     run_export(ExportJob(source, lake), spark_export)
     names: dict[str, object] = {"display": print}
     ran = 0

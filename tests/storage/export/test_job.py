@@ -11,9 +11,9 @@ from braidlog.storage.export.commit import ExportFolder, Intent
 from braidlog.storage.export.export import (
     ExportFailed,
     ExportJob,
-    NoSuchTopic,
+    ExportSource,
+    ExportTopicMissing,
     Progress,
-    Source,
     run_export,
 )
 from braidlog.storage.export.ranges import Bounds, Range, RecordsLost
@@ -71,7 +71,7 @@ class House:
 
     def export(self, *topics, pattern=None, **changes):
         names = tuple(parse_topic(name) for name in topics)
-        source = Source(str(self.path / "data"), names, pattern)
+        source = ExportSource(str(self.path / "data"), names, pattern)
         return run_export(ExportJob(source, self.root, **changes), InThisProcess())
 
     def rows(self):
@@ -133,7 +133,7 @@ def test_a_pattern_matches_whole_names_and_a_bad_pattern_is_an_error(house):
     assert house.export(pattern="order").rows == 0
     with pytest.raises(ExportFailed, match="regular expression"):
         house.export(pattern="(")
-    with pytest.raises(NoSuchTopic, match="public/default/nothing"):
+    with pytest.raises(ExportTopicMissing, match="public/default/nothing"):
         house.export("nothing")
 
 

@@ -7,7 +7,13 @@ import pytest
 
 from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.commit import ExportFolder, Intent
-from braidlog.storage.export.export import ExportFailed, ExportJob, NoSuchTopic, Source, run_export
+from braidlog.storage.export.export import (
+    ExportFailed,
+    ExportJob,
+    ExportSource,
+    ExportTopicMissing,
+    run_export,
+)
 from braidlog.storage.export.ranges import Bounds, Range, RecordsLost
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
@@ -41,7 +47,7 @@ def house(tmp_path):
 
 
 def export(house, change, *topics, **more):
-    source = Source(
+    source = ExportSource(
         str(house.path / "data"),
         tuple(parse_topic(name) for name in topics),
         None if topics else ".*",
@@ -72,7 +78,7 @@ def test_a_topic_deleted_during_a_pattern_run_delays_no_other(house):
 
 
 def test_a_named_topic_deleted_during_a_run_is_an_error(house):
-    with pytest.raises(NoSuchTopic, match="holds no topic public/default/orders"):
+    with pytest.raises(ExportTopicMissing, match="holds no topic public/default/orders"):
         export(house, lambda: delete(house), "orders", "bills")
     assert house.rows() == []
     house.topic("orders")
@@ -98,7 +104,7 @@ def test_a_renamed_topic_continues_under_its_new_name(house):
     house.export("orders")
     house.append("orders", values(3))
     rename(house, "invoices")
-    with pytest.raises(NoSuchTopic):
+    with pytest.raises(ExportTopicMissing):
         house.export("orders")
     assert house.export("invoices").rows == 3
     assert (offsets(house, "orders"), offsets(house, "invoices")) == ([0, 1, 2, 3], [4, 5, 6])

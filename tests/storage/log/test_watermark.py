@@ -73,4 +73,4 @@ def test_no_slot_is_a_watermark_of_zero(tmp_path):
     assert read_watermark(str(tmp_path), 9) == Watermark(0, 0, 0)
     (tmp_path / "watermark").write_bytes(b"x" * 40)
     assert read_watermark(str(tmp_path), 9) == Watermark(0, 0, 0)
-    assert not slot_file(tmp_path).found
+    assert not slot_file(tmp_path).has_mark

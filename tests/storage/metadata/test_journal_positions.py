@@ -5,7 +5,7 @@ import pytest
 from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
 from braidlog.storage.metadata import journal_positions as module
 from braidlog.storage.metadata.cursor_totals import CursorTotals
-from braidlog.storage.metadata.cursors import KafkaCommit, Moved, StoredCursor, made
+from braidlog.storage.metadata.cursors import KafkaCommit, Moved, StoredCursor, new_subscription
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
@@ -95,7 +95,7 @@ def test_joint_moves_and_new_subscriptions_are_a_single_record(store, journal):
     before = len(journal.records)
     other = Moved(TOPIC + 1, NAME, 0, 7, 7)
     ticket = store.move_all(
-        [moved(0, 5, 5), moved(1, 6, 6), other], making=[made(TOPIC + 1, NAME, 1)]
+        [moved(0, 5, 5), moved(1, 6, 6), other], making=[new_subscription(TOPIC + 1, NAME, 1)]
     )
     assert len(journal.records) == before + 1
     assert ticket == store.ticket
@@ -233,7 +233,11 @@ def change_at_random(rng, store):
 def make_together_at_random(rng, store, change):
     """Make that change, and changes of subscriptions of every topic, new subscriptions included."""
     topics = rng.sample(range(5), rng.randrange(1, 5))
-    new = [made(topic_id, b"n", 4) for topic_id in topics if store.find(topic_id, b"n") is None]
+    new = [
+        new_subscription(topic_id, b"n", 4)
+        for topic_id in topics
+        if store.find(topic_id, b"n") is None
+    ]
     moves = [Moved(topic_id, b"n", rng.randrange(4), 5, rng.randrange(5)) for topic_id in topics]
     store.move_all([change, *moves], making=new)
 

@@ -15,8 +15,8 @@ from braidlog.storage.shared.ledger import (
     JournalRow,
     RoundRow,
     SessionRow,
+    SessionState,
     ShardRow,
-    State,
     Tenure,
 )
 from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing
@@ -86,7 +86,7 @@ class MemoryLedger:
 
     def upgrade(self, node, silent_ms):
         since_ms = self._now_ms() - silent_ms
-        live = [row for row in self._sessions.values() if row.state is State.LIVE]
+        live = [row for row in self._sessions.values() if row.state is SessionState.LIVE]
         if self._cluster.format != FORMAT and any(
             row.node != node and self._beats[row.session][0] > since_ms for row in live
         ):
@@ -96,10 +96,12 @@ class MemoryLedger:
 
     def join(self, node, listeners):
         for row in self._sessions.values():
-            if row.node == node and row.state is State.LIVE:
-                self._end(row.session, State.FENCED)
+            if row.node == node and row.state is SessionState.LIVE:
+                self._end(row.session, SessionState.FENCED)
         session = len(self._sessions) + 1
-        self._sessions[session] = SessionRow(session, node, State.LIVE, 0, 0, None, listeners)
+        self._sessions[session] = SessionRow(
+            session, node, SessionState.LIVE, 0, 0, None, listeners
+        )
         self._beats[session] = (self._now_ms(), None)
         self._joined[session] = self._now_ms()
         return session
@@ -112,7 +114,7 @@ class MemoryLedger:
 
     def session_state(self, session):
         row = self._sessions.get(session)
-        return (State.FENCED, -1) if row is None else (row.state, row.round)
+        return (SessionState.FENCED, -1) if row is None else (row.state, row.round)
 
     def sessions(self):
         now_ms = self._now_ms()
@@ -130,25 +132,25 @@ class MemoryLedger:
 
     def drain(self, node, *, drains):
         found = [row for row in self._sessions.values() if row.node == node]
-        live = [row.session for row in found if row.state is State.LIVE]
+        live = [row.session for row in found if row.state is SessionState.LIVE]
         for session in live:
             self._sessions[session] = replace(self._sessions[session], drains=drains)
         return bool(live)
 
     def fence(self, session, silent_ms):
         row = self._sessions.get(session)
-        if row is None or row.state is not State.LIVE:
+        if row is None or row.state is not SessionState.LIVE:
             return False
         if 0 <= self._now_ms() - self._beats[session][0] <= silent_ms:
             return False
-        self._end(session, State.FENCED)
+        self._end(session, SessionState.FENCED)
         return True
 
     def leave(self, session):
         row = self._sessions.get(session)
-        if row is None or row.state is not State.LIVE:
+        if row is None or row.state is not SessionState.LIVE:
             return False
-        self._end(session, State.LEFT)
+        self._end(session, SessionState.LEFT)
         return True
 
     def _end(self, session, state):
@@ -166,7 +168,7 @@ class MemoryLedger:
 
     def is_live(self, session):
         row = self._sessions.get(session)
-        return row is not None and row.state is State.LIVE
+        return row is not None and row.state is SessionState.LIVE
 
     def take(self, session, wanted):
         if not self.is_live(session):
@@ -200,7 +202,11 @@ class MemoryLedger:
 
     def may_publish(self, publication):
         row = self._sessions.get(publication.session)
-        return row is not None and row.state is State.LIVE and row.round == publication.round - 1
+        return (
+            row is not None
+            and row.state is SessionState.LIVE
+            and row.round == publication.round - 1
+        )
 
     def publish(self, publication):
         if not self.may_publish(publication):
@@ -314,7 +320,7 @@ class MemoryLedger:
         count = 0
         for (session, number), row in list(self._rounds.items()):
             owner = self._sessions[session]
-            if number >= owner.round and owner.state is State.LIVE:
+            if number >= owner.round and owner.state is SessionState.LIVE:
                 continue
             if any(self._wants(tenure, session, number) for tenure in self._tenures.values()):
                 continue

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from braidlog.storage.errors import StoreUnanswered
 from braidlog.storage.shared.layout import BadObject
-from braidlog.storage.shared.ledger import Fenced, JournalRow, LedgerUnanswered, Owned, State
+from braidlog.storage.shared.ledger import Fenced, JournalRow, LedgerUnanswered, Owned, SessionState
 from braidlog.storage.shared.packer import PackerSettings, apply, plan
 from braidlog.storage.shared.points import SharedPoint
 from braidlog.storage.shared.proofs import Mark, Marker
@@ -175,7 +175,7 @@ class Broker:
                 self.ledger, self.objects, [owned.shard], self.patience, at_once=1
             )
         except BadObject:
-            if self.surely(lambda: self.ledger.session_state(self.session))[0] is State.LIVE:
+            if self.surely(lambda: self.ledger.session_state(self.session))[0] is SessionState.LIVE:
                 raise
             raise Fenced("the next owner has deleted what we looked for") from None
         rows = self.surely(lambda: self.ledger.journal(owned.shard, POSITIONS))
@@ -304,7 +304,7 @@ class Broker:
     def fence_somebody(self):
         try:
             for row in self.ledger.sessions():
-                if row.state is State.LIVE and row.session != self.session:
+                if row.state is SessionState.LIVE and row.session != self.session:
                     self.ledger.fence(row.session, -1)
                     return
         except LedgerUnanswered:

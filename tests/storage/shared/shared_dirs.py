@@ -9,7 +9,7 @@ from braidlog.storage.shared.making import make_cluster
 from braidlog.storage.shared.packer import PackerSettings
 from braidlog.storage.shared.proofs import open_cluster
 from braidlog.storage.shared.publisher import RoundSettings
-from braidlog.storage.shared.session import Session, SessionSettings
+from braidlog.storage.shared.session import ClusterSession, SessionSettings
 from braidlog.storage.shared.shared_dir import SharedDir, SharedSettings
 from braidlog.storage.shared.takeover import for_a_while
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
@@ -33,7 +33,7 @@ class SharedStore:
         """Return a session that owns all free shards, practically without beats."""
         settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=FOREVER_MS)
         cluster = open_cluster(self.ledger, self.objects)
-        session = Session(self.ledger, self.objects, cluster, settings)
+        session = ClusterSession(self.ledger, self.objects, cluster, settings)
         session.begin({}, for_a_while(seconds=0))
         if takes:
             session.take(range(SHARDS + 1))

@@ -18,7 +18,7 @@ from braidlog.storage.shared.ledger import (
     PackRow,
     Publication,
     SegmentRow,
-    State,
+    SessionState,
 )
 from tests.storage.shared.memory import MemoryLedger
 
@@ -62,14 +62,14 @@ def test_a_node_has_one_live_session(ledger):
     assert ledger.take(first, [0, 1]) == {0: 1, 1: 1}
     second = ledger.join(7, {})
     assert second > first
-    assert ledger.session_state(first) == (State.FENCED, 0)
-    assert ledger.beat(first, store_ok=True)[0] is State.FENCED
-    assert ledger.beat(second, store_ok=True) == (State.LIVE, 0)
+    assert ledger.session_state(first) == (SessionState.FENCED, 0)
+    assert ledger.beat(first, store_ok=True)[0] is SessionState.FENCED
+    assert ledger.beat(second, store_ok=True) == (SessionState.LIVE, 0)
     assert [row.session for row in ledger.shards()] == [None] * 5
     rows = {row.session: row for row in ledger.sessions()}
-    assert rows[first].state is State.FENCED and rows[first].listeners == {"kafka": "a:1"}
+    assert rows[first].state is SessionState.FENCED and rows[first].listeners == {"kafka": "a:1"}
     assert rows[second].store_silent_ms is not None and rows[first].store_silent_ms is None
-    assert ledger.session_state(99) == (State.FENCED, -1)
+    assert ledger.session_state(99) == (SessionState.FENCED, -1)
 
 
 def test_a_session_has_its_addresses_and_a_node_is_drained(ledger):
@@ -137,7 +137,7 @@ def upgraded(ledger):
     assert not ledger.upgrade(2, hour_ms) and ledger.cluster().format == FORMAT_MIN
     ledger.leave(other)
     assert ledger.upgrade(2, hour_ms) and ledger.cluster() == Cluster("c1", FORMAT, 1)
-    assert ledger.session_state(mine)[0] is State.LIVE
+    assert ledger.session_state(mine)[0] is SessionState.LIVE
     ledger.join(3, {})
     assert ledger.upgrade(2, hour_ms), "another broker has upgraded it meanwhile"
 
@@ -169,7 +169,7 @@ def test_rounds_count_once_in_order_and_never_after_a_fence(ledger):
     assert not ledger.publish(Publication(a, 1, [100], [50]))
     assert not ledger.publish(Publication(a, 3, [], []))
     assert ledger.publish(Publication(a, 2, [], [], news=True))
-    assert ledger.session_state(a) == (State.LIVE, 2)
+    assert ledger.session_state(a) == (SessionState.LIVE, 2)
     assert not ledger.fence(a, 3_600_000)
     assert ledger.fence(a, LONG_AGO_MS)
     assert not ledger.fence(a, LONG_AGO_MS)
@@ -351,7 +351,7 @@ def test_a_hanging_server_is_no_answer_and_works_later(postgres):
             ledger.beat(session, store_ok=True)
     finally:
         postgres.send(signal.SIGCONT)
-    assert ledger.beat(session, store_ok=True)[0] is State.LIVE
+    assert ledger.beat(session, store_ok=True)[0] is SessionState.LIVE
     ledger.close()
 
 
@@ -385,6 +385,6 @@ def test_a_reader_changes_nothing_and_sees_no_secret(postgres):
     for change in (lambda: reader.join(2, {}), lambda: reader.trash_rounds(0)):
         with pytest.raises(StorageError, match="read-only"):
             change()
-    assert owner.session_state(session)[0] is State.LIVE
+    assert owner.session_state(session)[0] is SessionState.LIVE
     reader.close()
     owner.close()

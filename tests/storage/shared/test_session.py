@@ -14,11 +14,11 @@ from braidlog.storage.shared.ledger import (
     LedgerRefused,
     LedgerUnanswered,
     LedgerWentBack,
-    State,
+    SessionState,
 )
 from braidlog.storage.shared.proofs import open_cluster
 from braidlog.storage.shared.publisher import ObjectForged
-from braidlog.storage.shared.session import Session, SessionSettings
+from braidlog.storage.shared.session import ClusterSession, SessionSettings
 from braidlog.storage.shared.takeover import for_a_while, surely
 from tests.storage.shared.memory import MemoryLedger
 from tests.storage.shared.shared_dirs import Life, SharedStore
@@ -33,7 +33,7 @@ def store(tmp_path):
 
 def session_of(store, node, lease_ms=0):
     settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=NEVER_MS)
-    session = Session(store.ledger, store.objects, Cluster("c", FORMAT, 4), settings)
+    session = ClusterSession(store.ledger, store.objects, Cluster("c", FORMAT, 4), settings)
     session.begin({}, for_a_while(seconds=0))
     return session
 
@@ -61,7 +61,7 @@ def test_a_cluster_of_earlier_brokers_is_upgraded_when_none_of_them_runs(store):
     ledger._cluster = replace(ledger.cluster(), format=FORMAT_MIN)
     earlier = ledger.join(1, {})
     settings = SessionSettings(2, lease_ms=NEVER_MS, beat_ms=NEVER_MS)
-    session = Session(ledger, store.objects, ledger.cluster(), settings)
+    session = ClusterSession(ledger, store.objects, ledger.cluster(), settings)
     with pytest.raises(LedgerRefused, match="earlier version are running"):
         session.begin({}, for_a_while(seconds=0))
     assert [row.session for row in ledger.sessions()] == [earlier], "nothing was changed"
@@ -105,7 +105,7 @@ def test_a_silent_owner_is_ended_after_a_lease(store):
     second._beat()
     assert second.look().shards[0].session is None and second.fenced_others == 1
     assert len(second.take(ALL)) == 5
-    assert store.ledger.session_state(first.number)[0] is State.FENCED
+    assert store.ledger.session_state(first.number)[0] is SessionState.FENCED
     ended = []
     first.on_end(ended.append)
     first._beat()
@@ -225,7 +225,7 @@ def test_a_silent_store_begins_no_session(store):
     with pytest.raises(StoreUnanswered, match="lost"):
         session_of(store, 1)
     [row] = store.ledger.sessions()
-    assert row.state is State.LEFT, "others need not wait for its lease"
+    assert row.state is SessionState.LEFT, "others need not wait for its lease"
 
 
 class Flaky:
@@ -262,9 +262,9 @@ def test_a_start_asks_silent_stores_again(store, seed):
 
     patience = for_a_while(lambda: now_s[0], sleep, seconds=3600, tell=told.append)
     cluster = surely(lambda: open_cluster(ledger, objects), patience)
-    session = Session(ledger, objects, cluster, SessionSettings(1, beat_ms=NEVER_MS))
+    session = ClusterSession(ledger, objects, cluster, SessionSettings(1, beat_ms=NEVER_MS))
     session.begin({}, patience)
     assert told and 0 < now_s[0] < 3600
-    live = [row.session for row in store.ledger.sessions() if row.state is State.LIVE]
+    live = [row.session for row in store.ledger.sessions() if row.state is SessionState.LIVE]
     assert live == [session.number]
     session.close()

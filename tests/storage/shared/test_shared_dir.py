@@ -251,7 +251,7 @@ def test_leftovers_of_a_deleted_partition_in_packs_block_no_owner(store):
     first.crash()
     second = Life(store, partition_id=3)
     taken = second.directory.read([shard])
-    assert "offset 0 is in no object" in taken.found.partitions[1].fault
+    assert "offset 0 is in no object" in taken.shards.partitions[1].fault
     second.directory.check(taken, [2, 3])
     with pytest.raises(DamagedLog, match="partition 1: offset 0"):
         second.directory.check(taken, [1, 2, 3])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from braidlog.storage.shared.ledger import State
+from braidlog.storage.shared.ledger import SessionState
 from braidlog.storage.shared.pieces import partitions_of
 from braidlog.storage.shared.sweeper import Sweeper
 from braidlog.storage.shared.takeover import read_shards
@@ -38,7 +38,7 @@ class NoStateCheck(MemoryLedger):
         return row is not None and row.round == publication.round - 1
 
     def session_state(self, session):
-        return (State.LIVE, super().session_state(session)[1])
+        return (SessionState.LIVE, super().session_state(session)[1])
 
 
 class NoCompareAndSet(MemoryLedger):

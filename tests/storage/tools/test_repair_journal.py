@@ -7,7 +7,7 @@ from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.segment import KIND_CURSORS
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.catalogue_records import EpochSet, SchemaAdded, SchemaMeta
-from braidlog.storage.metadata.cursors import Unsubscribed, made
+from braidlog.storage.metadata.cursors import Unsubscribed, new_subscription
 from braidlog.storage.tools.findings import Level
 from tests.storage.log.directories import (
     GROUP,
@@ -171,7 +171,7 @@ def test_a_binary_schema_name_is_repairable_damage(crashed):
 
 def test_a_binary_property_is_repairable_damage(crashed):
     one = Directory(crashed.path, **SMALL)
-    write_unreadable(one, "cursors", made(1, b"bad", 2, {"key": b"\xff"}))
+    write_unreadable(one, "cursors", new_subscription(1, b"bad", 2, {"key": b"\xff"}))
     one.crash()
     with pytest.raises(DamagedLog, match="a record cannot be read"):
         Directory(crashed.path, **SMALL)

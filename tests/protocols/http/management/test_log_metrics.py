@@ -9,7 +9,7 @@ from braidlog.broker.families import exposition
 from braidlog.protocols.http.management.backlog_ages import Ages
 from braidlog.protocols.http.management.health import HealthApi
 from braidlog.protocols.http.management.log_metrics import scrape
-from braidlog.protocols.http.management.rates import Rates
+from braidlog.protocols.http.management.rates import RateSamples
 from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.http.turns import TURN
 from braidlog.storage.metadata.names import TopicName
@@ -115,7 +115,7 @@ async def test_series_beyond_the_limit_are_left_out_and_counted(app, broker):
         base = f"/topics/public/default/{name.replace(' ', '~')}"
         await call(app, "POST", f"{base}/subscription/s", {"initial_position": "Earliest"})
         await call(app, "POST", base, {"messages": [{"value": "x"}] * 2})
-    found = await scrape(broker, Ages(), Rates(0.0))
+    found = await scrape(broker, Ages(), RateSamples(0.0))
     sets = ("braidlog", "pulsar", "kafka")
     every = of_topics(read(found, sets))
     for limit in (0, len(every) // 2, len(every) - 1):
@@ -136,7 +136,7 @@ async def test_a_subscription_has_the_names_of_pulsars_dashboards(app, broker):
     await call(app, "POST", base, {"messages": [{"value": "x"}] * 4})
     dispatcher = broker.dispatchers.find(orders.partition(0), b"s")
     dispatcher.is_blocked = True
-    found = await scrape(broker, Ages(), Rates(0.0))
+    found = await scrape(broker, Ages(), RateSamples(0.0))
     names = (
         "blocked_on_unacked_messages",
         "msg_ack_rate",
@@ -162,7 +162,7 @@ async def test_a_topic_of_many_groups_lets_other_tasks_run(broker):
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other_task)
-        await scrape(broker, Ages(), Rates(0.0))
+        await scrape(broker, Ages(), RateSamples(0.0))
         nursery.cancel_scope.cancel()
     assert turns >= 2
 

@@ -1,4 +1,4 @@
-from braidlog.protocols.http.management.rates import SPACING_S, WINDOW_S, Rates
+from braidlog.protocols.http.management.rates import SPACING_S, WINDOW_S, RateSamples
 
 
 def rate(rates, now_s, total):
@@ -6,11 +6,11 @@ def rate(rates, now_s, total):
 
 
 def test_the_first_rate_is_since_the_start_of_counting():
-    assert rate(Rates(100.0), 110.0, 50) == 5.0
+    assert rate(RateSamples(100.0), 110.0, 50) == 5.0
 
 
 def test_a_rate_covers_the_last_minute_at_any_scrape_interval():
-    rates = Rates(0.0)
+    rates = RateSamples(0.0)
     for second in range(1, 200):
         found = rate(rates, float(second), 10 * second)
         assert found == 10.0
@@ -18,12 +18,12 @@ def test_a_rate_covers_the_last_minute_at_any_scrape_interval():
 
 
 def test_a_restarted_counter_gives_no_negative_rate():
-    rates = Rates(0.0)
+    rates = RateSamples(0.0)
     rate(rates, 20.0, 1000)
     assert rate(rates, 20.0 + WINDOW_S, 5) == 0.0
 
 
 def test_a_new_counter_starts_at_0():
-    rates = Rates(0.0)
+    rates = RateSamples(0.0)
     rates.rates(10.0, {"in": {}})
     assert rates.rates(10.0 + WINDOW_S, {"in": {"new": 120}})["in"]["new"] == 2.0

@@ -5,7 +5,7 @@ import enum
 import pytest
 
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, Limit, Switch, TopicSetting
-from braidlog.protocols.http.errors import Refused
+from braidlog.protocols.http.errors import RequestRefused
 from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, read_value
 
 
@@ -42,7 +42,7 @@ def test_a_value_is_read_by_the_annotation(hint, body, value):
     ("hint", "body"), [(Limit, -1), (Limit, True), (Limit, None), (Switch, 1), (Mode, "lazy")]
 )
 def test_a_body_that_is_no_value_is_refused(hint, body):
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         read_value(row(hint), body)
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from braidlog.broker.topics.schemas import SchemaMeta
-from braidlog.protocols.http.errors import Refused
+from braidlog.protocols.http.errors import RequestRefused
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.primitives import BadValue
 from braidlog.protocols.http.values.resolving import CODECS_MAX, SchemaFields, SchemaRegistry
@@ -53,7 +53,7 @@ async def test_a_type_without_definition_uses_the_newest_of_that_type(topic, reg
     add("STRING")
     chosen = registry.choose(topic, SchemaFields(type="avro"))
     assert (chosen.version, chosen.codec.type) == (newest, "AVRO")
-    with pytest.raises(Refused, match="none of that type"):
+    with pytest.raises(RequestRefused, match="none of that type"):
         registry.choose(topic, SchemaFields(type="json"))
 
 
@@ -68,7 +68,7 @@ async def test_an_empty_schema_is_not_registered(topic, registry, name):
 async def test_a_second_different_schema_is_refused(topic, registry, add):
     chosen = registry.choose(topic, SchemaFields(type="STRING"))
     add("INT32")  # Meanwhile.
-    with pytest.raises(Refused, match="Incompatible schema"):
+    with pytest.raises(RequestRefused, match="Incompatible schema"):
         await registry.register(topic, chosen)
     assert len(topic.meta.schemas) == 1
 
@@ -78,7 +78,7 @@ async def test_an_unreadable_version_is_refused_each_time(topic, registry, add):
     for _ in range(2):
         with pytest.raises(BadValue, match="a pair is cut short"):
             registry.codec(topic, 0)
-        with pytest.raises(Refused, match="a pair is cut short"):
+        with pytest.raises(RequestRefused, match="a pair is cut short"):
             registry.choose(topic, SchemaFields(version=0))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.readers import FolderReader
-from braidlog.storage.export.source.offsets import DataLoss, Span, spans, split
+from braidlog.storage.export.source.offsets import DataLoss, OffsetRange, spans, split
 from braidlog.storage.export.source.options import BadOption, read_options
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.log.settings import LogSettings
@@ -80,7 +80,7 @@ def test_patterns_match_short_and_full_names(data):
 
 
 def span(start, end, partition=0):
-    return Span(TOPIC, partition, 1, start, end)
+    return OffsetRange(TOPIC, partition, 1, start, end)
 
 
 def test_large_spans_are_split_in_proportion():

@@ -6,7 +6,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.export.source.offsets import DataLoss
 from braidlog.storage.export.source.options import BadOption, read_options
-from braidlog.storage.export.source.reading import Reading
+from braidlog.storage.export.source.reading import ReadSettings
 from braidlog.storage.export.source.stream import StreamReader
 from braidlog.storage.export.source.table import Table
 from braidlog.storage.formats.api import BodyFormat
@@ -30,7 +30,9 @@ def reader(data, **given):
     given |= {} if "assign" in given else {"subscribe": given.get("subscribe", "orders")}
     given.setdefault("startingOffsets", "earliest")
     options = read_options(given, streaming=True)
-    return StreamReader(options, Reading(options.place, Table(("offset",)), options.fail_on_loss))
+    return StreamReader(
+        options, ReadSettings(options.place, Table(("offset",)), options.fail_on_loss)
+    )
 
 
 def at(offset, partition_id=1):

@@ -6,9 +6,9 @@ import json
 import fastavro
 import pytest
 
-from braidlog.storage.export.source.offsets import Span
+from braidlog.storage.export.source.offsets import OffsetRange
 from braidlog.storage.export.source.options import BadOption, Selection, ValueFormat
-from braidlog.storage.export.source.reading import Reading
+from braidlog.storage.export.source.reading import ReadSettings
 from braidlog.storage.export.source.table import DATA, Table
 from braidlog.storage.export.source.value_schemas import values_of
 from braidlog.storage.formats.record import Record
@@ -70,8 +70,8 @@ def store(directory, *records):
 
 def read(directory, values, **options):
     table = Table(("offset", DATA), values.type)
-    span = Span(TOPIC, 0, 1, 0, directory.logs[1].log_end_offset)
-    reading = Reading(str(directory.path), table, values=values, **options)
+    span = OffsetRange(TOPIC, 0, 1, 0, directory.logs[1].log_end_offset)
+    reading = ReadSettings(str(directory.path), table, values=values, **options)
     return [row for batch in reading.rows(span) for row in batch.to_pylist()]
 
 
