@@ -34,7 +34,7 @@ from braidlog.broker.server import adapters
 from braidlog.broker.server.accepting import accept_all
 from braidlog.broker.server.adapters import Adapter, AdapterError, Options
 from braidlog.broker.server.connection import Connection, address_text
-from braidlog.broker.server.tls import TlsSettings
+from braidlog.broker.server.tls import TlsSettings, UnusableFile
 
 if TYPE_CHECKING:
     from braidlog.broker.access.authentication import Identity
@@ -220,7 +220,10 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
     try:
         tls = _tls_settings(configured, adapter)
     except ValueError as error:
-        raise ConfigError(f"{config.origin(f'{at}.tls')}: {at}.tls: {error}") from None
+        place = f"{at}.tls"
+        if isinstance(error, UnusableFile) and configured.tls is not None:
+            place += f".{error.setting(configured.tls)}"
+        raise ConfigError(f"{config.origin(place)}: {at}.tls: {error}") from None
     if adapters.has_check(adapter):
         try:
             adapter.check(options, loopback=loopback)

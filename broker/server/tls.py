@@ -21,11 +21,26 @@ CERTIFICATE_MODES: Final = {
 NOT_PEM: Final = (None, "NO_START_LINE", "NO_CERTIFICATE_OR_CRL_FOUND")
 
 
+class UnusableFile(ValueError):
+    """A file of a listener's TLS settings cannot be used."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+
+    def setting(self, config: TlsConfig) -> str:
+        """Return the name of the setting that has the file."""
+        names = ("certificate_file", "key_file", "client_ca_file")
+        return next(name for name in names if getattr(config, name) == self.path)
+
+
 class TlsSettings:
     """The TLS settings of a listener, with certificates from files that a reload reads again."""
 
     def __init__(self, config: TlsConfig, protocols: Iterable[str] = ()) -> None:
-        """Offer `protocols` by ALPN (RFC 7301). Raises ValueError, with a single line."""
+        """Offer `protocols` by ALPN (RFC 7301). Raises ValueError, with a single line, and
+        UnusableFile.
+        """
         self._config = config
         self._protocols = list(protocols)
         self.context = self._load()
@@ -47,7 +62,7 @@ class TlsSettings:
         try:
             context.load_cert_chain(certificate, key, partial(_refuse_password, key))
         except ssl.SSLError as error:
-            raise ValueError(_unusable(certificate, key, error)) from error
+            raise _unusable(certificate, key, error) from error
         if config.client_ca_file is not None:
             _load_certificates(context, config.client_ca_file)
         if config.client_certificates != "none" and config.client_ca_file is None:
@@ -57,7 +72,7 @@ class TlsSettings:
 
 
 def _check_readable(path: str | None) -> None:
-    """Check that a file can be read. Raises ValueError with the file's name and the reason.
+    """Check that a file can be read. Raises UnusableFile.
 
     The library's errors name no file, though it reads several.
     """
@@ -67,29 +82,31 @@ def _check_readable(path: str | None) -> None:
         with open(path, "rb") as file:
             file.read(1)
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from error
+        raise UnusableFile(path, str(error.strerror)) from error
 
 
 def _load_certificates(context: ssl.SSLContext, path: str) -> None:
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
-        raise ValueError(f"{path}: no certificate: {_reason(error)}") from error
+        raise UnusableFile(path, f"no certificate: {_reason(error)}") from error
 
 
-def _unusable(certificate: str, key: str, error: ssl.SSLError) -> str:
-    """Return the unusable file of the two, and the reason."""
+def _unusable(certificate: str, key: str, error: ssl.SSLError) -> UnusableFile:
+    """Return the error about the unusable file of the two."""
     try:
         _load_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate)
-    except ValueError as no_certificate:
-        return str(no_certificate)
+    except UnusableFile as no_certificate:
+        return no_certificate
     of = "" if key == certificate else f" of the certificate {certificate}"
-    return f"{key}: no private key{of}: {_reason(error)}"
+    return UnusableFile(key, f"no private key{of}: {_reason(error)}")
 
 
 def _refuse_password(key: str) -> str:
-    """Refuse an encrypted key; without this the library asks at the terminal. Raises ValueError."""
-    raise ValueError(f"{key}: the private key is encrypted, expected a key without a password")
+    """Refuse an encrypted key; without this the library asks at the terminal. Raises
+    UnusableFile.
+    """
+    raise UnusableFile(key, "the private key is encrypted, expected a key without a password")
 
 
 def _reason(error: ssl.SSLError) -> str:

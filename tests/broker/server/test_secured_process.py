@@ -131,3 +131,19 @@ def test_a_wrong_certificate_is_reported_under_its_setting(tmp_path):
     assert code == 2
     assert error.startswith(f"braidlog: --set {settings[0]}: listeners.http.tls: ")
     assert error.endswith("no certificate: not PEM\n")
+
+
+def test_a_wrong_key_is_reported_under_its_setting(tmp_path):
+    trustme.CA().issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(
+        tmp_path / "server.pem"
+    )
+    settings = [
+        f"listeners.http.tls.certificate_file={tmp_path / 'server.pem'}",
+        f"listeners.http.tls.key_file={tmp_path / 'none.key'}",
+    ]
+    listen = {"http": "127.0.0.1:0"}
+    broker = RunningBroker(tmp_path / "b", others=False, listen=listen, settings=settings)
+    code, _, error = broker.run_to_end()
+    assert code == 2
+    assert error.startswith(f"braidlog: --set {settings[1]}: listeners.http.tls: ")
+    assert error.endswith("none.key: No such file or directory\n")
