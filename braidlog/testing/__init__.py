@@ -18,6 +18,7 @@ from braidlog.testing.faults import (
     FullDisk,
     MoveClock,
     Rebalance,
+    Refuse,
 )
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "MoveClock",
     "Namespace",
     "Rebalance",
+    "Refuse",
 ]

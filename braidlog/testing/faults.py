@@ -73,6 +73,23 @@ class DropAnswers(GateFault, frozen=True, kw_only=True, tag_field="fault", tag="
         return {}
 
 
+class Refuse(Fault, frozen=True, kw_only=True, tag_field="fault", tag="refuse"):
+    """Refuse the next `count` calls of an operation with an error of the broker.
+
+    The client gets its protocol's code for the error. Operations: append, read, commit,
+    create_topic, alter_topic, delete_topic. Errors: the classes of `broker/errors.py`, such as
+    storage_full, not_owner and limit_exceeded.
+    """
+
+    operation: str
+    error: str
+    count: Count = 1
+
+    async def inject(self, running: Running) -> dict[str, object]:
+        running.faults.refusals.refuse(self.operation, self.error, self.count)
+        return {}
+
+
 class Rebalance(Fault, frozen=True, kw_only=True, tag_field="fault", tag="rebalance"):
     """Let all members of a Kafka group join again."""
 
@@ -106,4 +123,4 @@ class MoveClock(Fault, frozen=True, kw_only=True, tag_field="fault", tag="move_c
         return {"now_us": running.faults.clock.now_us()}
 
 
-AnyFault = Cut | Delay | DropAnswers | Rebalance | FullDisk | MoveClock
+AnyFault = Cut | Delay | DropAnswers | Refuse | Rebalance | FullDisk | MoveClock

@@ -25,6 +25,7 @@ from braidlog.storage.log.local_files import LocalFiles
 from braidlog.testing.control import serve_control
 from braidlog.testing.gates import Gate
 from braidlog.testing.parts import FillableDisk, MovableClock
+from braidlog.testing.refusals import Refusals, refusing_directory, refusing_parts
 
 MEMORY = Path("/dev/shm")
 ANY_PORT = "127.0.0.1:0"
@@ -48,6 +49,7 @@ class Faults:
 
     clock: MovableClock = field(default_factory=MovableClock)
     disk: FillableDisk = field(default_factory=FillableDisk)
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class Running:
         for gate in self.gates.values():
             gate.heal()
         self.faults.disk.is_full = False
+        self.faults.refusals.heal()
 
     def stop(self) -> None:
         """Begin to stop."""
@@ -103,7 +106,13 @@ async def _run(
     config = _config(data_dir, settings)
     faults = Faults()
     opened = DataDir.open(data_dir, LocalFiles(data_dir, faults.disk))
-    broker = Broker.open(config, TokenVerifier(config.access), opened, clock=faults.clock)
+    broker = Broker.open(
+        config,
+        TokenVerifier(config.access),
+        refusing_directory(opened, faults.refusals),
+        clock=faults.clock,
+        make_parts=refusing_parts(opened, faults.refusals),
+    )
     try:
         await _serve(broker, config, faults, started, signals)
     except BaseException:

@@ -20,6 +20,7 @@ from braidlog.testing import (
     FullDisk,
     MoveClock,
     Rebalance,
+    Refuse,
 )
 from tests.waiting import until_seen
 
@@ -132,6 +133,50 @@ def test_a_full_disk_refuses_writes_until_healed(broker):
         produce(broker, topic, b"refused", retries=0)
     broker.heal()
     assert produce(broker, topic, b"stored") == 0
+
+
+@pytest.mark.parametrize("error", ["storage_full", "not_owner", "limit_exceeded"])
+def test_an_append_is_refused_with_a_named_error_and_then_served(broker, error):
+    topic = broker.namespace("refuse").topic()
+    broker.inject(Refuse(operation="append", error=error, count=2))
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            produce(broker, topic, b"refused", retries=0)
+    assert produce(broker, topic, b"stored") == 0
+
+
+def test_every_operation_of_a_client_can_be_refused(broker):
+    topic = broker.namespace("all").topic()
+    url = f"{broker.http}/api/v1/topics/public/default/{topic}"
+
+    def status(method, body=None, to=url):
+        head = {"Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(to, data, head, method=method)
+            ) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    settings = {"settings": {"retention_ms": 3_600_000}}
+    positions = f"{broker.http}/api/v1/groups/public/default/{topic}/g/positions"
+    for operation, request in {
+        "create_topic": ("PUT", {"partitions": 1}, f"{url}-other"),
+        "alter_topic": ("PATCH", settings, url),
+        "commit": ("PUT", {"positions": {"0": 0}}, positions),
+        "delete_topic": ("DELETE", None, url),
+    }.items():
+        broker.inject(Refuse(operation=operation, error="shutting_down"))
+        assert status(*request) == 503, operation
+        assert status(*request) < 300, operation
+    for fault in (
+        Refuse(operation="explode", error="storage_full"),
+        Refuse(operation="append", error="boredom"),
+    ):
+        with pytest.raises(ValueError, match="is unknown, expected one of"):
+            broker.inject(fault)
 
 
 def test_retention_follows_a_moved_clock(broker):
