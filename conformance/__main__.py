@@ -17,9 +17,9 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from conformance import iggy_programs
+from conformance.clients import iggy_programs
+from conformance.clients.kept import Drivers
 from conformance.cluster.matrix import NoCluster, is_for_several, three_brokers
-from conformance.drivers.kept import Drivers
 from conformance.ending import end_on_signals
 from conformance.report import Run, from_json, to_html, to_json, to_markdown
 from conformance.runner import (

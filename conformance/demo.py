@@ -14,9 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from conformance.clients import CLIENTS, python_for
-from conformance.drivers.base import Message
-from conformance.drivers.proxy import DriverProxy
+from conformance.clients.base import Message
+from conformance.clients.libraries import CLIENTS, python_for
+from conformance.clients.proxy import DriverProxy
 from conformance.ending import end_on_signals
 from conformance.runner import client_label
 from conformance.server import RunningBroker

@@ -13,9 +13,9 @@ from http.client import HTTPConnection
 from types import ModuleType
 
 from conformance import cases
-from conformance.clients import CLIENTS, RAW, Unavailable
-from conformance.drivers.kept import Drivers
-from conformance.drivers.proxy import DriverProxy
+from conformance.clients.kept import Drivers
+from conformance.clients.libraries import CLIENTS, RAW, Unavailable
+from conformance.clients.proxy import DriverProxy
 
 PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
 HTTP_S = 60.0

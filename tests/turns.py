@@ -4,7 +4,7 @@ A turn with more than TURN_CALLS_MAX calls fails the test, on any machine and un
 same test makes the same calls again. Counting costs half as much time again, so a test is counted
 only if a turn of the product took long before: it raises LongTurns, and pytest runs it once more
 (`addopts` in `pyproject.toml`). Long work inside one call of C is not counted. The hostile and
-scale runs measure processor time (`conformance/hostile/judge.py`, `conformance/scale.py`).
+scale runs measure processor time (`conformance/hostile/judge.py`, `conformance/bench/scale.py`).
 """
 
 import cProfile

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from conformance.bench.process import cpu_seconds
-from conformance.raw.wire import TIMEOUT_S
+from conformance.clients.raw.wire import TIMEOUT_S
 
 CONNECTIONS = 10
 VALUE = "v" * 100

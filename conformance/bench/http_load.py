@@ -13,7 +13,7 @@ from conformance.bench.bare_http import answers, request_of
 from conformance.bench.many import synchronous_producers
 from conformance.bench.process import in_background
 from conformance.bench.sample import Round, Sample, timed
-from conformance.raw.kafka import KafkaWire
+from conformance.clients.raw.kafka import KafkaWire
 
 Run = Callable[[Round], Sample]
 

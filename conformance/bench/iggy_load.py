@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import xxhash
 
-from conformance.raw.iggy import (
+from conformance.clients.raw.iggy import (
     BY_OFFSET,
     LOGIN,
     POLL,
@@ -18,7 +18,7 @@ from conformance.raw.iggy import (
     send_body,
     text8,
 )
-from conformance.raw.wire import Wire
+from conformance.clients.raw.wire import Wire
 
 OK = bytes(8)
 AT = identifier("default")

@@ -6,7 +6,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from conformance.raw.kafka import (
+from conformance.clients.raw.kafka import (
     FETCH,
     PRODUCE,
     KafkaWire,

@@ -5,7 +5,7 @@ import struct
 import time
 
 from conformance.bench.pulsar_load import send_frame
-from conformance.raw.pulsar import PulsarWire
+from conformance.clients.raw.pulsar import PulsarWire
 
 PAYLOAD_BYTES = 100
 

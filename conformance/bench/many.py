@@ -5,7 +5,7 @@ import socket
 import time
 
 from conformance.bench.kafka_load import check_produced, produce_answer_bytes, produce_frame
-from conformance.raw.wire import TIMEOUT_S
+from conformance.clients.raw.wire import TIMEOUT_S
 
 
 def synchronous_producers(

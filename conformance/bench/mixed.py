@@ -8,9 +8,9 @@ import struct
 import time
 
 from conformance.bench.iggy_load import D2
-from conformance.raw import iggy
-from conformance.raw.kafka import message
-from conformance.raw.pulsar import SEND, Fields, encode, entry, frame
+from conformance.clients.raw import iggy
+from conformance.clients.raw.kafka import message
+from conformance.clients.raw.pulsar import SEND, Fields, encode, entry, frame
 
 SEED = 20
 KEYED_OF_TEN = 7  # Messages of ten with a key of KEY_BYTES.

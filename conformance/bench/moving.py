@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from conformance.bench import iggy_load, kafka_load, mixed, pulsar_load
 from conformance.bench.sample import MB, Round, Sample, again_and_again, timed
-from conformance.raw.kafka import KafkaWire
+from conformance.clients.raw.kafka import KafkaWire
 
 FETCH_BYTES = 1 << 20
 FILL_S = 0.5

@@ -31,7 +31,7 @@ from conformance.bench.many import one_in_flight
 from conformance.bench.peer_rows import SAID_MAX, Figures, Row, RowFailed, Run, Server
 from conformance.bench.peer_tools import tool_rows
 from conformance.bench.process import cpu_seconds
-from conformance.raw.pulsar import PulsarWire
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
 WARM_UP_S = 10.0  # Per broker, not measured: a JIT compiler needs this time.

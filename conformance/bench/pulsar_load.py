@@ -5,7 +5,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from conformance.raw.pulsar import (
+from conformance.clients.raw.pulsar import (
     ACK,
     FLOW,
     SEND,
@@ -15,7 +15,7 @@ from conformance.raw.pulsar import (
     frame,
     varint,
 )
-from conformance.raw.pulsar import batch as batch_of
+from conformance.clients.raw.pulsar import batch as batch_of
 
 BLOCK = 100
 PERMITS = 1000

@@ -10,7 +10,7 @@ import os
 import struct
 from collections.abc import Sequence
 
-from conformance.raw.pulsar import (
+from conformance.clients.raw.pulsar import (
     ACK,
     FLOW,
     MESSAGE,

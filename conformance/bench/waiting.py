@@ -10,9 +10,9 @@ from conformance.bench.latency import publish_to_receive
 from conformance.bench.many import one_in_flight, synchronous_producers
 from conformance.bench.process import in_background
 from conformance.bench.sample import Round, Sample, timed
-from conformance.raw.kafka import METADATA, OFFSET_COMMIT, KafkaWire, frame, string
-from conformance.raw.pulsar import PING, PulsarWire
-from conformance.raw.pulsar import frame as pulsar_frame
+from conformance.clients.raw.kafka import METADATA, OFFSET_COMMIT, KafkaWire, frame, string
+from conformance.clients.raw.pulsar import PING, PulsarWire
+from conformance.clients.raw.pulsar import frame as pulsar_frame
 
 BULK_CONNECTIONS = 2
 LIGHT_PAUSE_S = 0.005

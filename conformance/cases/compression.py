@@ -1,6 +1,6 @@
 """Every codec that a library can write is read by libraries of the other protocols."""
 
-from conformance.drivers.base import Message
+from conformance.clients.base import Message
 from conformance.runner import Context
 
 READERS = ("kafka-python", "confluent-kafka", "pulsar-client", "iggy-py", "httpx")

@@ -6,7 +6,7 @@ Pulsar consumer receives that batch whole again (docs/positions.md).
 
 from itertools import permutations
 
-from conformance.drivers.base import Message
+from conformance.clients.base import Message
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.

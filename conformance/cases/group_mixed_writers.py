@@ -2,7 +2,7 @@
 single position.
 """
 
-from conformance.drivers.base import Message
+from conformance.clients.base import Message
 from conformance.runner import Context
 
 GROUP = "1"

@@ -5,7 +5,7 @@ Each reader sees the fields that its protocol can express: Kafka and Pulsar the 
 client and Pulsar the headers.
 """
 
-from conformance.drivers.base import Message
+from conformance.clients.base import Message
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.

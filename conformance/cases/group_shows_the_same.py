@@ -8,10 +8,10 @@ import sys
 from http.client import HTTPConnection
 from typing import Any
 
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire, message
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.position.talk import HttpPlace
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire, message
-from conformance.raw.pulsar import PulsarWire
 from conformance.runner import RAW, Context
 
 CLIENTS = [RAW]

@@ -2,11 +2,11 @@
 
 import random
 
-from conformance.raw.iggy import PING as IGGY_PING
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import PulsarWire
-from conformance.raw.wire import Wire
+from conformance.clients.raw.iggy import PING as IGGY_PING
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire
+from conformance.clients.raw.wire import Wire
 from conformance.runner import RAW, Context
 
 CLIENTS = [RAW]

@@ -1,6 +1,6 @@
 """Messages with a text key and without a key keep this between libraries that have keys."""
 
-from conformance.drivers.base import Message
+from conformance.clients.base import Message
 from conformance.runner import Context
 
 LIBRARIES = ("kafka-python", "confluent-kafka", "pulsar-client", "httpx")

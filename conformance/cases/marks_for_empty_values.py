@@ -2,8 +2,8 @@
 empty value receives a zero byte instead, and the group passes no offset unseen.
 """
 
-from conformance.drivers.base import Message
-from conformance.raw.kafka import KafkaWire
+from conformance.clients.base import Message
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.

@@ -3,9 +3,16 @@
 import struct
 import subprocess
 
-from conformance import iggy_programs
-from conformance.iggy_clients import NoClient
-from conformance.raw.iggy import CREATE_STREAM, CREATE_TOPIC, NEVER, IggyWire, identifier, text8
+from conformance.clients import iggy_programs
+from conformance.clients.iggy import NoClient
+from conformance.clients.raw.iggy import (
+    CREATE_STREAM,
+    CREATE_TOPIC,
+    NEVER,
+    IggyWire,
+    identifier,
+    text8,
+)
 from conformance.runner import Context, Skip
 
 NAMES = {f"iggy {one}": one for one in iggy_programs.ALL}

@@ -1,7 +1,7 @@
 """Records that Kafka wrote keep their Pulsar ids from any start position: entry id = offset."""
 
-from conformance.raw.kafka import KafkaWire, message
-from conformance.raw.pulsar import PulsarWire
+from conformance.clients.raw.kafka import KafkaWire, message
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.runner import RAW, Context
 
 CLIENTS = [RAW]

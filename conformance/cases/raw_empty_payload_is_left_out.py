@@ -2,8 +2,8 @@
 shift.
 """
 
-from conformance.raw.iggy import NEXT, IggyWire
-from conformance.raw.kafka import KafkaWire, message
+from conformance.clients.raw.iggy import NEXT, IggyWire
+from conformance.clients.raw.kafka import KafkaWire, message
 from conformance.runner import RAW, Context
 
 CLIENTS = [RAW]

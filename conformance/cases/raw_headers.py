@@ -1,7 +1,7 @@
 """Pulsar properties reach Iggy as headers, Iggy's typed headers reach Pulsar as properties."""
 
-from conformance.raw.iggy import RAW_KIND, STRING_KIND, UINT32_KIND, IggyWire
-from conformance.raw.pulsar import Fields, PulsarWire, encode, field_of, parse
+from conformance.clients.raw.iggy import RAW_KIND, STRING_KIND, UINT32_KIND, IggyWire
+from conformance.clients.raw.pulsar import Fields, PulsarWire, encode, field_of, parse
 from conformance.runner import RAW, Context
 
 CLIENTS = [RAW]

@@ -4,8 +4,8 @@ Pulsar.
 
 from base64 import b64decode
 
-from conformance.raw.kafka import KafkaWire, message, parse_set
-from conformance.raw.pulsar import Delivered, PulsarWire, field_of
+from conformance.clients.raw.kafka import KafkaWire, message, parse_set
+from conformance.clients.raw.pulsar import Delivered, PulsarWire, field_of
 from conformance.runner import RAW, Context
 
 CLIENTS = [RAW]

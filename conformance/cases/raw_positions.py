@@ -2,9 +2,9 @@
 in both directions.
 """
 
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire, message
-from conformance.raw.pulsar import PulsarWire
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire, message
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.runner import RAW, Context
 
 CLIENTS = [RAW]

@@ -3,9 +3,9 @@ of other protocols and the group's position pass over them; with `raw`, readers 
 sent.
 """
 
-from conformance.drivers.proxy import DriverProxy
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import Fields, PulsarWire, encode
+from conformance.clients.proxy import DriverProxy
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import Fields, PulsarWire, encode
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.

@@ -1,6 +1,6 @@
 """Every library reads the text values of every other library, complete and in order."""
 
-from conformance.drivers.base import Message
+from conformance.clients.base import Message
 from conformance.runner import Context
 
 LIBRARIES = (

@@ -19,13 +19,13 @@ from typing import Final
 import httpx
 
 from conformance.bench import kafka_load
+from conformance.clients.raw.iggy import BY_OFFSET, POLL, IggyWire, poll_body
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.cluster import draining, faults, figures, partitions, servers
 from conformance.cluster.brokers import command
 from conformance.cluster.figures import MB, Row, stores
 from conformance.cluster.running import QUICK, Cluster, Lost
 from conformance.ending import end_on_signals
-from conformance.raw.iggy import BY_OFFSET, POLL, IggyWire, poll_body
-from conformance.raw.kafka import KafkaWire
 
 KILLS: Final = 5
 LONG_S: Final = 600.0

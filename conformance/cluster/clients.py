@@ -20,8 +20,8 @@ import pulsar
 from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 
+from conformance.clients.raw.iggy import IggyWire
 from conformance.cluster.book import Book
-from conformance.raw.iggy import IggyWire
 
 PAUSE_S: Final = 0.02  # Between two requests: the machine has other work too.
 AGAIN_S: Final = 0.1  # Before a client reconnects.

@@ -15,9 +15,9 @@ import pulsar
 from kafka import KafkaConsumer, KafkaProducer
 
 from braidlog.storage.shared.layout import shard_of
+from conformance.clients.raw.iggy import IggyWire
 from conformance.cluster.brokers import command
 from conformance.cluster.running import GOES_ON_S, LOOK_S, Cluster, Lost
-from conformance.raw.iggy import IggyWire
 
 SHARDS: Final = 64  # The default of `cluster init`.
 TOPICS: Final = 12  # Enough for every broker to own several.

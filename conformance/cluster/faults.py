@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from braidlog.storage.shared.layout import shard_of
+from conformance.clients.raw.iggy import IggyWire
 from conformance.cluster import servers
 from conformance.cluster.book import Book
 from conformance.cluster.brokers import command
@@ -31,7 +32,6 @@ from conformance.cluster.moving import movers
 from conformance.cluster.readers import by_http, by_iggy, by_kafka, committed, readers
 from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
 from conformance.ending import end_on_signals
-from conformance.raw.iggy import IggyWire
 
 SHARDS: Final = 64  # As `cluster init` makes them.
 MORE: Final = 3  # Steps of each client between two faults: values, polls, changes.

@@ -21,9 +21,9 @@ from braidlog.storage.shared.postgres import PostgresLedger
 from braidlog.storage.shared.publisher import NoWatch, Publisher, RoundSettings, SessionIdentity
 from conformance.bench import kafka_load
 from conformance.bench.many import synchronous_producers
+from conformance.clients.raw.kafka import KafkaWire, parse_set
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker, command, settings_for
-from conformance.raw.kafka import KafkaWire, parse_set
 
 MB: Final = 1_000_000
 STATEMENTS: Final = 300

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from conformance.bench import kafka_load
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.cluster.running import Lost
-from conformance.raw.kafka import KafkaWire
 
 LOOK_S: Final = 0.1  # Between two attempts on a topic.
 VALUE_BYTES: Final = 100

@@ -13,14 +13,14 @@ from confluent_kafka import KafkaException as ConfluentError
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
-from conformance.cluster.clients import AGAIN_S, ANSWER_S, Client, Load
-from conformance.raw.iggy import (
+from conformance.clients.raw.iggy import (
     CREATE_PARTITIONS,
     DELETE_GROUP,
     DELETE_PARTITIONS,
     JOIN_GROUP,
     IggyWire,
 )
+from conformance.cluster.clients import AGAIN_S, ANSWER_S, Client, Load
 
 POLLED: Final = 100
 SESSION_MS: Final = 6000

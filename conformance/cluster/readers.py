@@ -12,10 +12,10 @@ import pulsar
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from conformance.clients.raw.iggy import BY_OFFSET, IggyWire
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.cluster.book import Log
 from conformance.cluster.clients import AGAIN_S, ANSWER_S, Client, Load
-from conformance.raw.iggy import BY_OFFSET, IggyWire
-from conformance.raw.kafka import KafkaWire
 
 TOPICS_MAX: Final = 8  # For a reader with a connection per topic.
 POLLED: Final = 100

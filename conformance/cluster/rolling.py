@@ -28,13 +28,13 @@ from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.shared.obstore import ObstoreObjects
 from braidlog.storage.shared.postgres import PostgresLedger
 from braidlog.storage.shared.reader import StoreLook
+from conformance.clients.raw.iggy import IggyWire
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker
 from conformance.cluster.causes import drain, set_drain
 from conformance.cluster.idempotent import PAUSE_MS, PRODUCERS, Numbered, judge
 from conformance.cluster.network import OUTSIDE
 from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Cluster, Lost
-from conformance.raw.iggy import IggyWire
 
 HANG_S: Final = 9.0  # The lease, and time for the next owners to store values.
 MUTE_S: Final = 0.5  # Time for producers to fill their windows without an answer.

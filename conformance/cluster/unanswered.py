@@ -22,6 +22,7 @@ from typing import Any, Final
 import httpx
 
 from braidlog.storage.shared.layout import shard_of
+from conformance.clients.raw.iggy import NEVER, IggyWire, text8
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker
 from conformance.cluster.faults import SHARDS
@@ -31,7 +32,6 @@ from conformance.cluster.unanswered_changes import CHANGES, CREATE_TOKEN, GROUP,
 from conformance.cluster.unanswered_http import PARTITIONS, by_http
 from conformance.cluster.unanswered_kinds import ANSWER_S, Change, Near, Told, named
 from conformance.ending import end_on_signals
-from conformance.raw.iggy import NEVER, IggyWire, text8
 
 CATALOGUE_SHARD: Final = 0
 RECORDS: Final = 3  # In each topic before its change.

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from conformance.clients.raw import iggy, kafka, pulsar
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.cluster.unanswered_http import (
     GRANTED,
     HTTP_CHANGES,
@@ -20,10 +24,6 @@ from conformance.cluster.unanswered_http import (
     USER,
 )
 from conformance.cluster.unanswered_kinds import ANSWER_S, Change, Near, Told
-from conformance.raw import iggy, kafka, pulsar
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import PulsarWire
 
 GROUP, OTHER_GROUP, NEW_GROUP = "group", "other", "new"
 PURGE_TOPIC, DELETE_TOPIC = 305, 303

@@ -2,12 +2,12 @@
 answers for the common judge of histories.
 """
 
+from conformance.clients.raw.iggy import BY_OFFSET, IggyWire
+from conformance.clients.raw.kafka import KafkaWire, parse_set
 from conformance.crash.groups import Committer
 from conformance.crash.writers import Address, Ledger
 from conformance.history.checker import check
 from conformance.history.events import History, Outcome
-from conformance.raw.iggy import BY_OFFSET, IggyWire
-from conformance.raw.kafka import KafkaWire, parse_set
 
 POLL_MESSAGES = 5000
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.request import urlopen
 
-from conformance.raw.pulsar import (
+from conformance.clients.raw.pulsar import (
     ACK,
     FLOW,
     MESSAGE,

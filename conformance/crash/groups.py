@@ -3,9 +3,9 @@
 import random
 import threading
 
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.crash.writers import Address
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire
 
 
 class Committer(threading.Thread):

@@ -10,9 +10,9 @@ import zlib
 from collections import deque
 from dataclasses import dataclass, field
 
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import PRODUCE, KafkaWire, frame, message, produce_body
-from conformance.raw.pulsar import SEND, PulsarWire, batch, entry, field_of, parse
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import PRODUCE, KafkaWire, frame, message, produce_body
+from conformance.clients.raw.pulsar import SEND, PulsarWire, batch, entry, field_of, parse
 
 Address = tuple[str, int]
 

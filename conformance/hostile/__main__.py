@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from conformance import iggy_programs
+from conformance.clients import iggy_programs
 from conformance.ending import end_on_signals
 from conformance.hostile.attack import Sent, attack
 from conformance.hostile.clearing import clear, prepare

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 
+from conformance.clients.raw import iggy, kafka
+from conformance.clients.raw.iggy import FIRST, IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.hostile.rows_kafka import record_batch, wrapped_message
-from conformance.raw import iggy, kafka
-from conformance.raw.iggy import FIRST, IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
 MIB = 1 << 20

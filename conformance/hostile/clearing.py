@@ -11,8 +11,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.hostile.rows import TOPIC
-from conformance.raw.kafka import KafkaWire
 from conformance.server import RunningBroker
 
 KEPT = "public/default/healthy-"  # The judged clients' topics.

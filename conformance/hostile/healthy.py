@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from conformance.raw.iggy import BY_OFFSET, IggyWire
-from conformance.raw.kafka import KafkaWire, message, parse_set
-from conformance.raw.pulsar import ACK, PulsarWire, encode
+from conformance.clients.raw.iggy import BY_OFFSET, IggyWire
+from conformance.clients.raw.kafka import KafkaWire, message, parse_set
+from conformance.clients.raw.pulsar import ACK, PulsarWire, encode
 from conformance.server import RunningBroker
 
 PAUSE_S = 0.02  # Between two rounds: the load should come from the attackers.

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conformance.clients.raw.iggy import BY_OFFSET, IggyWire
+from conformance.clients.raw.kafka import KafkaWire, parse_set
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.hostile.healthy import CLIENTS, Healthy, topic_of
-from conformance.raw.iggy import BY_OFFSET, IggyWire
-from conformance.raw.kafka import KafkaWire, parse_set
-from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
 QUIET_S = 30.0  # For an attack's connections to end, after the last connection was accepted.

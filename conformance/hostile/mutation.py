@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from conformance.raw import pulsar
+from conformance.clients.raw import pulsar
 
 if TYPE_CHECKING:
     from conformance.hostile.rows import Command

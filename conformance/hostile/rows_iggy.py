@@ -8,12 +8,12 @@ that dialect's parsers; `rows_iggy_sends.py` has the messages.
 import struct
 from collections.abc import Iterator, Sequence
 
+from conformance.clients.raw import iggy
+from conformance.clients.raw.iggy import NEVER, identifier, text8
 from conformance.hostile import rows_iggy_sends as sends
 from conformance.hostile.mutation import IGGY, IGGY_V
 from conformance.hostile.rows import Command, Protocol, Session, Talk, recorded
 from conformance.hostile.rows_iggy_sends import GROUP, PLACE, STREAM, iggy_command, vsr_command
-from conformance.raw import iggy
-from conformance.raw.iggy import NEVER, identifier, text8
 
 Row = tuple[str, int, bytes]  # Name, code, payload.
 

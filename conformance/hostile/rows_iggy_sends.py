@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import xxhash
 
+from conformance.clients.raw import iggy
+from conformance.clients.raw.iggy import headers_block, identifier
 from conformance.hostile.mutation import IGGY
 from conformance.hostile.rows import Command
-from conformance.raw import iggy
-from conformance.raw.iggy import headers_block, identifier
 
 STREAM = identifier("hostile")
 PLACE = STREAM + identifier("tp")

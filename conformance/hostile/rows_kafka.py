@@ -11,9 +11,9 @@ from functools import partial
 import cramjam
 import crc32c
 
+from conformance.clients.raw import kafka
 from conformance.hostile.mutation import KAFKA
 from conformance.hostile.rows import TOPIC, Command, Protocol, Talk, recorded
-from conformance.raw import kafka
 
 NAME = kafka.string(TOPIC.encode())
 GROUP = kafka.string(b"hostile group")

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 
 import jwt
 
+from conformance.clients.raw import iggy, kafka, pulsar
+from conformance.clients.raw.iggy import text8
 from conformance.hostile.mutation import HTTP, IGGY, IGGY_V, KAFKA, PULSAR, RAW, Layout
 from conformance.hostile.rows import Command, Protocol, Talk
 from conformance.hostile.rows_http import request
 from conformance.hostile.rows_iggy_sends import iggy_command
 from conformance.hostile.rows_kafka import kafka_request
 from conformance.hostile.rows_pulsar import pulsar_command
-from conformance.raw import iggy, kafka, pulsar
-from conformance.raw.iggy import text8
 
 USER, PASSWORD = "guest", "secret one"  # A user without permissions.
 SECRET = b"0123456789abcdef0123456789abcdef"  # Key of signed tokens.

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import cramjam
 import crc32c
 
+from conformance.clients.raw import pulsar
 from conformance.hostile.mutation import PULSAR
 from conformance.hostile.rows import TOPIC, Command, Protocol, Talk, recorded
-from conformance.raw import pulsar
 
 FULL_NAME = f"persistent://public/default/{TOPIC}".encode()
 NON_PERSISTENT_NAME = f"non-persistent://public/default/{TOPIC}".encode()

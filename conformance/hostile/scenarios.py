@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from conformance.clients.raw import iggy, kafka, pulsar
+from conformance.clients.raw.iggy import FIRST, IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire
+from conformance.clients.raw.wire import TIMEOUT_S
 from conformance.hostile import unread
 from conformance.hostile.bombs import make_bombs, read_bombs
 from conformance.hostile.rows import TOPIC
@@ -23,11 +28,6 @@ from conformance.hostile.scenarios_http import (
     streams_that_hold_up,
     waiting_consumers,
 )
-from conformance.raw import iggy, kafka, pulsar
-from conformance.raw.iggy import FIRST, IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import PulsarWire
-from conformance.raw.wire import TIMEOUT_S
 from conformance.server import RunningBroker
 
 MIB = 1 << 20

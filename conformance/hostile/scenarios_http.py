@@ -6,9 +6,9 @@ import socket
 import time
 from contextlib import ExitStack
 
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.hostile.rows import TOPIC
 from conformance.hostile.rows_http import API, PIP64, PLACE, request
-from conformance.raw.kafka import KafkaWire
 from conformance.server import RunningBroker
 
 READ_BYTES = 1 << 16

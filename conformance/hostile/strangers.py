@@ -23,14 +23,14 @@ from pathlib import Path
 import trustme
 
 from conformance.bench.process import cpu_seconds
+from conformance.clients.raw.iggy import LOGIN, text8
+from conformance.clients.raw.iggy import frame as iggy_frame
+from conformance.clients.raw.wire import Wire
 from conformance.hostile import rows_login
 from conformance.hostile.attack import Sent, attack
 from conformance.hostile.commands import protocols
 from conformance.hostile.judge import check_log, log_size, open_files
 from conformance.hostile.rows import Protocol, Talk
-from conformance.raw.iggy import LOGIN, text8
-from conformance.raw.iggy import frame as iggy_frame
-from conformance.raw.wire import Wire
 from conformance.server import RunningBroker
 
 MIB = 1 << 20

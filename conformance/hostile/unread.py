@@ -21,13 +21,13 @@ import cramjam
 
 from braidlog.broker.runtime.heap import GROWN_BYTES
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
+from conformance.clients.raw import iggy, kafka, pulsar
+from conformance.clients.raw.iggy import FIRST, IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire
+from conformance.clients.raw.wire import Wire
 from conformance.hostile.rows_http import request
 from conformance.hostile.rows_kafka import kafka_request
-from conformance.raw import iggy, kafka, pulsar
-from conformance.raw.iggy import FIRST, IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import PulsarWire
-from conformance.raw.wire import Wire
 from conformance.server import RunningBroker
 
 MIB = 1 << 20

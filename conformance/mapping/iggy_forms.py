@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import xxhash
 
 from braidlog.storage.formats.record import Header, HeaderKind, Record
+from conformance.clients.raw.iggy import headers_block, polled_messages
 from conformance.mapping.views import Seen
-from conformance.raw.iggy import headers_block, polled_messages
 
 TYPED = struct.Struct("<Q16sQQQIIQ")  # checksum, id, offset, time, client's time, sizes, reserved
 UNTYPED = struct.Struct("<Q16sQQQII")

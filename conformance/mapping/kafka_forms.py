@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from crc32c import crc32c
 
 from braidlog.storage.formats.record import Record
+from conformance.clients.raw.kafka import data, message, parse_set
 from conformance.mapping.views import US_PER_MS, Seen
-from conformance.raw.kafka import data, message, parse_set
 
 BATCH = struct.Struct(">hiqqqhii")  # From the attributes on: the first part under the checksum.
 GZIP = 1

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from braidlog.storage.formats.record import Record
+from conformance.clients.raw.pulsar import Fields, Value, encode, parse
 from conformance.mapping.views import US_PER_MS, Seen, is_text
-from conformance.raw.pulsar import Fields, Value, encode, parse
 
 ZLIB = 2  # PulsarApi.proto, CompressionType
 # Numbers of the fields of MessageMetadata, and of SingleMessageMetadata where they differ.

@@ -7,8 +7,8 @@ skipped with the reason.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conformance.clients import ROOT
-from conformance.iggy_clients import NoClient, find_python
+from conformance.clients.iggy import NoClient, find_python
+from conformance.clients.libraries import ROOT
 from conformance.today.programs import Program, Unavailable, copy_jars, is_older, run_build
 
 SOURCES = Path(__file__).parent

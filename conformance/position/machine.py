@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
+from conformance.clients.raw.iggy import IggyWire, to_partition
+from conformance.clients.raw.kafka import KafkaWire, message
+from conformance.clients.raw.pulsar import PulsarWire, batch
 from conformance.position import talk
 from conformance.position.model import Cursor, Entry, Log, Place, Told
 from conformance.position.talk import HttpPlace, PulsarPlace, http_id, pulsar_id
-from conformance.raw.iggy import IggyWire, to_partition
-from conformance.raw.kafka import KafkaWire, message
-from conformance.raw.pulsar import PulsarWire, batch
 from conformance.server import RunningBroker
 
 GROUP = "billing"

@@ -9,9 +9,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from conformance.position.machine import GROUP, STEPS, Difference, Machine, Steps
-from conformance.position.model import Place
-from conformance.raw.iggy import (
+from conformance.clients.raw.iggy import (
     BY_TURN,
     CREATE_PARTITIONS,
     DELETE_GROUP,
@@ -20,7 +18,9 @@ from conformance.raw.iggy import (
     LEAVE_GROUP,
     IggyWire,
 )
-from conformance.raw.iggy import GROUP as OF_A_GROUP
+from conformance.clients.raw.iggy import GROUP as OF_A_GROUP
+from conformance.position.machine import GROUP, STEPS, Difference, Machine, Steps
+from conformance.position.model import Place
 from conformance.server import RunningBroker
 
 PARTITIONS_MAX = 5

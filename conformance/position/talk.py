@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from conformance.position.model import Entry, Told
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import (
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import (
     ACK,
     ACK_RESPONSE,
     ACTIVE,
@@ -27,6 +26,7 @@ from conformance.raw.pulsar import (
     field_of,
     parse,
 )
+from conformance.position.model import Entry, Told
 
 EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = range(4)
 EARLIEST = 1

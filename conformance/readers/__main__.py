@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from conformance.clients.raw.iggy import IggyWire
 from conformance.ending import end_on_signals
-from conformance.raw.iggy import IggyWire
 from conformance.readers.reading import READERS
 from conformance.readers.writing import WRITERS
 from conformance.server import RunningBroker

@@ -10,10 +10,10 @@ from typing import Final
 import httpx
 from kafka.record import MemoryRecords
 
-from conformance.raw import kafka
-from conformance.raw.iggy import BY_OFFSET, IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import FLOW, Fields, PulsarWire, field_of, parse
+from conformance.clients.raw import kafka
+from conformance.clients.raw.iggy import BY_OFFSET, IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import FLOW, Fields, PulsarWire, field_of, parse
 from conformance.server import RunningBroker
 
 LIMIT_MAX: Final = 64 << 20  # Above any record: a reader that asks for so much must get a record.

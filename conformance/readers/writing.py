@@ -8,10 +8,10 @@ from typing import Final
 import httpx
 from kafka.record import MemoryRecordsBuilder
 
-from conformance.raw import kafka
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import PulsarWire, batch
+from conformance.clients.raw import kafka
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire, batch
 from conformance.server import RunningBroker
 
 NUM_MESSAGES = 11  # Field of Pulsar's message metadata.

@@ -19,9 +19,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.ending import end_on_signals
 from conformance.hostile.judge import check_log, open_files
-from conformance.raw.kafka import KafkaWire
 from conformance.server import RunningBroker
 from conformance.soak.loads import LOADS, Load, topics
 

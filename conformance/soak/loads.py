@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from conformance.raw import kafka
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire, parse_set
-from conformance.raw.pulsar import ACK, PulsarWire, encode
+from conformance.clients.raw import kafka
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire, parse_set
+from conformance.clients.raw.pulsar import ACK, PulsarWire, encode
 from conformance.server import RunningBroker
 
 Round = Callable[[int], None]

@@ -16,7 +16,7 @@ from functools import partial
 
 import trio
 
-from conformance.raw.kafka import data, frame, string
+from conformance.clients.raw.kafka import data, frame, string
 from conformance.server import RunningBroker
 
 JOIN, HEARTBEAT, SYNC = 11, 12, 14

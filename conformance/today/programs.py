@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.clients import ROOT
+from conformance.clients.libraries import ROOT
 
 SOURCES = Path(__file__).parent
 CACHE = Path(os.environ.get("CONFORMANCE_CLIENTS", Path.home() / ".cache" / "braidlog-clients"))

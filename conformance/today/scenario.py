@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.raw.kafka import KafkaWire
+from conformance.clients.raw.kafka import KafkaWire
 
 CALL_S = 240  # Some commands start a dozen JVMs in sequence.
 GROUP_S = 60

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from conformance import iggy_programs
-from conformance.iggy_clients import CLIENTS, IggyClient, NoClient, folder_of, python_of
-from conformance.iggy_programs import IggyProgram
-from conformance.raw.iggy import IggyWire, identifier
+from conformance.clients import iggy_programs
+from conformance.clients.iggy import CLIENTS, IggyClient, NoClient, folder_of, python_of
+from conformance.clients.iggy_programs import IggyProgram
+from conformance.clients.raw.iggy import IggyWire, identifier
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.raw.iggy import IggyWire
+from conformance.clients.raw.iggy import IggyWire
 from conformance.server import RunningBroker
 from tests.waiting import HANG_S
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from conformance.raw.iggy import IggyWire, identifier, text8
+from conformance.clients.raw.iggy import IggyWire, identifier, text8
 from conformance.server import RunningBroker
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from conformance.raw.iggy import IggyWire, text8
+from conformance.clients.raw.iggy import IggyWire, text8
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
 

@@ -22,7 +22,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from conformance.iggy_clients import CLIENTS, NoClient, folder_of, python_of
+from conformance.clients.iggy import CLIENTS, NoClient, folder_of, python_of
 from tests.broker.server.certificates import authority, client_context
 from tests.clients.secured import HANG_S, TOKEN_SECRET
 

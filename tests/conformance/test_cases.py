@@ -4,9 +4,9 @@ shared broker.
 
 import pytest
 
-from conformance import iggy_programs
-from conformance.clients import CLIENTS, RAW
-from conformance.drivers.kept import Drivers
+from conformance.clients import iggy_programs
+from conformance.clients.kept import Drivers
+from conformance.clients.libraries import CLIENTS, RAW
 from conformance.runner import FAIL, SKIPPED, case_name, cells, find_cases, run_one
 from conformance.server import RunningBroker
 

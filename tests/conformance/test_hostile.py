@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from conformance import iggy_programs
+from conformance.clients import iggy_programs
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.hostile import unread
 from conformance.hostile.attack import attack
 from conformance.hostile.clearing import prepare
 from conformance.hostile.commands import protocols
 from conformance.hostile.judge import LoopHeld, judged, restarts_with_the_same
 from conformance.hostile.scenarios import SCENARIOS, SHORT
-from conformance.raw.kafka import KafkaWire
 from conformance.server import RunningBroker
 
 pytestmark = pytest.mark.slow

@@ -16,10 +16,10 @@ from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
 from braidlog.protocols.kafka.tables import APIS
 from braidlog.protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
+from conformance.clients.raw import pulsar
 from conformance.hostile.attack import Sent, speeches
 from conformance.hostile.commands import protocols
 from conformance.hostile.rows import Command, Protocol, Talk
-from conformance.raw import pulsar
 
 
 def frames(protocol: Protocol) -> list[bytes]:

@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.pulsar import RECEIPT, PulsarWire, field_of, parse
 from conformance.crash.check import faults, read_back
 from conformance.crash.writers import IggyWriter, KafkaWriter, Ledger, PulsarWriter
-from conformance.raw.iggy import IggyWire
-from conformance.raw.pulsar import RECEIPT, PulsarWire, field_of, parse
 from conformance.server import STOP_TIMEOUT_S, RunningBroker
 from tests.waiting import until_seen
 

@@ -4,10 +4,10 @@ failing storage.
 
 import struct
 
-from conformance.raw.iggy import SEND, STORE_OFFSET, headers_block, identifier
-from conformance.raw.kafka import message, parse_set
-from conformance.raw.pulsar import PRODUCER, RECEIPT, SEND_ERROR, entry, field_of, parse
-from conformance.raw.pulsar import SEND as PULSAR_SEND
+from conformance.clients.raw.iggy import SEND, STORE_OFFSET, headers_block, identifier
+from conformance.clients.raw.kafka import message, parse_set
+from conformance.clients.raw.pulsar import PRODUCER, RECEIPT, SEND_ERROR, entry, field_of, parse
+from conformance.clients.raw.pulsar import SEND as PULSAR_SEND
 from tests.operations.kit import api, iggy, kafka, pulsar, topic_path
 from tests.waiting import until_seen
 

@@ -5,9 +5,9 @@ import http.client
 import json
 import sys
 
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire
-from conformance.raw.pulsar import PulsarWire
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 from tests.waiting import HANG_S
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from conformance.raw.kafka import message
+from conformance.clients.raw.kafka import message
 from tests.operations.clients import OK, Listeners
 from tests.operations.kit import SwitchedBroker, kafka
 from tests.waiting import HANG_S

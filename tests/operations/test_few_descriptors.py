@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from conformance.raw.kafka import PRODUCE, message, string
+from conformance.clients.raw.kafka import PRODUCE, message, string
 from conformance.server import RunningBroker
 from tests.operations.kit import api, kafka, topic_path
 

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from conformance.raw.pulsar import ACK, encode
+from conformance.clients.raw.pulsar import ACK, encode
 from tests.operations.clients import (
     IGGY_CANNOT_APPEND,
     KAFKA_STORAGE_ERROR,

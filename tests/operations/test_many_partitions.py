@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from conformance.raw.iggy import PING
-from conformance.raw.kafka import FETCH, PRODUCE, message, string
+from conformance.clients.raw.iggy import PING
+from conformance.clients.raw.kafka import FETCH, PRODUCE, message, string
 from conformance.server import RunningBroker
 from tests.operations.kit import api, iggy, kafka, topic_path
 from tests.waiting import until_seen

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from braidlog.broker.cli.main import run
-from conformance.raw.iggy import BY_OFFSET, IggyWire
-from conformance.raw.kafka import KafkaWire, message, parse_set
-from conformance.raw.pulsar import FLOW, PulsarWire
+from conformance.clients.raw.iggy import BY_OFFSET, IggyWire
+from conformance.clients.raw.kafka import KafkaWire, message, parse_set
+from conformance.clients.raw.pulsar import FLOW, PulsarWire
 from conformance.server import RunningBroker
 from tests.operations.kit import api, iggy, kafka, partition_of, pulsar, topic_path
 from tests.waiting import HANG_S, until_seen

@@ -13,7 +13,7 @@ import pytest
 
 from braidlog.broker.cli.main import run
 from braidlog.storage.log.segment import segment_path
-from conformance.raw.iggy import BY_OFFSET
+from conformance.clients.raw.iggy import BY_OFFSET
 from conformance.server import RunningBroker
 from tests.operations.clients import OK, Listeners
 from tests.operations.kit import api, partition_of, pulsar, topic_path

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from conformance.raw.kafka import KafkaWire
+from conformance.clients.raw.kafka import KafkaWire
 from tests.waiting import until_seen
 
 COMMAND = (sys.executable, "-m", "braidlog.broker.cli.main", "serve", "--ephemeral")

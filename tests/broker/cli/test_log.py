@@ -11,7 +11,7 @@ from braidlog.broker.cli.main import run
 from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.formats.registry import codec_named
-from conformance.raw.kafka import KafkaWire, message, parse_set
+from conformance.clients.raw.kafka import KafkaWire, message, parse_set
 from conformance.server import RunningBroker
 from tests.storage.log.directories import Directory
 from tests.storage.log.logs import flip

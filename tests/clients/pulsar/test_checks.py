@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from conformance.clients import CLIENTS, ROOT, Unavailable, python_for
+from conformance.clients.libraries import CLIENTS, ROOT, Unavailable, python_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 

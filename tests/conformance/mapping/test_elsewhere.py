@@ -13,10 +13,10 @@ from braidlog.storage.formats.pulsar import entry_runs as pulsar
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.metadata.names import parse_topic
+from conformance.clients.raw.pulsar import encode
 from conformance.mapping import pulsar_forms
 from conformance.mapping.views import SEES
 from conformance.mapping.writers import WRITERS
-from conformance.raw.pulsar import encode
 from tests.broker.records import append_unreadable
 from tests.conformance.mapping.formats import Formats, sendable
 

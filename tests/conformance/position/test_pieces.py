@@ -8,6 +8,9 @@ import json
 
 import pytest
 
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire, message
+from conformance.clients.raw.pulsar import REDELIVER, PulsarWire
 from conformance.position.model import Entry
 from conformance.position.talk import (
     CUMULATIVE,
@@ -20,9 +23,6 @@ from conformance.position.talk import (
     pulsar_id,
     told,
 )
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire, message
-from conformance.raw.pulsar import REDELIVER, PulsarWire
 from conformance.server import RunningBroker
 
 pytestmark = pytest.mark.slow

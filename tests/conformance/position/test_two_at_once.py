@@ -5,6 +5,9 @@ import itertools
 
 import pytest
 
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire, message
+from conformance.clients.raw.pulsar import CLOSE_CONSUMER, REDELIVER, field_of, parse
 from conformance.position.model import Entry
 from conformance.position.talk import (
     CUMULATIVE,
@@ -15,9 +18,6 @@ from conformance.position.talk import (
     pulsar_id,
     told,
 )
-from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import KafkaWire, message
-from conformance.raw.pulsar import CLOSE_CONSUMER, REDELIVER, field_of, parse
 from conformance.server import RunningBroker
 
 pytestmark = pytest.mark.slow

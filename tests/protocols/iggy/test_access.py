@@ -12,7 +12,7 @@ from braidlog.protocols.iggy.all_dialects import D2
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.session import COMMANDS
 from braidlog.storage.metadata.names import TopicName
-from conformance.raw import iggy as raw
+from conformance.clients.raw import iggy as raw
 from tests.broker.access.rules import Nothing
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER, to_partition

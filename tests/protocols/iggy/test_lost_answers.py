@@ -13,7 +13,7 @@ from braidlog.protocols.iggy.commands import COMMANDS
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.vsr import OPERATION_DELETE_SEGMENTS
 from braidlog.storage.metadata.names import TopicName
-from conformance.raw import iggy as raw
+from conformance.clients.raw import iggy as raw
 from tests.broker.cluster.cut_links import States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners

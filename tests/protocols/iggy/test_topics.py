@@ -10,7 +10,7 @@ import trio
 from braidlog.protocols.iggy.topics import PIECE_PARTITIONS, in_pieces
 from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST
 from braidlog.storage.metadata.names import TopicName
-from conformance.raw.iggy import frame, identifier, text8
+from conformance.clients.raw.iggy import frame, identifier, text8
 from tests.broker.pieces import counting
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import FIRST, NEVER, NEXT, OK, to_partition

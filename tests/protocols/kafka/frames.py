@@ -12,7 +12,7 @@ from braidlog.protocols.kafka.wire.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from conformance.raw import kafka as raw
+from conformance.clients.raw import kafka as raw
 from tests.protocols.frame_stream import FrameStream
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.layouts import build_request, parse_reply

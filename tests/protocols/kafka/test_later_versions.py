@@ -9,7 +9,7 @@ from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.record import Record
-from conformance.raw.kafka import message as message_in_set
+from conformance.clients.raw.kafka import message as message_in_set
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import FOO, fetch_one, foreign_append, produce_one, values

@@ -23,7 +23,7 @@ from braidlog.storage.formats.kafka.prepare import (
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_prepare import prepare_plain
 from braidlog.storage.formats.record import Record
-from conformance.raw.kafka import message, parse_set
+from conformance.clients.raw.kafka import message, parse_set
 from tests.storage.formats.kafka.test_record_batches import timed
 
 BASE = 70

@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 
-from conformance.raw.wire import Wire
+from conformance.clients.raw.wire import Wire
 
 ENTRY_HEAD_BYTES = 16  # offset, size, checksum
 GZIP = 1  # A message's attributes: the value is a packed set.

@@ -1,5 +1,5 @@
-"""`python -m conformance.start_stop [--partitions N] [--turns N] [--report FILE]`: start and stop
-times of a broker with very many partitions, each with a record.
+"""`python -m conformance.bench.start_stop [--partitions N] [--turns N] [--report FILE]`: start and
+stop times of a broker with very many partitions, each with a record.
 
 Measured after a clean stop and after a SIGKILL in the middle of appends to all partitions. A broker
 without topics is measured first.
@@ -35,7 +35,9 @@ PATIENCE_S = 600.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run all measurements; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.start_stop", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.bench.start_stop", description=__doc__
+    )
     parser.add_argument("--partitions", type=int, default=20_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--report", type=Path, help="a Markdown file to write")

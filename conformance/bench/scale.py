@@ -1,5 +1,5 @@
-"""`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--acked N] [--delayed
-N]`: many topics, connections and messages of Pulsar clients on a single broker.
+"""`python -m conformance.bench.scale [--topics N] [--connections N] [--unacked N] [--acked N]
+[--delayed N]`: many topics, connections and messages of Pulsar clients on a single broker.
 
 A number of 0 leaves an item out. Prints the broker's memory after each step, the longest waits of
 healthy clients meanwhile, and the turns of the broker's loop with more than 50 ms of processor
@@ -11,9 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from conformance.ending import end_on_signals
-from conformance.hostile.healthy import Healthy
-from conformance.raw.pulsar import (
+from conformance.clients.raw.pulsar import (
     ACK,
     FLOW,
     MESSAGE,
@@ -28,6 +26,8 @@ from conformance.raw.pulsar import (
     field_of,
     frame,
 )
+from conformance.ending import end_on_signals
+from conformance.hostile.healthy import Healthy
 from conformance.server import RunningBroker
 
 SETTINGS = ("loop_turn_log_ms=50",)
@@ -156,7 +156,7 @@ def _message(wire: PulsarWire) -> Value:
 
 def main() -> int:
     """Print the observations; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.scale", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m conformance.bench.scale", description=__doc__)
     for name, most in (("topics", 10_000), ("connections", 1000)):
         parser.add_argument(f"--{name}", type=int, default=most)
     for name, most in (("unacked", 100_000), ("delayed", 1_000_000)):

@@ -6,7 +6,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
 
 API_VERSION = (0, 8, 2)
 

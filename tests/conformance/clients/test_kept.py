@@ -2,8 +2,8 @@
 
 import pytest
 
-from conformance.clients import CLIENTS
-from conformance.drivers.kept import Drivers
+from conformance.clients.kept import Drivers
+from conformance.clients.libraries import CLIENTS
 
 pytestmark = pytest.mark.slow
 NOBODY = "127.0.0.1:1"

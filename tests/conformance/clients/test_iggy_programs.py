@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance import iggy_programs
-from conformance.iggy_clients import NoClient
-from conformance.iggy_programs import ALL, PROGRAMS
+from conformance.clients import iggy_programs
+from conformance.clients.iggy import NoClient
+from conformance.clients.iggy_programs import ALL, PROGRAMS
 
 
 @pytest.mark.parametrize("program", [one for one in ALL if one.language == "rust"], ids=str)

@@ -1,6 +1,6 @@
 """The hand-made parser of Kafka's bytes, which judges the crash runs."""
 
-from conformance.raw.kafka import message, parse_set
+from conformance.clients.raw.kafka import message, parse_set
 
 
 def test_a_set_cut_anywhere_yields_its_whole_messages():

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
 
 NAMESPACE = "public/default"
 MESSAGES_MAX = 10_000  # Per request.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pulsar
 
-from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
 
 MILLIS = 1000
 

@@ -1,10 +1,10 @@
-"""`python -m conformance.http_api --tool PATH`: schemathesis against a Braidlog broker.
+"""`python -m conformance.clients.http_api --tool PATH`: schemathesis against a Braidlog broker.
 
 All phases run twice: with random names, and with the names of an existing topic, group and
 consumer.
 
     python3 -m venv /tmp/api && /tmp/api/bin/pip install schemathesis==4.32.5
-    python -m conformance.http_api --tool /tmp/api/bin/schemathesis --examples 100 --report FILE
+    python -m conformance.clients.http_api --tool /tmp/api/bin/schemathesis --report FILE
 
 The exit code is 1 for an answer that `/openapi.json` does not describe, a 500, a traceback in the
 broker's log, or a turn of the broker's loop above 50 ms. `tests/protocols/http/test_description.py`
@@ -52,7 +52,9 @@ NAMES: dict[str, dict[str, object]] = {"chance": {}, "there": KNOWN}
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m conformance.http_api", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.clients.http_api", description=__doc__
+    )
     parser.add_argument("--tool", default="schemathesis", help="its command")
     parser.add_argument("--examples", type=int, default=20, help="requests of one operation")
     parser.add_argument("--phases", default=PHASES)

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from conformance.drivers.base import Message, Timeout
+from conformance.clients.base import Message, Timeout
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -25,7 +25,7 @@ class DriverProxy:
     def __init__(self, python: Path, module: str, address: str) -> None:
         self.name = module
         self._process = subprocess.Popen(
-            [str(python), "-m", "conformance.drivers.serve", module, address],
+            [str(python), "-m", "conformance.clients.serve", module, address],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, Producer, TopicPartition
 
-from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
 
 
 class ConfluentKafka:

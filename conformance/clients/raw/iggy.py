@@ -5,7 +5,7 @@ as identifier).
 import struct
 from dataclasses import dataclass
 
-from conformance.raw.wire import TIMEOUT_S, Wire
+from conformance.clients.raw.wire import TIMEOUT_S, Wire
 
 PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET, DELETE_OFFSET = 1, 38, 100, 101, 120, 121, 122
 CREATE_STREAM, GET_TOPIC, CREATE_TOPIC, UPDATE_TOPIC = 202, 300, 302, 304

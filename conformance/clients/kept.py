@@ -6,8 +6,8 @@ Each call opens and closes its own connections, and starting a process takes lon
 from types import TracebackType
 from typing import Self
 
-from conformance.clients import Client, python_for
-from conformance.drivers.proxy import DriverProxy
+from conformance.clients.libraries import Client, python_for
+from conformance.clients.proxy import DriverProxy
 
 
 class Drivers:

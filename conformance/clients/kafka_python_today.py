@@ -5,8 +5,8 @@ from typing import Any
 
 from kafka import KafkaConsumer
 
-from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
-from conformance.drivers.kafka_python import KafkaPython
+from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.kafka_python import KafkaPython
 
 POLL_MS = 500
 

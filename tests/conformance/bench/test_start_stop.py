@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.start_stop import PROCESSOR, WANTED_S, empty, measure, told
+from conformance.bench.start_stop import PROCESSOR, WANTED_S, empty, measure, told
 
 
 @pytest.mark.slow

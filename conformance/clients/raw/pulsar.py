@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import crc32c
 
-from conformance.raw.wire import Wire
+from conformance.clients.raw.wire import Wire
 
 Value = int | bytes
 Fields = list[tuple[int, Value]]

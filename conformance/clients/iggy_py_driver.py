@@ -6,7 +6,7 @@ from typing import Any
 
 from iggy_py import IggyClient, PollingStrategy, SendMessage
 
-from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
 
 STREAM = "default"
 SEND_BATCH = 1000

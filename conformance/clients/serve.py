@@ -1,6 +1,6 @@
 """The process around a driver: JSON lines in, JSON lines out.
 
-`python -m conformance.drivers.serve MODULE HOST:PORT`; an input line is {"call": name, "args":
+`python -m conformance.clients.serve MODULE HOST:PORT`; an input line is {"call": name, "args":
 {...}}, an output line is {"result": ...} or {"error": text}.
 """
 
@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import Any
 
-from conformance.drivers.base import Message
+from conformance.clients.base import Message
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
     # error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    driver = importlib.import_module(f"conformance.drivers.{module_name}").DRIVER(address)
+    driver = importlib.import_module(f"conformance.clients.{module_name}").DRIVER(address)
     for line in sys.stdin:
         request = json.loads(line)
         try:

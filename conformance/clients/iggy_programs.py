@@ -1,8 +1,8 @@
 """Iggy's clients in other languages: a small program per language, with a pinned client version.
 
-The language's own tool builds the program into a cache folder, never into the source tree. `python
--m conformance.iggy_programs` builds all programs that can be built here, which takes minutes; tests
-run built programs only. The command is `PROGRAM work|read HOST:PORT`: see
+The language's own tool builds the program into a cache folder, never into the source tree.
+`python -m conformance.clients.iggy_programs` builds all programs that can be built here, which
+takes minutes; tests run built programs only. The command is `PROGRAM work|read HOST:PORT`: see
 `programs/iggy/scenario.rs`.
 """
 
@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.iggy_clients import NoClient, cache_folder
+from conformance.clients.iggy import NoClient, cache_folder
 
-PROGRAMS = Path(__file__).with_name("programs") / "iggy"
+PROGRAMS = Path(__file__).parent.parent / "programs" / "iggy"
 BUILD_TIMEOUT_S = 1800
-BUILD_COMMAND = "python -m conformance.iggy_programs"
+BUILD_COMMAND = "python -m conformance.clients.iggy_programs"
 SETTINGS = ("listeners.iggy.without_login=true",)  # Broker settings that Rust 0.0.60 (D0) needs.
 
 
