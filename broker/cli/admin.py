@@ -6,6 +6,7 @@ Data goes to standard output, everything else to standard error. Knows no broker
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -30,13 +31,15 @@ from braidlog.broker.cli.output import (
     run_command,
     time_text,
 )
+from braidlog.broker.cli.places import bounds_of, check_place, offset_of
 
 NUMBER = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)  # The broker reads text with units.
 
 topics = App(name="topics", help="List, show, create, alter and delete topics.")
 groups = App(
     name="groups",
-    help="List and show groups: Kafka groups, Pulsar subscriptions and Iggy consumers are one.",
+    help="List, show, move and delete groups: Kafka groups, Pulsar subscriptions and Iggy consumers"
+    " are one.",
 )
 
 
@@ -195,6 +198,109 @@ def show_group(
             place = "" if topic is None else f" on {topic}"
             raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
         print_answer(where, found, lambda: _group_tables(found))
+
+    return run_command(where, ask)
+
+
+@groups.command(name="reset")
+def reset_group(
+    group: str,
+    *,
+    topic: Annotated[str, Parameter(help="The topic on which the group is moved.")],
+    to: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True,
+            help="earliest, latest, an offset, -N, a time, or 2h (ago).",
+        ),
+    ],
+    partition: Annotated[
+        int | None, Parameter(name=["--partition", "-p"], help="Only this partition.")
+    ] = None,
+    dry_run: Annotated[bool, Parameter(negative="", help="Show the move, change nothing.")] = False,
+    yes: Yes = False,
+    where: Where = HERE,
+) -> int:
+    """Move a group to another place in a topic, in all protocols; creates a missing group.
+
+    Stop members of Kafka and Iggy first: their next commit would move the group again.
+
+    Example: braidlog groups reset billing --topic orders --to 2h --dry-run
+    """
+
+    def ask(client: AdminClient) -> None:
+        check_place(to, "--to")
+        moves = _moves(client, group, topic, partition, to)
+        columns = ("partition", "position", "new_position", "records")
+        print_answer(where, moves, lambda: [("", columns, cells(moves, columns))])
+        if dry_run:
+            return
+        confirm(f"Move {group} on {topic} to {to}?", yes=yes)
+        client.set_positions(
+            topic, os.fsencode(group), {str(one["partition"]): one["new_position"] for one in moves}
+        )
+
+    return run_command(where, ask)
+
+
+def _moves(
+    client: AdminClient, group: str, topic: str, partition: int | None, to: str
+) -> list[Json]:
+    """Return the present and the new position of a group in each partition. Raises AdminError."""
+    bounds = bounds_of(client, topic, partition)
+    try:
+        shown = client.group(topic, os.fsencode(group), "utf8")
+    except AdminError as error:
+        if error.exit_code != EXIT_NOT_FOUND:
+            raise
+        shown = {"partitions": [], "members": []}
+    if shown["members"]:
+        names = ", ".join(f"{one['protocol']} {one['name']}" for one in shown["members"][:3])
+        warning = f"{len(shown['members'])} members are reading, as {names}"
+        print(f"braidlog: {warning}: they may move the group again", file=sys.stderr)
+    before = {one["partition"]: one["position"] for one in shown["partitions"]}
+    moves: list[Json] = []
+    for one in bounds:
+        wanted = offset_of(client, topic, one, to, "--to")
+        present = before.get(one.partition)
+        moves.append(
+            {
+                "partition": one.partition,
+                "position": present,
+                "new_position": wanted,
+                "records": one.end - wanted,
+            }
+        )
+    return moves
+
+
+@groups.command(name="delete")
+def delete_group(
+    group: str,
+    *,
+    topic: Annotated[str | None, Parameter(help="Only on this topic, else on all.")] = None,
+    encoding: Annotated[
+        Literal["utf8", "base64"], Parameter(help="How the group's name is written here.")
+    ] = "utf8",
+    force: Annotated[bool, Parameter(negative="", help="Delete a group with members too.")] = False,
+    yes: Yes = False,
+    where: Where = HERE,
+) -> int:
+    """Delete a group with its positions, on a topic or on all topics. This cannot be undone.
+
+    Example: braidlog groups delete billing --topic orders --yes
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = list(client.groups(topic=topic, group=group, encoding=encoding))
+        if not found:
+            place = "" if topic is None else f" on {topic}"
+            raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
+        names = ", ".join(one["topic"] for one in found)
+        confirm(f"Delete {group} on {names}?", yes=yes)
+        for one in found:
+            client.delete_group(one["topic"], one["group"], one["encoding"], force=force)
+            print(f"deleted {group} on {one['topic']}", file=sys.stderr)
 
     return run_command(where, ask)
 

@@ -91,10 +91,21 @@ class AdminClient:
         """
         return self._pages("groups", {key: value for key, value in query.items() if value})
 
-    def group(self, topic: str, group: str, encoding: str) -> Json:
+    def group(self, topic: str, group: str | bytes, encoding: str) -> Json:
         """Return a group on a topic, its name as in the list of groups. Raises AdminError."""
-        path = f"/groups/{topic_path(topic)}/{quote(group, safe='')}"
+        path = f"/groups/{topic_path(topic)}/{path_part(group)}"
         return self._ask("GET", f"{path}?encoding={encoding}")
+
+    def delete_group(self, topic: str, group: str, encoding: str, *, force: bool) -> None:
+        """Delete a group on a topic, its name as in the list of groups. Raises AdminError."""
+        path = f"/groups/{topic_path(topic)}/{path_part(group)}"
+        query = f"encoding={encoding}&force={str(force).lower()}"
+        self._ask("DELETE", f"{path}?{query}")
+
+    def set_positions(self, topic: str, group: bytes, positions: Mapping[str, int]) -> None:
+        """Move a group on a topic, all partitions or none. Raises AdminError."""
+        path = f"/groups/{topic_path(topic)}/{path_part(group)}/positions"
+        self._ask("PUT", path, {"positions": positions})
 
     def users(self) -> list[Json]:
         """Return all users by number. Raises AdminError."""
@@ -139,9 +150,14 @@ class AdminClient:
     def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
         return self.ask(method, f"{API}{path}", body)
 
-    def ask(self, method: str, path: str, body: object = None) -> Json:
-        """Send a request and return the JSON object of the answer. Raises AdminError."""
-        return self._parse(*self.call(method, path, body)[:2])
+    def ask(
+        self, method: str, path: str, body: object = None, *, accepted: int | None = None
+    ) -> Json:
+        """Send a request and return the JSON object of the answer; a status of 400 or more, other
+        than `accepted`, raises AdminError.
+        """
+        self.send(method, path, body)
+        return self._parse(*self.receive(accepted)[:2], accepted)
 
     def call(
         self, method: str, path: str, body: object = None, accept: str = "*/*"
@@ -165,7 +181,7 @@ class AdminClient:
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
 
-    def receive(self) -> tuple[int, bytes, Message]:
+    def receive(self, accepted: int | None = None) -> tuple[int, bytes, Message]:
         """Return the answer to the request that was sent, as `call` does. Raises AdminError."""
         assert self._connection is not None, "a request was sent"
         try:
@@ -174,7 +190,7 @@ class AdminClient:
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         self._used_at = time.monotonic()
-        if response.status >= 400:
+        if response.status >= 400 and response.status != accepted:
             message = self._parse(response.status, text)["message"]
             if response.status == http.client.UNAUTHORIZED and not self._credentials:
                 message += "; set BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD"
@@ -219,12 +235,13 @@ class AdminClient:
             raise AdminError(f"{CA_FILE}: {self._ca_file}: {_reason(error)}", EXIT_USAGE) from error
         return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
 
-    def _parse(self, status: int, text: bytes) -> Json:
+    def _parse(self, status: int, text: bytes, accepted: int | None = None) -> Json:
         if status == http.client.NO_CONTENT:
             return {}
         try:
             answer = json.loads(text)
-            if isinstance(answer, dict) and (status < 400 or "error_code" in answer):
+            is_good = status < 400 or status == accepted
+            if isinstance(answer, dict) and (is_good or "error_code" in answer):
                 return answer
         except ValueError:
             pass  # Raised below, as for every answer that no broker sends.

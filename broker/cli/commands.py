@@ -24,7 +24,7 @@ app = App(
 )
 app.command("braidlog.broker.cli.admin:topics", help="List, show, create, alter and delete topics.")
 app.command(
-    "braidlog.broker.cli.admin:groups", help="List and show groups (subscriptions, consumers)."
+    "braidlog.broker.cli.admin:groups", help="List, show, move and delete groups (subscriptions)."
 )
 app.command("braidlog.broker.cli.produce:produce", help="Store messages in a topic.")
 app.command("braidlog.broker.cli.consume:consume", help="Print the messages of a topic.")
@@ -43,6 +43,11 @@ app.command(
     Example: braidlog export orders --to ./parquet --data-dir ./data
     """,
 )
+app.command("braidlog.broker.cli.schemas:schemas", help="List, show, register, check schemas.")
+app.command("braidlog.broker.cli.watching:connections", help="List the open connections.")
+app.command("braidlog.broker.cli.watching:stats", help="Show totals and rates by protocol.")
+app.command("braidlog.broker.cli.watching:health", help="Show if the broker accepts work.")
+app.command("braidlog.broker.cli.config:config", help="Show and check the settings of a broker.")
 app.command("braidlog.broker.cli.users:users", help="List, make, change and remove users.")
 app.command("braidlog.broker.cli.users:tokens", help="Make, show and take back access tokens.")
 app.command(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from braidlog.broker.access.rights import Principal
     from braidlog.broker.runtime.outbox import Outbox
     from braidlog.broker.server.tls import TlsSettings
 
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
 class OpenConnection(Protocol):
     """The part of an open connection that the broker uses."""
 
+    id: int
+    protocol: str
+    listener_name: str
+    peer: str
+    is_encrypted: bool
+    principal: Principal
     outbox: Outbox
+
+    @property
+    def heard_at(self) -> float:
+        """Time of the last bytes received, in trio's seconds."""
 
     @property
     def is_open(self) -> bool:

@@ -42,6 +42,8 @@ Row = tuple[str, str, object]
 def _health() -> Iterator[Row]:
     for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"):
         yield "GET", path, None
+    yield "GET", f"{API}/connections?limit=2&after=1", None
+    yield "GET", f"{API}/stats", None
     yield "OPTIONS", f"{API}/topics", None
     yield "HEAD", f"{API}/topics", None
 

@@ -18,6 +18,7 @@ from braidlog.protocols.http.management.importing import (
     ImportApi,
     ImportRequest,
 )
+from braidlog.protocols.http.management.overview import ConnectionPage, OverviewApi, Stats
 from braidlog.protocols.http.management.raw_log import RawLogApi
 from braidlog.protocols.http.management.topics import TopicsApi
 from braidlog.protocols.http.management.users_table import user_routes
@@ -92,10 +93,18 @@ def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Rout
     route = routes.route
     health = HealthApi(broker, options)
     plain = ("text/plain",)
+    overview = OverviewApi(broker)
     readiness = Endpoint(health.readyz, None, answer=messages.Readiness, statuses=(200, 503))
     return [
         route("/healthz", GET=Endpoint(health.healthz, None, other_formats=plain)),
         route("/readyz", GET=readiness),
+        route(
+            f"{API}/connections",
+            GET=Endpoint(
+                overview.connections, Action.DESCRIBE, answer=ConnectionPage, query=(*PAGE,)
+            ),
+        ),
+        route(f"{API}/stats", GET=Endpoint(overview.stats, Action.DESCRIBE, answer=Stats)),
         route("/metrics", GET=Endpoint(health.metrics, Action.DESCRIBE, other_formats=plain)),
     ]
 

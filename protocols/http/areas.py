@@ -53,7 +53,10 @@ AREAS: Final = (
     ),
     _area("Users and permissions", "Logins, tokens and rights.", "/api/v1/"),
     _area(
-        "Health and metrics", "For load balancers and Prometheus.", "/(?:healthz|readyz|metrics)"
+        "Health and metrics",
+        "For load balancers and Prometheus.",
+        "/(?:healthz|readyz|metrics)",
+        "/api/v1/(?:connections|stats)",
     ),
     _area("This description", "For programs and for people.", "/(?:openapi.json|docs)"),
     _area(

@@ -65,6 +65,10 @@ GET /api/v1/log/{tenant}/{namespace}/{topic}/{partition}/batches
 PUT /api/v1/groups/{tenant}/{namespace}/{topic}/{group}/positions
     curl -X PUT @/api/v1/groups/public/default/orders/export/positions \
       --json '{"positions": {"0": 1}}'
+GET /api/v1/connections
+    curl @/api/v1/connections
+GET /api/v1/stats
+    curl @/api/v1/stats
 GET /api/v1/users
     curl @/api/v1/users
 PUT /api/v1/users/{user}

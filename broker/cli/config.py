@@ -1,0 +1,155 @@
+"""`braidlog config`: show and check a broker's settings, and print an example file.
+
+Reads the sources of `serve`, and starts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import App, Parameter
+
+from braidlog.broker.cli.client import EXIT_USAGE, Json
+from braidlog.broker.cli.output import OutputOption, Where, cells, fail, print_answer
+from braidlog.broker.config.settings import OFF, Config, ConfigError, load
+
+if TYPE_CHECKING:
+    from braidlog.broker.server.listener import Listener
+
+config = App(name="config", help="Show and check the settings of a broker, without a broker.")
+
+ConfigFile = Annotated[str | None, Parameter(name="--config", help="Settings, a TOML file.")]
+SetOption = Annotated[
+    list[str] | None, Parameter(name="--set", negative=(), help="KEY=VALUE. Repeatable.")
+]
+DEFAULT = "default"
+
+
+@config.command
+def show(
+    *, config_file: ConfigFile = None, set_: SetOption = None, output: OutputOption = "table"
+) -> int:
+    """Print every setting in force, and its source: a file, a variable, a flag or the default.
+
+    Example: braidlog config show --config broker.toml
+    """
+
+    def work(settings: Config, listeners: list[Listener]) -> int:
+        rows = list(_rows(settings, listeners))
+        columns = ("setting", "value", "source")
+        texts = [{**row, "value": _text(row["value"])} for row in rows]
+        where = Where(output=output)
+        print_answer(where, rows, lambda: [("", columns, cells(texts, columns))])
+        return 0
+
+    return _with_settings(config_file, set_, work)
+
+
+@config.command
+def check(*, config_file: ConfigFile = None, set_: SetOption = None) -> int:
+    """Read all settings as `serve` does; exits with 2 and names the place of a bad setting.
+
+    Example: braidlog config check --config broker.toml
+    """
+
+    def work(settings: Config, listeners: list[Listener]) -> int:
+        names = ", ".join(one.name for one in listeners)
+        print(f"the settings are good; listeners: {names or 'none'}")
+        return 0
+
+    return _with_settings(config_file, set_, work)
+
+
+@config.command
+def example() -> int:
+    """Print a settings file with every setting and its default, as comments.
+
+    Example: braidlog config example > braidlog.toml
+    """
+    groups: dict[str, list[str]] = {"": []}
+    for row in _rows(*_read(Config())):
+        parent, _, name = row["setting"].rpartition(".")
+        value = row["value"]
+        line = f"# {name}: not set" if value is None else f"# {name} = {_toml(value)}"
+        groups.setdefault(parent, []).append(line)
+    for parent, lines in groups.items():
+        print("\n".join([f"\n# [{parent}]", *lines] if parent else lines))
+    return 0
+
+
+def _toml(value: object) -> str:
+    """Return a value as TOML; JSON writes texts, numbers, booleans and lists alike."""
+    return "{}" if value == {} else json.dumps(value, ensure_ascii=False)
+
+
+def _with_settings(
+    file: str | None, set_: list[str] | None, work: Callable[[Config, list[Listener]], int]
+) -> int:
+    """Run the work on the settings; returns the exit code."""
+    flags: list[tuple[str, str, str]] = []
+    for text in set_ or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            return fail(f"--set {text}: expected KEY=VALUE", EXIT_USAGE)
+        flags.append((key.strip(), value.strip(), f"--set {text}"))
+    try:
+        settings = load(file=file, flags=flags)
+        return work(*_read(settings))
+    except ConfigError as error:
+        return fail(str(error), EXIT_USAGE)
+
+
+def _read(settings: Config) -> tuple[Config, list[Listener]]:
+    """Return the settings and the listeners, whose adapters check their options. Raises
+    ConfigError.
+    """
+    from braidlog.broker.server.listener import make_listeners
+
+    return settings, make_listeners(settings)
+
+
+def _rows(settings: Config, listeners: list[Listener]) -> Iterator[Json]:
+    """Yield each setting with its value and source."""
+    yield from _leaves(settings, "", settings.origins, ("listeners", "origins"))
+    open_now = {one.name: one for one in listeners}
+    for name in sorted({*open_now, *settings.listeners}):
+        at = f"listeners.{name}"
+        configured, listener = settings.listener(name), open_now.get(name)
+        if listener is None:
+            yield _row(f"{at}.listen", OFF, settings.origins)
+            continue
+        host, port = listener.listen
+        yield _row(f"{at}.listen", f"{host}:{port}", settings.origins)
+        yield from _leaves(configured, at, settings.origins, ("name", "listen", "options"))
+        yield from _leaves(listener.options, at, settings.origins, ())
+
+
+def _leaves(
+    group: msgspec.Struct, at: str, origins: Mapping[str, str], without: tuple[str, ...]
+) -> Iterator[Json]:
+    for name in group.__struct_fields__:
+        value, dotted = getattr(group, name), f"{at}.{name}".strip(".")
+        if name in without:
+            continue
+        if isinstance(value, msgspec.Struct):
+            yield from _leaves(value, dotted, origins, ())
+        else:
+            yield _row(dotted, msgspec.to_builtins(value), origins)
+
+
+def _row(dotted: str, value: object, origins: Mapping[str, str]) -> Json:
+    return {"setting": dotted, "value": value, "source": origins.get(dotted, DEFAULT)}
+
+
+def _text(value: object) -> str:
+    """Return a value as a flag takes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)

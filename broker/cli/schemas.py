@@ -1,0 +1,125 @@
+"""`braidlog schemas`: the schemas of topics, as Pulsar's clients register them.
+
+Knows no broker but its JSON API.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from braidlog.broker.cli.client import (
+    EXIT_FAILED,
+    EXIT_NOT_FOUND,
+    EXIT_USAGE,
+    AdminClient,
+    AdminError,
+    Json,
+    topic_path,
+)
+from braidlog.broker.cli.line_input import STANDARD_INPUT
+from braidlog.broker.cli.output import HERE, Where, cells, print_answer, run_command
+
+schemas = App(name="schemas", help="List, show, register and check schemas of topics.")
+
+SCHEMA_BYTES_MAX = 1024 * 1024
+
+Kind = Annotated[str, Parameter(name="--type", help="AVRO, JSON, STRING, INT64 and so on.")]
+File = Annotated[
+    str, Parameter(help="The definition; `-`: standard input; without it: no definition.")
+]
+
+
+@schemas.command(name="list")
+def list_schemas(topic: str, *, where: Where = HERE) -> int:
+    """List the versions of a topic's schema.
+
+    Example: braidlog schemas list orders
+    """
+
+    def ask(client: AdminClient) -> None:
+        found = client.ask("GET", f"{_place(topic)}/schemas")["getSchemaResponses"]
+        columns = ("version", "type", "data")
+        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
+
+    return run_command(where, ask)
+
+
+@schemas.command(name="show")
+def show_schema(
+    topic: str,
+    *,
+    version: Annotated[int | None, Parameter(help="Else the newest.")] = None,
+    where: Where = HERE,
+) -> int:
+    """Show a schema of a topic: the newest version, or one by number.
+
+    Example: braidlog schemas show orders --version 0
+    """
+
+    def ask(client: AdminClient) -> None:
+        suffix = "" if version is None else f"/{version}"
+        found = client.ask("GET", f"{_place(topic)}/schema{suffix}")
+        columns = ("version", "type", "data")
+        print_answer(where, found, lambda: [("", columns, cells([found], columns))])
+
+    return run_command(where, ask)
+
+
+@schemas.command(name="put")
+def put_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE) -> int:
+    """Register a schema as the newest of a topic, if the topic's compatibility rule allows.
+
+    Example: braidlog schemas put orders --type AVRO --file order.avsc
+    """
+
+    def ask(client: AdminClient) -> None:
+        made = client.ask("POST", f"{_place(topic)}/schema", _body(kind, file))["version"]
+        print_answer(where, made, lambda: [("", ("version",), cells([made], ("version",)))])
+
+    return run_command(where, ask)
+
+
+@schemas.command(name="check")
+def check_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE) -> int:
+    """Check if a schema could be registered; exits with 1 if not.
+
+    Example: braidlog schemas check orders --type AVRO --file order.avsc
+    """
+
+    def ask(client: AdminClient) -> int:
+        found = client.ask("POST", f"{_place(topic)}/compatibility", _body(kind, file))
+        columns = ("compatibility", "schemaCompatibilityStrategy")
+        print_answer(where, found, lambda: [("", columns, cells([found], columns))])
+        return 0 if found["compatibility"] else EXIT_FAILED
+
+    return run_command(where, ask)
+
+
+def _place(topic: str) -> str:
+    return f"/admin/v2/schemas/{topic_path(topic)}"
+
+
+def _body(kind: str, file: str) -> Mapping[str, object]:
+    """Return a schema for the broker. Raises AdminError."""
+    definition = ""
+    if file:
+        try:
+            with open(sys.stdin.fileno() if file == STANDARD_INPUT else file, "rb") as source:
+                definition = source.read(SCHEMA_BYTES_MAX).decode()
+        except OSError as error:
+            code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_USAGE
+            raise AdminError(f"{file}: {error.strerror}", code) from error
+        except UnicodeDecodeError as error:
+            raise AdminError(f"{file}: not UTF-8", EXIT_USAGE) from error
+    body: Json = {"type": kind.upper(), "schema": definition, "properties": {}}
+    if kind.upper() in ("AVRO", "JSON"):
+        try:
+            json.loads(definition)
+        except ValueError as error:
+            raise AdminError(f"{file or '--file'}: no JSON: {error}", EXIT_USAGE) from None
+    return body

@@ -1,0 +1,112 @@
+"""`braidlog connections`, `stats` and `health`: the state of a running broker.
+
+Knows no broker but its JSON API.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated
+from urllib.parse import urlencode
+
+from cyclopts import Parameter
+
+from braidlog.broker.cli.client import (
+    API,
+    EXIT_FAILED,
+    EXIT_USAGE,
+    AdminClient,
+    AdminError,
+    Json,
+)
+from braidlog.broker.cli.output import HERE, Where, cells, print_answer, run_command
+
+Watch = Annotated[float | None, Parameter(help="Again and again, after so many seconds.")]
+COUNTS = ("records_in", "bytes_in", "records_out", "bytes_out")
+
+
+def connections(*, watch: Watch = None, where: Where = HERE) -> int:
+    """List the open connections of Kafka, Pulsar and Iggy clients.
+
+    Example: braidlog connections
+    """
+
+    def look(client: AdminClient) -> int:
+        found: list[Json] = []
+        after: str | None = ""
+        while after is not None:
+            query = f"?{urlencode({'after': after})}" if after else ""
+            page = client.ask("GET", f"{API}/connections{query}")
+            found += page["connections"]
+            after = page["next"]
+        columns = ("id", "protocol", "listener", "address", "user", "encrypted", "idle_s")
+        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
+        return 0
+
+    return _watched(where, watch, look)
+
+
+def stats(*, watch: Watch = None, where: Where = HERE) -> int:
+    """Show totals of the broker, by protocol; with --watch also rates between two looks.
+
+    Example: braidlog stats --watch 2
+    """
+    before: Json = {}
+
+    def look(client: AdminClient) -> int:
+        found = client.ask("GET", f"{API}/stats")
+        seconds = found["uptime_s"] - before.get("uptime_s", 0.0)
+        rows = []
+        for name, totals in found["protocols"].items():
+            earlier = before.get("protocols", {}).get(name, {})
+            if earlier and seconds > 0:
+                for count in COUNTS:
+                    change = max(totals[count] - earlier.get(count, 0), 0)
+                    totals[f"{count}_per_s"] = round(change / seconds)
+            rows.append({"protocol": name, **totals})
+        columns = tuple({name: None for row in rows for name in row}) or ("protocol",)
+        about = ("version", "uptime_s", "topics", "partitions", "disk_free_bytes", "disk_bytes")
+        shown = [{**dict.fromkeys(columns), **row} for row in rows]
+        print_answer(
+            where,
+            found,
+            lambda: [("", about, cells([found], about)), ("", columns, cells(shown, columns))],
+        )
+        before.clear()
+        before.update(found)
+        return 0
+
+    return _watched(where, watch, look)
+
+
+def health(*, watch: Watch = None, where: Where = HERE) -> int:
+    """Show if the broker accepts work; exits with 1 if not, with 3 if no broker answers.
+
+    Example: braidlog health
+    """
+
+    def look(client: AdminClient) -> int:
+        found = client.ask("GET", "/readyz", accepted=503)
+        rows = [{"check": name, "good": good} for name, good in found["checks"].items()]
+        columns = ("check", "good")
+        print_answer(where, found, lambda: [("", columns, cells(rows, columns))])
+        return 0 if found["ready"] else EXIT_FAILED
+
+    return _watched(where, watch, look)
+
+
+def _watched(where: Where, watch: float | None, look: Callable[[AdminClient], int]) -> int:
+    """Run a look once, or repeatedly until interrupted; returns the exit code of the last look."""
+
+    def ask(client: AdminClient) -> int:
+        if watch is not None and not watch > 0:
+            raise AdminError("--watch is greater than 0", EXIT_USAGE)
+        code = look(client)
+        while watch is not None:
+            time.sleep(watch)
+            print(flush=True)
+            code = look(client)
+        return code
+
+    return run_command(where, ask)

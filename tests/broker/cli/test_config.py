@@ -1,0 +1,61 @@
+"""The settings in force with their sources, their check, and the example file."""
+
+import json
+import re
+
+import pytest
+
+from braidlog.broker.cli.main import run
+from braidlog.broker.config.settings import Config, load
+
+
+def test_each_setting_is_shown_with_its_source(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "braidlog.toml"
+    file.write_text("[log]\nsegment_bytes = '64MiB'\n[listeners.iggy]\nlisten = 'off'\n")
+    monkeypatch.setenv("BRAIDLOG_TOPICS__NUM_PARTITIONS", "3")
+    options = ["--config", str(file), "--set", "log.durability=written", "--output", "ndjson"]
+    assert run(["config", "show", *options]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = {row["setting"]: (row["value"], row["source"]) for row in rows}
+    assert found["log.segment_bytes"] == (64 * 2**20, str(file))
+    variable = "environment BRAIDLOG_TOPICS__NUM_PARTITIONS"
+    assert found["topics.num_partitions"] == (3, variable)
+    assert found["log.durability"] == ("written", "--set log.durability=written")
+    assert found["log.segment_ms"] == (604_800_000, "default")
+    assert found["listeners.iggy.listen"] == ("off", str(file))
+    assert found["listeners.kafka.listen"] == ("127.0.0.1:9092", "default")
+    assert "listeners.http.produce_bytes_max" in found
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("log.segment_byts=1", "log.segment_byts: unknown setting"),
+        ("listeners.kafka.nope=1", "nope"),
+        ("listeners.nope.listen=127.0.0.1:1", "no protocol named 'nope'"),
+        ("listeners.http.listen=0.0.0.0:1", "can be reached from other machines"),
+        ("nothing", "expected KEY=VALUE"),
+    ],
+)
+def test_a_bad_setting_is_a_usage_error_with_its_place(capsys, setting, told):
+    assert run(["config", "check", "--set", setting]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def test_good_settings_pass_the_check(capsys):
+    assert run(["config", "check"]) == 0
+    assert "kafka" in capsys.readouterr().out
+
+
+def test_the_example_is_a_file_with_the_defaults(tmp_path, capsys):
+    assert run(["config", "example"]) == 0
+    text = re.sub(r"^# (?=\[|\w+ = )", "", capsys.readouterr().out, flags=re.MULTILINE)
+    file = tmp_path / "all.toml"
+    file.write_text(text)
+    settings = load(file=str(file), environment={})
+    for name in Config.__struct_fields__:
+        if name not in ("origins", "listeners"):
+            assert getattr(settings, name) == getattr(Config(), name), name
+    assert len(settings.listeners) == 4
+    assert run(["config", "check", "--config", str(file)]) == 0
