@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +17,9 @@ from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, Sett
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
-    from starlette.routing import Route
-
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.requests import Handler
-    from braidlog.protocols.http.routes import Routes
 
 NO_CONTENT: Final = (204,)
 Changes = Mapping[str, Setting | None]
@@ -46,8 +43,8 @@ class AdminPolicies:
         self._broker = broker
         self._bodies = bodies
 
-    def routes(self, routes: Routes, namespace: str, topic: str) -> list[Route]:
-        """Return the routes, below the path of a namespace and that of a topic."""
+    def calls(self, namespace: str, topic: str) -> Iterator[tuple[str, str, Endpoint]]:
+        """Yield method, path and handler of each call; the paths are those of the two levels."""
         levels = (
             Level(
                 "namespace",
@@ -58,17 +55,13 @@ class AdminPolicies:
             ),
             Level("topic", "its namespace", topic, self._of_topic, self._alter_topic),
         )
-        return [
-            routes.route(
-                f"{level.path}/{path}",
-                **{method: self._served(method, level, policy) for method in methods},
-            )
-            for level in levels
-            for policy in POLICIES
-            for path, methods in policy.calls(is_topic=level.name == "topic")
-        ]
+        for level in levels:
+            for policy in POLICIES:
+                for path, methods in policy.calls(is_topic=level.name == "topic"):
+                    for method in methods:
+                        yield method, f"{level.path}/{path}", self._endpoint(method, level, policy)
 
-    def _served(self, method: str, level: Level, policy: Policy) -> Endpoint:
+    def _endpoint(self, method: str, level: Level, policy: Policy) -> Endpoint:
         if method == "GET":
             return Endpoint(self._show(level, policy), Action.DESCRIBE)
         handler = self._remove if method == "DELETE" else self._set

@@ -5,6 +5,7 @@ Any other path of Apache Pulsar is refused with `not_supported`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,16 +30,24 @@ from braidlog.protocols.http.routes import Endpoint, Routes
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.options import RestOptions
+    from braidlog.protocols.http.requests import Handler
 
 ADMIN = "/admin/v2"
 NAMESPACE = "{tenant}/{namespace}"
-NON_PERSISTENT = f"{ADMIN}/non-persistent/{NAMESPACE}/{{name}}"
-TOPIC = f"{ADMIN}/persistent/{NAMESPACE}/{{name}}"
-SCHEMAS = f"{ADMIN}/schemas/{NAMESPACE}/{{name}}"
+NAMED = f"{NAMESPACE}/{{name}}"
+LOOKUP = "/lookup/v2/topic"
+BROKERS, TENANTS = f"{ADMIN}/brokers", f"{ADMIN}/tenants"
+SPACES = f"{ADMIN}/namespaces"
+SPACE = f"{SPACES}/{NAMESPACE}"
+TOPICS, TOPIC = f"{ADMIN}/persistent/{NAMESPACE}", f"{ADMIN}/persistent/{NAMED}"
+NON_PERSISTENT = f"{ADMIN}/non-persistent/{NAMED}"
+SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
+SCHEMAS = f"{ADMIN}/schemas/{NAMED}"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEE, MAKE, CHANGE = Action.DESCRIBE, Action.CREATE, Action.ALTER
 READ, END, RULE = Action.CONSUME, Action.DELETE, Action.ADMINISTER
-STORED = ("application/octet-stream",)
+STORED, PLAIN = ("application/octet-stream",), ("text/plain",)
+Call = tuple[str, str, Endpoint]  # Method, path, handler.
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,213 +79,140 @@ def admin_routes(
         AdminPolicies(broker, bodies),
         AdminTopicJobs(broker),
     )
-    rest = Endpoint(_not_served, SEE)
-    return [
-        *_cluster(routes, handlers.cluster),
-        *_namespaces(routes, handlers),
-        *_topics(routes, handlers.topics),
-        *_non_persistent(routes, handlers.non_persistent),
-        *_subscriptions(routes, handlers.subscriptions),
-        *_schemas(routes, handlers.schemas),
-        *_permissions(routes, handlers.permissions),
-        *handlers.policies.routes(routes, f"{ADMIN}/namespaces/{NAMESPACE}", TOPIC),
-        *_jobs(routes, handlers.jobs),
-        routes.route(f"{ADMIN}/{{rest:path}}", **dict.fromkeys(METHODS, rest)),
-    ]
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for method, path, endpoint in _calls(handlers):
+        paths.setdefault(path, {})[method] = endpoint
+    return [routes.route(path, **methods) for path, methods in paths.items()]
 
 
 async def _not_served(request: Request) -> Response:
     """Refuse paths of Apache Pulsar's admin API that this broker does not serve."""
-    raise RequestRefused(
-        NOT_SUPPORTED, f"{request.method} {request.scope['path']} is not served here"
+    text = f"{request.method} {request.scope['path']} is not served here"
+    raise RequestRefused(NOT_SUPPORTED, text)
+
+
+def _done(handler: Handler, action: Action) -> Endpoint:
+    """Return the endpoint of a call without content in the answer."""
+    return Endpoint(handler, action, statuses=(204,))
+
+
+def _calls(handlers: AdminHandlers) -> Iterator[Call]:
+    """Yield a row for each call. The first path that matches a request serves the request."""
+    yield from _of_cluster(handlers.cluster)
+    yield from _of_namespaces(handlers.cluster, handlers.topics)
+    yield from _of_topics(handlers.topics)
+    yield from _of_non_persistent(handlers.non_persistent)
+    yield from _of_subscriptions(handlers.subscriptions)
+    yield from _of_schemas(handlers.schemas)
+    yield from _of_permissions(handlers.permissions)
+    yield from handlers.policies.calls(SPACE, TOPIC)
+    yield from _of_jobs(handlers.jobs)
+    yield from (
+        (method, f"{ADMIN}/{{rest:path}}", Endpoint(_not_served, SEE)) for method in METHODS
     )
 
 
-def _cluster(routes: Routes, api: ClusterApi) -> list[Route]:
-    route = routes.route
-    plain = ("text/plain",)
-    return [
-        route(f"{ADMIN}/clusters", GET=Endpoint(api.clusters, SEE)),
-        route(f"{ADMIN}/clusters/{{cluster}}", GET=Endpoint(api.cluster, SEE)),
-        route(f"{ADMIN}/brokers/health", GET=Endpoint(api.health, SEE, other_formats=plain)),
-        route(f"{ADMIN}/brokers/ready", GET=Endpoint(api.health, SEE, other_formats=plain)),
-        route(f"{ADMIN}/brokers/version", GET=Endpoint(api.version, SEE, other_formats=plain)),
-        route(f"{ADMIN}/brokers/configuration/runtime", GET=Endpoint(api.configuration, SEE)),
-        route(f"{ADMIN}/brokers/{{cluster}}", GET=Endpoint(api.brokers, SEE)),
-        route(f"/lookup/v2/topic/persistent/{NAMESPACE}/{{name}}", GET=Endpoint(api.lookup, SEE)),
-        route(
-            f"/lookup/v2/topic/non-persistent/{NAMESPACE}/{{name}}",
-            GET=Endpoint(api.lookup, SEE),
-        ),
-    ]
+def _of_cluster(api: ClusterApi) -> Iterator[Call]:
+    yield "GET", f"{ADMIN}/clusters", Endpoint(api.clusters, SEE)
+    yield "GET", f"{ADMIN}/clusters/{{cluster}}", Endpoint(api.cluster, SEE)
+    yield "GET", f"{BROKERS}/health", Endpoint(api.health, SEE, other_formats=PLAIN)
+    yield "GET", f"{BROKERS}/ready", Endpoint(api.health, SEE, other_formats=PLAIN)
+    yield "GET", f"{BROKERS}/version", Endpoint(api.version, SEE, other_formats=PLAIN)
+    yield "GET", f"{BROKERS}/configuration/runtime", Endpoint(api.configuration, SEE)
+    yield "GET", f"{BROKERS}/{{cluster}}", Endpoint(api.brokers, SEE)
+    yield "GET", f"{LOOKUP}/persistent/{NAMED}", Endpoint(api.lookup, SEE)
+    yield "GET", f"{LOOKUP}/non-persistent/{NAMED}", Endpoint(api.lookup, SEE)
 
 
-def _namespaces(routes: Routes, handlers: AdminHandlers) -> list[Route]:
-    route, api, nothing = routes.route, handlers.cluster, (204,)
-    base = f"{ADMIN}/namespaces"
-    return [
-        route(f"{ADMIN}/tenants", GET=Endpoint(api.tenants, SEE, lists=True)),
-        route(
-            f"{ADMIN}/tenants/{{tenant}}",
-            GET=Endpoint(api.tenant, SEE),
-            PUT=Endpoint(api.create_tenant, MAKE, statuses=nothing),
-            POST=Endpoint(api.alter_tenant, CHANGE, statuses=nothing),
-            DELETE=Endpoint(api.delete_tenant, END, statuses=nothing),
-        ),
-        route(f"{base}/{{tenant}}", GET=Endpoint(api.namespaces, SEE, within=True)),
-        route(
-            f"{base}/{NAMESPACE}",
-            GET=Endpoint(api.namespace, SEE),
-            PUT=Endpoint(api.put_namespace, MAKE, statuses=nothing),
-            DELETE=Endpoint(api.delete_namespace, END, statuses=nothing),
-        ),
-        route(f"{base}/{NAMESPACE}/unload", PUT=Endpoint(api.unload, CHANGE, statuses=nothing)),
-        route(
-            f"{base}/{NAMESPACE}/topics",
-            GET=Endpoint(api.topics_of_namespace, SEE, within=True),
-        ),
-        route(
-            f"{ADMIN}/persistent/{NAMESPACE}",
-            GET=Endpoint(handlers.topics.list_topics, SEE, within=True),
-        ),
-        route(
-            f"{ADMIN}/persistent/{NAMESPACE}/partitioned",
-            GET=Endpoint(handlers.topics.list_partitioned, SEE, within=True),
-        ),
-    ]
+def _of_namespaces(api: ClusterApi, topics: AdminTopics) -> Iterator[Call]:
+    yield "GET", TENANTS, Endpoint(api.tenants, SEE, lists=True)
+    yield "GET", f"{TENANTS}/{{tenant}}", Endpoint(api.tenant, SEE)
+    yield "PUT", f"{TENANTS}/{{tenant}}", _done(api.create_tenant, MAKE)
+    yield "POST", f"{TENANTS}/{{tenant}}", _done(api.alter_tenant, CHANGE)
+    yield "DELETE", f"{TENANTS}/{{tenant}}", _done(api.delete_tenant, END)
+    yield "GET", f"{SPACES}/{{tenant}}", Endpoint(api.namespaces, SEE, within=True)
+    yield "GET", SPACE, Endpoint(api.namespace, SEE)
+    yield "PUT", SPACE, _done(api.put_namespace, MAKE)
+    yield "DELETE", SPACE, _done(api.delete_namespace, END)
+    yield "PUT", f"{SPACE}/unload", _done(api.unload, CHANGE)
+    yield "GET", f"{SPACE}/topics", Endpoint(api.topics_of_namespace, SEE, within=True)
+    yield "GET", TOPICS, Endpoint(topics.list_topics, SEE, within=True)
+    yield "GET", f"{TOPICS}/partitioned", Endpoint(topics.list_partitioned, SEE, within=True)
 
 
-def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
-    route, nothing = routes.route, (204,)
-    return [
-        route(
-            TOPIC,
-            PUT=Endpoint(api.create, MAKE, statuses=nothing),
-            DELETE=Endpoint(api.delete, END, statuses=nothing),
-        ),
-        route(
-            f"{TOPIC}/partitions",
-            GET=Endpoint(api.partitions, SEE),
-            PUT=Endpoint(api.create_partitioned, MAKE, statuses=nothing),
-            POST=Endpoint(api.grow, CHANGE, statuses=nothing),
-            DELETE=Endpoint(api.delete_partitioned, END, statuses=nothing),
-        ),
-        route(f"{TOPIC}/stats", GET=Endpoint(api.stats, SEE)),
-        route(f"{TOPIC}/partitioned-stats", GET=Endpoint(api.partitioned_stats, SEE)),
-        route(f"{TOPIC}/internalStats", GET=Endpoint(api.internal_stats, SEE)),
-        route(f"{TOPIC}/unload", PUT=Endpoint(api.unload, CHANGE, statuses=nothing)),
-        route(f"{TOPIC}/truncate", DELETE=Endpoint(api.truncate, END, statuses=nothing)),
-        route(f"{TOPIC}/lastMessageId", GET=Endpoint(api.last_message_id, SEE)),
-        route(f"{TOPIC}/messageid/{{time}}", GET=Endpoint(api.id_at, SEE)),
-        route(
-            f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}",
-            GET=Endpoint(api.message, READ, other_formats=STORED),
-        ),
-        route(f"{TOPIC}/examinemessage", GET=Endpoint(api.examine, READ, other_formats=STORED)),
-    ]
+def _of_topics(api: AdminTopics) -> Iterator[Call]:
+    yield "PUT", TOPIC, _done(api.create, MAKE)
+    yield "DELETE", TOPIC, _done(api.delete, END)
+    yield "GET", f"{TOPIC}/partitions", Endpoint(api.partitions, SEE)
+    yield "PUT", f"{TOPIC}/partitions", _done(api.create_partitioned, MAKE)
+    yield "POST", f"{TOPIC}/partitions", _done(api.grow, CHANGE)
+    yield "DELETE", f"{TOPIC}/partitions", _done(api.delete_partitioned, END)
+    yield "GET", f"{TOPIC}/stats", Endpoint(api.stats, SEE)
+    yield "GET", f"{TOPIC}/partitioned-stats", Endpoint(api.partitioned_stats, SEE)
+    yield "GET", f"{TOPIC}/internalStats", Endpoint(api.internal_stats, SEE)
+    yield "PUT", f"{TOPIC}/unload", _done(api.unload, CHANGE)
+    yield "DELETE", f"{TOPIC}/truncate", _done(api.truncate, END)
+    yield "GET", f"{TOPIC}/lastMessageId", Endpoint(api.last_message_id, SEE)
+    yield "GET", f"{TOPIC}/messageid/{{time}}", Endpoint(api.id_at, SEE)
+    stored = f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}"
+    yield "GET", stored, Endpoint(api.message, READ, other_formats=STORED)
+    yield "GET", f"{TOPIC}/examinemessage", Endpoint(api.examine, READ, other_formats=STORED)
 
 
-def _non_persistent(routes: Routes, api: AdminNonPersistent) -> list[Route]:
-    route, nothing = routes.route, (204,)
-    namespace = f"{ADMIN}/non-persistent/{NAMESPACE}"
-    return [
-        route(namespace, GET=Endpoint(api.list_topics, SEE, within=True)),
-        route(f"{namespace}/partitioned", GET=Endpoint(api.list_partitioned, SEE, within=True)),
-        route(
-            NON_PERSISTENT,
-            PUT=Endpoint(api.create, MAKE, statuses=nothing),
-            DELETE=Endpoint(api.delete, END, statuses=nothing),
-        ),
-        route(
-            f"{NON_PERSISTENT}/partitions",
-            GET=Endpoint(api.partitions, SEE),
-            PUT=Endpoint(api.set_partitions, MAKE, statuses=nothing),
-            POST=Endpoint(api.set_partitions, CHANGE, statuses=nothing),
-            DELETE=Endpoint(api.delete_partitioned, END, statuses=nothing),
-        ),
-        route(f"{NON_PERSISTENT}/stats", GET=Endpoint(api.stats, SEE)),
-        route(f"{NON_PERSISTENT}/partitioned-stats", GET=Endpoint(api.partitioned_stats, SEE)),
-        route(f"{NON_PERSISTENT}/internalStats", GET=Endpoint(api.internal_stats, SEE)),
-        route(f"{NON_PERSISTENT}/subscriptions", GET=Endpoint(api.subscriptions, SEE)),
-        route(
-            f"{NON_PERSISTENT}/subscription/{{subscription}}",
-            DELETE=Endpoint(api.delete_subscription, END, statuses=nothing),
-        ),
-        route(f"{NON_PERSISTENT}/unload", PUT=Endpoint(api.unload, CHANGE, statuses=nothing)),
-        route(
-            f"{NON_PERSISTENT}/{{rest:path}}",
-            **dict.fromkeys(METHODS, Endpoint(api.not_here, SEE)),
-        ),
-    ]
+def _of_non_persistent(api: AdminNonPersistent) -> Iterator[Call]:
+    listed = f"{ADMIN}/non-persistent/{NAMESPACE}"
+    yield "GET", listed, Endpoint(api.list_topics, SEE, within=True)
+    yield "GET", f"{listed}/partitioned", Endpoint(api.list_partitioned, SEE, within=True)
+    yield "PUT", NON_PERSISTENT, _done(api.create, MAKE)
+    yield "DELETE", NON_PERSISTENT, _done(api.delete, END)
+    yield "GET", f"{NON_PERSISTENT}/partitions", Endpoint(api.partitions, SEE)
+    yield "PUT", f"{NON_PERSISTENT}/partitions", _done(api.set_partitions, MAKE)
+    yield "POST", f"{NON_PERSISTENT}/partitions", _done(api.set_partitions, CHANGE)
+    yield "DELETE", f"{NON_PERSISTENT}/partitions", _done(api.delete_partitioned, END)
+    yield "GET", f"{NON_PERSISTENT}/stats", Endpoint(api.stats, SEE)
+    yield "GET", f"{NON_PERSISTENT}/partitioned-stats", Endpoint(api.partitioned_stats, SEE)
+    yield "GET", f"{NON_PERSISTENT}/internalStats", Endpoint(api.internal_stats, SEE)
+    yield "GET", f"{NON_PERSISTENT}/subscriptions", Endpoint(api.subscriptions, SEE)
+    subscription = f"{NON_PERSISTENT}/subscription/{{subscription}}"
+    yield "DELETE", subscription, _done(api.delete_subscription, END)
+    yield "PUT", f"{NON_PERSISTENT}/unload", _done(api.unload, CHANGE)
+    other = f"{NON_PERSISTENT}/{{rest:path}}"
+    yield from ((method, other, Endpoint(api.not_here, SEE)) for method in METHODS)
 
 
-def _subscriptions(routes: Routes, api: AdminSubscriptions) -> list[Route]:
-    route, nothing = routes.route, (204,)
-    base = f"{TOPIC}/subscription/{{subscription}}"
-    return [
-        route(f"{TOPIC}/subscriptions", GET=Endpoint(api.list_subscriptions, SEE)),
-        route(
-            base,
-            PUT=Endpoint(api.create, READ, statuses=nothing),
-            DELETE=Endpoint(api.delete, END, statuses=nothing),
-        ),
-        route(f"{base}/resetcursor", POST=Endpoint(api.reset_to_id, READ, statuses=nothing)),
-        route(
-            f"{base}/resetcursor/{{time}}",
-            POST=Endpoint(api.reset_to_time, READ, statuses=nothing),
-        ),
-        route(f"{base}/skip/{{number}}", POST=Endpoint(api.skip, READ, statuses=nothing)),
-        route(
-            f"{base}/expireMessages/{{seconds}}",
-            POST=Endpoint(api.expire, READ, statuses=nothing),
-        ),
-        route(f"{base}/skip_all", POST=Endpoint(api.skip_all, READ, statuses=nothing)),
-        route(f"{base}/position/{{number}}", GET=Endpoint(api.peek, READ, other_formats=STORED)),
-    ]
+def _of_subscriptions(api: AdminSubscriptions) -> Iterator[Call]:
+    yield "GET", f"{TOPIC}/subscriptions", Endpoint(api.list_subscriptions, SEE)
+    yield "PUT", SUBSCRIPTION, _done(api.create, READ)
+    yield "DELETE", SUBSCRIPTION, _done(api.delete, END)
+    yield "POST", f"{SUBSCRIPTION}/resetcursor", _done(api.reset_to_id, READ)
+    yield "POST", f"{SUBSCRIPTION}/resetcursor/{{time}}", _done(api.reset_to_time, READ)
+    yield "POST", f"{SUBSCRIPTION}/skip/{{number}}", _done(api.skip, READ)
+    yield "POST", f"{SUBSCRIPTION}/expireMessages/{{seconds}}", _done(api.expire, READ)
+    yield "POST", f"{SUBSCRIPTION}/skip_all", _done(api.skip_all, READ)
+    peeked = f"{SUBSCRIPTION}/position/{{number}}"
+    yield "GET", peeked, Endpoint(api.peek, READ, other_formats=STORED)
 
 
-def _schemas(routes: Routes, api: AdminSchemas) -> list[Route]:
-    route = routes.route
-    return [
-        route(
-            f"{SCHEMAS}/schema",
-            GET=Endpoint(api.latest, SEE),
-            POST=Endpoint(api.post, CHANGE),
-            DELETE=Endpoint(api.delete, CHANGE),
-        ),
-        route(f"{SCHEMAS}/schema/{{version}}", GET=Endpoint(api.of_version, SEE)),
-        route(f"{SCHEMAS}/schemas", GET=Endpoint(api.all_versions, SEE)),
-        route(f"{SCHEMAS}/compatibility", POST=Endpoint(api.compatibility, SEE)),
-    ]
+def _of_schemas(api: AdminSchemas) -> Iterator[Call]:
+    yield "GET", f"{SCHEMAS}/schema", Endpoint(api.latest, SEE)
+    yield "POST", f"{SCHEMAS}/schema", Endpoint(api.post, CHANGE)
+    yield "DELETE", f"{SCHEMAS}/schema", Endpoint(api.delete, CHANGE)
+    yield "GET", f"{SCHEMAS}/schema/{{version}}", Endpoint(api.of_version, SEE)
+    yield "GET", f"{SCHEMAS}/schemas", Endpoint(api.all_versions, SEE)
+    yield "POST", f"{SCHEMAS}/compatibility", Endpoint(api.compatibility, SEE)
 
 
-def _permissions(routes: Routes, api: AdminPermissions) -> list[Route]:
-    route, nothing = routes.route, (204,)
-    namespace = f"{ADMIN}/namespaces/{NAMESPACE}/permissions"
-    return [
-        route(namespace, GET=Endpoint(api.of_namespace, RULE)),
-        route(
-            f"{namespace}/{{role}}",
-            POST=Endpoint(api.grant_in_namespace, RULE, statuses=nothing),
-            DELETE=Endpoint(api.revoke_in_namespace, RULE, statuses=nothing),
-        ),
-        route(f"{TOPIC}/permissions", GET=Endpoint(api.of_topic, RULE)),
-        route(
-            f"{TOPIC}/permissions/{{role}}",
-            POST=Endpoint(api.grant_on_topic, RULE, statuses=nothing),
-            DELETE=Endpoint(api.revoke_on_topic, RULE, statuses=nothing),
-        ),
-    ]
+def _of_permissions(api: AdminPermissions) -> Iterator[Call]:
+    yield "GET", f"{SPACE}/permissions", Endpoint(api.of_namespace, RULE)
+    yield "POST", f"{SPACE}/permissions/{{role}}", _done(api.grant_in_namespace, RULE)
+    yield "DELETE", f"{SPACE}/permissions/{{role}}", _done(api.revoke_in_namespace, RULE)
+    yield "GET", f"{TOPIC}/permissions", Endpoint(api.of_topic, RULE)
+    yield "POST", f"{TOPIC}/permissions/{{role}}", _done(api.grant_on_topic, RULE)
+    yield "DELETE", f"{TOPIC}/permissions/{{role}}", _done(api.revoke_on_topic, RULE)
 
 
-def _jobs(routes: Routes, api: AdminTopicJobs) -> list[Route]:
-    route, nothing = routes.route, (204,)
-    return [
-        route(
-            f"{TOPIC}/compaction",
-            GET=Endpoint(api.compaction_status, SEE),
-            PUT=Endpoint(api.compact, CHANGE, statuses=nothing),
-        ),
-        route(f"{TOPIC}/terminate", POST=Endpoint(api.terminate, CHANGE)),
-        route(f"{TOPIC}/terminate/partitions", POST=Endpoint(api.terminate_partitions, CHANGE)),
-    ]
+def _of_jobs(api: AdminTopicJobs) -> Iterator[Call]:
+    yield "GET", f"{TOPIC}/compaction", Endpoint(api.compaction_status, SEE)
+    yield "PUT", f"{TOPIC}/compaction", _done(api.compact, CHANGE)
+    yield "POST", f"{TOPIC}/terminate", Endpoint(api.terminate, CHANGE)
+    yield "POST", f"{TOPIC}/terminate/partitions", Endpoint(api.terminate_partitions, CHANGE)
