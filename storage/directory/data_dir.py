@@ -22,6 +22,7 @@ from braidlog.storage.log.committer import Committer, DiskKeeper, Keeper
 from braidlog.storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
 from braidlog.storage.log.files import FULL, Files, storage_error
 from braidlog.storage.log.layout import (
+    ALL_JOURNAL_KINDS,
     DELETED_SUFFIX,
     JOURNAL_KINDS,
     PARTITIONS_NAME,
@@ -375,7 +376,7 @@ class DataDir:
         Raises: DamagedLog, StorageFull, StorageFailed.
         """
         folder = os.path.join(self.path, name)
-        journal = JournalLog(folder, self.files, committer, JOURNAL_KINDS[name], 1)
+        journal = JournalLog(folder, self.files, committer, ALL_JOURNAL_KINDS[name], 1)
         self._journals.append(journal)
         return journal
 

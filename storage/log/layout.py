@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from braidlog.storage.log.segment import KIND_CATALOGUE, KIND_CURSORS
+from braidlog.storage.log.segment import KIND_CATALOGUE, KIND_CURSORS, KIND_NODES
 
-CATALOGUE_NAME, CURSORS_NAME = "catalogue", "cursors"
+CATALOGUE_NAME, CURSORS_NAME, NODES_NAME = "catalogue", "cursors", "nodes"
 LOCK_NAME = "lock"
 PARTITIONS_NAME = "partitions"
 SET_ASIDE_NAME = "set-aside"
@@ -12,6 +12,8 @@ DELETED_SUFFIX = ".deleted"
 
 # Journals by the name of their folder. Each has number 1 of its own kind.
 JOURNAL_KINDS = {CATALOGUE_NAME: KIND_CATALOGUE, CURSORS_NAME: KIND_CURSORS}
+# With the journal that only some listeners need: a directory may lack it.
+ALL_JOURNAL_KINDS = {**JOURNAL_KINDS, NODES_NAME: KIND_NODES}
 
 
 def numbers_among(names: Iterable[str]) -> list[int]:

@@ -33,6 +33,7 @@ from braidlog.storage.log.watermark import RESERVED_NAME, Watermark
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
+from braidlog.storage.metadata.nodes import StoredNodes
 from braidlog.storage.tools.dump import find_partitions
 from braidlog.storage.tools.known_ends import JournalledEnds
 from braidlog.storage.tools.log_check import LogCheck, reservation_is_lost
@@ -46,6 +47,7 @@ from braidlog.storage.tools.survey import Survey
 from braidlog.storage.tools.verify import (
     CATALOGUE,
     CURSORS,
+    NODES,
     FolderOwner,
     NoDataDir,
     Replayed,
@@ -151,6 +153,7 @@ class Repair:
             if repair.is_damaged:
                 self._cursors.rewrite()
                 plan.steps.append(repair.step(self._aside))
+        self._plan_nodes(plan)
         replayed_catalogue = self._replay(
             CATALOGUE,
             plan,
@@ -170,6 +173,15 @@ class Repair:
             catalogue.rewrite()
             plan.steps.append(repair.step(self._aside, fitting.lines, older))
         return catalogue
+
+    def _plan_nodes(self, plan: RepairPlan) -> None:
+        """Add a step for the nodes of ZooKeeper's clients, if the directory has nodes."""
+        if not self._has_segments(NODES):
+            return
+        found = self._replay(NODES, plan, lambda one: StoredNodes(one.journal, lost=one.lost))
+        if found is not None and found[0].is_damaged:
+            found[1].rewrite()
+            plan.steps.append(found[0].step(self._aside))
 
     def _replay(
         self, name: str, plan: RepairPlan, make: Callable[[JournalRepair], Replayed]

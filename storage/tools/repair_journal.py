@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.layout import JOURNAL_KINDS
+from braidlog.storage.log.layout import ALL_JOURNAL_KINDS
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import (
     FLAG_SNAPSHOT,
@@ -44,7 +44,7 @@ class JournalRepair:
         self._files = files
         self._data_dir = data_dir
         self._folder = os.path.join(data_dir, name)
-        self._identity = LogIdentity(self._folder, JOURNAL_KINDS[name], 1)
+        self._identity = LogIdentity(self._folder, ALL_JOURNAL_KINDS[name], 1)
         records = JournalRecords()
         check = LogCheck(files, self._identity, name, running=False)
         self.survey = check.run(lambda size: None, records.batch)

@@ -16,6 +16,7 @@ from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.directory_id import stored_directory_id
 from braidlog.storage.log.files import FileGone, storage_error
 from braidlog.storage.log.layout import (
+    ALL_JOURNAL_KINDS,
     DELETED_SUFFIX,
     JOURNAL_KINDS,
     PARTITIONS_NAME,
@@ -30,6 +31,7 @@ from braidlog.storage.log.topic_names import prepared_name
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
+from braidlog.storage.metadata.nodes import StoredNodes
 from braidlog.storage.tools.findings import Finding, Level, VerifyReport
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
 from braidlog.storage.tools.known_ends import JournalledEnds
@@ -40,7 +42,7 @@ from braidlog.storage.tools.survey import Survey
 # How often a log is looked at if a broker shortens it meanwhile.
 LOOKS_MAX = 5
 
-CATALOGUE, CURSORS = "catalogue", "cursors"
+CATALOGUE, CURSORS, NODES = "catalogue", "cursors", "nodes"
 
 # Unreadable changes of a journal that are reported separately; further changes are only counted.
 LOST_TOLD_MAX = 100
@@ -96,6 +98,8 @@ class Verifier:
             cursors = self._replay(
                 CURSORS, lambda journal, lost: JournalPositions(journal, lost=lost)
             )
+            if os.path.isdir(os.path.join(self.path, NODES)):  # Only some listeners need nodes.
+                self._replay(NODES, lambda journal, lost: StoredNodes(journal, lost=lost))
             if catalogue is not None:
                 self._compare_journals(catalogue, cursors)
                 self._compare_folders(catalogue)
@@ -121,7 +125,7 @@ class Verifier:
             return None
         if not self._partition_ids() and not segment_bases(names_in(folder)):
             return None  # A crash at the very first start; the next start creates the journal.
-        result = self._log(LogIdentity(folder, JOURNAL_KINDS[name], 1), name)
+        result = self._log(LogIdentity(folder, ALL_JOURNAL_KINDS[name], 1), name)
         if result is None:
             return None
         survey, records = result
@@ -334,7 +338,7 @@ def names_in(path: str) -> list[str]:
 
 def total_bytes(data_dir: str) -> int:
     """Return the bytes of all segment files: the total work."""
-    folders = [os.path.join(data_dir, name) for name in JOURNAL_KINDS]
+    folders = [os.path.join(data_dir, name) for name in ALL_JOURNAL_KINDS]
     partitions = os.path.join(data_dir, PARTITIONS_NAME)
     folders += [os.path.join(partitions, name) for name in names_in(partitions)]
     total = 0
