@@ -10,7 +10,7 @@ from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
 from braidlog.protocols.kafka.names import IllegalName
-from braidlog.protocols.kafka.topic_configs import AdminRefused, Setting, read_config
+from braidlog.protocols.kafka.topic_configs import AdminRefused, read_config
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -29,6 +29,7 @@ from braidlog.protocols.kafka.wire.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from braidlog.protocols.kafka_settings import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,13 +12,7 @@ from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.admin import SUCCESS, refusal, topic_named
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.topic_configs import (
-    SETTINGS,
-    AdminRefused,
-    Setting,
-    read_config,
-    shown,
-)
+from braidlog.protocols.kafka.topic_configs import AdminRefused, read_config, shown
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
 from braidlog.protocols.kafka.wire.describe_configs import (
@@ -28,6 +22,7 @@ from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from braidlog.protocols.kafka_settings import SETTINGS, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, TopicSetting
+from braidlog.broker.topics.settings_table import TopicSetting
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
 
-Setting = str | int | bool  # The value of a setting, as the broker keeps it.
-PPM: Final = 1_000_000
-SWITCHES: Final = {"true": True, "false": False}
-# The settings that have a name of Kafka, by this name.
-SETTINGS: Final = {row.kafka: row for row in TOPIC_SETTINGS.values() if row.kafka}
 # What tools set by habit and the broker does not need: accepted, without effect.
 WITHOUT_EFFECT: Final = frozenset(
     (
@@ -54,36 +49,11 @@ def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
 def stored(row: TopicSetting, text: str) -> Setting:
     """Return a setting's value from the text of Kafka's clients. Raises AdminRefused."""
     try:
-        if row.choices:
-            words = {frozenset(choice.split(",")): choice for choice in row.choices}
-            return words[frozenset(word.strip() for word in text.split(","))]
-        if row.is_switch:
-            return SWITCHES[text.lower()]
-        return _ppm(text) if row.name.endswith("_ppm") else int(text)
-    except KeyError:
-        raise AdminRefused(Code.INVALID_CONFIG, f"{row.kafka}={text} is not served") from None
-    except ValueError:
-        text = f"{row.kafka}={text} is not such a number"
-        raise AdminRefused(Code.INVALID_CONFIG, text) from None
+        return parse_setting(row, text)
+    except ValueError as error:
+        raise AdminRefused(Code.INVALID_CONFIG, str(error)) from None
 
 
 def shown(row: TopicSetting, value: Setting | None) -> bytes:
     """Return a setting's value as Kafka's clients write the value."""
-    if value is None:
-        return b"-1"
-    if row.is_switch:
-        return str(value).lower().encode()
-    if row.name.endswith("_ppm"):
-        return str(Decimal(value) / PPM).encode()
-    return str(value).encode()
-
-
-def _ppm(text: str) -> int:
-    """Return a ratio in millionths. Raises ValueError for other texts, and for a finer ratio."""
-    try:
-        ppm = Decimal(text) * PPM
-    except InvalidOperation:
-        raise ValueError(text) from None
-    if not (ppm.is_finite() and 0 <= ppm <= PPM and ppm == int(ppm)):
-        raise ValueError(text)
-    return int(ppm)
+    return b"-1" if value is None else shown_setting(row, value).encode()
