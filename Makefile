@@ -28,7 +28,7 @@ help:  ## what there is
 install: $(TEST_NEEDS) $(STAMPS)/check  ## everything that the other targets need, into .venv/
 
 run: $(RUN_NEEDS)  ## start a broker on 127.0.0.1 with its log in data/
-	$(BIN)/braidlog serve --data-dir $(DATA_DIR) $(ARGS)
+	$(BIN)/braidlog serve --data-dir $(DATA_DIR) --listen zookeeper=127.0.0.1:2181 $(ARGS)
 
 check: $(CHECK_NEEDS)  ## format, lint and types, in seconds
 	$(BIN)/ruff format --check .

@@ -28,6 +28,7 @@ from braidlog.broker.commit.durability import Durability
 from braidlog.broker.commit.waiters import Awaited, Waiters
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.config.settings import Config
+from braidlog.broker.coordination.nodes import Nodes
 from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
 from braidlog.broker.delivery.registry import Dispatchers
 from braidlog.broker.limits import CLOSED_FOR_ACCEPT
@@ -136,6 +137,7 @@ class Broker:
         self.members = Members()  # shared by all listeners
         self.members.add_source(self.dispatchers.members)
         self.publishers = Publishers()
+        self.nodes = Nodes(self.parts.nodes_journal, report)
         self.compactor = self._compactor()
         self._listen()
         self.parts.recover(topics)

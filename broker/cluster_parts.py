@@ -20,7 +20,7 @@ from braidlog.broker.cluster.links import Hello
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.cluster.placement import ClusterPlacement
 from braidlog.broker.config.settings import ConfigError
-from braidlog.broker.errors import NotOwner
+from braidlog.broker.errors import NotOwner, NotSupported
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.cluster_namespaces import ClusterNamespaces
 from braidlog.broker.topics.cluster_topics import ClusterTopics
@@ -80,6 +80,10 @@ class ClusterParts:
             place=lambda: self.state.place,
         )
         return ClusterTopics(topics, changes), ClusterNamespaces(namespaces, changes)
+
+    def nodes_journal(self) -> NoReturn:
+        """Refuse: the brokers of a cluster store no nodes. Raises NotSupported."""
+        raise NotSupported("nodes of ZooKeeper's clients are not stored with storage.mode shared")
 
     def recover(self, topics: Topics) -> None:
         """Do nothing: shards come while the broker runs."""

@@ -50,6 +50,10 @@ COUNTERS = {
         "Records that a retention hold's cap dropped before its subscription had read them.",
         ("topic", "subscription"),
     ),
+    "braidlog_stale_commits": (
+        "Commits of consumers whose partition another consumer owns by now; they moved nothing.",
+        ("protocol",),
+    ),
     "braidlog_records_left_out": (
         "Records that the reading protocol cannot carry.",
         ("protocol", "topic"),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from braidlog.storage.directory.data_dir import DataDir, OpenedJournal
     from braidlog.storage.directory.directory import Directory
     from braidlog.storage.log.committer import Committer
+    from braidlog.storage.metadata.changes import Journal
     from braidlog.storage.metadata.positions import Positions
 
 log = structlog.get_logger()
@@ -74,6 +75,9 @@ class Parts(Protocol):
         before `recover`.
         """
 
+    def nodes_journal(self) -> Journal:
+        """Open the journal of nodes of ZooKeeper's clients. Raises NotSupported, storage errors."""
+
     def recover(self, topics: Topics) -> None:
         """Open the topics that this broker owns at its start. Raises storage errors."""
 
@@ -106,6 +110,10 @@ class LocalParts:
         self._known_ends = KnownEnds(self.cursors)
         self._data_dir.follow_ends(self._known_ends.note)
         self.peers = Alone()
+
+    def nodes_journal(self) -> Journal:
+        """Open the journal of nodes, made if it is not there."""
+        return self._journal("nodes")
 
     def _journal(self, name: str) -> OpenedJournal:
         journal = self._data_dir.open_journal(name, self._committer)

@@ -28,7 +28,7 @@ from braidlog.broker.runtime.garbage import no_searches, search_regularly, short
 from braidlog.broker.runtime.heap import bound_heap, trim_heap
 from braidlog.broker.runtime.loop_clock import LoopClock
 from braidlog.broker.runtime.supervisor import Supervisor
-from braidlog.broker.server.adapters import has_start, is_framed, is_serving
+from braidlog.broker.server.adapters import has_start, has_work, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept, make_listeners
 from braidlog.storage.directory.first_look import check_folder
@@ -122,9 +122,7 @@ async def serve_listeners(
         async with trio.open_nursery() as serving:
             async with trio.open_nursery() as accepting:
                 for listener in listeners:
-                    task = accept if is_framed(listener.adapter) else _serve_whole
-                    nursery = accepting if is_framed(listener.adapter) else serving
-                    nursery.start_soon(task, listener, broker, serving)
+                    _serve_listener(listener, broker, accepting, serving)
                 opened()
                 broker.ready.set()
                 await broker.stopping.wait()
@@ -137,6 +135,18 @@ async def serve_listeners(
     finally:
         for listener in listeners:
             listener.close()
+
+
+def _serve_listener(
+    listener: Listener, broker: Broker, accepting: trio.Nursery, serving: trio.Nursery
+) -> None:
+    """Start the tasks of an open listener."""
+    if is_framed(listener.adapter):
+        accepting.start_soon(accept, listener, broker, serving)
+    else:
+        serving.start_soon(_serve_whole, listener, broker)
+    if has_work(listener.adapter):
+        accepting.start_soon(listener.adapter.work, broker, listener.options)
 
 
 async def _run(
@@ -245,7 +255,7 @@ async def _cancel_on_signal(scope: trio.CancelScope) -> None:
             scope.cancel()
 
 
-async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> None:
+async def _serve_whole(listener: Listener, broker: Broker) -> None:
     """Run an adapter's server; if the server fails, the other listeners continue."""
     assert is_serving(listener.adapter) and listener.socket is not None
     try:

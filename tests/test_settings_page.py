@@ -23,12 +23,13 @@ from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy.options import IggyOptions
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.pulsar.options import PulsarOptions
+from braidlog.protocols.zookeeper.options import ZooKeeperOptions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = (DOCS / "settings.md").read_text()
 CLUSTER = (DOCS / "cluster.md").read_text()
 PROTOCOLS = {"kafka": KafkaOptions, "pulsar": PulsarOptions, "iggy": IggyOptions}
-PROTOCOLS |= {"http": RestOptions}
+PROTOCOLS |= {"http": RestOptions, "zookeeper": ZooKeeperOptions}
 ROW = re.compile(r"^\| `([\w.]+(?:NAME)?[\w.]*)` \| (.*?) ?\| ", re.MULTILINE)
 NO_SETTINGS = {"origins", "listeners", "name", "options"}  # Fields that the loader fills.
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from braidlog.broker.server.tls import TlsSettings
 
 ENTRY_POINT_GROUP = "braidlog.protocols"
+# Adapters that listen only if the settings name their listener.
+OPTIONAL_GROUP = "braidlog.optional_protocols"
 
 Options = Any  # An instance of the adapter's `options_type`.
 
@@ -112,6 +114,13 @@ class Starting(Protocol):
         """
 
 
+class Working(Protocol):
+    """Optional in an adapter: work by the clock."""
+
+    async def work(self, broker: Broker, options: Options) -> None:
+        """Work while the listener is open, until cancelled."""
+
+
 class OptionsCheck(Protocol):
     """Optional in an adapter: rules for the options that are allowed at an address."""
 
@@ -158,6 +167,11 @@ def has_start(adapter: object) -> TypeGuard[Starting]:
     return hasattr(adapter, "start")
 
 
+def has_work(adapter: object) -> TypeGuard[Working]:
+    """Return True if the adapter works by the clock while its listener is open."""
+    return hasattr(adapter, "work")
+
+
 def alpn_protocols(adapter: Adapter) -> Sequence[str]:
     """Return the names that a listener with TLS offers by ALPN: the adapter's `alpn_protocols`, if
     any.
@@ -167,8 +181,14 @@ def alpn_protocols(adapter: Adapter) -> Sequence[str]:
 
 def discover() -> dict[str, metadata.EntryPoint]:
     """Return every installed adapter by name, not yet imported."""
-    found = metadata.entry_points(group=ENTRY_POINT_GROUP)
+    found = [*metadata.entry_points(group=ENTRY_POINT_GROUP)]
+    found += metadata.entry_points(group=OPTIONAL_GROUP)
     return {point.name: point for point in sorted(found, key=lambda point: point.name)}
+
+
+def listening_by_default() -> list[str]:
+    """Return the names of the installed adapters that listen without any settings."""
+    return [point.name for point in metadata.entry_points(group=ENTRY_POINT_GROUP)]
 
 
 def load(name: str) -> Adapter:

@@ -102,12 +102,12 @@ class Listener:
 
 
 def make_listeners(config: Config) -> list[Listener]:
-    """Return a listener for every installed protocol and configured listener that is not off.
+    """Return a listener for every protocol that listens by default, and for every configured
+    listener that is not off.
 
     Raises ConfigError, also for an adapter that cannot be imported.
     """
-    installed = adapters.discover()
-    names = sorted({*installed, *config.listeners})
+    names = sorted({*adapters.listening_by_default(), *config.listeners})
     configured = [config.listener(name) for name in names]
     return [_make_listener(one, config) for one in configured if one.listen != OFF]
 

@@ -9,7 +9,7 @@ import trio
 
 from braidlog.broker.config.settings import ConfigError, load
 from braidlog.broker.limits import KEEPALIVE_IDLE_S, KEEPALIVE_PROBE_S, KEEPALIVE_PROBES
-from braidlog.broker.server.adapters import discover
+from braidlog.broker.server.adapters import discover, listening_by_default
 from braidlog.broker.server.listener import Listener, accept, make_listeners
 from tests.broker.server.echo import EchoAdapter, framed, receive_all, receive_frame
 from tests.waiting import until
@@ -21,10 +21,18 @@ def listeners_of(*flags):
     )
 
 
-def test_every_installed_protocol_has_a_listener_unless_disabled():
-    assert {listener.name for listener in listeners_of()} == set(discover())
+def test_every_protocol_that_listens_by_default_has_a_listener_unless_disabled():
+    by_default = set(listening_by_default())
+    assert {listener.name for listener in listeners_of()} == by_default
     listeners = listeners_of(("listeners.kafka.listen", "off"))
-    assert {listener.name for listener in listeners} == set(discover()) - {"kafka"}
+    assert {listener.name for listener in listeners} == by_default - {"kafka"}
+
+
+def test_an_optional_protocol_listens_only_if_configured():
+    assert "zookeeper" in discover()
+    assert "zookeeper" not in {listener.name for listener in listeners_of()}
+    listeners = listeners_of(("listeners.zookeeper.listen", "127.0.0.1:0"))
+    assert "zookeeper" in {listener.name for listener in listeners}
 
 
 def test_default_addresses_are_those_of_the_protocols():

@@ -5,7 +5,8 @@ import enum
 import pytest
 
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, Count, Switch, TopicSetting
-from braidlog.protocols.kafka.topic_configs import SETTINGS, AdminRefused, shown, stored
+from braidlog.protocols.kafka.topic_configs import AdminRefused, shown, stored
+from braidlog.protocols.kafka_settings import SETTINGS
 
 
 class Time(enum.Enum):

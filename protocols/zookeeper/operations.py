@@ -1,0 +1,335 @@
+"""The operations of clients: requests to calls of the tree. Knows no bytes and no socket.
+
+A handler returns the values of the answer, or a coroutine where the broker has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from braidlog.broker.errors import BrokerError
+from braidlog.protocols.turns import in_turns
+from braidlog.protocols.zookeeper import acl as lists
+from braidlog.protocols.zookeeper import paths
+from braidlog.protocols.zookeeper.errors import Code, NodeError, wire_code
+from braidlog.protocols.zookeeper.messages import ERROR, Event, Op, PartResult
+from braidlog.protocols.zookeeper.tree import Look, Stat, Tree
+from braidlog.protocols.zookeeper.watches import Kind
+
+if TYPE_CHECKING:
+    from braidlog.broker.coordination.nodes import Acls
+    from braidlog.protocols.zookeeper.callers import Caller
+    from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
+    from braidlog.protocols.zookeeper.watches import Watcher
+
+Values = Sequence[Any]
+Result = Values | Coroutine[Any, Any, Values]
+
+
+@dataclass(slots=True)
+class OperationContext:
+    """A connection, as seen by the operations. `ticket`: the answer waits for its durability."""
+
+    tree: Tree
+    caller: Caller
+    watcher: Watcher
+    chroot: str
+    ticket: int = 0
+
+    def path(self, shown: str) -> str:
+        """Return the path of the node that the client names."""
+        return paths.within(shown, self.chroot)
+
+    def shown(self, path: str, named: str) -> str:
+        """Return a path below the chroot if the client named the node so."""
+        return f"{self.chroot}{path}" if self.path(named) != named else path
+
+    def look(self, path: str) -> Look:
+        """Return a node that the client may know of. Raises NodeError, NotAuthorized."""
+        self.tree.check_describe(self.caller, path)
+        found = self.tree.look(path, self.caller)
+        if found is None:
+            raise NodeError(Code.NO_NODE)
+        return found
+
+    def read(self, path: str) -> Look:
+        """Return a node that the client may read. Raises NodeError, NotAuthorized."""
+        found = self.look(path)
+        self.tree.check_read(self.caller, path, found)
+        return found
+
+    def watch(self, kind: Kind, path: str, named: str, *, is_wanted: bool) -> None:
+        """Set a watch if the client wants the watch. Raises LimitExceeded."""
+        if is_wanted and paths.is_valid(named):
+            self.tree.watches.add(kind, path, self.watcher, named)
+
+    def virtual(self, path: str) -> VirtualNode | None:
+        """Return the node if the broker's own state takes its writes."""
+        found = self.tree.view.find(path)
+        return None if found is None or found.is_union else found
+
+    def stat(self, path: str) -> Stat:
+        """Return the numbers of a node after a change; zeros if the node is gone already."""
+        found = self.tree.look(path, self.caller)
+        return (0,) * 11 if found is None else found.stat
+
+
+WATCHES_PER_TURN: Final = 200  # Set again between two checkpoints: some milliseconds.
+MZXID, PZXID = 1, 10  # Their places among the numbers of a node.
+Handler = Callable[..., Result]
+
+
+def exists(context: OperationContext, named: str, is_watched: bool) -> Result:
+    """Return the numbers of a node; the watch is set even if the node is absent."""
+    path = context.path(named)
+    try:
+        found = context.look(path)
+    except NodeError:
+        context.watch(Kind.DATA, path, named, is_wanted=is_watched)
+        raise
+    context.watch(Kind.DATA, path, named, is_wanted=is_watched)
+    return (found.stat,)
+
+
+def get_data(context: OperationContext, named: str, is_watched: bool) -> Result:
+    """Return data and numbers of a node."""
+    path = context.path(named)
+    found = context.read(path)
+    context.watch(Kind.DATA, path, named, is_wanted=is_watched)
+    return found.data, found.stat
+
+
+def get_children(context: OperationContext, named: str, is_watched: bool) -> Result:
+    """Return the names of a node's children."""
+    return _children(context, named, is_watched=is_watched)[:1]
+
+
+def get_children2(context: OperationContext, named: str, is_watched: bool) -> Result:
+    """Return the names of a node's children, and the node's numbers."""
+    return _children(context, named, is_watched=is_watched)
+
+
+def _children(context: OperationContext, named: str, *, is_watched: bool) -> Values:
+    path = context.path(named)
+    found = context.read(path)
+    context.watch(Kind.CHILDREN, path, named, is_wanted=is_watched)
+    return found.names(), found.stat
+
+
+def get_acl(context: OperationContext, named: str) -> Result:
+    """Return the access list of a node."""
+    found = context.look(context.path(named))
+    return found.acl, found.stat
+
+
+def set_acl(context: OperationContext, named: str, acl: Acls, version: int) -> Result:
+    """Set the access list of a stored node."""
+    path = context.path(named)
+    if context.virtual(path) is not None:
+        raise NodeError(Code.NO_AUTH, "access control decides about this node")
+    with context.tree.change():
+        context.tree.set_acl(context.caller, path, acl, version)
+    return (context.stat(path),)
+
+
+def create(
+    context: OperationContext, named: str, data: bytes | None, acl: Acls, flags: int
+) -> Result:
+    """Create a node; return its path."""
+    result = create2(context, named, data, acl, flags)
+    return _first(result) if isinstance(result, Coroutine) else result[:1]
+
+
+async def _first(result: Coroutine[Any, Any, Values]) -> Values:
+    return (await result)[:1]
+
+
+def create2(
+    context: OperationContext, named: str, data: bytes | None, acl: Acls, flags: int
+) -> Result:
+    """Create a node; return its path and numbers."""
+    path = context.path(named)
+    virtual = context.virtual(path) if paths.is_valid(path) else None
+    if virtual is not None:
+        if flags:
+            raise NodeError(Code.BAD_ARGUMENTS, "this node is neither ephemeral nor sequential")
+        lists.fixed(acl, context.caller.identities)
+        return _changed(context, path, virtual.create(context.caller, data), (named,))
+    with context.tree.change():
+        path = context.tree.create(context.caller, path, data, acl, flags)
+    return context.shown(path, named), context.stat(path)
+
+
+def set_data(context: OperationContext, named: str, data: bytes | None, version: int) -> Result:
+    """Set the data of a node; return its numbers."""
+    path = context.path(named)
+    virtual = context.virtual(path)
+    if virtual is not None:
+        context.tree.check(path, version)
+        return _changed(context, path, virtual.set_data(context.caller, data), ())
+    with context.tree.change():
+        context.tree.set_data(context.caller, path, data, version)
+    return (context.stat(path),)
+
+
+def delete(context: OperationContext, named: str, version: int) -> Result:
+    """Delete a node."""
+    path = context.path(named)
+    virtual = context.virtual(path)
+    if virtual is not None:
+        context.tree.check(path, version)
+        return _deleted(context, path, virtual.delete(context.caller))
+    with context.tree.change():
+        context.tree.delete(context.caller, path, version)
+    return ()
+
+
+def sync(context: OperationContext, named: str) -> Result:
+    """Return the path: this broker has seen every change."""
+    return (named,)
+
+
+def check(context: OperationContext, named: str, version: int) -> Result:
+    """Compare the version of a node."""
+    path = context.path(named)
+    context.tree.check_describe(context.caller, path)
+    context.tree.check(path, version)
+    return ()
+
+
+def _changed(context: OperationContext, path: str, change: Change, before: Values) -> Result:
+    """Return the numbers of a virtual node after a change, behind `before`."""
+    if not isinstance(change, int):
+        return _changed_later(context, path, change, before)
+    context.ticket = max(context.ticket, change)
+    return (*before, context.stat(path))
+
+
+async def _changed_later(
+    context: OperationContext, path: str, change: Coroutine[Any, Any, int], before: Values
+) -> Values:
+    context.ticket = max(context.ticket, await change)
+    return (*before, context.stat(path))
+
+
+def _deleted(context: OperationContext, path: str, change: Change) -> Result:
+    assert isinstance(change, int), "no deletion waits"
+    context.ticket = max(context.ticket, change)
+    context.tree.observe(path)
+    return ()
+
+
+def multi(context: OperationContext, *parts: tuple[int, Values]) -> Result:
+    """Make all parts or none; an answer for each part."""
+    results: list[PartResult] = []
+    error: NodeError | BrokerError
+    try:
+        with context.tree.change():
+            for op, fields in parts:
+                results.append(_part(context, op, fields))
+    except (NodeError, BrokerError) as caught:
+        error = caught
+    else:
+        return results
+    code = error.code if isinstance(error, NodeError) else wire_code(error)
+    failed = len(results)
+    after = max(len(parts) - failed - 1, 0)
+    codes = [Code.OK] * failed + [code] + [Code.RUNTIME_INCONSISTENCY] * after
+    return [PartResult(ERROR, (), one) for one in codes[: max(len(parts), 1)]]
+
+
+def _part(context: OperationContext, op: int, fields: Values) -> PartResult:
+    tree, caller = context.tree, context.caller
+    named, *rest = fields
+    path = context.path(named)
+    match op:
+        case Op.CREATE:
+            return PartResult(op, (context.shown(tree.create(caller, path, *rest), named),))
+        case Op.CREATE2:
+            path = tree.create(caller, path, *rest)
+            return PartResult(op, (context.shown(path, named), tree.stored_stat(path)))
+        case Op.DELETE:
+            tree.delete(caller, path, *rest)
+        case Op.SET_DATA:
+            tree.set_data(caller, path, *rest)
+            return PartResult(op, (tree.stored_stat(path),))
+        case _:
+            tree.check_describe(caller, path)
+            tree.check(path, *rest)
+    return PartResult(op)
+
+
+async def set_watches(
+    context: OperationContext,
+    zxid_seen: int,
+    data: Sequence[str],
+    absent: Sequence[str],
+    children: Sequence[str],
+    *persistent: Sequence[str],
+) -> Values:
+    """Set the watches of a client that reconnects; changes since `zxid_seen` fire at once."""
+    if any(persistent):
+        raise NodeError(Code.UNIMPLEMENTED, "persistent watches are not served")
+    every = (*data, *absent, *children)
+    context.tree.watches.check_room(context.watcher, len(every), sum(map(len, every)))
+    wanted = chain(
+        ((_rewatch, Kind.DATA, named, MZXID) for named in data),
+        ((_watch_absent, Kind.DATA, named, MZXID) for named in absent),
+        ((_rewatch, Kind.CHILDREN, named, PZXID) for named in children),
+    )
+    async for watch, kind, named, field in in_turns(wanted, WATCHES_PER_TURN):
+        watch(context, kind, named, zxid_seen, field)
+    return ()
+
+
+def _seen(context: OperationContext, named: str) -> Look | None:
+    try:
+        return context.look(context.path(named))
+    except NodeError:
+        return None
+
+
+def _watch_absent(
+    context: OperationContext, kind: Kind, named: str, zxid_seen: int, field: int
+) -> None:
+    """Set a watch on a node that was absent; fire it if the node is there now."""
+    if _seen(context, named) is not None:
+        context.watcher.send_event(Event.CREATED, named)
+    else:
+        context.watch(kind, context.path(named), named, is_wanted=True)
+
+
+def _rewatch(context: OperationContext, kind: Kind, named: str, zxid_seen: int, field: int) -> None:
+    """Set a watch again; fire it if the node has gone or changed. `field`: of the numbers."""
+    path = context.path(named)
+    look = _seen(context, named)
+    if look is None:
+        context.watcher.send_event(Event.DELETED, named)
+    elif look.stat[field] > zxid_seen:
+        is_data = kind is Kind.DATA
+        event = Event.DATA_CHANGED if is_data else Event.CHILDREN_CHANGED
+        context.watcher.send_event(event, named)
+    else:
+        context.watch(kind, path, named, is_wanted=True)
+
+
+OPERATIONS: Final[Mapping[int, tuple[str, Handler]]] = {
+    Op.CREATE: ("create", create),
+    Op.DELETE: ("delete", delete),
+    Op.EXISTS: ("exists", exists),
+    Op.GET_DATA: ("get_data", get_data),
+    Op.SET_DATA: ("set_data", set_data),
+    Op.GET_ACL: ("get_acl", get_acl),
+    Op.SET_ACL: ("set_acl", set_acl),
+    Op.GET_CHILDREN: ("get_children", get_children),
+    Op.SYNC: ("sync", sync),
+    Op.GET_CHILDREN2: ("get_children2", get_children2),
+    Op.CHECK: ("check", check),
+    Op.MULTI: ("multi", multi),
+    Op.CREATE2: ("create2", create2),
+    Op.SET_WATCHES: ("set_watches", set_watches),
+    Op.SET_WATCHES2: ("set_watches2", set_watches),
+}

@@ -1,0 +1,182 @@
+"""The state that all connections of a ZooKeeper listener share, and the work by the clock: expiry
+of sessions, watches on virtual nodes, old notifications.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from braidlog.broker.errors import StorageFailed, StorageFull
+from braidlog.broker.positions.members import Member
+from braidlog.broker.topics.topic import TopicEvent
+from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
+from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
+from braidlog.protocols.zookeeper.namespace import Namespace
+from braidlog.protocols.zookeeper.sessions import LiveSession, Sessions
+from braidlog.protocols.zookeeper.topic_nodes import CONFIGS
+from braidlog.protocols.zookeeper.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.zookeeper.options import ZooKeeperOptions
+
+log = structlog.get_logger()
+
+# Interval of the checks for expired sessions, and for watched nodes that changed without a call:
+# positions that other protocols moved.
+LOOK_S: Final = 0.5
+LOOKED_AT: Final = 200  # Watched paths between two checkpoints.
+# Notifications of changed settings (`kafka.server.TopicConfigManager`).
+NOTIFICATION_MS: Final = 15 * 60 * 1000
+NOTIFICATIONS_LOOK_S: Final = 60.0
+# Ephemeral nodes of an ended session that a record deletes.
+DELETED_TOGETHER: Final = 500
+
+
+class Service:
+    """Tree and sessions of a listener."""
+
+    def __init__(self, broker: Broker, options: ZooKeeperOptions) -> None:
+        """Take over the stored sessions. Raises storage errors."""
+        nodes = broker.nodes
+        nodes.open()
+        self.broker = broker
+        self.options = options
+        self.names = Namespace(
+            broker, nodes, options.kafka, lambda path, data: self.tree.keep(path, data)
+        )
+        fixed = frozenset(("/", *FIXED))
+        self.tree = Tree(nodes, KafkaView(self.names), fixed, lambda: broker.now_us() // 1000)
+        self.nodes = nodes
+        self.sessions = Sessions(nodes, options.tick_ms, trio.current_time)
+        self._notifications_at = trio.current_time()
+        missing = [path for path in FIXED if nodes.find(path) is None]
+        for path in missing:
+            self.tree.keep(path, None)
+        self._delete_nodes(nodes.orphans())
+        broker.topics.listeners.add(self)
+        broker.members.add_source(self._members, PROTOCOL)
+
+    def now(self) -> float:
+        """Return the time of the sessions, in trio's seconds."""
+        return trio.current_time()
+
+    def count(self, operation: str) -> None:
+        """Count a request in the metrics."""
+        self.broker.metrics.number("braidlog_requests", PROTOCOL, operation).inc()
+
+    async def run(self) -> None:
+        """Do the work by the clock until cancelled."""
+        due = trio.current_time() + LOOK_S
+        while True:
+            await trio.sleep_until(due)
+            try:
+                await self.check(due)
+            except StorageFailed:
+                raise
+            except Exception:  # A bug: the next check may succeed, and clients go on.
+                log.exception("session_check_failed")
+            due = max(due + LOOK_S, trio.current_time())
+
+    async def check(self, due: float) -> None:
+        """End expired sessions, fire watches, delete old notifications. `due`: the planned time of
+        this check.
+        """
+        try:
+            for session in self.sessions.expired(due):
+                log.info("session_expired", session=f"{session.session_id:#x}")
+                await self.end_session(session, "the session expired")
+            await self._look_at_watched()
+            self._delete_notifications()
+        except StorageFull as error:
+            self.broker.seldom.warning(
+                "session_check_failed", cause="storage_full", reason=str(error)
+            )
+
+    async def end_session(self, session: LiveSession, reason: str) -> None:
+        """End a session: its connection, if `reason` is given, and its ephemeral nodes.
+
+        Raises StorageFull, StorageFailed.
+        """
+        if session.session_id in self.sessions.live:
+            self.sessions.end(session.session_id)
+        if reason and session.holder is not None:
+            session.holder.end(reason)
+        while owned := list(self.nodes.ephemerals(session.session_id))[:DELETED_TOGETHER]:
+            self._delete_nodes(owned)
+            await trio.lowlevel.checkpoint()
+
+    def _delete_nodes(self, found: list[str]) -> None:
+        if found:
+            with self.tree.change():
+                self.tree.delete_owned(found)
+
+    async def _look_at_watched(self) -> None:
+        """Fire the watches of virtual nodes that changed."""
+        for number, path in enumerate(self.tree.watches.paths(), 1):
+            self.tree.observe(path)
+            if number % LOOKED_AT == 0:
+                await trio.lowlevel.checkpoint()
+
+    def _delete_notifications(self) -> None:
+        now = trio.current_time()
+        if now < self._notifications_at:
+            return
+        self._notifications_at = now + NOTIFICATIONS_LOOK_S
+        old_ms = self.broker.now_us() // 1000 - NOTIFICATION_MS
+        for name in list(self.nodes.children(CHANGES)):
+            path = f"{CHANGES}/{name}"
+            node = self.nodes.find(path)
+            if node is not None and node.ctime_ms < old_ms:
+                self.tree.remove(path)
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """See `TopicListener`: fire the watches on the topic at once."""
+        if (topic.name.tenant, topic.name.namespace) != (self.names.tenant, self.names.namespace):
+            return
+        name = topic.name.topic
+        try:
+            for path in self._paths_of(name):
+                if self.tree.watches.has(path):
+                    self.tree.observe(path)
+            if event is TopicEvent.DELETED:
+                self.tree.remove(f"{CONFIGS}/{name}")
+        except StorageFull as error:  # The next look fires the watches.
+            self.broker.seldom.warning("watch_delayed", cause="storage_full", reason=str(error))
+
+    @staticmethod
+    def _paths_of(name: str) -> Iterator[str]:
+        yield "/brokers/topics"
+        yield f"/brokers/topics/{name}"
+        yield f"/brokers/topics/{name}/partitions"
+        yield CONFIGS
+        yield f"{CONFIGS}/{name}"
+
+    def _members(self, topic: Topic, name: bytes) -> Iterable[Member]:
+        """Return the consumers of a group that own partitions of a topic, for every tool."""
+        names = self.names
+        if (topic.name.tenant, topic.name.namespace) != (names.tenant, names.namespace):
+            return
+        group = f"/consumers/{name.decode(errors='replace')}"
+        owners: dict[str, list[int]] = {}
+        for text in self.nodes.children(f"{group}/owners/{topic.name.topic}"):
+            node = self.nodes.find(f"{group}/owners/{topic.name.topic}/{text}")
+            if node is not None and text.isdecimal() and int(text) < len(topic.partitions):
+                # The data are the consumer's id, and the number of its thread.
+                consumer = (node.data or b"").decode(errors="replace").rpartition("-")[0]
+                owners.setdefault(consumer, []).append(int(text))
+        subscribed = f'"{topic.name.topic}"'.encode()
+        for consumer in sorted(self.nodes.children(f"{group}/ids")):
+            node = self.nodes.find(f"{group}/ids/{consumer}")
+            if node is None or not (consumer in owners or subscribed in (node.data or b"")):
+                continue
+            session = self.sessions.live.get(node.owner)
+            holder = None if session is None else session.holder
+            address = "" if holder is None else holder.peer
+            yield Member(PROTOCOL, consumer, address, sorted(owners.get(consumer, ())))

@@ -1,0 +1,313 @@
+"""Nodes of topics: `/brokers/topics`, `/config/topics` and `/admin`. Knows no session and no watch.
+
+Formats: `kafka.utils.ZkUtils` and `kafka.admin.AdminUtils` of release 0.8.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.errors import InvalidName
+from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
+from braidlog.protocols.zookeeper.errors import Code, NodeError
+from braidlog.protocols.zookeeper.namespace import Namespace, is_visible
+from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
+from braidlog.storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.zookeeper.callers import Caller
+
+# Text of a topic's settings: some tools write their own names.
+CONFIG_BYTES_MAX: Final = 64 * 1024
+CONFIGS: Final = "/config/topics"
+
+
+class Assignment(msgspec.Struct):
+    """The data of a topic's node: the replicas of each partition."""
+
+    partitions: dict[str, list[int]]
+    version: int = 1
+
+
+class Settings(msgspec.Struct):
+    """The data of a node of settings."""
+
+    config: dict[str, str]
+    version: int = 1
+
+
+class TopicsNode(VirtualNode):
+    """`/brokers/topics`."""
+
+    is_union = True
+
+    def __init__(self, names: Namespace) -> None:
+        self._names = names
+
+    def rights(self) -> Resource:
+        """See `VirtualNode`."""
+        return self._names.resource
+
+    def names(self, caller: Caller | None) -> Iterable[str]:
+        """See `VirtualNode`."""
+        return [topic.name.topic for topic in self._names.topics(caller)]
+
+
+class ConfigsNode(TopicsNode):
+    """`/config/topics`: every topic has settings; a tool writes settings before it writes the
+    topic.
+    """
+
+
+class TopicPart(VirtualNode):
+    """A node of a topic; exists with the topic."""
+
+    def __init__(self, names: Namespace, name: str) -> None:
+        self._names, self._name = names, name
+        self._topic = names.topic(name)
+
+    @property
+    def topic_name(self) -> TopicName:
+        """The topic's name."""
+        return TopicName(self._names.tenant, self._names.namespace, self._name)
+
+    @property
+    def topic(self) -> Topic:
+        """The topic. Raises NodeError if the topic does not exist."""
+        if self._topic is None:
+            raise NodeError(Code.NO_NODE)
+        return self._topic
+
+    def rights(self) -> Resource:
+        """See `VirtualNode`."""
+        return Resource.of_topic(self.topic_name)
+
+    def exists(self) -> bool:
+        """See `VirtualNode`."""
+        return self._topic is not None
+
+
+class TopicNode(TopicPart):
+    """`/brokers/topics/T`: the partitions and their replicas. A write creates or grows the
+    topic.
+    """
+
+    def data(self, caller: Caller | None) -> bytes | None:
+        """See `VirtualNode`."""
+        replicas = [self._names.node_id]
+        count = len(self.topic.partitions)
+        return msgspec.json.encode(
+            {"version": 1, "partitions": {str(index): replicas for index in range(count)}}
+        )
+
+    def names(self, caller: Caller | None) -> Iterable[str]:
+        """See `VirtualNode`."""
+        return ("partitions",) if self.topic.partitions else ()
+
+    def create(self, caller: Caller, data: bytes | None) -> Change:
+        """Create the topic, with the settings that a tool wrote before. Raises NodeError, broker
+        errors.
+        """
+        caller.check(Action.CREATE, self.rights())
+        if self._topic is not None:
+            raise NodeError(Code.NODE_EXISTS)
+        if not is_visible(self.topic_name):
+            raise InvalidName(f"{self._name!r} is not a topic name")
+        return self._create(self._count(data))
+
+    def set_data(self, caller: Caller, data: bytes | None) -> Change:
+        """Grow the topic. Raises NodeError, broker errors."""
+        topic = self.topic
+        caller.check(Action.ALTER, topic.resource)
+        count, seen = self._count(data), len(topic.partitions)
+        if count < seen:
+            raise NodeError(Code.BAD_ARGUMENTS, f"{topic.name} has {seen} partitions already")
+        if count == seen:
+            return topic.ticket
+        return self._names.broker.topics.add_partitions(topic.name, count, seen=seen)
+
+    async def _create(self, count: int) -> int:
+        stored = self._names.nodes.find(f"{CONFIGS}/{self._name}")
+        config = {} if stored is None else read_settings(stored.data)
+        settings = known_settings(config)
+        topics = self._names.broker.topics
+        return (await topics.create(self.topic_name, count, settings=settings)).ticket
+
+    def _count(self, data: bytes | None) -> int:
+        """Return the number of partitions that a tool wants. Raises NodeError."""
+        try:
+            wanted = msgspec.json.decode(data or b"", type=Assignment).partitions
+        except msgspec.DecodeError as error:
+            raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+        if not wanted or any(str(index) not in wanted for index in range(len(wanted))):
+            raise NodeError(Code.BAD_ARGUMENTS, "partitions are numbered from 0 without gaps")
+        if any(set(replicas) != {self._names.node_id} for replicas in wanted.values()):
+            raise NodeError(Code.BAD_ARGUMENTS, "a replica is on a broker that does not exist")
+        return len(wanted)
+
+
+class PartitionsNode(TopicPart):
+    """`/brokers/topics/T/partitions`."""
+
+    def exists(self) -> bool:
+        """See `VirtualNode`."""
+        return self._topic is not None and bool(self._topic.partitions)
+
+    def names(self, caller: Caller | None) -> Iterable[str]:
+        """See `VirtualNode`."""
+        return [str(index) for index in range(len(self.topic.partitions))]
+
+
+class PartitionNode(TopicPart):
+    """`/brokers/topics/T/partitions/P`."""
+
+    def __init__(self, names: Namespace, name: str, index: str) -> None:
+        super().__init__(names, name)
+        self._index = index
+
+    def exists(self) -> bool:
+        """See `VirtualNode`."""
+        return self._topic is not None and is_index(self._index, len(self._topic.partitions))
+
+    def names(self, caller: Caller | None) -> Iterable[str]:
+        """See `VirtualNode`."""
+        return ("state",)
+
+
+class StateNode(PartitionNode):
+    """`/brokers/topics/T/partitions/P/state`: the leader."""
+
+    def names(self, caller: Caller | None) -> Iterable[str]:
+        """See `VirtualNode`."""
+        return ()
+
+    def data(self, caller: Caller | None) -> bytes | None:
+        """See `VirtualNode`."""
+        node = self._names.node_id
+        return msgspec.json.encode(
+            {"controller_epoch": 1, "leader": node, "version": 1, "leader_epoch": 0, "isr": [node]}
+        )
+
+
+class ConfigNode(TopicPart):
+    """`/config/topics/T` of an existing topic: its settings by Kafka's names.
+
+    Names that the broker does not know are kept in a stored node of the same path.
+    """
+
+    def applies(self) -> bool:
+        """See `VirtualNode`."""
+        return self._topic is not None
+
+    def data(self, caller: Caller | None) -> bytes | None:
+        """See `VirtualNode`."""
+        own = self.topic.meta.settings
+        config = {
+            key: shown_setting(row, own[row.name])
+            for key, row in SETTINGS.items()
+            if row.name in own
+        }
+        return msgspec.json.encode({"version": 1, "config": self._unknown() | config})
+
+    def set_data(self, caller: Caller, data: bytes | None) -> Change:
+        """Change the settings to these; settings that are not named are unset. Raises NodeError,
+        broker errors.
+        """
+        caller.check(Action.ALTER, self.topic.resource)
+        return self._set(read_settings(data))
+
+    async def _set(self, config: Mapping[str, str]) -> int:
+        known = known_settings(config)
+        own = self.topic.meta.settings
+        changes: dict[str, Setting | None] = {
+            row.name: known.get(row.name)
+            for row in SETTINGS.values()
+            if row.name in known or row.name in own
+        }
+        unknown = {key: value for key, value in config.items() if key not in SETTINGS}
+        ticket = 0
+        if changes:
+            topics = self._names.broker.topics
+            ticket = await topics.alter_settings(self.topic.name, changes)
+        if unknown != self._unknown():
+            self._names.keep(f"{CONFIGS}/{self._name}", msgspec.json.encode(Settings(unknown)))
+        return ticket
+
+    def _unknown(self) -> dict[str, str]:
+        stored = self._names.nodes.find(f"{CONFIGS}/{self._name}")
+        config = {} if stored is None else read_settings(stored.data)
+        return {key: value for key, value in config.items() if key not in SETTINGS}
+
+
+class DeletedTopicNode(TopicPart):
+    """`/admin/delete_topics/T`: creating the node deletes the topic."""
+
+    def exists(self) -> bool:
+        """See `VirtualNode`."""
+        return False
+
+    def create(self, caller: Caller, data: bytes | None) -> Change:
+        """Delete the topic. Raises NotAuthorized, and the errors of a deletion."""
+        caller.check(Action.DELETE, self.rights())
+        if self._topic is None:
+            return 0  # As Kafka's controller, which only removes the node.
+        return self._names.broker.topics.delete(self._topic.name)
+
+
+class ElectionNode(VirtualNode):
+    """`/admin/preferred_replica_election` and `/admin/reassign_partitions`: a request for leaders.
+
+    Each partition has a single broker, so every request ends at once, and the node goes.
+    """
+
+    def __init__(self, names: Namespace) -> None:
+        self._names = names
+
+    def rights(self) -> Resource:
+        """See `VirtualNode`."""
+        return self._names.resource
+
+    def exists(self) -> bool:
+        """See `VirtualNode`."""
+        return False
+
+    def create(self, caller: Caller, data: bytes | None) -> Change:
+        """Accept the request. Raises NodeError, NotAuthorized."""
+        caller.check(Action.ALTER, self._names.resource)
+        try:
+            msgspec.json.decode(data or b"", type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+        return 0
+
+
+def is_index(text: str, count: int) -> bool:
+    """Return True if a text is the number of one of `count` partitions."""
+    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) < count
+
+
+def read_settings(data: bytes | None) -> dict[str, str]:
+    """Return the settings in the data of a node. Raises NodeError."""
+    try:
+        if len(data or b"") > CONFIG_BYTES_MAX:
+            raise NodeError(Code.BAD_ARGUMENTS, f"settings exceed {CONFIG_BYTES_MAX} bytes")
+        return msgspec.json.decode(data or b"", type=Settings).config
+    except msgspec.DecodeError as error:
+        raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+
+
+def known_settings(config: Mapping[str, str]) -> dict[str, Setting]:
+    """Return the settings that the broker knows. Raises NodeError for a bad value."""
+    try:
+        return {
+            SETTINGS[key].name: parse_setting(SETTINGS[key], text)
+            for key, text in config.items()
+            if key in SETTINGS
+        }
+    except ValueError as error:
+        raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None

@@ -1,0 +1,124 @@
+"""Watches of connections on paths: each fires once. Knows no node and no byte."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Protocol
+
+from braidlog.broker.errors import LimitExceeded
+from braidlog.protocols.zookeeper.messages import Event
+
+# Of a connection; clients set a handful to some thousand.
+WATCHES_MAX: Final = 10_000
+# Paths of a connection's watches, together.
+WATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+# Of all connections: some 200 MB.
+ALL_WATCHES_MAX: Final = 500_000
+
+
+class Kind(enum.Enum):
+    """The events that a watch waits for."""
+
+    DATA = "data"  # Set by exists and getData.
+    CHILDREN = "children"
+
+
+class Watcher(Protocol):
+    """A connection that can receive events."""
+
+    watches: set[Watch]
+    watch_bytes: int
+
+    def send_event(self, event: Event, path: str) -> None:
+        """Send an event, before every later answer. Must not wait or raise."""
+
+
+# A watch: kind, path of the node, path as the client named the node.
+Watch = tuple[Kind, str, str]
+
+
+class Watches:
+    """All watches. `by_path[kind][path]` lists the watchers and the path that each named."""
+
+    def __init__(self) -> None:
+        """Begin without watches."""
+        self.count = 0
+        self.by_path: dict[Kind, dict[str, set[tuple[Watcher, str]]]] = {
+            Kind.DATA: {},
+            Kind.CHILDREN: {},
+        }
+
+    def add(self, kind: Kind, path: str, watcher: Watcher, shown: str) -> None:
+        """Set a watch, unless the watcher has the same watch. Raises LimitExceeded."""
+        watch = (kind, path, shown)
+        if watch in watcher.watches:
+            return
+        self.check_room(watcher, 1, len(shown))
+        watcher.watches.add(watch)
+        watcher.watch_bytes += len(shown)
+        self.count += 1
+        self.by_path[kind].setdefault(path, set()).add((watcher, shown))
+
+    def check_room(self, watcher: Watcher, more: int, more_bytes: int) -> None:
+        """Raise LimitExceeded unless a watcher can have so many more watches."""
+        if len(watcher.watches) + more > WATCHES_MAX:
+            raise LimitExceeded(f"limit of {WATCHES_MAX} watches of a connection reached")
+        if watcher.watch_bytes + more_bytes > WATCH_BYTES_MAX:
+            raise LimitExceeded(f"paths of watches exceed {WATCH_BYTES_MAX} bytes")
+        if self.count + more > ALL_WATCHES_MAX:
+            raise LimitExceeded(f"limit of {ALL_WATCHES_MAX} watches reached")
+
+    def has(self, path: str) -> bool:
+        """Return True if any watch is set on a path."""
+        return any(path in paths for paths in self.by_path.values())
+
+    def paths(self) -> set[str]:
+        """Return all paths with a watch."""
+        return set().union(*self.by_path.values())
+
+    def created(self, path: str) -> None:
+        """Fire the watches that wait for a node to appear, or to change."""
+        self._fire(Kind.DATA, path, Event.CREATED)
+
+    def data_changed(self, path: str) -> None:
+        """Fire the watches on a node's data."""
+        self._fire(Kind.DATA, path, Event.DATA_CHANGED)
+
+    def children_changed(self, path: str) -> None:
+        """Fire the watches on a node's children."""
+        self._fire(Kind.CHILDREN, path, Event.CHILDREN_CHANGED)
+
+    def deleted(self, path: str) -> None:
+        """Fire all watches on a node; a watcher receives a single event."""
+        told = self._fire(Kind.DATA, path, Event.DELETED)
+        self._fire(Kind.CHILDREN, path, Event.DELETED, except_for=told)
+
+    def drop(self, watcher: Watcher) -> None:
+        """Remove all watches of a connection that ends."""
+        for kind, path, shown in watcher.watches:
+            self._remove(kind, path, watcher, shown)
+        watcher.watches.clear()
+        watcher.watch_bytes = 0
+
+    def _fire(
+        self,
+        kind: Kind,
+        path: str,
+        event: Event,
+        except_for: frozenset[tuple[Watcher, str]] = frozenset(),
+    ) -> frozenset[tuple[Watcher, str]]:
+        fired = frozenset(self.by_path[kind].get(path, ()))
+        for watcher, shown in fired:
+            self._remove(kind, path, watcher, shown)
+            watcher.watches.discard((kind, path, shown))
+            watcher.watch_bytes -= len(shown)
+            if (watcher, shown) not in except_for:
+                watcher.send_event(event, shown)
+        return fired
+
+    def _remove(self, kind: Kind, path: str, watcher: Watcher, shown: str) -> None:
+        watchers = self.by_path[kind][path]
+        watchers.discard((watcher, shown))
+        self.count -= 1
+        if not watchers:
+            del self.by_path[kind][path]

@@ -1,0 +1,77 @@
+"""Sessions by a clock of the test: they expire without a sign of life, and outlive a restart."""
+
+from braidlog.broker.coordination.nodes import Nodes
+from braidlog.protocols.zookeeper.sessions import Sessions
+from tests.storage.metadata.memory_journal import MemoryJournal
+
+
+class Holder:
+    peer = "127.0.0.1:1"
+
+    def __init__(self):
+        self.ended = []
+
+    def end(self, reason):
+        self.ended.append(reason)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def opened(journal, clock):
+    nodes = Nodes(lambda: journal, report=lambda error: None)
+    nodes.open()
+    return Sessions(nodes, 2000, clock)
+
+
+def test_a_session_expires_its_timeout_after_the_last_sign_of_life():
+    clock = Clock()
+    sessions = opened(MemoryJournal(), clock)
+    live = sessions.begin(6000, Holder())
+    clock.now += 5
+    live.heard(clock.now)
+    clock.now += 5.9
+    assert sessions.expired(clock.now) == []
+    clock.now += 0.1
+    assert sessions.expired(clock.now) == [live]
+    sessions.end(live.session_id)
+    assert sessions.resume(live.session_id, live.password, 6000, Holder()) is None
+
+
+def test_a_broker_that_stood_still_does_not_blame_its_clients():
+    clock = Clock()
+    sessions = opened(MemoryJournal(), clock)
+    sessions.begin(4000, Holder())
+    due = clock.now + 0.5
+    clock.now += 30
+    assert sessions.expired(due) == []
+    clock.now += 4
+    assert len(sessions.expired(clock.now)) == 1
+
+
+def test_sessions_outlive_a_restart_and_have_their_whole_timeout_again():
+    clock, journal = Clock(), MemoryJournal()
+    live = opened(journal, clock).begin(4000, Holder())
+    clock.now += 1000
+    sessions = opened(journal.reopened(), clock)
+    assert sessions.expired(clock.now) == []
+    assert sessions.resume(live.session_id, b"wrong", 4000, Holder()) is None
+    found = sessions.resume(live.session_id, live.password, 8000, Holder())
+    assert found.timeout_s == 8
+    clock.now += 8
+    assert sessions.expired(clock.now) == [found]
+
+
+def test_a_session_that_moves_ends_the_connection_before():
+    sessions = opened(MemoryJournal(), Clock())
+    first, second = Holder(), Holder()
+    live = sessions.begin(4000, first)
+    moved = sessions.resume(live.session_id, live.password, 4000, second)
+    assert first.ended
+    assert not second.ended
+    sessions.left(moved, first)  # The end of the earlier connection changes nothing.
+    assert moved.holder is second
