@@ -7,16 +7,17 @@ output, everything else to standard error.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from braidlog.broker.cli.client import AdminError
 from braidlog.broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.output import OutputOption, fail
+from braidlog.broker.cli.progress import Advance, progress
 
 if TYPE_CHECKING:
     from braidlog.broker.config.settings import Config
@@ -37,7 +38,6 @@ ConfigOption = Annotated[str | None, Parameter(help="Settings, a TOML file.")]
 SetOption = Annotated[
     list[str] | None, Parameter(name="--set", negative=(), help="KEY=VALUE. Repeatable.")
 ]
-OutputOption = Annotated[Literal["table", "json"], Parameter(help="For people or for programs.")]
 Work = Callable[["Config", "Ledger", "ObjectStore"], int]
 
 
@@ -53,7 +53,7 @@ def init(
     Example: braidlog cluster init --config cluster.toml
     """
     if not 1 <= shards <= 4096:
-        return _fail("--shards: expected 1 to 4096", EXIT_USAGE)
+        return fail("--shards: expected 1 to 4096", EXIT_USAGE)
 
     def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
         from braidlog.storage.shared.making import make_cluster
@@ -79,15 +79,15 @@ def show(
     def work(_: Config, ledger: Ledger, __: ObjectStore) -> int:
         found = ledger.cluster()
         if found is None:
-            return _fail("the database holds no cluster: run `braidlog cluster init`", EXIT_FAILED)
+            return fail("the database holds no cluster: run `braidlog cluster init`", EXIT_FAILED)
         sessions, shards = ledger.sessions(), ledger.shards()
-        if output == "json":
+        if output != "table":
             tree = {
                 "cluster": asdict(found),
                 "sessions": [asdict(row) | {"state": row.state.name.lower()} for row in sessions],
                 "shards": [asdict(row) for row in shards],
             }
-            print(json.dumps(tree, indent=2))
+            print(json.dumps(tree, indent=2 if output == "json" else None))
             return EXIT_DONE
         print(f"cluster {found.cluster_id}, {found.shards} shards and the catalogue's")
         print(
@@ -129,14 +129,14 @@ def drain(
 
         prove(ledger, objects)
         if not ledger.drain(node, drains=not undo):
-            return _fail(f"node {node} has no live session", EXIT_FAILED)
+            return fail(f"node {node} has no live session", EXIT_FAILED)
         if undo:
             return EXIT_DONE
         begun = time.monotonic()
-        if owned := await_drained(ledger, node):
-            return _fail(
-                f"node {node} still owns {owned} shards: is another one live?", EXIT_FAILED
-            )
+        with progress(f"drain {node}", "shards") as advance:
+            owned = await_drained(ledger, node, advance=advance)
+        if owned:
+            return fail(f"node {node} still owns {owned} shards: is another one live?", EXIT_FAILED)
         print(f"node {node} owns nothing after {time.monotonic() - begun:.1f} s")
         return EXIT_DONE
 
@@ -149,6 +149,7 @@ def await_drained(
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    advance: Advance = lambda done, total: None,
 ) -> int:
     """Return 0 once a node owns no shard; after `DRAIN_S` the number of shards that the node owns.
 
@@ -158,7 +159,10 @@ def await_drained(
 
     end_s = clock() + DRAIN_S
     patience = for_a_while(clock, sleep, seconds=DRAIN_S)
+    most = 0
     while owned := surely(lambda: _owned_by(ledger, node), patience):
+        most = max(most, owned)
+        advance(most - owned, most)
         if clock() >= end_s:
             break
         sleep(DRAIN_LOOK_S)
@@ -199,7 +203,8 @@ def verify(
     def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
         from braidlog.storage.shared.verifying import verify_store
 
-        report = verify_store(ledger, objects, print, deep=deep)
+        with progress("verify", "objects") as advance:
+            report = verify_store(ledger, objects, print, deep=deep, advance=advance)
         print(
             f"{report.objects} objects, {report.partitions} partitions, {report.batches} batches:"
             f" {report.faults} faults; {report.unnamed} objects without a row"
@@ -220,7 +225,7 @@ def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = No
     try:
         confirm("Delete the objects that no row of this database needs?", yes=yes)
     except AdminError as error:
-        return _fail(str(error), error.exit_code)
+        return fail(str(error), error.exit_code)
 
     def work(settings: Config, ledger: Ledger, objects: ObjectStore) -> int:
         from braidlog.storage.shared.sweeper import Sweeper
@@ -249,17 +254,12 @@ def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
 
         ledger, objects = stores(settings)
     except ConfigError as error:
-        return _fail(str(error), EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
     except ImportError as error:
-        return _fail(f"this needs the extra `shared`: {error}", EXIT_FAILED)
+        return fail(f"this needs the extra `shared`: {error}", EXIT_FAILED)
     try:
         return work(settings, ledger, objects)
     except StorageError as error:
-        return _fail(str(error), EXIT_FAILED)
+        return fail(str(error), EXIT_FAILED)
     finally:
         ledger.close()
-
-
-def _fail(reason: str, code: int) -> int:
-    print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr)
-    return code

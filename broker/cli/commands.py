@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
@@ -16,11 +15,19 @@ from braidlog.broker.cli.serving import EXIT_USAGE, ServeFlags, refuse
 from braidlog.broker.cli.serving import serve as serve_with
 
 EXIT_FAILED = 1
+HELP_FLAGS = frozenset({"--help", "-h"})
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    return metadata.version("braidlog")
+
 
 app = App(
     name="braidlog",
     help="One log, many listeners: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
-    version=lambda: metadata.version("braidlog"),
+    version=_version,
 )
 app.command("braidlog.broker.cli.admin:topics", help="List, show, create, alter and delete topics.")
 app.command(
@@ -92,8 +99,39 @@ def serve(
     return serve_with(flags)
 
 
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"]) -> int:
+    """Print a shell's completion of all commands and options.
+
+    Example: braidlog completion bash > ~/.local/share/bash-completion/completions/braidlog
+    """
+    print(app.generate_completion(shell=shell))
+    return 0
+
+
+@app.command(name="help")
+def help_(*topic: str) -> int:
+    """Show the help of a command, or of a subject: contexts, output, exit-codes, places, format.
+
+    Example: braidlog help groups reset
+    """
+    from braidlog.broker.cli.help_topics import TOPICS
+
+    if len(topic) == 1 and topic[0] in TOPICS:
+        print(TOPICS[topic[0]], end="")
+        return 0
+    code = run_command([*topic, "--help"])
+    if not topic:
+        print(f"Further subjects of `braidlog help`: {', '.join(TOPICS)}")
+    return code
+
+
 def run_command(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code. Raises KeyboardInterrupt."""
+    if HELP_FLAGS.intersection(arguments):
+        from rich.console import Console
+
+        app.console = Console(color_system=None, highlight=False)  # No escape codes.
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except UnknownCommandError as error:

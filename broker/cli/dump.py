@@ -13,6 +13,7 @@ import os
 from typing import Any
 
 from braidlog.broker.cli.message_text import cell, head, line, time_text
+from braidlog.broker.cli.output import Output
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.log.reader import PartitionFolder
 from braidlog.storage.tools.dump import (
@@ -46,17 +47,18 @@ class Printer:
     """Prints partitions in turn, up to a number of lines; None: all."""
 
     def __init__(
-        self, data_dir: str | os.PathLike[str], *, records: bool, json_lines: bool, left: int | None
+        self, data_dir: str | os.PathLike[str], *, records: bool, output: Output, left: int | None
     ) -> None:
         self._running = lock_holder(os.fspath(data_dir)) != 0
         self._records = records
-        self._json = json_lines
+        self._output = output
+        self._before = "[\n"  # The text before the next row of a JSON array.
         self._left = left
 
     def partition(self, part: PartitionFolder, from_offset: int) -> None:
         """Print a partition. Raises FileGone, BrokenPipeError."""
         name = f"{part.topic}/{part.index}"
-        if not self._json:
+        if self._output == "table":
             columns = RECORD_COLUMNS if self._records else BATCH_COLUMNS
             print(f"{name} (partition {part.partition_id})\n{head(columns)}")
         reading = PartitionDump(part, running=self._running)
@@ -65,10 +67,24 @@ class Printer:
             for one in found:
                 if self._left == 0:
                     return
-                print(self._json_line(name, one) if self._json else self._line(one))
+                self._print(name, one)
                 self._left = None if self._left is None else self._left - 1
         finally:
             reading.close()
+
+    def end(self) -> None:
+        """Complete the output."""
+        if self._output == "json":
+            print("[]" if self._before == "[\n" else "\n]")
+
+    def _print(self, name: str, one: Record | DumpedBatch | Unreadable) -> None:
+        if self._output == "table":
+            print(self._line(one))
+        elif self._output == "ndjson":
+            print(self._json_line(name, one))
+        else:
+            print(self._before + self._json_line(name, one), end="")
+            self._before = ",\n"
 
     def _json_line(self, name: str, one: Record | DumpedBatch | Unreadable) -> str:
         if isinstance(one, Unreadable):

@@ -7,17 +7,16 @@ import re
 import sys
 import time
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from braidlog.broker.cli.output import OutputOption, fail, table_text
+from braidlog.broker.cli.progress import progress
 from braidlog.broker.config.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from braidlog.storage.export.export import ExportJob, Summary
     from braidlog.storage.export.ranges import Bounds
     from braidlog.storage.export.session import Spark
@@ -137,7 +136,7 @@ def export(
     files: Files = FILES,
     faults: Faults = FAULTS,
     cluster: Cluster = CLUSTER,
-    output: Annotated[Literal["text", "json"], Parameter(help="How the summary is told.")] = "text",
+    output: OutputOption = "table",
 ) -> int:
     """Write durable records that are new in topics since the last export to this folder."""
     try:
@@ -150,7 +149,7 @@ def export(
         from braidlog.storage.export.ranges import LogTooShort, RecordsLost
         from braidlog.storage.export.session import Spark, SparkFailed
     except ImportError as error:
-        return _fail(f"{error.name} is missing: {SPARK_HINT}", EXIT_FAILED)
+        return fail(f"{error.name} is missing: {SPARK_HINT}", EXIT_FAILED)
     from braidlog.storage.metadata.names import InvalidTopicName, parse_topic
 
     group = progress_group or f"export:{to.absolute().name}"
@@ -174,13 +173,13 @@ def export(
         with Spark(cluster.java, cluster.master) as spark:
             _run(job, spark, pause_s, output)
     except (InvalidTopicName, ValueError) as error:
-        return _fail(str(error), EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
     except jobs.ExportTopicMissing as error:
-        return _fail(str(error), EXIT_NOT_FOUND)
+        return fail(str(error), EXIT_NOT_FOUND)
     except OSError as error:
-        return _fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
+        return fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
     except (jobs.ExportFailed, FolderBusy, LogTooShort, NoJava, RecordsLost, SparkFailed) as error:
-        return _fail(str(error), EXIT_FAILED)
+        return fail(str(error), EXIT_FAILED)
     return EXIT_DONE
 
 
@@ -224,50 +223,21 @@ def _run(job: ExportJob, spark: Spark, pause_s: float | None, output: str) -> No
 
     while True:
         began = time.monotonic()
-        with _progress() as bar:
-            task = bar.add_task("export", total=None)
-            summary = run_export(job, spark, partial(_show, bar, task))
+        with progress("export", "records") as advance:
+            summary = run_export(job, spark, advance)
         _tell(summary, job.target, time.monotonic() - began, output)
         if pause_s is None:
             return
         time.sleep(pause_s)
 
 
-def _show(bar: Progress, task: TaskID, done: int, total: int) -> None:
-    bar.update(task, completed=done, total=total)
-
-
-def _progress() -> Progress:
-    """Show a bar with rate and time left on a terminal, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: object) -> Text:
-            speed = getattr(task, "speed", None)
-            return Text("" if speed is None else f"{speed:,.0f} records/s")
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate())
-    return Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    )
-
-
 def _tell(summary: Summary, to: Path, seconds: float, output: str) -> None:
-    if output == "json":
+    if output != "table":
         print(json.dumps({**asdict(summary), "to": str(to), "seconds": round(seconds, 3)}))
         return
     if len(summary.topics) > 1:
-        _table(summary)
+        rows = [[topic, str(count)] for topic, count in sorted(summary.topics.items())]
+        print(table_text("", ("topic", "records"), rows))
     print(f"{summary.rows} records in {summary.files} files, {summary.bytes} bytes, under {to}")
     if summary.replaced:
         print(f"{summary.replaced} small files were merged")
@@ -278,18 +248,3 @@ def _tell(summary: Summary, to: Path, seconds: float, output: str) -> None:
     if summary.dead_letters:
         place = to / "_export" / "deadletter"
         print(f"{summary.dead_letters} records have no row: {place}", file=sys.stderr)
-
-
-def _table(summary: Summary) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("topic", "records")
-    for topic, rows in sorted(summary.topics.items()):
-        table.add_row(topic, str(rows))
-    Console().print(table)
-
-
-def _fail(text: str, code: int) -> int:
-    print(f"braidlog: {text}", file=sys.stderr)
-    return code

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from braidlog.broker.cli.client import AdminError
 from braidlog.broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.output import OutputOption, fail
+from braidlog.broker.cli.progress import progress
 
 if TYPE_CHECKING:
     from braidlog.storage.tools.findings import Finding, VerifyReport
@@ -28,7 +28,6 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_UNREADABLE, EXIT_NOT_FOUND = 0, 1, 2, 3
 log = App(name="log", help="Verify, dump and repair a data directory, without a broker.")
 
 DataDirOption = Annotated[Path, Parameter(help="The broker's data directory.")]
-OutputOption = Annotated[Literal["table", "json"], Parameter(help="For people or for programs.")]
 
 
 @log.command
@@ -63,6 +62,8 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
         print(
             json.dumps({**asdict(report), "findings": [asdict(one) for one in findings]}, indent=2)
         )
+    elif output == "ndjson":
+        print(json.dumps(asdict(report)))
     else:
         print(summary_line(report))
     return EXIT_FAILED if report.faults else EXIT_DONE
@@ -84,8 +85,9 @@ def dump(
     """Print stored batches with their headers and places, or their records.
 
     A name with one or three parts is a topic, all partitions of it: orders, public/default/orders.
-    With two or four parts the last is a partition: orders/0, public/default/orders/0. JSON is one
-    object a line. Beside a running broker the output ends at the watermark slot.
+    With two or four parts the last is a partition: orders/0, public/default/orders/0. JSON is an
+    array, NDJSON an object in each line. Beside a running broker the output ends at the watermark
+    slot.
 
     Example: braidlog log dump public/default/orders/0 --data-dir ./data --from 100 --count 10
     """
@@ -99,9 +101,10 @@ def dump(
         return fail("--from and --count are numbers from 0 on", EXIT_USAGE)
     try:
         parts = find_partitions(data_dir, place)
-        printer = Printer(data_dir, records=records, json_lines=output == "json", left=count)
+        printer = Printer(data_dir, records=records, output=output, left=count)
         for part in parts:
             printer.partition(part, from_)
+        printer.end()
         sys.stdout.flush()
     except InvalidTopicName as error:
         return fail(str(error), EXIT_USAGE)
@@ -202,26 +205,3 @@ def summary_line(report: VerifyReport) -> str:
         text += f"; process {report.broker_pid} runs a broker there, so each log was checked up to"
         text += " its watermark slot"
     return text
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, nothing elsewhere; yields a function of bytes done and
-    bytes to do.
-    """
-    if not sys.stderr.isatty():
-        yield lambda done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=max(done, total))
-
-
-def fail(text: str, code: int) -> int:
-    """Print a line on standard error; returns the exit code."""
-    print(f"braidlog: {' '.join(text.split())}", file=sys.stderr)
-    return code

@@ -70,9 +70,15 @@ class StoreReport:
 
 
 def verify_store(
-    ledger: Ledger, objects: ObjectStore, tell: Callable[[str], None], *, deep: bool = False
+    ledger: Ledger,
+    objects: ObjectStore,
+    tell: Callable[[str], None],
+    *,
+    deep: bool = False,
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> StoreReport:
-    """Check all; `tell` gets a line for each fault. Raises NoCluster if ledger and store do not
+    """Check all; `tell` gets a line for each fault, `advance` the checked and all objects. With
+    `deep` a partition counts as an object too. Raises NoCluster if ledger and store do not
     belong together; StoreUnanswered, LedgerUnanswered.
     """
     open_cluster(ledger, objects)
@@ -88,7 +94,10 @@ def verify_store(
     }
     check.report.unnamed = len(names - probes - set(object_names(contents)) - ledger.trash())
     located = []
+    total = sum(len(row.parts) for row in contents.rounds)
+    total += len(contents.packs) + len(contents.segments)
     for row in contents.rounds:
+        advance(check.report.objects, total)
         slices = check.look(partial(round_slices, objects, row))
         check.report.objects += len(row.parts)
         located += [
@@ -97,9 +106,11 @@ def verify_store(
             if is_unpacked(row, [t for t in contents.tenures if t.shard == candidate.entry.shard])
         ]
     for pack in contents.packs:
+        advance(check.report.objects, total)
         check.report.objects += 1
         check.look(partial(check.pack, pack))
     for segment in contents.segments:
+        advance(check.report.objects, total)
         check.report.objects += 1
         check.look(partial(check.segment, segment))
     partitions = check.look(lambda: partitions_of(contents, located)) or {}
@@ -113,7 +124,8 @@ def verify_store(
             tempfile.TemporaryDirectory(prefix="braidlog-verify-") as folder,
             closing(CachedFiles(folder, objects, Cache(SCRATCH_BYTES))) as files,
         ):
-            for pieces in partitions.values():
+            for number, pieces in enumerate(partitions.values()):
+                advance(total + number, total + len(partitions))
                 if not pieces.fault:
                     check.batches(files, folder, pieces)
     return check.report

@@ -43,7 +43,7 @@ def said(capsys, *arguments, code=0):
 
 def rows(capsys, *arguments, code=0):
     """Run a command; return its JSON objects, an object per line."""
-    out = said(capsys, *arguments, "--output", "json", code=code).out
+    out = said(capsys, *arguments, "--output", "ndjson", code=code).out
     return [json.loads(line) for line in out.splitlines()]
 
 
