@@ -17,7 +17,6 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
 import trio
@@ -48,12 +47,7 @@ class SearchTime:
         gc.callbacks.append(self._on_search)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         gc.callbacks.remove(self._on_search)
 
     def _on_search(self, phase: str, info: dict[str, int]) -> None:

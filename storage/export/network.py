@@ -9,7 +9,6 @@ import http.client
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -135,12 +134,7 @@ class BrokerPartition:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self
 
 from braidlog.storage.errors import OffsetOutOfRange
@@ -63,12 +62,7 @@ class ExportPartition(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 def check_holds(log: ExportPartition, end: int) -> None:

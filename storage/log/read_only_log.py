@@ -8,7 +8,6 @@ reader then looks again. `LogSource` finds the segments: `FolderSource` (`reader
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self
 
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
@@ -80,12 +79,7 @@ class ReadOnlyLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
