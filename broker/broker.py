@@ -41,7 +41,7 @@ from braidlog.broker.reading.cutting import CutBatches
 from braidlog.broker.runtime.clock import Clock, SystemClock
 from braidlog.broker.runtime.loop_turns import measuring_turns
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.admission import Admission
 from braidlog.broker.server.watching import watch_access, watch_connections
@@ -93,7 +93,7 @@ class Broker:
         self.ready = trio.Event()  # set once every listener accepts
         self.connections: set[OpenConnection] = set()
         self.listeners: dict[str, OpenListener] = {}  # open listeners by name
-        self.poller = Poller()  # serves the connections
+        self.poller = make_poller()  # serves the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
         self.cut_batches = CutBatches()

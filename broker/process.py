@@ -27,6 +27,7 @@ from braidlog.broker.config.settings import Config, ConfigError
 from braidlog.broker.runtime.garbage import no_searches, search_regularly, short_searches
 from braidlog.broker.runtime.heap import bound_heap, trim_heap
 from braidlog.broker.runtime.loop_clock import LoopClock
+from braidlog.broker.runtime.plain import is_plain
 from braidlog.broker.runtime.supervisor import Supervisor
 from braidlog.broker.server.adapters import has_start, has_work, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
@@ -80,8 +81,10 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
             return _refuse(f"data_dir: {error}", EXIT_USAGE)
         except StorageError as error:
             return _refuse(str(error), EXIT_FAILED)
-    bound_heap()
     _take_descriptors()
+    if is_plain():
+        return trio.run(_run, config, verifier, listeners, ready_file, None)
+    bound_heap()
     with short_searches():
         clock = LoopClock()
         return trio.run(_run, config, verifier, listeners, ready_file, clock, clock=clock)
@@ -154,11 +157,12 @@ async def _run(
     verifier: TokenVerifier,
     listeners: Sequence[Listener],
     ready_file: str | None,
-    clock: LoopClock,
+    clock: LoopClock | None,
 ) -> int:
     shared: SharedDir | None = None
     supervisor = Supervisor()
-    await clock.find_epoll()
+    if clock is not None:
+        await clock.find_epoll()
     try:
         if config.storage.mode == "shared":
             shared = await _join_cluster(config)
@@ -183,8 +187,9 @@ async def _run(
             root.start_soon(broker.run)
             if shared is not None:
                 await _take_part(broker, listeners, root)
-            root.start_soon(search_regularly)
-            root.start_soon(trim_heap)
+            if clock is not None:
+                root.start_soon(search_regularly)
+                root.start_soon(trim_heap)
             root.start_soon(supervisor.run, broker.stopping)
 
             def opened() -> None:

@@ -22,8 +22,8 @@ from braidlog.broker.config.wording import SETTING_NOUNS, explain, fault_of
 from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
-# Variables that are no settings: the command line's, a secret, and a switch for tests.
-_OTHERS = "CONFIG|URL|TOKEN|USER|PASSWORD|CA_FILE|CONTEXT|CONTEXTS|CLUSTER_SECRET|PURE"
+# Variables that are no settings: the command line's, a secret, and two switches for tests.
+_OTHERS = "CONFIG|URL|TOKEN|USER|PASSWORD|CA_FILE|CONTEXT|CONTEXTS|CLUSTER_SECRET|PURE|PLAIN_TRIO"
 ENV_OTHERS = frozenset(ENV_PREFIX + name for name in _OTHERS.split("|"))
 FILES = ("braidlog.toml", "~/.config/braidlog/braidlog.toml", "/etc/braidlog/braidlog.toml")
 OFF = "off"

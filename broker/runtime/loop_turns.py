@@ -24,7 +24,7 @@ from braidlog.broker.runtime.garbage import SearchTime
 FINE_S = 0.001
 _now = time.perf_counter
 PRODUCT = "braidlog."
-PASS = "braidlog.broker.runtime.poller.Poller.make_pass"  # in place of a task's name
+PASS = "braidlog.broker.runtime.poller.EpollPoller.make_pass"  # in place of a task's name
 
 
 @dataclass(slots=True, frozen=True)

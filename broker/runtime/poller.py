@@ -13,6 +13,7 @@ import math
 import select
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -36,10 +37,53 @@ SLEEP_S_MAX = 3600.0  # epoll_wait(2) takes 24 days at most.
 PASSES_S_MAX = 0.01
 
 
-class Poller:
-    """Callbacks of watched descriptors. One per broker.
+class Poller(Protocol):
+    """Callbacks of watched descriptors. One per broker. Only `run` and `give_way` wait.
 
-    Guarantees that every ready socket is served once in each pass. Only `run` and `give_way` wait.
+    Implementations: `EpollPoller`; `PlainPoller` (`broker/runtime/plain.py`).
+    """
+
+    in_pass: bool
+    pass_listeners: list[Callable[[], None]]
+    """Called at the end of each pass; as `serve`, they neither wait nor raise."""
+
+    @property
+    def turn_s(self) -> float:
+        """Seconds of work for each socket of this pass; the rest of the work comes later."""
+
+    @property
+    def is_in_the_loop(self) -> bool:
+        """True if trio's loop makes the passes. Then a pass for due descriptors comes soon, is
+        short, and serves small requests first. Otherwise all tasks have a turn before the next
+        small request.
+        """
+
+    def watch(self, fd: int, serve: Serve, *, is_client: bool = True, is_due: bool = False) -> None:
+        """Call `serve` whenever the descriptor can be read; and in the next pass if it is due.
+
+        It returns True to be called again in the next pass, readable or not. It must neither wait
+        nor raise: an error of its own ends the broker.
+        """
+
+    def unwatch(self, fd: int) -> None:
+        """Stop calling for that descriptor. The descriptor must still be open."""
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Make a call behind the sockets of this pass, or after HELD_BACK_S, so that the call does
+        not delay them. Only within a pass; as with `serve`, the call neither waits nor raises.
+        """
+
+    async def give_way(self) -> None:
+        """Give a turn to clients that are ready, and to the tasks that wait already."""
+
+    async def run(self) -> None:
+        """Serve until cancelled. Other tasks have their turn after each pass."""
+
+
+class EpollPoller:
+    """Passes over the ready sockets of a separate epoll. See `Poller`.
+
+    Guarantees that every ready socket is served once in each pass.
     """
 
     def __init__(self) -> None:
@@ -47,7 +91,6 @@ class Poller:
         self._watched: dict[int, Serve] = {}
         self.in_pass = False
         self.pass_listeners: list[Callable[[], None]] = []
-        """Called at the end of each pass; as `serve`, they neither wait nor raise."""
         self._soon: list[Callable[[], None]] = []
         # Descriptors to serve in the next pass, in order: of whom nothing was served yet, and those
         # with more to do. Half of a pass is for each, so that a small request waits for no client
@@ -62,22 +105,14 @@ class Poller:
         self._trio_fd: int | None = None  # trio's epoll, while the poller holds it
         self._clients_at = -math.inf  # time of the last service of a client
         self.turn_s = TURN_S_MAX
-        """Seconds of work for each socket of this pass; the rest of the work comes later."""
 
     @property
     def is_in_the_loop(self) -> bool:
-        """True if trio's loop makes the passes. Then a pass for due descriptors comes soon, is
-        short, and serves small requests first. Otherwise all tasks have a turn before the next
-        small request.
-        """
+        """See `Poller`."""
         return self._trio_fd is not None
 
     def watch(self, fd: int, serve: Serve, *, is_client: bool = True, is_due: bool = False) -> None:
-        """Call `serve` whenever the descriptor can be read; and in the next pass if it is due.
-
-        It returns True to be called again in the next pass, readable or not. It must neither wait
-        nor raise: an error of its own ends the broker.
-        """
+        """See `Poller`."""
         assert fd not in self._watched
         self._epoll.register(fd, select.EPOLLIN)
         self._watched[fd] = serve
@@ -88,7 +123,7 @@ class Poller:
             self._more[fd] = None
 
     def unwatch(self, fd: int) -> None:
-        """Stop calling for that descriptor. The descriptor must still be open."""
+        """See `Poller`."""
         del self._watched[fd]
         self._own.discard(fd)
         self._epoll.unregister(fd)
@@ -96,9 +131,7 @@ class Poller:
             self._unpark(len(self._giving_way))
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Make a call behind the sockets of this pass, or after HELD_BACK_S, so that the call does
-        not delay them. Only within a pass; as with `serve`, the call neither waits nor raises.
-        """
+        """See `Poller`."""
         assert self.in_pass
         self._soon.append(call)
 
@@ -129,7 +162,7 @@ class Poller:
         return not is_quiet or any(fd not in self._own for fd in ready)
 
     async def run(self) -> None:
-        """Serve until cancelled. Other tasks have their turn after each pass."""
+        """See `Poller`."""
         clock = trio.lowlevel.current_clock()
         self._runs = True
         try:
@@ -224,7 +257,7 @@ class _InTheLoop(trio.abc.Instrument):
     work.
     """
 
-    def __init__(self, poller: Poller, clock: LoopClock) -> None:
+    def __init__(self, poller: EpollPoller, clock: LoopClock) -> None:
         self._poller = poller
         self._clock = clock
         self._trio_has_work = True

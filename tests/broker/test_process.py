@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from conformance.clients.raw.kafka import KafkaWire, message
 from conformance.server import RunningBroker
 from tests.waiting import HANG_S, until_seen
 
@@ -52,6 +53,16 @@ def test_a_hangup_without_certificates_says_that_settings_need_a_restart(tmp_pat
         until_seen(lambda: '"reloaded"' in broker.log())
         (line,) = [json.loads(one) for one in broker.log().splitlines() if '"reloaded"' in one]
         assert (line["listeners"], line["settings"]) == (0, "need a restart")
+
+
+def test_a_broker_on_plain_trio_serves_and_stops(tmp_path):
+    environment = {"BRAIDLOG_PLAIN_TRIO": "1"}
+    with RunningBroker(tmp_path, environment=environment) as broker:
+        with KafkaWire(broker.address("kafka")) as wire:
+            wire.create("orders")
+            assert wire.produce("orders", message(None, b"value")) == (0, 0)
+        broker.signal(signal.SIGTERM)
+        assert broker.wait() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

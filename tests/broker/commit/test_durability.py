@@ -12,7 +12,7 @@ from braidlog.broker.commit.durability import Durability
 from braidlog.broker.commit.waiters import Waiters
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.poller import EpollPoller
 from braidlog.storage.errors import StorageFailed
 from braidlog.storage.log.committer import Committer
 from tests.broker.held_disk import HeldDisk
@@ -32,7 +32,7 @@ class Bench:
         self.disk = HeldDisk()
         self.committer = Committer(OneByOne())
         self.waiters = Waiters()
-        self.poller = Poller()
+        self.poller = EpollPoller()
         self.durability = Durability(
             self.committer, self.waiters, self.poller, flush_interval_ms=flush_interval_ms
         )

@@ -14,7 +14,7 @@ from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.metrics import TURN_BUCKETS, Histogram
 from braidlog.broker.runtime.loop_clock import LoopClock
 from braidlog.broker.runtime.loop_turns import measuring_turns
-from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.poller import EpollPoller
 
 
 class Turns(trio.abc.Instrument):
@@ -60,7 +60,7 @@ def run(work):
     async def main():
         await clock.find_epoll()
         assert clock.epoll_fd is not None
-        poller = Poller()
+        poller = EpollPoller()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poller.run)
             while clock.sleep is None:

@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.limits import HELD_BACK_S, PASS_S_MAX, TURN_S_MAX, TURN_S_MIN, TURNS_S
 from braidlog.broker.runtime import poller as poller_module
-from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.poller import EpollPoller
 
 
 class Peer:
@@ -46,7 +46,7 @@ def log():
 
 @pytest.fixture
 async def poller(nursery):
-    made = Poller()
+    made = EpollPoller()
     nursery.start_soon(made.run)
     return made
 
@@ -329,7 +329,7 @@ async def test_work_does_not_wait_for_an_unwatched_socket(log, poller, nursery):
 
 
 async def test_work_continues_after_the_pollers_end(log):
-    poller = Poller()
+    poller = EpollPoller()
     ours, theirs = socket.socketpair()
     with ours, theirs:
         poller.watch(ours.fileno(), lambda: True)

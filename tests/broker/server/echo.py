@@ -20,7 +20,7 @@ from braidlog.broker.limits import RECEIVE_BYTES_ALL_MAX
 from braidlog.broker.metrics import Metrics
 from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.connection import Connection
 from braidlog.broker.server.listener import Listener
@@ -187,7 +187,7 @@ class Bench:
         self.budget = OutputBudget(output_bytes)
         self.broker = SimpleNamespace(
             durability=self.tickets,
-            poller=Poller(),
+            poller=make_poller(),
             buffers=self.pool,
             output=self.budget,
             metrics=Metrics(),

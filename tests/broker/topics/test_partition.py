@@ -12,7 +12,7 @@ from braidlog.broker import errors
 from braidlog.broker.commit.durability import Durability
 from braidlog.broker.commit.waiters import Waiters
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.poller import EpollPoller
 from braidlog.broker.topics.partition import Callbacks, Partition
 from braidlog.storage import errors as storage_errors
 from braidlog.storage.formats.api import BodyInfo
@@ -147,7 +147,7 @@ class NoFiles:
 
 async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
     cold = ColdLog()
-    durability = Durability(Committer(NoFiles()), Waiters(), Poller(), flush_interval_ms=1)
+    durability = Durability(Committer(NoFiles()), Waiters(), EpollPoller(), flush_interval_ms=1)
     partition = partition_over(cold, durability, has_room)
     assert await partition.read(0, 100) == ["batch"]
     assert cold.threads[0] is not threading.main_thread()
@@ -210,7 +210,7 @@ class RefusingLog:
 async def test_a_refused_append_is_reported_and_a_final_failure_stops_the_broker(
     raised, told, is_final
 ):
-    durability = Durability(Committer(NoFiles()), Waiters(), Poller(), flush_interval_ms=1)
+    durability = Durability(Committer(NoFiles()), Waiters(), EpollPoller(), flush_interval_ms=1)
     partition = partition_over(RefusingLog(raised), durability, has_room)
     with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)

@@ -12,7 +12,7 @@ from braidlog.broker.access.access import Access
 from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.metrics import Metrics
-from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.server.admission import Admission
 
 
@@ -112,7 +112,7 @@ def bare_broker(data_dir: str = "/") -> Any:
         quotas=SimpleNamespace(of=lambda principal: None),
         authentication=SimpleNamespace(required=False),
         metrics=metrics,
-        poller=Poller(),
+        poller=make_poller(),
         is_leaving=False,
         topics=NoTopics(),
         non_persistent=None,
