@@ -88,3 +88,31 @@ def test_a_command_that_fails_to_import_affects_no_other(arguments, code, said):
     assert ended.returncode == code
     assert said in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.slow
+def test_a_shell_completes_commands_and_options(capsys, shell):
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "groups" in script and "key-separator" in script
+
+
+@pytest.mark.parametrize("topic", ["contexts", "output", "exit-codes", "places", "format"])
+def test_help_explains_subjects(capsys, topic):
+    assert run(["help", topic]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 5
+
+
+def test_help_of_a_command_is_its_help(capsys):
+    assert run(["help", "groups", "reset"]) == 0
+    assert "Example: braidlog groups reset" in capsys.readouterr().out
+    assert run(["help"]) == 0
+    assert "exit-codes" in capsys.readouterr().out
+    assert run(["help", "nothing"]) == 2
+
+
+def test_help_has_no_escape_codes_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert run(["topics", "--help"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
