@@ -20,7 +20,7 @@ CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/shared $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance $(STAMPS)/shared $(STAMPS)/cluster
 
 .NOTPARALLEL:
-.PHONY: help install run check format test coverage demo cluster bench bench-export conformance dist proto kafka-tables api-page lock clean
+.PHONY: help install run check format test coverage demo cluster bench bench-export conformance dist docs proto kafka-tables api-page lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -70,6 +70,12 @@ dist: requirements/dist.txt  ## build and check an sdist and wheels in dist/, an
 	    $(WHEELS_ONLY) --requirement $<
 	$(VENV)-dist/bin/python scripts/dist.py
 
+docs: requirements/docs.txt  ## the documentation as a site, in site/
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps \
+	    $(WHEELS_ONLY) --requirement $<
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/python scripts/docs.py
+
 proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .proto
 	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. braidlog/storage/formats/pulsar/pb/*.proto
 	# Two of Pulsar's schema types cannot be declared in Python as they are called: None is no name, and KeyValue
@@ -87,7 +93,7 @@ lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
 	$(BIN)/python scripts/lock.py
 
 clean:  ## remove what these targets made, except data/
-	rm -rf $(VENV) $(VENV)-dist build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(VENV)-dist $(VENV)-docs build site dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than what it was made from exactly when there is nothing to do.

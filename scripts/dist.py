@@ -159,12 +159,18 @@ def pythons() -> Iterator[tuple[str, str]]:
     """Yield the version and the path of each supported Python at hand."""
     for version in PYTHONS:
         name = f"python{version}"
-        known = Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}")
-        path = shutil.which(name) or next((str(path) for path in sorted(known)), None)
+        known = (*Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"), shutil.which(name))
+        path = next((str(path) for path in known if path and is_usable(path)), None)
         if path is None:
             print(f"Python {version} is not here: not tried")
         else:
             yield version, path
+
+
+def is_usable(python: str | Path) -> bool:
+    """Return True if the interpreter runs; a launcher may lack the version."""
+    done = subprocess.run([python, "-c", ""], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def write_sums() -> None:

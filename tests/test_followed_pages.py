@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -19,7 +20,7 @@ from conformance.server import RunningBroker
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 RUN_TIMEOUT_S = 300
 DEFAULT_PORTS = {"kafka": "9092", "pulsar": "6650", "iggy": "8090", "http": "8080"}
 # iggy-py 0.4.0 may abort when Python ends under its threads, after all work was done.
@@ -37,6 +38,7 @@ NOT_RUN = {
     "make run": "takes the default ports and does not end",
     "braidlog cluster init": "needs PostgreSQL and an S3 store; tests/cluster has both",
     "python3 -m venv /opt/braidlog": "writes to /opt",
+    "pipx run": "needs the package index",
     "braidlog serve --ephemeral": "does not end; tests/testing/test_serving.py runs it",
     "useradd": "needs root",
     "systemctl": "needs systemd",
@@ -50,6 +52,11 @@ PREPARED = {
 NEEDS_A_STOPPED_BROKER = "braidlog log repair"
 
 
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return (language, text) of a page's blocks, also of those inside lists."""
+    return [(language, dedent(text)) for _, language, text in BLOCK.findall(page.read_text())]
+
+
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -58,7 +65,7 @@ def runnable(page: Path) -> list[tuple[str, str]]:
     """Return (language, text) of a page's blocks that this file runs, in order."""
     return [
         (language, text)
-        for language, text in BLOCK.findall(page.read_text())
+        for language, text in blocks(page)
         if language in ("sh", "python")
         and (name_of(page), language) not in RUN_BY
         and not text.startswith(tuple(NOT_RUN))
@@ -173,7 +180,7 @@ CHECKS = {
 
 
 def test_every_entry_of_the_lists_is_used():
-    texts = [text for page in PAGES for _, text in BLOCK.findall(page.read_text())]
+    texts = [text for page in PAGES for _, text in blocks(page)]
     for beginning in (*NOT_RUN, NEEDS_A_STOPPED_BROKER):
         assert any(text.startswith(beginning) for text in texts), beginning
     for (page, _), test in RUN_BY.items():
@@ -181,8 +188,8 @@ def test_every_entry_of_the_lists_is_used():
 
 
 def test_configuration_of_operations_page_is_valid(tmp_path):
-    page = (ROOT / "docs/operations.md").read_text()
-    (text,) = [text for language, text in BLOCK.findall(page) if language == "toml"]
+    page = ROOT / "docs/operations.md"
+    (text,) = [text for language, text in blocks(page) if language == "toml"]
     (tmp_path / "braidlog.toml").write_text(text)
     config = load(file=str(tmp_path / "braidlog.toml"), environment={})
     assert str(config.data_dir) == "/var/lib/braidlog"

@@ -12,6 +12,7 @@ from cyclopts import CycloptsError, MissingArgumentError
 from braidlog.broker.cli.commands import app
 from braidlog.broker.metrics import COUNTERS
 from braidlog.testing import plugin
+from scripts import docs
 from tests.sources import ROOT, product
 
 PAGES = [
@@ -34,7 +35,7 @@ def test_files_on_a_page_exist(page: Path) -> None:
         for name in sorted(named)
         if not any(
             (folder / path).is_file()
-            for folder in (ROOT, page.parent)
+            for folder in (ROOT, ROOT / "docs", page.parent)
             for path in (name, f"{name}.py", f"{name}/__main__.py")
         )
     ]
@@ -134,3 +135,18 @@ def members(node: ast.ClassDef) -> set[str]:
         one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return methods | {ast.unparse(base) for base in node.bases}
+
+
+def test_the_site_has_every_page_and_links_that_lead_to_pages() -> None:
+    """`make docs` runs mkdocs, which checks each link once more."""
+    places = docs.site_places()
+    text = "[a](../durability.md#sync) [b](../../pyproject.toml) [c](https://example.org/)"
+    moved = docs.with_links(text, "docs/tasks/from-kafka.md", places)
+    assert moved == "[a](../durability.md#sync) b [c](https://example.org/)"
+    front = docs.with_links("[a](docs/api.md)", "README.md", places)
+    assert front == "[a](api.md)"
+    listed = docs.llms_text(places)
+    site = (ROOT / "mkdocs.yml").read_text()
+    for page in re.findall(r"[\w/-]+\.md", site):
+        assert page in places.values(), page
+        assert f"]({page})" in listed, page
