@@ -5,6 +5,7 @@ Knows no adapter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -65,3 +66,15 @@ class OpenListener(Protocol):
 
     def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
         """Return the address to which clients that connected to `local` should connect."""
+
+
+def listener_of(
+    listeners: Iterable[OpenListener], protocol: str, *, is_encrypted: bool
+) -> OpenListener | None:
+    """Return the first listener of a protocol with TLS, or without; None if there is none."""
+    of_kind = (
+        listener
+        for listener in listeners
+        if listener.protocol == protocol and (listener.tls is not None) == is_encrypted
+    )
+    return next(of_kind, None)

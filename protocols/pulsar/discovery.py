@@ -18,6 +18,7 @@ from braidlog.broker.errors import (
 )
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.server.connection import address_text
+from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused, refusal
 from braidlog.protocols.pulsar.names import (
@@ -44,6 +45,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from braidlog.broker.cluster.placement import Owner
     from braidlog.protocols.pulsar.client import Client
     from braidlog.storage.metadata.names import TopicName
 
@@ -164,12 +166,13 @@ async def _look_up_later(client: Client, command: CommandLookupTopic) -> None:
 
 
 def _tell_address(client: Client, command: CommandLookupTopic) -> None:
-    connection = client.connection
+    connection, owner = client.connection, None
     address: tuple[str, int] = connection.advertised
     try:
         if not is_coordinator(command.topic):
             name, _ = resolve(client, Action.DESCRIBE, command.topic)
-            address = _address(client, name)
+            owner = client.broker.placement.owner(name)
+            address = _address(client, owner, name)
         if command.advertised_listener_name not in ("", connection.listener_name):
             listener = command.advertised_listener_name  # Apache's words; its code is retried.
             raise Refused(
@@ -179,14 +182,31 @@ def _tell_address(client: Client, command: CommandLookupTopic) -> None:
         refused = refusal(error)
         answer = messages.lookup_failed(command.request_id, refused.code, refused.text)
     else:
-        url = service_url(*address, is_encrypted=connection.is_encrypted)
-        answer = messages.lookup(command.request_id, url)
+        is_encrypted = connection.is_encrypted
+        urls = {is_encrypted: service_url(*address, is_encrypted=is_encrypted)}
+        other = _other_address(client, owner)
+        if other is not None:
+            urls[not is_encrypted] = service_url(*other, is_encrypted=not is_encrypted)
+        answer = messages.lookup(command.request_id, urls.get(False, ""), urls.get(True, ""))
     client.outbox.put([answer])
 
 
-def _address(client: Client, name: TopicName) -> tuple[str, int]:
+def _other_address(client: Client, owner: Owner | None) -> tuple[str, int] | None:
+    """Return the owner's address for clients with TLS if this client has none, and the reverse;
+    None without such a listener.
+    """
+    connection, listeners = client.connection, client.broker.listeners.values()
+    is_encrypted = not connection.is_encrypted
+    listener = listener_of(listeners, connection.protocol, is_encrypted=is_encrypted)
+    if listener is None:
+        return None
+    if owner is not None:
+        return owner.addresses.get(listener.name)
+    return listener.advertised_to((connection.advertised[0], listener.bound[1]))
+
+
+def _address(client: Client, owner: Owner | None, name: TopicName) -> tuple[str, int]:
     """Return the address of the owner's listener of the same name. Raises NotOwner without one."""
-    owner = client.broker.placement.owner(name)
     if owner is None:
         return client.connection.advertised
     address = owner.addresses.get(client.connection.listener_name)

@@ -130,16 +130,20 @@ def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
     )
 
 
-def lookup(request_id: int, url: str) -> bytes:
-    """Return the topic's address, which begins with `pulsar+ssl:` for clients that use TLS."""
-    field = "brokerServiceUrlTls" if url.startswith("pulsar+ssl:") else "brokerServiceUrl"
+def lookup(request_id: int, url: str, url_tls: str = "") -> bytes:
+    """Return the topic's addresses, for clients without TLS and with TLS; empty if there is no such
+    listener.
+    """
     answer = CommandLookupTopicResponse(
-        **{field: url},
         response=CommandLookupTopicResponse.Connect,
         request_id=request_id,
         authoritative=True,
         proxy_through_service_url=False,
     )
+    if url:
+        answer.brokerServiceUrl = url
+    if url_tls:
+        answer.brokerServiceUrlTls = url_tls
     return frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=answer))
 
 

@@ -63,16 +63,17 @@ class Secured:
         key.write_bytes(private.private_bytes(*form))
         return str(certificate), str(key)
 
-    def pulsar(self, token, timeout_s=HANG_S):
+    def pulsar(self, token, timeout_s=HANG_S, scheme="pulsar+ssl"):
         """Return a client with a token: the token's text, or a function that returns the text."""
         return self.pulsar_by(
-            None if token is None else pulsar.AuthenticationToken(token), timeout_s
+            None if token is None else pulsar.AuthenticationToken(token), timeout_s, scheme
         )
 
-    def pulsar_by(self, authentication, timeout_s=HANG_S):
-        host, port = self.running.address("pulsar")
+    def pulsar_by(self, authentication, timeout_s=HANG_S, scheme="pulsar+ssl"):
+        """Return a client; with the scheme https its lookups go to the HTTP listener."""
+        host, port = self.running.address("http" if scheme == "https" else "pulsar")
         return pulsar.Client(
-            f"pulsar+ssl://{host}:{port}",
+            f"{scheme}://{host}:{port}",
             authentication=authentication,
             tls_trust_certs_file_path=self.ca,
             tls_validate_hostname=True,

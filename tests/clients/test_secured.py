@@ -58,6 +58,15 @@ def test_pulsar_clients_log_in_by_token_with_their_permissions(secured):
     client.close()
 
 
+def test_pulsar_clients_find_topics_over_https(secured):
+    token = secured.user("hanna", ("admin", "public/default/looked-up"))
+    client = secured.pulsar(token, scheme="https")
+    consumer = client.subscribe("looked-up", "s")
+    client.create_producer("looked-up").send(b"hello")
+    assert consumer.receive(HANG_S * 1000).data() == b"hello"
+    client.close()
+
+
 def test_pulsar_clients_without_a_valid_token_are_refused(secured):
     token = secured.user("bert", ("admin", "public"))
     secured.braidlog("tokens", "revoke", "bert", "test", "--yes")

@@ -22,6 +22,7 @@ from braidlog.broker.errors import (
     TopicNotFound,
 )
 from braidlog.broker.server.connection import address_text
+from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_BODY,
@@ -65,8 +66,15 @@ class ClusterApi:
     async def cluster(self, request: Request) -> Response:
         """The addresses of the cluster."""
         self._check_cluster(request)
-        urls = {"serviceUrl": self._http_url(request), "brokerServiceUrl": self._url(request)}
-        return json_answer(urls)
+        urls = self._urls(request, "http", "http", "https")
+        pulsar_urls = self._urls(request, "pulsar", "pulsar", "pulsar+ssl")
+        fields = {
+            "serviceUrl": urls.get(False),
+            "serviceUrlTls": urls.get(True),
+            "brokerServiceUrl": pulsar_urls.get(False),
+            "brokerServiceUrlTls": pulsar_urls.get(True),
+        }
+        return json_answer({name: url for name, url in fields.items() if url is not None})
 
     async def brokers(self, request: Request) -> Response:
         """The addresses of the brokers of a cluster, this one's first."""
@@ -116,29 +124,42 @@ class ClusterApi:
         name, _ = name_of(request)
         self._broker.namespaces.get(name.tenant, name.namespace)
         self._broker.placement.check(name)
-        url = self._url(request)
-        return json_answer(
-            {
-                "brokerUrl": url,
-                "httpUrl": self._http_url(request),
-                "nativeUrl": url,
-                "brokerUrlSsl": "",
-            }
-        )
+        urls = self._urls(request, "http", "http", "https")
+        pulsar_urls = self._urls(request, "pulsar", "pulsar", "pulsar+ssl")
+        if not pulsar_urls:
+            raise RequestRefused(NO_SUCH_PATH, "no listener serves Pulsar's binary protocol")
+        # Pulsar's C++ client crashes without `brokerUrl`, although it uses only `brokerUrlTls`.
+        url = pulsar_urls.get(False) or pulsar_urls[True]
+        fields = {
+            "brokerUrl": url,
+            "brokerUrlTls": pulsar_urls.get(True),
+            "httpUrl": urls.get(False),
+            "httpUrlTls": urls.get(True),
+            "nativeUrl": url,
+            "brokerUrlSsl": "",
+        }
+        return json_answer({name: url for name, url in fields.items() if url is not None})
 
     def _check_cluster(self, request: Request) -> None:
         if text_of(request, "cluster") != CLUSTER:
             raise RequestRefused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
 
-    def _url(self, request: Request) -> str:
-        """Return the address of the listener for Pulsar's binary protocol, as this client reaches
-        it.
+    def _urls(self, request: Request, protocol: str, plain: str, secure: str) -> dict[bool, str]:
+        """Return the URLs of the listeners of a protocol, as this client reaches them: without TLS
+        (False) and with TLS (True), as far as there are such listeners.
         """
-        for listener in self._broker.listeners.values():
-            if listener.protocol == "pulsar":
-                host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
-                return f"pulsar://{address_text(listener.advertised_to((host, listener.bound[1])))}"
-        raise RequestRefused(NO_SUCH_PATH, "no listener serves Pulsar's binary protocol")
+        urls = {}
+        host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
+        for is_encrypted, scheme in ((False, plain), (True, secure)):
+            listeners = self._broker.listeners.values()
+            listener = listener_of(listeners, protocol, is_encrypted=is_encrypted)
+            if listener is not None:
+                address = listener.advertised_to((host, listener.bound[1]))
+                urls[is_encrypted] = f"{scheme}://{address_text(address)}"
+        if protocol == "http":  # The request's own URL works for its client.
+            own = self._http_url(request)
+            urls[own.startswith("https:")] = own
+        return urls
 
     def _http_url(self, request: Request) -> str:
         if self._advertised_url:

@@ -27,14 +27,16 @@ class Answer:
         return json.loads(self.body)
 
 
-def scope_of(method: str, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+def scope_of(
+    method: str, path: str, headers: dict[str, str] | None = None, scheme: str = "http"
+) -> dict[str, Any]:
     raw_path, _, query = path.partition("?")
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": method,
-        "scheme": "http",
+        "scheme": scheme,
         "path": raw_path,
         "raw_path": raw_path.encode(),
         "query_string": query.encode(),
@@ -53,6 +55,7 @@ async def call(
     pieces: Iterable[bytes] | None = None,
     silent: bool = False,
     leave: trio.Event | None = None,
+    scheme: str = "http",
 ) -> Answer:
     """Send a request. `body` is sent as JSON, or `pieces` unchanged; `silent` never
     ends the body.
@@ -81,7 +84,7 @@ async def call(
         else:
             answer.body += message.get("body", b"")
 
-    await app(scope_of(method, path, headers), receive, send)
+    await app(scope_of(method, path, headers, scheme), receive, send)
     return answer
 
 

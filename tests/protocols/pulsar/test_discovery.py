@@ -2,6 +2,7 @@
 
 import errno
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -105,6 +106,20 @@ async def test_a_lookup_returns_the_address_of_the_clients_connection(broker, cl
     host, port = broker.listeners["pulsar"].bound
     assert answer.brokerServiceUrl == f"pulsar://{host}:{port}"
     assert answer.authoritative and not answer.proxy_through_service_url
+
+
+async def test_a_lookup_has_the_address_for_tls_too(broker, client):
+    plain = broker.listeners["pulsar"]
+    broker.listeners["secure"] = replace(
+        plain, name="secure", tls=object(), bound=(plain.bound[0], 6651)
+    )
+    try:
+        answer = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)
+    finally:
+        del broker.listeners["secure"]
+    host, port = plain.bound
+    assert answer.brokerServiceUrl == f"pulsar://{host}:{port}"
+    assert answer.brokerServiceUrlTls == f"pulsar+ssl://{host}:6651"
 
 
 async def test_lookup_of_another_listener_is_refused_for_good(client):

@@ -8,6 +8,7 @@ import pytest
 
 from braidlog.broker.cluster.placement import Owner, Placement
 from braidlog.broker.positions.members import Member
+from braidlog.broker.server.listener import Listener
 from braidlog.broker.topics.publishers import Publisher
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
 from braidlog.storage.metadata.names import TopicName
@@ -327,3 +328,78 @@ async def test_unserved_calls_are_refused(ask):
 async def test_a_lookup_without_a_pulsar_listener(ask):
     await ask("GET", "/lookup/v2/topic/persistent/public/default/orders", status=404)
     await ask("GET", "/lookup/v2/topic/persistent/public/nowhere/orders", status=404)
+
+
+def listeners(*kinds):
+    """Return bound listeners of (protocol, port, has TLS)."""
+    return {
+        str(port): Listener(
+            name=str(port),
+            protocol=protocol,
+            adapter=None,
+            options=None,
+            listen=("127.0.0.1", port),
+            advertised=None,
+            tls=object() if has_tls else None,
+            bound=("127.0.0.1", port),
+        )
+        for protocol, port, has_tls in kinds
+    }
+
+
+ALL_LISTENERS = (
+    *(("pulsar", 6650, False), ("pulsar", 6651, True)),
+    *(("http", 8080, False), ("http", 8443, True)),
+)
+LOOKUP = "/lookup/v2/topic/persistent/public/default/orders"
+OF_ALL = {
+    "brokerUrl": "pulsar://127.0.0.1:6650",
+    "brokerUrlTls": "pulsar+ssl://127.0.0.1:6651",
+    "httpUrl": "http://h:1",
+    "httpUrlTls": "https://127.0.0.1:8443",
+    "nativeUrl": "pulsar://127.0.0.1:6650",
+    "brokerUrlSsl": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kinds", "expected"),
+    [
+        ("http", ALL_LISTENERS, OF_ALL),
+        (
+            "https",
+            ALL_LISTENERS,
+            {**OF_ALL, "httpUrl": "http://127.0.0.1:8080", "httpUrlTls": "https://h:1"},
+        ),
+        (
+            "https",
+            [one for one in ALL_LISTENERS if one[2]],
+            {
+                "brokerUrl": "pulsar+ssl://127.0.0.1:6651",
+                "brokerUrlTls": "pulsar+ssl://127.0.0.1:6651",
+                "httpUrlTls": "https://h:1",
+                "nativeUrl": "pulsar+ssl://127.0.0.1:6651",
+                "brokerUrlSsl": "",
+            },
+        ),
+    ],
+    ids=["all, http", "all, https", "TLS alone"],
+)
+async def test_a_lookup_has_an_address_for_each_kind_of_listener(
+    broker, app, scheme, kinds, expected
+):
+    broker.listeners.update(listeners(*kinds))
+    try:
+        headers = {"host": "h:1"}
+        answer = await call(app, "GET", LOOKUP, headers=headers, scheme=scheme)
+        cluster = await call(
+            app, "GET", f"{ADMIN}/clusters/standalone", headers=headers, scheme=scheme
+        )
+    finally:
+        broker.listeners.clear()
+    assert answer.json == expected
+    names = {"serviceUrl": "httpUrl", "serviceUrlTls": "httpUrlTls"}
+    names["brokerServiceUrlTls"] = "brokerUrlTls"
+    if expected["brokerUrl"].startswith("pulsar:"):
+        names["brokerServiceUrl"] = "brokerUrl"
+    assert cluster.json == {name: expected[url] for name, url in names.items() if url in expected}
