@@ -11,6 +11,7 @@ from tests.protocols.zookeeper.talk import (
     EPHEMERAL,
     OPEN,
     SEQUENTIAL,
+    Client,
     connect_frame,
     multi_frame,
     request_frame,
@@ -261,3 +262,16 @@ async def test_limits_of_watches_and_sizes_are_refused(client):
     assert await client.code(Op.SET_WATCHES, 0, [], every, []) == Code.SYSTEM_ERROR
     await client.call(Op.SET_WATCHES, 0, [], every[:10_000], [])
     assert await client.code(Op.EXISTS, "/more", True) == Code.SYSTEM_ERROR
+
+
+async def test_below_the_chroot_the_tree_is_shown_again(open_client, broker):
+    await (await open_client("kafka")).aclose()
+    stream = await open_client("zookeeper", chroot="/kafka")
+    client = await Client(stream).connect()
+    assert await client.children("/kafka/brokers/ids") == ["1"]
+    await client.exists("/kafka/a", watch=True)
+    assert await client.create("/kafka/a", b"x") == "/kafka/a"
+    assert await client.create("/kafka/a/n-", b"", SEQUENTIAL) == "/kafka/a/n-0000000000"
+    assert await client.get("/a") == b"x"
+    assert list(client.events) == [(Event.CREATED, "/kafka/a")]
+    assert await client.exists("/kafkaesque") is None

@@ -8,7 +8,7 @@ from braidlog.storage.directory.directory import NewPartition
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for, codec_named
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.layout import JOURNAL_KINDS
+from braidlog.storage.log.layout import ALL_JOURNAL_KINDS
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.settings import LogSettings
@@ -177,7 +177,7 @@ def journal_segment(path, journal):
 def batch_places(path, journal):
     """Return (file_pos, base offset) of the batches of a journal's last segment."""
 
-    kind = JOURNAL_KINDS[journal]
+    kind = ALL_JOURNAL_KINDS[journal]
     folder = os.fspath(path / journal)
     files = LocalFiles(folder, read_only=True)
     slot = read_watermark(folder, 1, kind)

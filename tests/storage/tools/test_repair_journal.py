@@ -8,6 +8,8 @@ from braidlog.storage.log.segment import KIND_CURSORS
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.catalogue_records import EpochSet, SchemaAdded, SchemaMeta
 from braidlog.storage.metadata.cursors import Unsubscribed, new_subscription
+from braidlog.storage.metadata.node_records import NodeMade
+from braidlog.storage.metadata.nodes import OPEN, StoredNodes
 from braidlog.storage.tools.findings import Level
 from tests.storage.log.directories import (
     GROUP,
@@ -191,3 +193,24 @@ def test_a_change_of_a_missing_object_is_repairable_damage(crashed):
     assert verified(crashed.path)[1].faults == 1
     repaired(crashed.path)
     assert Directory(crashed.path, **SMALL).cursors.get(1, 0, GROUP).position == 5
+
+
+def test_a_lost_change_of_nodes_is_named_and_all_others_are_kept(crashed):
+    one = Directory(crashed.path, **SMALL)
+    nodes = StoredNodes(one.data_dir.open_journal("nodes", one.committer))
+    for zxid, path in enumerate(("/a", "/lost", "/b"), 1):
+        nodes.apply(NodeMade(path, b"x", OPEN, 0, zxid, 1))
+        nodes.write()
+    one.committer.commit()
+    one.crash()
+    assert verified(crashed.path)[1].faults == 0
+    file_pos, _ = batch_places(crashed.path, "nodes")[1]
+    flip(journal_segment(crashed.path, "nodes"), file_pos + HEADER_BYTES + 1)
+    (fault,) = levels(verified(crashed.path)[0], Level.FAULT)
+    assert (fault.log, fault.file_pos) == ("nodes", file_pos)
+    lines, _ = repaired(crashed.path)
+    assert "nodes: the changes at offset 1 are lost" in lines[0]
+    assert verified(crashed.path)[1].faults == 0
+    again = Directory(crashed.path, **SMALL)
+    left = StoredNodes(again.data_dir.open_journal("nodes", again.committer))
+    assert set(left.nodes) == {"/", "/a", "/b"}
