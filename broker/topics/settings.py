@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 INT64_MAX = 2**63 - 1  # The catalogue stores no larger numbers.
 OF_LOGS = [field.name for field in fields(LogSettings)]
+ZERO_IS_NONE = [n for n in OF_LOGS if n in TOPIC_SETTINGS and TOPIC_SETTINGS[n].zero_is_none]
 # The broker's settings of logs, and the settings of topics alone.
 _Merged = msgspec.defstruct(
     "TopicSettings",
@@ -85,13 +86,10 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
         found = msgspec.convert(merged, _Merged)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"topic setting {explain(error, _Merged)}") from None
-    return msgspec.convert({name: _value(found, name) for name in OF_LOGS}, LogSettings)
-
-
-def _value(found: msgspec.Struct, name: str) -> object:
-    value = getattr(found, name)
-    is_none = name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].zero_is_none and value == 0
-    return None if is_none else value
+    values = {name: getattr(found, name) for name in OF_LOGS}
+    for name in ZERO_IS_NONE:
+        values[name] = values[name] or None
+    return msgspec.convert(values, LogSettings)
 
 
 def limit_of(settings: Mapping[str, Setting], name: str) -> int | None:

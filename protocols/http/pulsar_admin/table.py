@@ -6,7 +6,7 @@ Any other path of Apache Pulsar is refused with `not_supported`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -50,37 +50,29 @@ STORED, PLAIN = ("application/octet-stream",), ("text/plain",)
 Call = tuple[str, str, Endpoint]  # Method, path, handler.
 
 
-@dataclass(slots=True, frozen=True)
-class AdminHandlers:
-    """The objects whose methods serve the paths."""
-
-    cluster: ClusterApi
-    topics: AdminTopics
-    non_persistent: AdminNonPersistent
-    subscriptions: AdminSubscriptions
-    schemas: AdminSchemas
-    permissions: AdminPermissions
-    policies: AdminPolicies
-    jobs: AdminTopicJobs
-
-
 def admin_routes(
     broker: Broker, options: RestOptions, bodies: BodyReader, routes: Routes
 ) -> list[Route]:
     """Return the routes of Pulsar's admin API."""
-    topics = AdminTopics(broker, bodies)
-    handlers = AdminHandlers(
+    cluster, topics = (
         ClusterApi(broker, bodies, options.advertised_url),
-        topics,
-        AdminNonPersistent(broker, bodies),
-        AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics),
-        AdminSchemas(broker, bodies),
-        AdminPermissions(broker, bodies),
-        AdminPolicies(broker, bodies),
-        AdminTopicJobs(broker),
+        AdminTopics(broker, bodies),
+    )
+    other = f"{ADMIN}/{{rest:path}}"
+    calls = chain(  # The first path that matches a request serves the request.
+        _of_cluster(cluster),
+        _of_namespaces(cluster, topics),
+        _of_topics(topics),
+        _of_non_persistent(AdminNonPersistent(broker, bodies)),
+        _of_subscriptions(AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics)),
+        _of_schemas(AdminSchemas(broker, bodies)),
+        _of_permissions(AdminPermissions(broker, bodies)),
+        AdminPolicies(broker, bodies).calls(SPACE, TOPIC),
+        _of_jobs(AdminTopicJobs(broker)),
+        ((method, other, Endpoint(_not_served, SEE)) for method in METHODS),
     )
     paths: dict[str, dict[str, Endpoint]] = {}
-    for method, path, endpoint in _calls(handlers):
+    for method, path, endpoint in calls:
         paths.setdefault(path, {})[method] = endpoint
     return [routes.route(path, **methods) for path, methods in paths.items()]
 
@@ -94,22 +86,6 @@ async def _not_served(request: Request) -> Response:
 def _done(handler: Handler, action: Action) -> Endpoint:
     """Return the endpoint of a call without content in the answer."""
     return Endpoint(handler, action, statuses=(204,))
-
-
-def _calls(handlers: AdminHandlers) -> Iterator[Call]:
-    """Yield a row for each call. The first path that matches a request serves the request."""
-    yield from _of_cluster(handlers.cluster)
-    yield from _of_namespaces(handlers.cluster, handlers.topics)
-    yield from _of_topics(handlers.topics)
-    yield from _of_non_persistent(handlers.non_persistent)
-    yield from _of_subscriptions(handlers.subscriptions)
-    yield from _of_schemas(handlers.schemas)
-    yield from _of_permissions(handlers.permissions)
-    yield from handlers.policies.calls(SPACE, TOPIC)
-    yield from _of_jobs(handlers.jobs)
-    yield from (
-        (method, f"{ADMIN}/{{rest:path}}", Endpoint(_not_served, SEE)) for method in METHODS
-    )
 
 
 def _of_cluster(api: ClusterApi) -> Iterator[Call]:
