@@ -5,6 +5,7 @@ Data goes to standard output, everything else to standard error. Knows no broker
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -192,7 +193,7 @@ def show_group(
     def ask(client: AdminClient) -> None:
         found = [
             client.group(one["topic"], one["group"], one["encoding"])
-            for one in client.groups(topic=topic, group=group, encoding=encoding)
+            for one in client.groups(topic=topic, **_group_query(group, encoding))
         ]
         if not found:
             place = "" if topic is None else f" on {topic}"
@@ -292,7 +293,7 @@ def delete_group(
     """
 
     def ask(client: AdminClient) -> None:
-        found = list(client.groups(topic=topic, group=group, encoding=encoding))
+        found = list(client.groups(topic=topic, **_group_query(group, encoding)))
         if not found:
             place = "" if topic is None else f" on {topic}"
             raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
@@ -344,6 +345,15 @@ def _group_tables(found: Sequence[Json]) -> Iterable[Table]:
             ]
             few = ("protocol", "name", "address", "partitions")
             yield "members", few, cells(members, few)
+
+
+def _group_query(group: str, encoding: str) -> dict[str, str]:
+    """Return a group's name for a query: base64 if the argument is not UTF-8."""
+    try:
+        group.encode()
+    except UnicodeEncodeError:
+        return {"group": base64.b64encode(os.fsencode(group)).decode(), "encoding": "base64"}
+    return {"group": group, "encoding": encoding}
 
 
 def _named(found: Iterable[Json]) -> list[Json]:

@@ -52,7 +52,7 @@ class AdminClient:
         self._credentials = _credentials(environment)
         self._ca_file = environment.get(CA_FILE)
         try:
-            parts = urlsplit(url)
+            parts = urlsplit(url.encode().decode())  # Raises ValueError for other bytes too.
             self._address = (parts.hostname or "", parts.port)
         except ValueError:  # An unclosed bracket, or an impossible port.
             parts, self._address = urlsplit(""), ("", None)
@@ -222,7 +222,7 @@ class AdminClient:
         elif isinstance(error, ssl.SSLError):
             reason += "; a listener without TLS has an http URL"
         elif isinstance(error, http.client.BadStatusLine) and not self._is_https:
-            reason = "the listener does not speak plain HTTP; a listener with TLS has an https URL"
+            reason += "; a listener with TLS has an https URL, and other protocols have their own"
         return AdminError(f"no broker answers at {self._url}: {reason}", EXIT_UNREACHABLE)
 
     def _new_connection(self) -> http.client.HTTPConnection:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from braidlog.storage.export.export import ExportJob, Summary
     from braidlog.storage.export.ranges import Bounds
     from braidlog.storage.export.session import Spark
+    from braidlog.storage.metadata.names import TopicName
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 0, 1, 2, 3, 4
 SPARK_HINT = "install '.[spark]' of Braidlog's source with pip"
 DEFAULT_DATA_DIR = Path("data")
 
@@ -44,7 +45,8 @@ class Runs:
         str, Parameter(help="No run for less log than this, as 64MiB: fewer small files.")
     ] = "0B"
     start: Annotated[
-        Literal["earliest", "latest"], Parameter(help="Where a partition's first export begins.")
+        Literal["earliest", "latest"],
+        Parameter(name="--from", help="Where a partition's first export begins."),
     ] = "earliest"
 
 
@@ -146,16 +148,16 @@ def export(
         from braidlog.storage.export.commit import FolderBusy
         from braidlog.storage.export.files import Compression, TableSettings
         from braidlog.storage.export.jvm import NoJava
+        from braidlog.storage.export.network import BrokerUnreachable
         from braidlog.storage.export.ranges import LogTooShort, RecordsLost
         from braidlog.storage.export.session import Spark, SparkFailed
     except ImportError as error:
         return fail(f"{error.name} is missing: {SPARK_HINT}", EXIT_FAILED)
-    from braidlog.storage.metadata.names import InvalidTopicName, parse_topic
+    from braidlog.storage.metadata.names import InvalidTopicName
 
     group = progress_group or f"export:{to.absolute().name}"
     try:
-        _check_names(topics, pattern)
-        names = tuple(parse_topic(name) for name in topics)
+        names = _names(topics, pattern)
         job = jobs.ExportJob(
             source=jobs.ExportSource(_place(data_dir, store, url), names, pattern),
             target=to,
@@ -176,6 +178,8 @@ def export(
         return fail(str(error), EXIT_USAGE)
     except jobs.ExportTopicMissing as error:
         return fail(str(error), EXIT_NOT_FOUND)
+    except BrokerUnreachable as error:
+        return fail(str(error), EXIT_UNREACHABLE)
     except OSError as error:
         return fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
     except (jobs.ExportFailed, FolderBusy, LogTooShort, NoJava, RecordsLost, SparkFailed) as error:
@@ -194,14 +198,17 @@ def _bounds(runs: Runs) -> Bounds:
     return Bounds(runs.max_rows, bytes_max, parse_bytes(runs.min_bytes))
 
 
-def _check_names(topics: tuple[str, ...], pattern: str | None) -> None:
-    """Raise ValueError if topics and pattern cannot be exported."""
+def _names(topics: tuple[str, ...], pattern: str | None) -> tuple[TopicName, ...]:
+    """Return the topics to export. Raises ValueError, InvalidTopicName."""
+    from braidlog.storage.metadata.names import parse_topic
+
     if bool(topics) == (pattern is not None):
         raise ValueError("name topics, or give one --pattern")
     try:
         re.compile(pattern or "")
     except re.error as error:
         raise ValueError(f"--pattern {pattern}: no regular expression: {error}") from None
+    return tuple(parse_topic(name) for name in topics)
 
 
 def _place(data_dir: Path | None, store: Store, url: str | None) -> str:

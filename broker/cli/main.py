@@ -35,6 +35,10 @@ def _run_other(given: Sequence[str]) -> int:
     """Run a command that prints; a reader that has enough, as `head`, is no failure."""
     from braidlog.broker.cli.commands import run_command
 
+    if sys.stdout is None:
+        return refuse("standard output is closed", EXIT_FAILED)
+    if sys.stdin is None:  # Closed: commands that read find the end.
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):  # A terminal may not know every character.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -37,6 +37,10 @@ class BrokerRefused(OSError):
     """The broker answered with an error; the text is its message."""
 
 
+class BrokerUnreachable(OSError):
+    """No broker answers; the text is the reason."""
+
+
 class BrokerReader:
     """A broker by the URL of its HTTP listener, `http://[:TOKEN@]HOST[:PORT]`."""
 
@@ -209,7 +213,8 @@ class _Connection:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            raise OSError(f"no broker answers at {self._shown}: {reason_of(error)}") from error
+            text = f"no broker answers at {self._shown}: {reason_of(error)}"
+            raise BrokerUnreachable(text) from error
         pause = response.headers.get("Retry-After", "1")
         return response.status, content, float(pause) if pause.isdecimal() else 1.0
 

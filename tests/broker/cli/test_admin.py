@@ -284,6 +284,18 @@ def test_invalid_arguments_end_with_2(arguments):
     assert run(arguments) == 2
 
 
+def test_a_group_whose_name_is_not_utf8_is_shown_as_typed(fake, capsys):
+    fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [], "next": None}
+    assert run(["groups", "show", "\udcff\x00", "--url", fake.url]) == 4
+    ((_, _, query, _),) = fake.asked
+    assert (query["group"], query["encoding"]) == ([BINARY_GROUP], ["base64"])
+
+
+def test_an_address_that_is_not_utf8_is_a_usage_error(capsys):
+    assert run(["topics", "list", "--url", "http://\udcff:1"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "command",
     ["topics list", "topics show", "topics create", "topics delete", "groups list", "groups show"],

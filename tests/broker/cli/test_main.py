@@ -116,3 +116,13 @@ def test_help_has_no_escape_codes_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert run(["topics", "--help"]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_closed_streams_are_a_clear_error():
+    program = f"{sys.executable} -m braidlog.broker.cli.main"
+    closed = subprocess.run(f"{program} config example >&-", shell=True, capture_output=True)
+    assert (closed.returncode, closed.stderr) == (1, b"braidlog: standard output is closed\n")
+    asked = f"{program} topics delete orders <&-"
+    refused = subprocess.run(asked, shell=True, capture_output=True)
+    assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
