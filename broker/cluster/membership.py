@@ -18,7 +18,7 @@ from braidlog.broker.cluster.placement import CATALOGUE_SHARD, Owner
 from braidlog.broker.config.settings import parse_address
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.segment import KIND_CATALOGUE
+from braidlog.storage.log.segment_header import KIND_CATALOGUE
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.shared.catalogue import NotFollowed
 from braidlog.storage.shared.ledger import LedgerUnanswered

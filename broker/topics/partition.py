@@ -26,7 +26,7 @@ from braidlog.broker.topics.unreadable import UnreadablePlaces
 from braidlog.storage import errors as storage_errors
 from braidlog.storage.formats.api import BodyInfo, Buffer
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.settings import UnreadableRecords
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.set_columns import columns_of
 from braidlog.storage.formats.record import Record
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, unpack_segment_header
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES, unpack_segment_header
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.names import parse_topic
 from conformance.bench.process import family_seconds

@@ -18,13 +18,12 @@ from braidlog.storage.log.committer import Committer, SyncPoint
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.recovery import LogIdentity, RecoveryReport, recover
 from braidlog.storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
-from braidlog.storage.log.segment import (
+from braidlog.storage.log.segment import Segment, segment_bases
+from braidlog.storage.log.segment_header import (
     FLAG_SNAPSHOT,
     SEGMENT_HEADER_BYTES,
-    Segment,
     SegmentHeader,
     new_salt,
-    segment_bases,
 )
 from braidlog.storage.log.unsynced import Unsynced
 from braidlog.storage.log.watermark import (
@@ -120,7 +119,7 @@ class JournalLog:
         if not self._segments:
             self._segments = [self._new_segment(self._end_offset, flags=0)]
             self._unsynced.hold(self._segments[0].file)
-            self._unsynced.names_changed = True
+            self._unsynced.note_names()
         self._choose_snapshot()
         for segment in recovered.unsynced:  # A start also walks the old segments while they exist.
             if segment in self._old or segment in self._segments:
@@ -128,7 +127,7 @@ class JournalLog:
         self._start_offset = (self._old or self._segments)[0].base_offset
         if self._old:
             self._unsynced.hold(self._segments[0].file)
-            self._unsynced.names_changed = True
+            self._unsynced.note_names()
         if self._unsynced.files:
             self._committer.mark(self)
         self._write_slot()
@@ -288,7 +287,7 @@ class JournalLog:
         self._old += self._segments
         self._segments = [segment]
         self.snapshot_bytes = segment.size
-        self._unsynced.names_changed = True
+        self._unsynced.note_names()
         self._committer.mark(self)
 
     # Rounds
@@ -332,7 +331,7 @@ class JournalLog:
             # The disk became read-only: the next start removes the segment.
             with suppress(StorageFull):
                 self._old.pop(0).remove()
-            self._unsynced.names_changed = True
+            self._unsynced.note_names()
             self._committer.mark_lazy(self)
 
     def _write_slot(self) -> None:
@@ -345,7 +344,7 @@ class JournalLog:
         self._write_slot()
         if self._slot.file is not None:
             self._unsynced.hold(self._slot.file)
-        self._unsynced.names_changed = True
+        self._unsynced.note_names()
         self._committer.mark(self)
 
     def close(self) -> None:

@@ -210,7 +210,7 @@ class CompactedFiles:
 
     def _replace(self, segments: Sequence[Segment]) -> None:
         self._replaced += segments
-        self._unsynced.names_changed = True
+        self._unsynced.note_names()
         self._join_round()  # Not lazily: the next step of a compaction waits for this.
 
     # Rounds.
@@ -232,7 +232,7 @@ class CompactedFiles:
                 self._replaced_in_round.pop()
         self._replaced += self._replaced_in_round
         self._replaced_in_round = []
-        self._unsynced.names_changed = True
+        self._unsynced.note_names()
         return True
 
     def close(self) -> None:

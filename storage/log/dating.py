@@ -19,7 +19,8 @@ from braidlog.storage.log.scan import (
     load_checked,
     read_checked,
 )
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
 APPEND_TIME = Struct("<q")
 APPEND_TIME_POS = 72  # In a batch header, FORMAT.md section 3.

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.layout import CATALOGUE_NAME, CURSORS_NAME, PARTITIONS_NAME
-from braidlog.storage.log.segment import (
+from braidlog.storage.log.segment import segment_bases, segment_path
+from braidlog.storage.log.segment_header import (
     SEGMENT_HEADER_BYTES,
     BadSegment,
     SegmentHeader,
-    segment_bases,
-    segment_path,
     unpack_segment_header,
 )
 

@@ -28,7 +28,7 @@ class DiskRounds:
     def began(self, segment: Segment) -> None:
         """Sync a new segment and its name with the next round."""
         self.unsynced.hold(segment.file)
-        self.unsynced.names_changed = True
+        self.unsynced.note_names()
 
     def begin(self, end_offset: int) -> SyncPoint:
         """Return the files to sync."""
@@ -50,7 +50,7 @@ class DiskRounds:
                     self._dropped[0].remove()
                     del self._dropped[0]
                     self._dropped_in_round -= 1
-            self.unsynced.names_changed = True
+            self.unsynced.note_names()
         self.note(extent)
         return is_unfinished
 

@@ -11,7 +11,8 @@ from braidlog.storage.log.index import PENDING_ENTRIES_MAX, BadIndex
 from braidlog.storage.log.log_walk import LogWalk
 from braidlog.storage.log.places import searched_place
 from braidlog.storage.log.scan import NO_OFFSET, Fault, pass_over, walk
-from braidlog.storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import KIND_PARTITION, SEGMENT_HEADER_BYTES
 
 # Limit of the bytes below the slot that a start walks to complete the file's index: a tenth of a
 # second for large batches, half a second for tiny batches. A lost index is built when first needed.
@@ -79,8 +80,6 @@ class EndWalk(LogWalk):
         else:
             segment.index.cut(place[1])
             segment.resume_index()
-            last = segment.index.last()
-            segment.max_time_us = last[2] if last is not None else None
         return place
 
     def _searched_place(self, segment: Segment, place: tuple[int, int]) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from braidlog.storage.log.segment import KIND_CATALOGUE, KIND_CURSORS, KIND_NODES
+from braidlog.storage.log.segment_header import KIND_CATALOGUE, KIND_CURSORS, KIND_NODES
 
 CATALOGUE_NAME, CURSORS_NAME, NODES_NAME = "catalogue", "cursors", "nodes"
 LOCK_NAME = "lock"

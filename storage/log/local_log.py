@@ -33,7 +33,8 @@ from braidlog.storage.log.log_reader import LogReader
 from braidlog.storage.log.recovery import LogIdentity, Recovered
 from braidlog.storage.log.reservation import OffsetReservation
 from braidlog.storage.log.rounds import Rounds
-from braidlog.storage.log.segment import Segment, SegmentHeader, new_salt
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SegmentHeader, new_salt
 from braidlog.storage.log.segment_set import SegmentSet
 from braidlog.storage.log.settings import Durability, LogSettings
 from braidlog.storage.log.trimming import Trimmer
@@ -464,7 +465,7 @@ class LocalLog:
         self._written.settle(self.durable_offset)
         if segment.index.file is not None:
             self._unsynced.hold(segment.index.file)
-        self._unsynced.names_changed = True
+        self._unsynced.note_names()
         self._rounds.note(self, in_round=True)
         self._is_marked = True
         self._join_round()

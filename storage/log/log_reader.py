@@ -15,7 +15,8 @@ from braidlog.storage.log.in_place import PlacedRun, PlacedWant
 from braidlog.storage.log.places import place_of_offset
 from braidlog.storage.log.reading import Trusted, Want
 from braidlog.storage.log.scan import Fault
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.segment_set import SegmentSet
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.scan import NO_OFFSET, Fault, load_checked, walk
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
 
 class Missing(Fault):

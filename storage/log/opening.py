@@ -9,7 +9,8 @@ from braidlog.storage.log.local_log import LocalLog, LogPlace
 from braidlog.storage.log.plain_end import plain_end
 from braidlog.storage.log.recovery import LogIdentity, recover
 from braidlog.storage.log.reservation import OffsetReservation
-from braidlog.storage.log.segment import KIND_PARTITION, Segment, SegmentHeader, new_salt
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import KIND_PARTITION, SegmentHeader, new_salt
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.log.watermark import RESERVED_NAME, WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
 

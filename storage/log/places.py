@@ -9,7 +9,8 @@ from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.index import BadIndex, SparseIndex
 from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
 
 def place_of_offset(

@@ -17,7 +17,8 @@ from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.recovery import LogIdentity, Recovered, RecoveryReport
 from braidlog.storage.log.scan import LEAP_BYTES, Fault, header_at
-from braidlog.storage.log.segment import LOG_SUFFIX, SEGMENT_HEADER_BYTES, BadSegment, Segment
+from braidlog.storage.log.segment import LOG_SUFFIX, Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES, BadSegment
 from braidlog.storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
 from braidlog.storage.log.tail import UnprovenTail
 from braidlog.storage.log.watermark import Watermark
@@ -118,8 +119,6 @@ def _look_at_end(
     else:
         index.cut(file_pos)
     segment.resume_index()
-    last = index.last()
-    segment.max_time_us = None if last is None else last[2]
     for file_pos, header in behind:
         before_us = segment.max_time_us
         segment.note_stored(header.append_us, header.time_us)

@@ -156,7 +156,7 @@ class ReadOnlyLog:
         """Raises Fault, FileGone."""
         for number in range(len(self._names)):
             segment = self.segment(number)
-            segment.size = segment.file.size()
+            segment.look_again()
             offset = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
             if offset is not None:
                 return offset
@@ -175,7 +175,7 @@ class ReadOnlyLog:
 
     def read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
         """Batches of a segment, from a place at or before that offset. Raises Fault, FileGone."""
-        segment.size = segment.file.size()  # The last segment may grow while this reads.
+        segment.look_again()  # The last segment may grow while this reads.
         want = Want(offset, self.high_watermark, READ_BYTES)
         return read_batches(segment, place or self._source.place(segment, offset), want)
 

@@ -14,11 +14,8 @@ from braidlog.storage.log.layout import PARTITIONS_NAME, numbers_among
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.read_only_log import Look, ReadOnlyLog
 from braidlog.storage.log.scan import load_checked
-from braidlog.storage.log.segment import (
-    KIND_PARTITION,
-    SEGMENT_HEADER_BYTES,
-    Segment,
-)
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import KIND_PARTITION, SEGMENT_HEADER_BYTES
 from braidlog.storage.log.segment_names import SegmentName, segment_names
 from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
 from braidlog.storage.log.watermark import read_watermark

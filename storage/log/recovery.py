@@ -13,11 +13,8 @@ from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.end_walk import EndWalk
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.scan import Fault, find_good, is_foreign, is_never_torn, load_checked
-from braidlog.storage.log.segment import (
-    LOG_SUFFIX,
-    SEGMENT_HEADER_BYTES,
-    Segment,
-)
+from braidlog.storage.log.segment import LOG_SUFFIX, Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.segment_names import SegmentName, segment_names, view_names
 from braidlog.storage.log.tail import UnprovenTail
 from braidlog.storage.log.watermark import Watermark
@@ -279,14 +276,7 @@ class _Recovery:
         segment = self.segments[-1]
         removed = segment.size - fault.file_pos
         if removed > 0:
-            is_lost = segment.index_is_lost
-            segment.index.remove()  # No index entry may point into the part that is cut off.
-            if is_lost:
-                segment.lose_index()
-            segment.file.truncate(fault.file_pos)
-            segment.size = fault.file_pos
-            if segment.is_empty:
-                segment.first_append_us = None  # The time belonged to a batch that is cut off.
+            segment.cut(fault.file_pos)
             self.report.cuts.append(
                 Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
             )

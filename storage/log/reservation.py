@@ -6,7 +6,7 @@ offsets were seen. All of them are below the reservation, which is synced before
 """
 
 from braidlog.storage.log.files import File, Files, storage_error
-from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.watermark import RESERVED_MAGIC, RESERVED_NAME, SlotFile
 
 # Offsets reserved at once: at a million records a second still a second between two extensions,

@@ -11,7 +11,8 @@ from crc32c import crc32c
 from braidlog.storage.errors import DamagedLog, WouldBlock
 from braidlog.storage.formats.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, peek, unpack
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment
 
 # Bytes of a read while batches follow closely; larger bodies are jumped over.
 CHUNK_BYTES = 256 * 1024

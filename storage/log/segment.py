@@ -5,121 +5,29 @@ written bytes. FORMAT.md sections 2 to 4.
 """
 
 import os
-import secrets
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from struct import Struct
-
-from crc32c import crc32c
 
 from braidlog.storage.formats.batch import HEADER_BYTES, BadHeader, Buffer, unpack
 from braidlog.storage.log.checked_places import CheckedPlaces
 from braidlog.storage.log.file_part import Leases
 from braidlog.storage.log.files import File, Files
 from braidlog.storage.log.index import SparseIndex
+from braidlog.storage.log.segment_header import (
+    FLAG_COMPACTED,
+    SEGMENT_HEADER_BYTES,
+    ForeignSegment,
+    SegmentHeader,
+    named_header,
+    pack_segment_header,
+    unpack_segment_header,
+)
 from braidlog.storage.log.segment_names import BASE_DIGITS, SegmentName
 from braidlog.storage.log.segment_names import LOG_SUFFIX as LOG_SUFFIX
 from braidlog.storage.log.settings import LogSettings
 
-MAGIC = b"BRAIDLOG"
-NAMED_MAGIC = b"BRLG"  # Of a header that names its data directory.
-VERSION = 1
-NAMED_VERSION = 2
-SEGMENT_HEADER_BYTES = 64
-
-KIND_PARTITION = 1
-KIND_CATALOGUE = 2
-KIND_CURSORS = 3
-KIND_NODES = 4
-
-FLAG_SNAPSHOT = 1
-FLAG_COMPACTED = 2
-FLAGS = FLAG_SNAPSHOT | FLAG_COMPACTED
-
 INDEX_SUFFIX = ".index"
 NEW_SUFFIX = ".new"  # Suffix of a file without its final name: a start removes the file.
-
-# magic, version, kind, salt, partition_id, base_offset, flags, end_offset, tombstones_below,
-# tombstones_us, reserved
-HEADER = Struct("<8sHHIQqHqqq2s")
-# magic, salt, version, kind, flags, directory_id, partition_id, base_offset, end_offset,
-# tombstones_below, tombstones_us
-NAMED_HEADER = Struct("<4sIHBBQQqqqq")
-VERSION_PLACE = Struct("<8xH")
-CRC = Struct("<I")
-
-assert HEADER.size + CRC.size == NAMED_HEADER.size + CRC.size == SEGMENT_HEADER_BYTES
-
-
-class BadSegment(ValueError):
-    """The file does not begin with a good segment header; the text says why."""
-
-
-class ForeignSegment(BadSegment):
-    """The header is intact, but says that the file belongs elsewhere: somebody put it here."""
-
-
-@dataclass(slots=True, frozen=True)
-class SegmentHeader:
-    """The first 64 bytes of a segment file."""
-
-    kind: int
-    salt: int
-    partition_id: int
-    base_offset: int
-    flags: int = 0
-    # Only with FLAG_COMPACTED, else 0: where it ends; and tombstones below `tombstones_below` have
-    # been the latest records of their keys since `tombstones_us` at the latest.
-    end_offset: int = 0
-    tombstones_below: int = 0
-    tombstones_us: int = 0
-    # The data directory that the file belongs to; 0 where the header does not say (version 1).
-    directory_id: int = 0
-
-
-def pack_segment_header(header: SegmentHeader) -> bytes:
-    """Return the header's 64 bytes, of version 2 if the header names its data directory."""
-    place = (header.partition_id, header.base_offset)
-    compacted = (header.end_offset, header.tombstones_below, header.tombstones_us)
-    if header.directory_id:
-        identity = (header.salt, NAMED_VERSION, header.kind, header.flags, header.directory_id)
-        rest = NAMED_HEADER.pack(NAMED_MAGIC, *identity, *place, *compacted)
-    else:
-        fields = (header.kind, header.salt, *place, header.flags)
-        rest = HEADER.pack(MAGIC, VERSION, *fields, *compacted, bytes(2))
-    return rest + CRC.pack(crc32c(rest))
-
-
-def unpack_segment_header(data: Buffer) -> SegmentHeader:
-    """The header in the first 64 bytes. Raises BadSegment."""
-    if len(data) < SEGMENT_HEADER_BYTES:
-        raise BadSegment(f"only {len(data)} of {SEGMENT_HEADER_BYTES} header bytes")
-    if CRC.unpack_from(data, HEADER.size)[0] != crc32c(data[: HEADER.size]):
-        raise BadSegment("segment header checksum is wrong")
-    directory_id, reserved = 0, b""
-    (version,) = VERSION_PLACE.unpack_from(data)
-    if version == NAMED_VERSION:
-        magic, salt, _, kind, flags, directory_id, partition_id, *rest = NAMED_HEADER.unpack_from(
-            data
-        )
-        base_offset, *compacted = rest
-    else:
-        magic, _, kind, salt, partition_id, base_offset, flags, *rest = HEADER.unpack_from(data)
-        *compacted, reserved = rest
-    if (magic, version) not in ((MAGIC, VERSION), (NAMED_MAGIC, NAMED_VERSION)):
-        raise BadSegment(f"not a segment of version {VERSION} or {NAMED_VERSION}")
-    if any(reserved) or flags & ~FLAGS or not salt:
-        raise BadSegment("reserved bits are set")
-    if version == NAMED_VERSION and not directory_id:
-        raise BadSegment("its data directory has no number")
-    if not flags & FLAG_COMPACTED and any(compacted):
-        raise BadSegment("reserved bytes are set")
-    if flags & FLAG_COMPACTED and compacted[0] <= base_offset:
-        raise BadSegment("it ends where it begins")
-    end_offset, below, since_us = compacted
-    place = (kind, salt, partition_id, base_offset, flags)
-    return SegmentHeader(*place, end_offset, below, since_us, directory_id)
 
 
 def segment_path(folder: str, base_offset: int) -> str:
@@ -220,6 +128,18 @@ class Segment:
         self.is_dated = False
         self._has_file_time = True
 
+    def set_extent(self, size: int, newest_append_us: int) -> None:
+        """Use this size and newest append time of a file that is stored whole."""
+        self.size, self.newest_append_us = size, newest_append_us
+
+    def look_again(self) -> None:
+        """Take the size of the file, which another process may append to. Raises FileGone."""
+        self.size = self.file.size()
+
+    def use_file(self, file: File) -> None:
+        """Read from this file from now on, which has the same bytes."""
+        self.file = file
+
     def load(self) -> None:
         """Read the header, unless that was done. Raises BadSegment, OSError, FileGone."""
         if self.header is None:
@@ -250,6 +170,10 @@ class Segment:
         """Use this header: just written, read, or proven by a tool."""
         self.salt = header.salt
         self.header = header  # Last: to other threads it is the sign that all is set.
+
+    def forget_header(self) -> None:
+        """Forget the header: it is not proven."""
+        self.header = None
 
     @property
     def directory_id(self) -> int:
@@ -450,6 +374,20 @@ class Segment:
         """Continue the index after its last entry, after recovery."""
         last = self.index.last()
         self.indexed_pos = last[1] if last is not None else SEGMENT_HEADER_BYTES
+        self.max_time_us = last[2] if last is not None else None
+
+    def cut(self, file_pos: int) -> None:
+        """Cut off everything from that place on, with the index. Raises StorageFull,
+        StorageFailed.
+        """
+        is_lost = self.index_is_lost
+        self.index.remove()  # No index entry may point into the part that is cut off.
+        if is_lost:
+            self.lose_index()
+        self.file.truncate(file_pos)
+        self.size = file_pos
+        if self.is_empty:
+            self.first_append_us = None  # The time belonged to a batch that is cut off.
 
     def remove(self) -> None:
         """Remove log file and index; readers that hold them finish. Raises StorageFailed."""
@@ -476,13 +414,3 @@ def empty_header(segment: Segment, salt: int, flags: int = 0) -> SegmentHeader:
     flags |= FLAG_COMPACTED if segment.is_compacted else 0
     place = (segment.partition_id, segment.base_offset)
     return SegmentHeader(segment.kind, salt, *place, flags, segment.name.end_offset)
-
-
-def named_header(header: SegmentHeader, files: Files) -> SegmentHeader:
-    """The header of a new file: it names the data directory, if that has an id."""
-    return replace(header, directory_id=files.directory_id)
-
-
-def new_salt() -> int:
-    """A random salt, never 0."""
-    return secrets.randbelow((1 << 32) - 1) + 1

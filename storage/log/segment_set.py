@@ -16,7 +16,8 @@ from braidlog.storage.log.places import first_at_or_after, place_of_offset
 from braidlog.storage.log.reading import Want, read_batches
 from braidlog.storage.log.retention import SegmentFacts
 from braidlog.storage.log.scan import Fault
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
 # Remembered places where a read or an append ended, so that the next read needs no index. A prime,
 # so that steps of equal size do not meet in the same place.

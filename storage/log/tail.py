@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.files import storage_error
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
 CHUNK_BYTES = 1 << 20
 

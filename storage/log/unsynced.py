@@ -32,6 +32,10 @@ class Unsynced:
             file.hold()
             self.files[file] = None
 
+    def note_names(self) -> None:
+        """Sync the folder with the next round: its names have changed."""
+        self.names_changed = True
+
     def write_slot(self, slot: SlotFile, log_start_offset: int, durable_offset: int) -> None:
         """Write the watermark slot without syncing. On a full disk the slot stays behind, which is
         safe.

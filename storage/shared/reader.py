@@ -16,7 +16,8 @@ from braidlog.storage.log.files import File
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.places import place_of_offset
 from braidlog.storage.log.read_only_log import LOOKS_MAX, READ_BYTES, Look, ReadOnlyLog
-from braidlog.storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, Segment, segment_path
+from braidlog.storage.log.segment import Segment, segment_path
+from braidlog.storage.log.segment_header import KIND_CATALOGUE, KIND_PARTITION
 from braidlog.storage.log.segment_names import SegmentName
 from braidlog.storage.shared.catalogue import SharedCatalogue
 from braidlog.storage.shared.layout import BadObject, shard_of

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from braidlog.storage.log.committer import SyncPoint
 from braidlog.storage.log.extent import Extent
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.unsynced import Unsynced
 from braidlog.storage.shared.cached_file import CachedFile, CachedFiles
 from braidlog.storage.shared.layout import SliceEntry
@@ -210,5 +211,5 @@ class ShardRounds:
             return  # Retention dropped the segment meanwhile.
         local, cached = segment.file, files.segment_file(segment.path, pieces)
         cached.adopt_local()
-        segment.file = cached
+        segment.use_file(cached)
         local.close()

@@ -18,7 +18,7 @@ from braidlog.storage.log.directory_id import id_of_cluster
 from braidlog.storage.log.layout import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME
 from braidlog.storage.log.local_log import LogPlace
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.sequence_store import SEQUENCES_NAME, pack_table
 from braidlog.storage.log.sequences import SequenceTable
 from braidlog.storage.log.settings import LogSettings

@@ -14,7 +14,8 @@ from braidlog.storage.formats.batch import Buffer
 from braidlog.storage.log.local_log import LocalLog, LogPlace
 from braidlog.storage.log.recovery import Recovered, RecoveryReport
 from braidlog.storage.log.reservation import OffsetReservation
-from braidlog.storage.log.segment import KIND_PARTITION, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.settings import Durability, LogSettings
 from braidlog.storage.shared.cached_file import CachedFiles
 from braidlog.storage.shared.pieces import PartitionPieces, SegmentPieces
@@ -210,9 +211,8 @@ def open_shared_log(
         segment = Segment(
             files, identity.folder, pieces.base, KIND_PARTITION, identity.partition_id
         )
-        segment.file = files.segment_file(segment.path, pieces)
-        segment.size = pieces.size
-        segment.newest_append_us = pieces.last_append_us
+        segment.use_file(files.segment_file(segment.path, pieces))
+        segment.set_extent(pieces.size, pieces.last_append_us)
         segments.append(segment)
     recovered = Recovered(
         segments=segments,

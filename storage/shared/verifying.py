@@ -14,12 +14,8 @@ from typing import TypeVar
 
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.scan import Fault, load_checked, walk
-from braidlog.storage.log.segment import (
-    KIND_CATALOGUE,
-    KIND_PARTITION,
-    SEGMENT_HEADER_BYTES,
-    Segment,
-)
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import KIND_CATALOGUE, KIND_PARTITION, SEGMENT_HEADER_BYTES
 from braidlog.storage.shared.cached_file import Cache, CachedFiles
 from braidlog.storage.shared.catalogue import SharedCatalogue
 from braidlog.storage.shared.layout import (
@@ -190,8 +186,8 @@ class _Check:
         os.mkdir(place)
         for pieces in log_pieces.segments:
             segment = Segment(files, place, pieces.base, KIND_PARTITION, log_pieces.partition_id)
-            segment.file = files.segment_file(segment.path, pieces)
-            segment.size = pieces.size
+            segment.use_file(files.segment_file(segment.path, pieces))
+            segment.set_extent(pieces.size, pieces.last_append_us)
             end = self.look(partial(self._walk, segment))
             if end is not None and end != pieces.end_offset:
                 self.fault(f"{segment.path} ends at offset {end}, not {pieces.end_offset}")

@@ -20,7 +20,7 @@ from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import Fault, read_checked
-from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.names import (
     InvalidTopicName,

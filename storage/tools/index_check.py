@@ -6,7 +6,8 @@ A wrong index is no damage: a reader rebuilds the index when needed (FORMAT.md s
 from braidlog.storage.formats.batch import ABSENT_US, BatchHeader
 from braidlog.storage.log.index import BadIndex, SparseIndex
 from braidlog.storage.log.places import later
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
 
 class IndexCheck:

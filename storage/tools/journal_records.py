@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.journal.log import unpack_records
-from braidlog.storage.log.segment import FLAG_SNAPSHOT, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import FLAG_SNAPSHOT
 from braidlog.storage.tools.survey import Good, Survey
 
 

@@ -12,7 +12,8 @@ from braidlog.storage.log.compaction.sources import SegmentSource
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import Fault, read_checked
-from braidlog.storage.log.segment import KIND_PARTITION, Segment
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.segment_names import view_names
 from braidlog.storage.log.watermark import (
     RESERVED_MAGIC,

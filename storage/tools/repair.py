@@ -21,7 +21,8 @@ from braidlog.storage.log.layout import (
 )
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.segment import KIND_PARTITION, segment_bases
+from braidlog.storage.log.segment import segment_bases
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.topic_file import (
     TOPIC_NAME,
     BadTopicFile,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.segment import (
+from braidlog.storage.log.segment_header import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
     BadSegment,

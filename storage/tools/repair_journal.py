@@ -12,14 +12,8 @@ from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.layout import ALL_JOURNAL_KINDS
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.segment import (
-    FLAG_SNAPSHOT,
-    SegmentHeader,
-    named_header,
-    new_salt,
-    segment_bases,
-    segment_path,
-)
+from braidlog.storage.log.segment import segment_bases, segment_path
+from braidlog.storage.log.segment_header import FLAG_SNAPSHOT, SegmentHeader, named_header, new_salt
 from braidlog.storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
 from braidlog.storage.tools.log_check import LogCheck

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.reservation import RESERVE_OFFSETS, OffsetReservation
-from braidlog.storage.log.segment import (
+from braidlog.storage.log.segment import Segment, empty_header
+from braidlog.storage.log.segment_header import (
     SEGMENT_HEADER_BYTES,
-    Segment,
     SegmentHeader,
-    empty_header,
     named_header,
     new_salt,
 )

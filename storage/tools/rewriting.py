@@ -19,13 +19,11 @@ from braidlog.storage.formats.batch import (
 from braidlog.storage.journal.log import in_batches, pack_records
 from braidlog.storage.log.files import File, Files
 from braidlog.storage.log.scan import Fault, read_checked
-from braidlog.storage.log.segment import (
-    INDEX_SUFFIX,
+from braidlog.storage.log.segment import INDEX_SUFFIX, Segment, segment_path
+from braidlog.storage.log.segment_header import (
     SEGMENT_HEADER_BYTES,
-    Segment,
     SegmentHeader,
     pack_segment_header,
-    segment_path,
 )
 
 COPY_BYTES = 1 << 20

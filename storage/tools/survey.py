@@ -12,18 +12,13 @@ from crc32c import crc32c
 
 from braidlog.storage.formats import batch
 from braidlog.storage.formats.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
-from braidlog.storage.log import segment
+from braidlog.storage.log import segment_header
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.log_walk import LogWalk, Missing, Overlap
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, is_never_torn, read_checked
-from braidlog.storage.log.segment import (
-    KIND_PARTITION,
-    SEGMENT_HEADER_BYTES,
-    Segment,
-    SegmentHeader,
-    empty_header,
-)
+from braidlog.storage.log.segment import Segment, empty_header
+from braidlog.storage.log.segment_header import KIND_PARTITION, SEGMENT_HEADER_BYTES, SegmentHeader
 from braidlog.storage.log.segment_names import segment_names
 from braidlog.storage.log.watermark import Watermark
 
@@ -269,10 +264,10 @@ def is_newer(log_segment: Segment, file_pos: int) -> bool:
     if len(data) < size:
         return False
     if not file_pos:
-        crc = segment.CRC.unpack_from(data, segment.HEADER.size)[0]
-        (version,) = segment.VERSION_PLACE.unpack_from(data)
-        right = crc32c(data[: segment.HEADER.size])
-        known = (segment.VERSION, segment.NAMED_VERSION)
+        crc = segment_header.CRC.unpack_from(data, segment_header.HEADER.size)[0]
+        (version,) = segment_header.VERSION_PLACE.unpack_from(data)
+        right = crc32c(data[: segment_header.HEADER.size])
+        known = (segment_header.VERSION, segment_header.NAMED_VERSION)
         return bool(crc == right and version not in known)
     if batch.PREFIX.unpack_from(data) != (batch.MAGIC, crc32c(data[8:], log_segment.salt)):
         return False
@@ -295,17 +290,19 @@ def proven_header(log_segment: Segment) -> SegmentHeader | None:
         return None
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
-    if segment.CRC.unpack_from(data, segment.HEADER.size)[0] == crc32c(data[: segment.HEADER.size]):
+    if segment_header.CRC.unpack_from(data, segment_header.HEADER.size)[0] == crc32c(
+        data[: segment_header.HEADER.size]
+    ):
         return None  # The header is intact and names another place.
-    named = segment.NAMED_HEADER.unpack_from(data)
-    plain = segment.HEADER.unpack_from(data)
+    named = segment_header.NAMED_HEADER.unpack_from(data)
+    plain = segment_header.HEADER.unpack_from(data)
     # The version may be damaged: each layout has its salt and flags in another place. The
     # directory's id may be damaged: only our own id is believed.
     directory_id = named[5] if named[5] == log_segment.directory_id else 0
     for salt, flags, named_id in ((plain[3], plain[6], 0), (named[1], named[4], directory_id)):
         if log_segment.kind == KIND_PARTITION:
             flags = 0
-        if not salt or flags & ~segment.FLAG_SNAPSHOT:
+        if not salt or flags & ~segment_header.FLAG_SNAPSHOT:
             continue
         log_segment.take_header(
             replace(empty_header(log_segment, salt, flags), directory_id=named_id)
@@ -320,5 +317,5 @@ def proven_header(log_segment: Segment) -> SegmentHeader | None:
             is not None
         ):
             return log_segment.header
-    log_segment.header = None
+    log_segment.forget_header()
     return None

@@ -25,7 +25,8 @@ from braidlog.storage.log.layout import (
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import HANDLES_MAX
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bases
+from braidlog.storage.log.segment import LOG_SUFFIX, segment_bases
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile, unpack_topic_file
 from braidlog.storage.log.topic_names import prepared_name
 from braidlog.storage.metadata.catalogue import Catalogue

@@ -17,10 +17,10 @@ from braidlog.storage.log.compaction.sources import SegmentSource
 from braidlog.storage.log.compaction.writer import CompactedWriter
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.segment import (
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import (
     FLAG_COMPACTED,
     KIND_PARTITION,
-    Segment,
     SegmentHeader,
     new_salt,
 )

@@ -15,9 +15,9 @@ from braidlog.storage.formats.batch import (
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.gone import may_be_gone
 from braidlog.storage.log.places import later
-from braidlog.storage.log.segment import (
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import (
     SEGMENT_HEADER_BYTES,
-    Segment,
     SegmentHeader,
     named_header,
     pack_segment_header,
@@ -150,8 +150,7 @@ class CompactedWriter:
         header = self.header
         place = (header.base_offset, header.kind, header.partition_id)
         segment = Segment(self._files, self._folder, *place, self.name)
-        segment.size = self._written
-        segment.newest_append_us = self.last_append_us
+        segment.set_extent(self._written, self.last_append_us)
         segment.take_header(header)
         index = segment.new_index()
         index.fill([*self._entries, (self._next, self._written, self._max_time_us)])

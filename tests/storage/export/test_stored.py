@@ -12,7 +12,7 @@ from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.columns.records import ColumnTarget
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.segment import KIND_CATALOGUE
+from braidlog.storage.log.segment_header import KIND_CATALOGUE
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import parse_topic

@@ -12,7 +12,7 @@ from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.scan import PIECE_BYTES
-from braidlog.storage.log.segment import KIND_CURSORS, SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import KIND_CURSORS, SEGMENT_HEADER_BYTES
 from braidlog.storage.log.watermark import read_watermark
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import flip, segment_names

@@ -10,7 +10,7 @@ from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.directory_id import id_of_cluster, named_elsewhere, stored_directory_id
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reader import open_folder
-from braidlog.storage.log.segment import unpack_segment_header
+from braidlog.storage.log.segment_header import unpack_segment_header
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.tools.repair import Repair
 from tests.storage.files_twins import FailingDisk

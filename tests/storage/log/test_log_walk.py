@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.storage.log.log_walk import LogWalk, Missing, Overlap
 from braidlog.storage.log.scan import Fault
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
 

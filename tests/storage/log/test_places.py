@@ -10,7 +10,7 @@ from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.places import build_index, place_of_offset, searched_place
 from braidlog.storage.log.reading import Want, read_batches
 from braidlog.storage.log.scan import Fault
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
 INTERVAL = 300

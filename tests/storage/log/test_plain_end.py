@@ -14,7 +14,7 @@ from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.plain_end import BEHIND_BYTES_MAX, plain_end
 from braidlog.storage.log.recovery import LogIdentity, recover
-from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.watermark import read_watermark
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.logs import OneLog, flip

@@ -4,7 +4,7 @@ from braidlog.storage.errors import WouldBlock
 from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
 from braidlog.storage.log.reading import Want, read_batches
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog
 
 PLACE = (0, SEGMENT_HEADER_BYTES)

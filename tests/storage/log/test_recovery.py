@@ -7,7 +7,7 @@ import pytest
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.batch import HEADER_BYTES
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.watermark import read_watermark
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.logs import FORMAT, OneLog, flip, segment_names

@@ -9,7 +9,7 @@ from braidlog.storage.log.scan import (
     pass_over,
     walk,
 )
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
 START = SEGMENT_HEADER_BYTES

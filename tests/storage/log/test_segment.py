@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from braidlog.storage.log.segment import (
+from braidlog.storage.log.segment import segment_bases, segment_path
+from braidlog.storage.log.segment_header import (
     FLAG_COMPACTED,
     FLAG_SNAPSHOT,
     KIND_CURSORS,
@@ -13,8 +14,6 @@ from braidlog.storage.log.segment import (
     SegmentHeader,
     new_salt,
     pack_segment_header,
-    segment_bases,
-    segment_path,
     unpack_segment_header,
 )
 from tests.storage.log.layouts import NAMED_SEGMENT_HEADER, SEGMENT_HEADER

@@ -2,7 +2,7 @@
 
 import errno
 
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog
 

@@ -19,7 +19,7 @@ from braidlog.storage.errors import (
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.disk import Disk
-from braidlog.storage.log.segment import KIND_CATALOGUE
+from braidlog.storage.log.segment_header import KIND_CATALOGUE
 from braidlog.storage.log.settings import Durability, LogSettings
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.shared.catalogue import SharedCatalogue

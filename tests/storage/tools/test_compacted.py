@@ -2,7 +2,7 @@
 
 import os
 
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.tools.findings import Level
 from tests.storage.log.compaction.compacting import compact_log, compact_view, read_all
 from tests.storage.log.compaction.test_runs import append

@@ -2,7 +2,8 @@ import pytest
 
 from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.segment import Segment, SegmentHeader
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_header import SegmentHeader
 from braidlog.storage.tools.index_check import IndexCheck
 
 # Three batches of a single offset each: (file_pos, offset, time).

@@ -5,7 +5,7 @@ import pytest
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.journal.log import pack_records
-from braidlog.storage.log.segment import FLAG_SNAPSHOT
+from braidlog.storage.log.segment_header import FLAG_SNAPSHOT
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd
 from braidlog.storage.tools.survey import Good
 

@@ -6,7 +6,7 @@ import pytest
 
 from braidlog.storage.errors import DamagedLog, DirectoryLocked
 from braidlog.storage.formats.batch import HEADER_BYTES
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
 from braidlog.storage.tools.repair import Repair
 from braidlog.storage.tools.verify import NoDataDir
@@ -251,8 +251,8 @@ def test_a_lost_reservation_is_replaced_by_a_sufficient_reservation(tmp_path):
 def test_files_of_a_later_version_are_not_touched(crashed):
     from crc32c import crc32c
 
-    from braidlog.storage.log import segment as layout
-    from braidlog.storage.log.segment import SegmentHeader, pack_segment_header
+    from braidlog.storage.log import segment_header as layout
+    from braidlog.storage.log.segment_header import SegmentHeader, pack_segment_header
 
     path = crashed.segments()[1]
     base = int(path.stem)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
 from braidlog.storage.tools.repair import Repair
 from tests.storage.log.directories import Directory, repaired, snapshot_of, value_of, verified

@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.batch import HEADER_BYTES
-from braidlog.storage.log.segment import KIND_CURSORS
+from braidlog.storage.log.segment_header import KIND_CURSORS
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.catalogue_records import EpochSet, SchemaAdded, SchemaMeta
 from braidlog.storage.metadata.cursors import Unsubscribed, new_subscription

@@ -5,7 +5,7 @@ import pytest
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.segment import SegmentHeader
+from braidlog.storage.log.segment_header import SegmentHeader
 from braidlog.storage.tools.rewriting import SECTOR_BYTES, SegmentWriter, SetAside, write_whole
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 

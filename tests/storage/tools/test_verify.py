@@ -6,7 +6,7 @@ import pytest
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.reader import list_partitions
-from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.tools.dump import PartitionDump, Unreadable, find_partitions
