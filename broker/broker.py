@@ -297,9 +297,13 @@ class Broker:
                 nursery.start_soon(note_regularly, self._storage.note_used)
                 await self.durability.run()
 
+    def begin_leaving(self) -> None:
+        """Tell health checks that the broker is about to stop."""
+        self.is_leaving = True
+
     async def leave(self) -> None:
         """Hand over to the other brokers, if there are any, then stop."""
-        self.is_leaving = True
+        self.begin_leaving()
         await self.parts.hand_over()
         self.stop()
 

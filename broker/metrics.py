@@ -92,13 +92,11 @@ HISTOGRAMS = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Number:
-    """A counter or gauge; frequent callers keep a reference."""
+    """A counter or gauge; frequent callers keep a reference and count in place."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
+    value: int = 0
 
     def inc(self, amount: int = 1) -> None:
         """Add to the number."""
@@ -138,7 +136,7 @@ class Metrics:
     """Every counter of a broker."""
 
     def __init__(self) -> None:
-        self.has_topic: Callable[[str], bool] = _always
+        self._has_topic: Callable[[str], bool] = _always
         """True if a topic of that name has figures. Nothing is kept for others: clients that make
         and delete topics would fill the memory."""
         self._users: set[str] = set()  # Users with figures of their own.
@@ -156,6 +154,10 @@ class Metrics:
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
         }
+
+    def leave_out_unless(self, has_topic: Callable[[str], bool]) -> None:
+        """Leave out the figures of topics for which `has_topic` returns False, from now on."""
+        self._has_topic = has_topic
 
     def of_user(self, name: str, user: str) -> Number:
         """Return the counter or gauge of that family for a user; USER_FIGURES_MAX users have their
@@ -176,7 +178,7 @@ class Metrics:
         if number is None:
             _, names = COUNTERS.get(name) or GAUGES[name]
             assert len(names) == len(labels), f"{name} has the labels {names}"
-            if "topic" in names and not self.has_topic(labels[names.index("topic")]):
+            if "topic" in names and not self._has_topic(labels[names.index("topic")]):
                 return Number()
             if names == ("protocol", "topic"):
                 self._protocols.add(labels[0])
@@ -252,7 +254,7 @@ class Metrics:
             self.number(f"braidlog_records_{way}", protocol, topic),
             self.number(f"braidlog_bytes_{way}", protocol, topic),
         )
-        if self.has_topic(topic):
+        if self._has_topic(topic):
             kept[protocol, topic] = found
         return found
 

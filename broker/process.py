@@ -292,7 +292,7 @@ async def _watch_signals(
                     _stop_at_once(number)
                 name = signal.Signals(number).name
                 log.info("stopping", signal=name, connections=len(broker.connections))
-                broker.is_leaving = True
+                broker.begin_leaving()
                 leaving.start_soon(broker.leave)
 
 

@@ -66,6 +66,10 @@ class Allowance:
             raise LimitExceeded(f"{self._name} has {most} connections already")
         self.connections += 1
 
+    def disconnect(self) -> None:
+        """Count the end of a connection."""
+        self.connections -= 1
+
     def spend(self, requests: int, size: int) -> float:
         """Count requests and bytes of both directions; return the seconds to read no more."""
         pause_s = 0.0

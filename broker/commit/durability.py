@@ -78,7 +78,7 @@ class Durability:
         self._running: _Running | None = None
         self._outboxes: dict[int, list[Outbox]] = {}  # by the ticket that their first answer awaits
         self._appended: set[Awaited] = set()  # partitions with appends in the gathering round
-        committer.on_dirty = self._on_dirty
+        committer.call_when_dirty(self._on_dirty)
         poller.pass_listeners.append(self._begin)
 
     @property

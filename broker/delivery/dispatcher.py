@@ -114,6 +114,11 @@ class Dispatcher(Pump):
         consumer.permits += permits
         self.wake()
 
+    def take_consumers(self) -> list[Consumer]:
+        """Return the consumers, and forget them."""
+        consumers, self.consumers = self.consumers, []
+        return consumers
+
     def close_consumers(self) -> None:
         """Detach every consumer and notify its connection."""
         for consumer in list(self.consumers):

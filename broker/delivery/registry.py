@@ -290,7 +290,7 @@ def _let_off(dispatcher: Dispatcher) -> Sequence[Consumer]:
     """Detach every consumer of a dispatcher that delivers no more. Their entries go to no other
     consumer, so no new owner is computed.
     """
-    consumers, dispatcher.consumers = dispatcher.consumers, []
+    consumers = dispatcher.take_consumers()
     for consumer in consumers:
         consumer.is_attached = False
         consumer.pending.clear()

@@ -26,10 +26,13 @@ class LoopClock(trio.abc.Clock):
 
     def __init__(self) -> None:
         self.epoll_fd: int | None = None  # trio's epoll; None while unknown
-        self.sleep: Callable[[float], None] | None = None
-        """Called with seconds when no task is scheduled; returns once one is or may be, or after
-        that time. It must not raise. None: trio sleeps by itself.
+        self._sleep: Callable[[float], None] | None = None
+
+    def sleep_by(self, sleep: Callable[[float], None] | None) -> None:
+        """Call `sleep` with seconds when no task is scheduled; it returns once a task is or may be
+        scheduled, or after that time, and must not raise. None: trio sleeps by itself.
         """
+        self._sleep = sleep
 
     def start_clock(self) -> None:
         """See trio.abc.Clock."""
@@ -41,9 +44,9 @@ class LoopClock(trio.abc.Clock):
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """See trio.abc.Clock."""
         seconds = deadline - perf_counter()
-        if self.sleep is None or seconds <= 0:
+        if self._sleep is None or seconds <= 0:
             return seconds
-        self.sleep(seconds)
+        self._sleep(seconds)
         return 0.0
 
     async def find_epoll(self) -> None:

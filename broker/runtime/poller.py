@@ -267,13 +267,13 @@ class _InTheLoop(trio.abc.Instrument):
 
     async def run(self) -> None:
         """Make passes until cancelled. Raises errors of passes."""
-        self._clock.sleep = self._sleep
+        self._clock.sleep_by(self._sleep)
         trio.lowlevel.add_instrument(self)
         try:
             await self._failed.wait()
         finally:
             trio.lowlevel.remove_instrument(self)
-            self._clock.sleep = None
+            self._clock.sleep_by(None)
         assert self._failure is not None
         raise self._failure
 

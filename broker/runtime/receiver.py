@@ -70,8 +70,8 @@ class Receiver:
         self._now = trio.lowlevel.current_clock().current_time
         self.heard_at = self._now()  # time of the last bytes received, in trio's seconds
         self.at_end = False  # the peer has closed its side
-        self.allowance: Allowance | None = None  # limit of the client's principal
-        self.stopped = False  # receive and handle nothing more
+        self._allowance: Allowance | None = None  # limit of the client's principal
+        self._stopped = False  # receive and handle nothing more
         self.begun = 0  # frames given to the session
         self.done = 0  # frames that the session has handled
         self._sock = sock
@@ -121,6 +121,14 @@ class Receiver:
         """Return the memory."""
         self._inlet.close()
 
+    def limit(self, allowance: Allowance | None) -> None:
+        """Count requests and bytes in this allowance from now on."""
+        self._allowance = allowance
+
+    def stop(self) -> None:
+        """Receive and handle nothing more."""
+        self._stopped = True
+
     def begin_turn(self) -> Waiting | None:
         """Run the next turn up to the first wait, and return that wait (for `finish_turn`), or None
         at the end of the turn.
@@ -140,7 +148,7 @@ class Receiver:
             except BaseException:  # Also cancelled: earlier answers are sent first.
                 self._outbox.flush()
                 raise
-            if self._stage is _RECEIVING and self.stopped:
+            if self._stage is _RECEIVING and self._stopped:
                 return
             self._clock = None  # Hundreds may have waited for the same, and go on together.
             waiting = self._go_on()
@@ -194,8 +202,8 @@ class Receiver:
             return self._settle(waiting)
         if not self._frames_left:
             self._inlet.rest()
-        if self.allowance is not None:
-            pause_s = self._spend(self.allowance)
+        if self._allowance is not None:
+            pause_s = self._spend(self._allowance)
             if pause_s > 0:
                 return trio.sleep(pause_s)
         return None
@@ -213,8 +221,8 @@ class Receiver:
                 await outbox.drained()
         if not outbox.has_answers_room:
             await outbox.answers_room()
-        if self.allowance is not None:
-            pause_s = self._spend(self.allowance)
+        if self._allowance is not None:
+            pause_s = self._spend(self._allowance)
             if pause_s > 0:
                 await trio.sleep(pause_s)
 
@@ -303,7 +311,7 @@ class Receiver:
                     outbox.flush()
                     if outbox.over_limit:
                         return outbox.drained()
-                if self.stopped:  # No client will read the answers.
+                if self._stopped:  # No client will read the answers.
                     return None
                 if self._is_turn_over():
                     self._frames_left = True

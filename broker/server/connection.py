@@ -147,7 +147,7 @@ class Connection:
         self._count_user(principal)
         self.principal, self._proof = principal, proof
         if self._session is not None:
-            self._receiver.allowance = allowance
+            self._receiver.limit(allowance)
 
     def _count_user(self, principal: Principal) -> None:
         """Count the connection under another user in the metrics."""
@@ -176,7 +176,7 @@ class Connection:
 
     def _leave_allowance(self) -> None:
         if self._allowance is not None:
-            self._allowance.connections -= 1
+            self._allowance.disconnect()
             self._allowance = None
 
     @property
@@ -290,7 +290,7 @@ class Connection:
                 self._receiver = Receiver(
                     self._sock, self._broker.buffers, self.outbox, session, self._broker.poller
                 )
-                self._receiver.allowance = self._allowance
+                self._receiver.limit(self._allowance)
                 self._session = session
                 nursery.start_soon(self._keep_time)
                 try:
@@ -418,7 +418,7 @@ class Connection:
     def _leave(self) -> None:
         self._leaving = True
         if self._session is not None:
-            self._receiver.stopped = True
+            self._receiver.stop()
 
     async def _keep_time(self) -> None:
         assert self._session is not None

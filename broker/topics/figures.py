@@ -25,7 +25,7 @@ class TopicFigures:
         self._topics = topics
         self._non_persistent = non_persistent
         topics.listeners.add(self)
-        metrics.has_topic = self._is_there
+        metrics.leave_out_unless(self._is_there)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         """See `TopicListener`."""

@@ -415,6 +415,10 @@ class Partition:
         """Refuse appends with TopicTerminated from now on: the topic was terminated."""
         self.is_terminated = self._is_closed = True
 
+    def describe(self, topic: TopicMeta) -> None:
+        """Adopt the catalogue's record of the topic."""
+        self.topic = topic
+
     def renamed(self, topic: TopicMeta) -> Partition:
         """Return a new partition over the same log for the topic's new name; then `remove` this
         partition. Appends through this partition also wake readers of the new partition.

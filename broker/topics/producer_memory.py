@@ -107,7 +107,7 @@ class ProducerMemory:
     def _capture(self, offsets_min: int) -> None:
         end_offset = self._log.log_end_offset
         if self.table is not None and end_offset - self._saved_offset >= offsets_min:
-            self.table.next_offset = end_offset
+            self.table.covers_to(end_offset)
             self._captured = (end_offset, pack_table(self.table, self._log.partition_id))
 
 

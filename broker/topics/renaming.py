@@ -178,7 +178,7 @@ class Renaming:
         for topic, name in names:
             meta = self._catalogue.state.topic(name)
             assert meta is not None, "the catalogue has just said so"
-            topic.ticket = ticket
+            topic.note_ticket(ticket)
             heirs.append((self._topics.replace(topic, meta), name))
         taking = _Taking(ticket, heirs)
         self._taking.append(taking)

@@ -139,6 +139,18 @@ class Topic:
         """End a `hold_layout`."""
         self.layout_users -= 1
 
+    def note_ticket(self, ticket: int) -> None:
+        """Note the ticket of a change of the topic."""
+        self.ticket = ticket
+
+    def inherit(self, settings: Mapping[str, Setting]) -> None:
+        """Use these settings of the namespace."""
+        self.inherited = settings
+
+    def mark_deleted(self) -> None:
+        """Note that the topic is deleted: holders of the object find nothing any more."""
+        self.deleted = True
+
     def describe(self, meta: TopicMeta, ticket: int) -> None:
         """Adopt the catalogue's record of the topic, durable with `ticket`, here and in the
         partitions.
@@ -146,7 +158,7 @@ class Topic:
         self.meta = meta
         self.ticket = ticket
         for partition in self.partitions:
-            partition.topic = meta
+            partition.describe(meta)
 
     def check_here(self) -> None:
         """Raise NotOwner for a topic of another broker; never without a cluster."""

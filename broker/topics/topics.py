@@ -188,7 +188,7 @@ class Topics:
             if topic.inherited != self._inherited(name):
                 raise errors.Conflict(f"the settings of the namespace of {name} were changed")
             ids = [partition.partition_id for partition in made]
-            topic.ticket = await self._catalogue.create_topic(planned, ids)
+            topic.note_ticket(await self._catalogue.create_topic(planned, ids))
         meta = self._catalogue.state.topic(name)
         assert meta is not None
         topic.partitions.extend(made)
@@ -219,9 +219,10 @@ class Topics:
             return 0
         if topic.layout_users:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
-        topic.ticket = await self._catalogue.set_partitions(
+        ticket = await self._catalogue.set_partitions(
             topic.meta.topic_id, topic.meta.partition_ids[:total], partitioned=topic.partitioned
         )
+        topic.note_ticket(ticket)
         self.shrink(topic, total)
         return topic.ticket
 
@@ -236,7 +237,8 @@ class Topics:
             try:
                 with as_broker_errors(self._report):
                     await self._alter_partitions(topic, {**topic.inherited, **settings})
-                topic.ticket = await self._catalogue.alter_settings(topic.meta.topic_id, settings)
+                ticket = await self._catalogue.alter_settings(topic.meta.topic_id, settings)
+                topic.note_ticket(ticket)
             except BaseException:  # Includes cancellation: a client may disconnect meanwhile.
                 if not topic.deleted:
                     self._factory.alter(topic, before)
@@ -257,7 +259,7 @@ class Topics:
             ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
             with trio.CancelScope(shield=True):  # The client may disconnect meanwhile.
                 for topic in self.list(tenant, namespace):
-                    topic.inherited = settings
+                    topic.inherit(settings)
                     await self._follow_namespace(topic)
             return ticket
 
@@ -277,7 +279,7 @@ class Topics:
         """Return a topic without partitions, with the settings of its namespace."""
         alone, placement = self._placement.is_alone, self._placement
         topic = Topic(meta) if alone else PlacedTopic(meta, placement)
-        topic.inherited = self._inherited(meta.name)
+        topic.inherit(self._inherited(meta.name))
         return topic
 
     def _inherited(self, name: TopicName) -> Mapping[str, Setting]:
@@ -348,9 +350,9 @@ class Topics:
 
     def forget(self, topic: Topic, ticket: int) -> None:
         """Remove a topic with a deletion that is durable with `ticket`."""
-        topic.ticket = ticket
+        topic.note_ticket(ticket)
         del self._topics[topic.name]
-        topic.deleted = True
+        topic.mark_deleted()
         self._partition_count -= len(topic.partitions)
         self.leaving.add(topic)
         for partition in topic.partitions:
@@ -361,7 +363,7 @@ class Topics:
         """Apply the settings of a namespace to its topics. Raises storage errors."""
         settings = self.namespace_settings(tenant, namespace)
         for topic in self.list(tenant, namespace) if settings is not None else ():
-            topic.inherited = settings or {}
+            topic.inherit(settings or {})
             self._factory.alter(topic, topic.settings)
 
     def move_away(self, topic: Topic) -> None:
@@ -375,10 +377,10 @@ class Topics:
         topic behaves as deleted. Listeners receive both events within this call.
         """
         heir = self.named(meta)
-        heir.ticket = topic.ticket
+        heir.note_ticket(topic.ticket)
         heir.partitions.extend(one.renamed(meta) for one in topic.partitions)
         del self._topics[topic.name]
-        topic.deleted = True
+        topic.mark_deleted()
         for partition in topic.partitions:
             partition.remove()
         self._topics[meta.name] = heir
@@ -442,9 +444,10 @@ class Topics:
             # Cursors first: no reader may see a partition without cursors.
             self._cursors.resize(topic_id, total)
         try:
-            topic.ticket = await self._catalogue.set_partitions(
+            ticket = await self._catalogue.set_partitions(
                 topic_id, ids, partitioned=topic.partitioned or total > 1
             )
+            topic.note_ticket(ticket)
         except (errors.StorageFull, errors.Conflict):
             with as_broker_errors(self._report):
                 self._cursors.resize(topic_id, count, lazy=True)

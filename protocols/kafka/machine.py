@@ -43,6 +43,10 @@ class KafkaMachine:
         self.entries = 0  # that the last request names
         self._kind = (0, 0)  # of the request that is being served
 
+    def expect_login(self, *, needed: bool, raw: bool) -> None:
+        """Accept only a login while `needed`, and bare messages of a SASL mechanism while `raw`."""
+        self.needs_login, self.is_raw = needed, raw
+
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next request, None until it is known. Raises ProtocolError."""
         if self.is_raw:

@@ -237,14 +237,12 @@ class KafkaSession:
     async def _handle_raw(self, data: bytes) -> None:
         """Take a bare message of a SASL mechanism, without a request around the message."""
         self._outbox.answer(self._machine.encode_raw(await raw_step(self._context, data)))
-        self._machine.is_raw = self._login.has_begun
-        self._machine.needs_login = self._login.is_needed
+        self._machine.expect_login(needed=self._login.is_needed, raw=self._login.has_begun)
 
     def _login_stepped(self, request: messages.Request) -> None:
-        machine = self._machine
-        machine.needs_login = self._login.is_needed
         is_handshake = isinstance(request.body, SaslHandshakeRequest)
-        machine.is_raw = is_handshake and not request.version and self._login.has_begun
+        raw = is_handshake and not request.version and self._login.has_begun
+        self._machine.expect_login(needed=self._login.is_needed, raw=raw)
 
     def turn_ended(self) -> None:
         """Do nothing: no state is kept between frames."""

@@ -71,6 +71,13 @@ class Client:
 
     # Answers.
 
+    def speaks(
+        self, version_text: str, protocol_version: int, *, takes_entry_metadata: bool
+    ) -> None:
+        """Note the library and the protocol version that CONNECT named."""
+        self.version_text, self.protocol_version = version_text, protocol_version
+        self.takes_entry_metadata = takes_entry_metadata
+
     def refuse(self, request_id: int, error: BrokerError | Refused) -> None:
         """Answer a request with an error, after earlier answers."""
         refused = refusal(error)

@@ -51,12 +51,13 @@ async def _log_in(client: Client, command: CommandConnect) -> None:
 
 def _take_in(client: Client, command: CommandConnect) -> None:
     client.machine.connected()
-    client.version_text = command.client_version
-    client.protocol_version = min(PROTOCOL_VERSION, command.protocol_version)
-    client.takes_entry_metadata = (
-        client.options.broker_entry_metadata
-        and client.protocol_version >= ENTRY_METADATA_VERSION
-        and command.feature_flags.supports_broker_entry_metadata
+    version = min(PROTOCOL_VERSION, command.protocol_version)
+    client.speaks(
+        command.client_version,
+        version,
+        takes_entry_metadata=client.options.broker_entry_metadata
+        and version >= ENTRY_METADATA_VERSION
+        and command.feature_flags.supports_broker_entry_metadata,
     )
     answer = messages.connected(
         f"Braidlog {client.broker.version}",

@@ -112,12 +112,16 @@ class Committer:
     ) -> None:
         self.ticket = 1
         self.durable_ticket = 0
-        self.on_dirty = on_dirty
+        self._on_dirty = on_dirty
         self.failure: StorageFailed | None = None
         self._keeper = keeper or DiskKeeper(files)
         self._gathering: dict[RoundParticipant, None] = {}  # A dict keeps the order.
         self._lazy: dict[RoundParticipant, None] = {}
         self._running: Round | None = None
+
+    def call_when_dirty(self, call: Callable[[], None]) -> None:
+        """Call this from now on when a round gets its first member."""
+        self._on_dirty = call
 
     @property
     def gathers(self) -> bool:
@@ -129,8 +133,8 @@ class Committer:
         gathering = self._gathering
         if member not in gathering:
             gathering[member] = None
-            if len(gathering) == 1 and self.on_dirty is not None:
-                self.on_dirty()
+            if len(gathering) == 1 and self._on_dirty is not None:
+                self._on_dirty()
         return self.ticket
 
     def mark_lazy(self, member: RoundParticipant) -> None:

@@ -429,7 +429,7 @@ class LocalLog:
                 self._written.enter(self.log_end_offset)
             else:
                 self._become_synced()
-        self.segment_set.interval_bytes = settings.index_interval_bytes
+        self.segment_set.space_index(settings.index_interval_bytes)
         self.settings = settings
         self._is_written_mode = settings.durability == Durability.WRITTEN
 

@@ -45,7 +45,16 @@ class LogWalk:
         self.segments = segments
         self.proven = proven
         self.stop = stop
+        self.offset = 0
         self.resume(0)
+
+    def prove(self, durable_offset: int) -> None:
+        """Note that everything below this offset is known to have been durable."""
+        self.proven = max(self.proven, durable_offset)
+
+    def skip_to(self, offset: int) -> None:
+        """Expect this offset next, until a segment is entered."""
+        self.offset = offset
 
     def resume(self, number: int, place: tuple[int, int] | None = None) -> None:
         """Continue in that segment: at `place`, an offset and the file position of its batch, or at

@@ -232,7 +232,7 @@ class _Recovery:
         first_good: tuple[int, int, BatchHeader] | None = None
         for good in self.good_behind(fault):
             first_good = first_good or good
-            self.walk.proven = max(self.walk.proven, good[2].durable_offset)
+            self.walk.prove(good[2].durable_offset)
             if self.searched:
                 break  # An earlier search went to the end: only the next good place is wanted.
         self.searched = True

@@ -60,6 +60,10 @@ class SegmentSet:
         self._loaded: list[Segment] = []
         self.show(segments)
 
+    def space_index(self, interval_bytes: int) -> None:
+        """Use this distance of index entries from now on."""
+        self.interval_bytes = interval_bytes
+
     def show(self, segments: Sequence[Segment]) -> None:
         """Show these segments to readers from now on; the last segment takes the appends."""
         self.view = SegmentView(tuple(segment.base_offset for segment in segments), tuple(segments))

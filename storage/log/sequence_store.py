@@ -96,7 +96,7 @@ def load(files: Files, log: Log) -> SequenceTable:
         return table
     table = unpack_table(data, log.partition_id)
     # An empty snapshot was written for a log end that a power cut may have taken back since.
-    table.next_offset = min(table.next_offset, log.log_end_offset)
+    table.covers_to(min(table.next_offset, log.log_end_offset))
     return table
 
 
@@ -110,7 +110,7 @@ def catch_up(table: SequenceTable, log: Log) -> None:
         offset = max(table.next_offset, log.log_start_offset)
         for segment, file_pos, at in log.places_from(offset):
             _note_all(table, segment, file_pos, at)
-        table.next_offset = max(table.next_offset, end_offset)
+        table.covers_to(max(table.next_offset, end_offset))
 
 
 def _note_all(table: SequenceTable, segment: Segment, file_pos: int, offset: int) -> None:
@@ -127,7 +127,7 @@ def _note_all(table: SequenceTable, segment: Segment, file_pos: int, offset: int
                         header.first_sequence, header.last_sequence, header.base_offset
                     )
                     table.note(header.producer_id, header.producer_epoch, stored, header.append_us)
-                table.next_offset = max(table.next_offset, header.next_offset)
+                table.covers_to(max(table.next_offset, header.next_offset))
             return
         except Fault as fault:
             behind = next(find_good(segment, fault.file_pos + 1, fault.offset, end_pos), None)

@@ -58,6 +58,10 @@ class SequenceTable:
         self.next_offset = next_offset
         self._producers = {state.producer_id: state for state in producers}
 
+    def covers_to(self, offset: int) -> None:
+        """Note that the table covers all batches below this offset."""
+        self.next_offset = offset
+
     def __len__(self) -> int:
         return len(self._producers)
 

@@ -103,17 +103,27 @@ def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Se
     return segments
 
 
-class SurveyWalk(LogWalk):
+class SurveyWalk:
     """A walk that continues after every fault. `events` gives good batches and holes in order."""
 
     def __init__(
         self, segments: list[Segment], slot: Watermark, folder: str, stop: int | None = None
     ) -> None:
         """With `stop`, a durable offset, go no further: for a log that a broker is writing."""
-        super().__init__(segments, slot.durable_offset, NO_OFFSET if stop is None else stop)
-        self.offset = slot.log_start_offset
+        self._walk = LogWalk(segments, slot.durable_offset, NO_OFFSET if stop is None else stop)
+        self._walk.skip_to(slot.log_start_offset)
         self._knows_start = bool(slot.sequence)
         self._folder = folder
+
+    @property
+    def offset(self) -> int:
+        """The next offset expected."""
+        return self._walk.offset
+
+    @property
+    def proven(self) -> int:
+        """Everything below this offset is known to have been durable."""
+        return self._walk.proven
 
     def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
         """Yield good batches and holes from segment number `first` on; check bodies from that
@@ -122,29 +132,29 @@ class SurveyWalk(LogWalk):
         hole = self._hole_before(first)
         if hole is not None:
             yield hole
-            self.offset = hole.end_offset
-        goes_on = bool(self.segments)
+            self._walk.skip_to(hole.end_offset)
+        goes_on = bool(self._walk.segments)
         while goes_on:
             try:
-                for segment, file_pos, header in self.batches(check_bodies_from):
+                for segment, file_pos, header in self._walk.batches(check_bodies_from):
                     yield Good(segment, file_pos, header)
                 return
             except Fault as fault:
-                if fault.file_pos and fault.offset >= self.stop:
+                if fault.file_pos and fault.offset >= self._walk.stop:
                     return
                 hole = self._hole(fault)
             yield hole
-            self.offset = hole.end_offset
+            self._walk.skip_to(hole.end_offset)
             goes_on = self._resume_behind(hole)
 
     def _hole_before(self, first: int) -> Hole | None:
         """Return the hole before the first segment of the walk. Without a slot that segment is the
         log start.
         """
-        self.resume(first)
-        if not self.segments:
+        self._walk.resume(first)
+        if not self._walk.segments:
             return self._missing(self._folder, 0, self.proven, "there is no segment file")
-        base = self.segments[first].base_offset
+        base = self._walk.segments[first].base_offset
         if base <= self.offset or first or not self._knows_start:
             return None
         return self._missing(self._folder, 0, base, f"the records up to {base} are missing")
@@ -156,7 +166,7 @@ class SurveyWalk(LogWalk):
         """Return the offsets that a fault makes unreadable."""
         if isinstance(fault, Missing):
             return self._missing(fault.path, fault.file_pos, fault.next_offset, fault.reason)
-        segment, *later = self.segments[self.number : self.number + 2]
+        segment, *later = self._walk.segments[self._walk.number : self._walk.number + 2]
         limit = later[0].base_offset if later else None
         if isinstance(fault, Overlap):
             (segment,) = later
@@ -176,18 +186,18 @@ class SurveyWalk(LogWalk):
                 hole.records = header.record_count
         hole.is_newer = is_newer(segment, fault.file_pos)
         hole.is_foreign = fault.is_foreign
-        hole.is_never_torn = is_never_torn(fault, self.segments)
+        hole.is_never_torn = is_never_torn(fault, self._walk.segments)
         return hole
 
     def _resume_behind(self, hole: Hole) -> bool:
         """Go on after a hole; return False at the end of the log."""
         segment = hole.segment
         if hole.header is not None and segment is not None:
-            self.resume(self.number, (segment.base_offset, SEGMENT_HEADER_BYTES))
+            self._walk.resume(self._walk.number, (segment.base_offset, SEGMENT_HEADER_BYTES))
         elif segment is not None and hole.end_pos < segment.size:
-            self.resume(self.number, (hole.end_offset, hole.end_pos))
-        elif self.following() is not None:
-            self.resume(self.number + 1)
+            self._walk.resume(self._walk.number, (hole.end_offset, hole.end_pos))
+        elif self._walk.following() is not None:
+            self._walk.resume(self._walk.number + 1)
         else:
             return False
         return True

@@ -30,6 +30,9 @@ class FakePartition:
     def remove(self):
         self.removed = True
 
+    def describe(self, topic):
+        self.topic = topic
+
 
 class FakeFactory:
     """`folders` stands for the data directory."""

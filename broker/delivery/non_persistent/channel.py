@@ -88,7 +88,7 @@ class NonPersistentChannel:
 
     def delete(self) -> None:
         """Take no messages any more."""
-        self.topic.deleted = True
+        self.topic.mark_deleted()
 
     @property
     def is_idle(self) -> bool:

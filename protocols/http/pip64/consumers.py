@@ -111,7 +111,7 @@ class Consumers:
             self.end(former)
         if len(self._by_key) >= self._max:
             raise LimitExceeded(f"there are {self._max} consumers over HTTP already")
-        subscriber.idle_s = self._idle_s
+        subscriber.end_when_idle(self._idle_s)
         self._by_key[_key(subscriber)] = subscriber
 
     def end(self, subscriber: Subscriber) -> None:

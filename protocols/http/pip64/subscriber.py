@@ -122,6 +122,10 @@ class Subscriber:
 
     # The interface for `attached.py`.
 
+    def end_when_idle(self, idle_s: float) -> None:
+        """Count the consumer as gone after that time without a request."""
+        self.idle_s = idle_s
+
     @property
     def wants_more(self) -> bool:
         """True while a fetch with room is open."""

@@ -32,7 +32,7 @@ def rewrite(
 def write_batch(batch: Batch, removed: OffsetSet, writer: CompactedWriter) -> None:
     """Write the kept records of a batch. A batch that cannot be opened is kept as it is."""
     header = batch.header
-    writer.last_append_us = max(writer.last_append_us, header.append_us)
+    writer.note_append(header.append_us)
     if header.flags & BatchFlag.GAP:
         return
     if not removed.has_any(header.base_offset, header.next_offset):

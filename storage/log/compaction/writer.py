@@ -55,6 +55,10 @@ class CompactedWriter:
         files.unlink(self.path + NEW_SUFFIX)
         self._file = files.create(self.path + NEW_SUFFIX)
 
+    def note_append(self, append_us: int) -> None:
+        """Note the append time of a batch, even if none of its records is kept."""
+        self.last_append_us = max(self.last_append_us, append_us)
+
     @property
     def size(self) -> int:
         """Bytes of the file so far."""

@@ -63,11 +63,11 @@ def run(work):
         poller = EpollPoller()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poller.run)
-            while clock.sleep is None:
+            while clock._sleep is None:
                 await trio.lowlevel.checkpoint()
             await work(poller)
             nursery.cancel_scope.cancel()
-        assert clock.sleep is None
+        assert clock._sleep is None
         await trio.sleep(0.001)  # Trio sleeps without the poller again.
 
     trio.run(main, clock=clock)
