@@ -4,7 +4,7 @@ as Kafka's tools do. Knows no request and no topic.
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final
 
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, TopicSetting
@@ -46,7 +46,7 @@ def _ppm(text: str) -> int:
     """Return a ratio in millionths. Raises ValueError for other texts, and for a finer ratio."""
     try:
         ppm = Decimal(text) * PPM
-    except InvalidOperation:
+    except ArithmeticError:  # No number, or a number beyond the range of decimals.
         raise ValueError(text) from None
     if not (ppm.is_finite() and 0 <= ppm <= PPM and ppm == int(ppm)):
         raise ValueError(text)

@@ -16,7 +16,7 @@ from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
 from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
 from braidlog.protocols.zookeeper.namespace import Namespace
 from braidlog.protocols.zookeeper.sessions import LiveSession, Sessions
-from braidlog.protocols.zookeeper.topic_nodes import CONFIGS
+from braidlog.protocols.zookeeper.topic_nodes import CONFIGS, is_index
 from braidlog.protocols.zookeeper.tree import Tree
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Service:
         owners: dict[str, list[int]] = {}
         for text in self.nodes.children(f"{group}/owners/{topic.name.topic}"):
             node = self.nodes.find(f"{group}/owners/{topic.name.topic}/{text}")
-            if node is not None and text.isdecimal() and int(text) < len(topic.partitions):
+            if node is not None and is_index(text, len(topic.partitions)):
                 # The data are the consumer's id, and the number of its thread.
                 consumer = (node.data or b"").decode(errors="replace").rpartition("-")[0]
                 owners.setdefault(consumer, []).append(int(text))

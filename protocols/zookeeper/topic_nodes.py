@@ -6,7 +6,7 @@ Formats: `kafka.utils.ZkUtils` and `kafka.admin.AdminUtils` of release 0.8.2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # Text of a topic's settings: some tools write their own names.
 CONFIG_BYTES_MAX: Final = 64 * 1024
 CONFIGS: Final = "/config/topics"
+
+T = TypeVar("T")
 
 
 class Assignment(msgspec.Struct):
@@ -140,10 +142,7 @@ class TopicNode(TopicPart):
 
     def _count(self, data: bytes | None) -> int:
         """Return the number of partitions that a tool wants. Raises NodeError."""
-        try:
-            wanted = msgspec.json.decode(data or b"", type=Assignment).partitions
-        except msgspec.DecodeError as error:
-            raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+        wanted = _decoded(data, Assignment).partitions
         if not wanted or any(str(index) not in wanted for index in range(len(wanted))):
             raise NodeError(Code.BAD_ARGUMENTS, "partitions are numbered from 0 without gaps")
         if any(set(replicas) != {self._names.node_id} for replicas in wanted.values()):
@@ -240,7 +239,10 @@ class ConfigNode(TopicPart):
 
     def _unknown(self) -> dict[str, str]:
         stored = self._names.nodes.find(f"{CONFIGS}/{self._name}")
-        config = {} if stored is None else read_settings(stored.data)
+        try:
+            config = {} if stored is None else read_settings(stored.data)
+        except NodeError:  # A client stored other data before the topic existed.
+            return {}
         return {key: value for key, value in config.items() if key not in SETTINGS}
 
 
@@ -279,26 +281,21 @@ class ElectionNode(VirtualNode):
     def create(self, caller: Caller, data: bytes | None) -> Change:
         """Accept the request. Raises NodeError, NotAuthorized."""
         caller.check(Action.ALTER, self._names.resource)
-        try:
-            msgspec.json.decode(data or b"", type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+        _decoded(data, dict[str, Any])
         return 0
 
 
 def is_index(text: str, count: int) -> bool:
     """Return True if a text is the number of one of `count` partitions."""
-    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) < count
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(count))
+    return is_number and str(int(text)) == text and int(text) < count
 
 
 def read_settings(data: bytes | None) -> dict[str, str]:
     """Return the settings in the data of a node. Raises NodeError."""
-    try:
-        if len(data or b"") > CONFIG_BYTES_MAX:
-            raise NodeError(Code.BAD_ARGUMENTS, f"settings exceed {CONFIG_BYTES_MAX} bytes")
-        return msgspec.json.decode(data or b"", type=Settings).config
-    except msgspec.DecodeError as error:
-        raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+    if len(data or b"") > CONFIG_BYTES_MAX:
+        raise NodeError(Code.BAD_ARGUMENTS, f"settings exceed {CONFIG_BYTES_MAX} bytes")
+    return _decoded(data, Settings).config
 
 
 def known_settings(config: Mapping[str, str]) -> dict[str, Setting]:
@@ -310,4 +307,12 @@ def known_settings(config: Mapping[str, str]) -> dict[str, Setting]:
             if key in SETTINGS
         }
     except ValueError as error:
+        raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+
+
+def _decoded(data: bytes | None, kind: type[T]) -> T:
+    """Return the JSON in the data of a node. Raises NodeError."""
+    try:
+        return msgspec.json.decode(data or b"", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None

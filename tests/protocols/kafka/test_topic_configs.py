@@ -47,6 +47,7 @@ def test_the_words_of_a_list_have_no_order():
         (row("a_switch", Switch), "1", "a.switch=1 is not served"),
         (row("a_time", Time), "Create", "a.time=Create is not served"),
         (TOPIC_SETTINGS["min_dirty_ppm"], "1.5", "ratio=1.5 is not such a number"),
+        (TOPIC_SETTINGS["min_dirty_ppm"], "9e999999", "ratio=9e999999 is not such a number"),
         (TOPIC_SETTINGS["cleanup_policy"], "compact,none", "policy=compact,none is not served"),
     ],
     ids=lambda part: part.name if isinstance(part, TopicSetting) else None,

@@ -272,3 +272,32 @@ async def test_virtual_nodes_take_no_part_in_transactions(client, broker):
     reader.take(9)
     assert reader.i32() == Code.UNIMPLEMENTED
     assert broker.topics.find(T) is not None
+
+
+@pytest.mark.parametrize("data", [b'{"\xc2":1}', b'"' + b"\xff", b"[" * 5000, b'{"config":[]}'])
+async def test_data_that_are_no_settings_are_refused_and_the_session_goes_on(client, data):
+    await make_topic(client)
+    places = [(Op.SET_DATA, "/config/topics/t"), (Op.SET_DATA, "/brokers/topics/t")]
+    for op, path in places:
+        assert await client.code(op, path, data, -1) == Code.BAD_ARGUMENTS
+    if data != b'{"config":[]}':
+        path = "/admin/reassign_partitions"
+        assert await client.code(Op.CREATE, path, data, OPEN, 0) == Code.BAD_ARGUMENTS
+
+
+async def test_bad_settings_stored_before_the_topic_do_not_disturb_other_protocols(client, broker):
+    await client.create("/config/topics/t", b"\xff")
+    await client.get("/config/topics/t", watch=True)
+    await broker.topics.create(T, 1)
+    assert await read(client, "/config/topics/t") == {"version": 1, "config": {}}
+
+
+async def test_names_with_thousands_of_digits_are_no_partitions(client, broker):
+    await make_topic(client)
+    await store_consumer(client)
+    digits = "1" * 5000
+    assert await client.exists(f"/brokers/topics/t/partitions/{digits}") is None
+    assert await client.exists(f"/consumers/g/offsets/t/{digits}") is None
+    await client.create(f"/consumers/g/owners/t/{digits}", b"c-1-0")
+    (member,) = broker.members.of(broker.topics.get(T), b"g")
+    assert member.partitions == [0]
