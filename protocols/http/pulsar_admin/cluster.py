@@ -35,6 +35,7 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any, text
 from braidlog.protocols.http.pulsar_admin.names import full_names
+from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER, check_new_namespace
 from braidlog.protocols.http.routes import topics_seen
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.bodies import BodyReader
 
-CLUSTER = "standalone"
 POLICIES = {
     "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [CLUSTER],
@@ -256,7 +256,7 @@ class ClusterApi:
     async def put_namespace(self, request: Request) -> Response:
         """Create a namespace."""
         tenant, namespace = namespace_of(request)
-        await read_any(self._bodies, request)
+        check_new_namespace(await read_any(self._bodies, request))
         ticket = await self._broker.namespaces.create(tenant, namespace)
         await self._broker.durability.reached(ticket)
         return done()

@@ -30,6 +30,7 @@ from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
+from braidlog.protocols.http.pulsar_admin.new_objects import check_new_topic
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
 from braidlog.protocols.turns import in_turns
 from braidlog.storage.formats.headers import header_text
@@ -75,7 +76,7 @@ class AdminTopics:
     async def create(self, request: Request) -> Response:
         """Create a topic without partitions."""
         name, index = name_of(request)
-        await read_any(self._bodies, request)
+        check_new_topic(await read_any(self._bodies, request))
         if index is not None:
             topic_of(self._broker, request)  # Partitions exist, or cannot be created separately.
             return done()
@@ -286,6 +287,8 @@ class AdminTopics:
 async def partition_count(bodies: BodyReader, request: Request, *, least: int = 1) -> int:
     """Return the number of partitions in the body. Raises RequestRefused."""
     body = await read_any(bodies, request)
+    if isinstance(body, dict):
+        check_new_topic(body.get("properties"))
     count = body.get("partitions") if isinstance(body, dict) else body
     if type(count) is not int or not least <= count <= PARTITIONS_MAX:
         text = "Number of partitions should be more than 0"

@@ -1,0 +1,52 @@
+"""Bodies of requests that create a namespace or topic: content that would be dropped is refused.
+
+Admin clients send every policy with its default. Knows no broker.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.protocols.http.errors import BAD_BODY, NOT_SUPPORTED, RequestRefused
+
+CLUSTER: Final = "standalone"
+# Policies without an effect here: a namespace is always a single bundle.
+WITHOUT_EFFECT: Final = ("bundles", "lastUpdatedTimestamp")
+# Defaults of the Policies of Java's and Go's clients beside absent, empty, false and zero values.
+DEFAULTS: Final = {
+    "replication_clusters": ([CLUSTER],),
+    "subscription_auth_mode": ("None",),
+    "offload_threshold": (-1,),
+    "offload_threshold_in_seconds": (-1,),
+    "schema_auto_update_compatibility_strategy": ("Full", "FULL"),
+    "schema_compatibility_strategy": ("UNDEFINED", "Full", "FULL"),
+}
+# False differs from the absent value of these policies.
+SWITCHES: Final = ("deduplicationEnabled", "is_allow_auto_update_schema")
+
+
+def check_new_namespace(body: object) -> None:
+    """Refuse a new namespace with policies, which have their own calls. Raises RequestRefused."""
+    if body is None:
+        return
+    if not isinstance(body, dict):
+        raise RequestRefused(BAD_BODY, "expected the policies of the namespace as an object")
+    dropped = [name for name, value in body.items() if not _is_default(name, value)]
+    if dropped:
+        names = ", ".join(sorted(name[:60] for name in dropped)[:5])
+        text = f"a namespace is created without policies, not with {names}: set them afterwards"
+        raise RequestRefused(NOT_SUPPORTED, text)
+
+
+def check_new_topic(properties: object) -> None:
+    """Refuse a new topic with properties, which are not stored. Raises RequestRefused."""
+    if properties:
+        raise RequestRefused(NOT_SUPPORTED, "properties of a topic are not stored here")
+
+
+def _is_default(name: str, value: object) -> bool:
+    if name in WITHOUT_EFFECT or value in DEFAULTS.get(name, ()):
+        return True
+    if isinstance(value, dict):  # Java sends the maps of `auth_policies`, all empty.
+        return all(inner in ({}, [], None) for inner in value.values())
+    return value is None or (name not in SWITCHES and not value)
