@@ -77,6 +77,14 @@ def test_refusals_are_a_single_line(tmp_path, capsys, topic, made, code, said):
 
 
 @pytest.mark.slow
+def test_a_broker_that_does_not_answer_has_its_own_exit_code(tmp_path, capsys):
+    place = ["--to", str(tmp_path / "to"), "--url", "http://127.0.0.1:1"]
+    assert run(["export", "orders", *place]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("braidlog: no broker answers at http://127.0.0.1:1: ")
+
+
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_failed_spark_start_is_a_single_line_after_its_output(tmp_path):
     """A separate process: a process with a Spark would use that Spark."""
@@ -218,17 +226,3 @@ def test_a_failed_position_commit_is_reported_after_the_export(data, export):
     code, out, err = export("orders", "--url", "http://127.0.0.1:1")
     assert code == 0 and out.startswith("1 records")
     assert err.startswith("the position was not told to the broker: no broker answers at")
-
-
-def test_the_bar_shows_the_speed(monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    with module._progress() as bar:
-        task = bar.add_task("export", total=None)
-        module._show(bar, task, 5, 10)
-        (one,) = bar.tasks
-        assert (one.completed, one.total) == (5, 10)
-        rate = bar.columns[3]
-        assert rate.render(one).plain == ""
-        one.finished_speed = None
-        monkeypatch.setattr(type(one), "speed", property(lambda self: 1234.5))
-        assert rate.render(one).plain == "1,234 records/s"
