@@ -24,7 +24,7 @@ from braidlog.broker.access.quotas import Quotas
 from braidlog.broker.access.rules import GrantedRules
 from braidlog.broker.access.users import NAME_BYTES_MAX, Users
 from braidlog.broker.closing import Closing
-from braidlog.broker.commit.durability import Durability
+from braidlog.broker.commit.durability import CommitRounds
 from braidlog.broker.commit.waiters import Awaited, Waiters
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.config.settings import Config
@@ -158,8 +158,8 @@ class Broker:
         assert isinstance(data_dir, DataDir), "another directory has other parts"
         return LocalParts(foundation, data_dir)
 
-    def _make_durability(self) -> Durability:
-        return Durability(
+    def _make_durability(self) -> CommitRounds:
+        return CommitRounds(
             self.committer,
             self.waiters,
             self.poller,

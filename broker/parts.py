@@ -22,7 +22,7 @@ from braidlog.storage.metadata.journal_positions import JournalPositions
 
 if TYPE_CHECKING:
     from braidlog.broker.cluster.peers import Peers
-    from braidlog.broker.commit.durability import Durability
+    from braidlog.broker.commit.durability import CommitRounds
     from braidlog.broker.config.settings import Config
     from braidlog.broker.topics.namespaces import Namespaces
     from braidlog.broker.topics.partition_factory import Partitions
@@ -44,7 +44,7 @@ class Foundation:
     config: Config
     data_dir: Directory
     committer: Committer
-    durability: Durability
+    durability: CommitRounds
     partitions: Partitions
     now_us: Callable[[], int]
 

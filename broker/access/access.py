@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from braidlog.broker.access.quotas import Quotas
 
 
-class Rules(Protocol):
+class AccessRules(Protocol):
     """Decisions about permissions. The event loop calls them: they answer from memory, at once."""
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
@@ -34,7 +34,7 @@ class Access:
 
     def __init__(
         self,
-        rules: Rules | None = None,
+        rules: AccessRules | None = None,
         audit: AuditLog | None = None,
         quotas: Quotas | None = None,
         refused: Callable[[Principal], object] = lambda principal: None,

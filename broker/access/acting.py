@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
 
 
-class Client(Protocol):
+class ActingClient(Protocol):
     """The client: a connection or a request."""
 
     principal: Principal
@@ -24,10 +24,10 @@ class Client(Protocol):
 
 
 # Weak: a task that works for everybody may outlive the client that caused its start.
-_CLIENT: ContextVar[ref[Client] | None] = ContextVar("client", default=None)
+_CLIENT: ContextVar[ref[ActingClient] | None] = ContextVar("client", default=None)
 
 
-def work_for(client: Client) -> None:
+def work_for(client: ActingClient) -> None:
     """Set the running task's client; a later login of the client counts too."""
     _CLIENT.set(ref(client))
 

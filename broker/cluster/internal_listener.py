@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from braidlog.broker.cluster.answers import Answers
+from braidlog.broker.cluster.answers import PeerCallHandler
 from braidlog.broker.cluster.cluster_peers import INTERNAL
 from braidlog.broker.cluster.links import LinkLost, listening, welcome
 from braidlog.broker.config.settings import ConfigError, is_loopback, parse_address
@@ -41,7 +41,7 @@ class InternalListener:
             text = f"cluster.listen: cannot listen on {config.listen}: {error.strerror}"
             raise ConfigError(text) from error
         self._bound: tuple[str, int] = self._listener.socket.getsockname()[:2]
-        self._answers = Answers(broker, parts)
+        self._answers = PeerCallHandler(broker, parts)
 
     def addresses(self, listeners: Sequence[Listener]) -> dict[str, str]:
         """Return the addresses for other brokers and their clients, by name of the listener."""

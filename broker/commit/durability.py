@@ -38,7 +38,7 @@ class _Running:
     begun_s: float
 
 
-class Durability:
+class CommitRounds:
     """Commit rounds, and the readers and answers that wait for them.
 
     Guarantees: a ticket is reported durable only after every file and folder marked up to the

@@ -39,7 +39,7 @@ DEEP: Final = "nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ValueFault:
     """A value that cannot be read.
 
     `place` is the dotted path of the value, `items[0].name`; empty for the whole. `unknown` is the
@@ -54,7 +54,7 @@ class Fault:
         return f"{self.place}: {self.reason}" if self.place else self.reason
 
 
-def fault_of(error: Exception, into: type[Any] | None = None, nouns: Nouns = NOUNS) -> Fault:
+def fault_of(error: Exception, into: type[Any] | None = None, nouns: Nouns = NOUNS) -> ValueFault:
     """Return the fault that a library's error reports; `into` is the expected type, if known.
 
     Errors of other kinds, whose texts are our own, keep their text.
@@ -62,15 +62,15 @@ def fault_of(error: Exception, into: type[Any] | None = None, nouns: Nouns = NOU
     if isinstance(error, msgspec.ValidationError):
         return _misfit(str(error), into, nouns)
     if isinstance(error, RecursionError):
-        return Fault("", DEEP)
+        return ValueFault("", DEEP)
     if isinstance(error, UnicodeDecodeError):
-        return Fault("", f"not UTF-8: {error.reason} at byte {error.start}")
+        return ValueFault("", f"not UTF-8: {error.reason} at byte {error.start}")
     if isinstance(error, json.JSONDecodeError):
         text = f"{error.msg[:1].lower()}{error.msg[1:]}"
-        return Fault("", f"not JSON: {text} at line {error.lineno}, column {error.colno}")
+        return ValueFault("", f"not JSON: {text} at line {error.lineno}, column {error.colno}")
     if isinstance(error, msgspec.DecodeError):
         return _not_json(str(error))
-    return Fault("", str(error))
+    return ValueFault("", str(error))
 
 
 def explain(error: Exception, into: type[Any] | None = None, whole: str = "") -> str:
@@ -79,16 +79,16 @@ def explain(error: Exception, into: type[Any] | None = None, whole: str = "") ->
     return str(fault) if fault.place or not whole else f"{whole}: {fault}"
 
 
-def _not_json(text: str) -> Fault:
+def _not_json(text: str) -> ValueFault:
     found = _MALFORMED.fullmatch(text)
     if found is not None:
-        return Fault("", f"not JSON: {found[1]} at byte {found[2]}")
+        return ValueFault("", f"not JSON: {found[1]} at byte {found[2]}")
     if text == "Input data was truncated":
-        return Fault("", "not JSON: the text ends too early")
+        return ValueFault("", "not JSON: the text ends too early")
     return _misfit(text, None, NOUNS)  # A number out of range, with its place.
 
 
-def _misfit(text: str, into: type[Any] | None, nouns: Nouns) -> Fault:
+def _misfit(text: str, into: type[Any] | None, nouns: Nouns) -> ValueFault:
     found = _PLACE.search(text)
     place = ""
     if found is not None:
@@ -99,21 +99,23 @@ def _misfit(text: str, into: type[Any] | None, nouns: Nouns) -> Fault:
     if text.startswith("Object contains unknown field `"):
         name = text.split("`", 1)[1].rstrip("`")
         known = _listed(_fields(_at(into, place)))
-        return Fault(
+        return ValueFault(
             place, f"unknown field {name}" + (f"; there are: {known}" if known else ""), name
         )
     if text.startswith("Object missing required field `"):
         name = text.split("`", 1)[1].rstrip("`")
-        return Fault(place, f"field {name} is missing")
+        return ValueFault(place, f"field {name} is missing")
     if text.startswith("Invalid enum value "):
         value = text.removeprefix("Invalid enum value ")
         choices = _listed(_values(_at(into, place)))
-        return Fault(place, f"{value} is none of {choices}" if choices else f"{value} is not valid")
+        return ValueFault(
+            place, f"{value} is none of {choices}" if choices else f"{value} is not valid"
+        )
     if (expected := _EXPECTED.fullmatch(text)) is not None:
-        return Fault(place, _expectation(expected[1], expected[2], expected[3], nouns))
+        return ValueFault(place, _expectation(expected[1], expected[2], expected[3], nouns))
     if text == "Invalid base64 encoded string":
-        return Fault(place, "expected text in base64")
-    return Fault(place, f"{text[:1].lower()}{text[1:]}")
+        return ValueFault(place, "expected text in base64")
+    return ValueFault(place, f"{text[:1].lower()}{text[1:]}")
 
 
 def _expectation(wanted: str, given: str | None, limit: str | None, nouns: Nouns) -> str:

@@ -21,7 +21,7 @@ from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
-from braidlog.broker.reading.entries import Entry, EntryId, Span
+from braidlog.broker.reading.entries import Entry, EntryId, EntrySpan
 from braidlog.storage.formats.api import BatchFlag
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Dispatcher(Pump):
             entries = [entry for entry in entries if entry not in unknown]
             message_ids = [*map(self._id, unknown), *message_ids]
         ranges = list(whole)
-        spans: list[Span] = []
+        spans: list[EntrySpan] = []
         seeks = self._seeks
         for message_id in message_ids:
             span = self._delivered_span(message_id)
@@ -227,7 +227,7 @@ class Dispatcher(Pump):
             for span in spans:
                 self._acked(consumer, span, state.unacked(span.offset, span.end))
             for piece in settled:
-                self._acked(consumer, Span(piece, 1), 0)
+                self._acked(consumer, EntrySpan(piece, 1), 0)
 
     def _delivered_ranges(
         self, consumer: Consumer, entries: Sequence[int]
@@ -347,7 +347,7 @@ class Dispatcher(Pump):
         """Remember the entries sent to a consumer now, and set their redelivery counts."""
 
     @abc.abstractmethod
-    def _delivered_span(self, message_id: EntryId) -> Span | None:
+    def _delivered_span(self, message_id: EntryId) -> EntrySpan | None:
         """Return the entry of that id if remembered from its delivery."""
 
     @abc.abstractmethod
@@ -362,7 +362,7 @@ class Dispatcher(Pump):
         """Note acknowledged entries, all remembered from their delivery."""
 
     @abc.abstractmethod
-    def _acked(self, consumer: Consumer, span: Span, left: int) -> None:
+    def _acked(self, consumer: Consumer, span: EntrySpan, left: int) -> None:
         """Note an acknowledged entry, except for `left` of its messages."""
 
     @abc.abstractmethod

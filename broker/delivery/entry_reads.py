@@ -24,7 +24,7 @@ from braidlog.storage.formats.pulsar.foreign_entries import records_to_entries, 
 from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.formats.batch import Batch
     from braidlog.storage.log.settings import UnreadableRecords
@@ -75,7 +75,7 @@ async def read_entries(
     bytes_max: int,
     *,
     compacted: bool = False,
-    memory: Reservation | None = None,
+    memory: OutputReservation | None = None,
 ) -> EntryRead:
     """Read entries from the entry that contains or follows `offset`; none at the high watermark.
 
@@ -94,7 +94,7 @@ def read_steps(
     bytes_max: int,
     *,
     compacted: bool = False,
-    memory: Reservation | None = None,
+    memory: OutputReservation | None = None,
 ) -> Steps[EntryRead]:
     """Read entries in steps; wait for data that is not in memory, and for a decoding thread."""
     partition.check_readable(offset, BodyFormat.PULSAR)
@@ -168,7 +168,7 @@ def _foreign_entries(
     batch: Batch,
     offset: int,
     policy: UnreadableRecords,
-    memory: Reservation | None,
+    memory: OutputReservation | None,
     *,
     have_some: bool,
 ) -> Steps[Made]:
@@ -194,7 +194,7 @@ def _made(
     batch: Batch,
     offset: int,
     policy: UnreadableRecords,
-    memory: Reservation | None,
+    memory: OutputReservation | None,
     *,
     have_some: bool,
 ) -> Steps[Made]:

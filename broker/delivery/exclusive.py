@@ -12,7 +12,7 @@ from braidlog.broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.reading import entries as ids
-from braidlog.broker.reading.entries import Entry, EntryId, Span
+from braidlog.broker.reading.entries import Entry, EntryId, EntrySpan
 
 # Delivered entries whose record counts are remembered for acks; older entries are looked up.
 DELIVERED_MAX = 100_000
@@ -90,11 +90,11 @@ class OrderedDispatcher(Dispatcher):
         while len(delivered) > DELIVERED_MAX:
             del delivered[next(iter(delivered))]
 
-    def _delivered_span(self, message_id: EntryId) -> Span | None:
+    def _delivered_span(self, message_id: EntryId) -> EntrySpan | None:
         if message_id.ledger != self.partition.partition_id:
             return None
         count = self._delivered.get(message_id.entry)
-        return None if count is None else Span(message_id.entry, count)
+        return None if count is None else EntrySpan(message_id.entry, count)
 
     def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
         return self._delivered.get
@@ -102,7 +102,7 @@ class OrderedDispatcher(Dispatcher):
     def _acked_whole(self, consumer: Consumer, entries: Sequence[int]) -> None:
         consumer.messages_acked += sum(map(self._delivered.pop, entries, repeat(0)))
 
-    def _acked(self, consumer: Consumer, span: Span, left: int) -> None:
+    def _acked(self, consumer: Consumer, span: EntrySpan, left: int) -> None:
         if left == 0:
             self._delivered.pop(span.offset, None)
             consumer.messages_acked += span.record_count

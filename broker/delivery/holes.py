@@ -24,7 +24,7 @@ COMPACTED: Final = int(BatchFlag.COMPACTED)
 HOLES_MAX: Final = 10_000
 
 
-class Entry(Protocol):
+class EntryView(Protocol):
     """An entry as it was read."""
 
     offset: int
@@ -37,18 +37,18 @@ class Entry(Protocol):
         """Offset after the entry's last record."""
 
 
-class EntryRead(Protocol):
+class EntryReadView(Protocol):
     """The result of a read."""
 
     next_offset: int
     taken_out: list[tuple[int, int]]
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[EntryView]:
         """Entries in offset order."""
 
 
-def holes_of(read: EntryRead, offset: int) -> list[tuple[int, int]]:
+def holes_of(read: EntryReadView, offset: int) -> list[tuple[int, int]]:
     """Return the offset ranges from `offset` on that belong to no entry, or no message,
     of a read.
     """
@@ -62,7 +62,7 @@ def holes_of(read: EntryRead, offset: int) -> list[tuple[int, int]]:
     return found
 
 
-async def taken_out_of(found: Sequence[Entry]) -> list[tuple[int, int]]:
+async def taken_out_of(found: Sequence[EntryView]) -> list[tuple[int, int]]:
     """Return the offset ranges of messages that compaction removed from batched entries."""
     holes: list[tuple[int, int]] = []
     for entry in found:
@@ -71,7 +71,7 @@ async def taken_out_of(found: Sequence[Entry]) -> list[tuple[int, int]]:
     return holes
 
 
-def holes_within(entry: Entry) -> list[tuple[int, int]]:
+def holes_within(entry: EntryView) -> list[tuple[int, int]]:
     try:
         left = decode_entry(bytes(entry.body), entry.offset, entry.record_count, 0, 0)
     except BodyError:
@@ -85,7 +85,7 @@ def holes_within(entry: Entry) -> list[tuple[int, int]]:
     return holes
 
 
-def last_batch_index(entry: Entry) -> int:
+def last_batch_index(entry: EntryView) -> int:
     """Return the batch index of the last message that compaction left in a batched entry."""
     holes = holes_within(entry) if entry.flags & COMPACTED else []
     end = holes[-1][0] if holes and holes[-1][1] == entry.end else entry.end

@@ -46,7 +46,7 @@ class _Holder:
 
 
 @dataclass(slots=True)
-class _Share:
+class _TurnShare:
     """Entries that a consumer receives at the end of a turn."""
 
     room: int  # Number of messages that the consumer may receive.
@@ -188,7 +188,7 @@ class KeySharedDispatcher(SharedDispatcher):
     # Delivery.
 
     def _give_ahead(self) -> bool:
-        shares: dict[Consumer, _Share] = {}
+        shares: dict[Consumer, _TurnShare] = {}
         state = self.cursor.state()
         position, has_holes = state.position, bool(state.acked)
         ahead, waiting, slot_of = self._ahead, self._again.lanes, self._slot
@@ -215,14 +215,14 @@ class KeySharedDispatcher(SharedDispatcher):
             self._hand_out_share(owner, share)
         return count > 0
 
-    def _add(self, shares: dict[Consumer, _Share], owner: Consumer, entry: Entry) -> bool:
+    def _add(self, shares: dict[Consumer, _TurnShare], owner: Consumer, entry: Entry) -> bool:
         """Add an entry to the consumer's share, to be sent at the end of the turn; return False if
         the consumer accepts no more.
         """
         share = shares.get(owner)
         if share is None:
             takes = owner.can_take and owner.takes_more()
-            share = shares[owner] = _Share(self._room(owner) if takes else 0)
+            share = shares[owner] = _TurnShare(self._room(owner) if takes else 0)
         if share.wanted >= share.room:
             return False
         share.entries.append(entry)
@@ -232,7 +232,7 @@ class KeySharedDispatcher(SharedDispatcher):
             self._hold_slot(entry.slot, owner)
         return True
 
-    def _hand_out_share(self, consumer: Consumer, share: _Share) -> None:
+    def _hand_out_share(self, consumer: Consumer, share: _TurnShare) -> None:
         if share.entries:
             for entry in share.entries:
                 if entry.flags & CHUNK:

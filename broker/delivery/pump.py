@@ -27,7 +27,7 @@ from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.steps import run_now
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
@@ -273,7 +273,7 @@ class Pump(abc.ABC):
             self._go_on()
         return read
 
-    async def _reserve(self, bytes_max: int) -> Reservation:
+    async def _reserve(self, bytes_max: int) -> OutputReservation:
         """Reserve memory for a read: a batch may be larger than the requested bytes."""
         return await self._budget.reserve(max(bytes_max, self._last_read_bytes))
 

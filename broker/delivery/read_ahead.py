@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
+from braidlog.broker.runtime.output_budget import OutputBudget, OutputReservation
 
 READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # All dispatchers together.
 READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # Minimum for each dispatcher when the budget is short.
@@ -26,7 +26,7 @@ class Holder(Protocol):
         """Drop the entries read ahead; none of them was delivered."""
 
 
-class ReadAhead:
+class ReadAheadBudget:
     """The budget for read-ahead, which also counts against the budget for all output."""
 
     def __init__(
@@ -50,12 +50,12 @@ class ReadAhead:
             return min(wanted, READ_AHEAD_BYTES_MIN)
         return wanted
 
-    async def reserve(self, wanted: int) -> Reservation:
+    async def reserve(self, wanted: int) -> OutputReservation:
         """Reserve memory for a read of `wanted` bytes, until `hold` takes over. Wait while there is
         no memory; a small read may use the reserve for peers that read.
         """
         await self._output.some_free(lambda: wanted if wanted > READ_AHEAD_BYTES_MIN else 0)
-        return Reservation(self._output, wanted)
+        return OutputReservation(self._output, wanted)
 
     def is_spent(self) -> bool:
         """Return True if `reserve` would wait."""

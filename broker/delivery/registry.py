@@ -21,11 +21,11 @@ from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
-from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAhead
+from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAheadBudget
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.delivery.surroundings import Surroundings, wall_clock_us
 from braidlog.broker.errors import BrokerError, NotOwner
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.topic import Topic, TopicEvent
 
@@ -72,7 +72,7 @@ class Dispatchers:
         self._now_us = now_us
         self.closing = closing or Closing()
         self._ending: set[Dispatcher] = set()  # Dispatchers of removed partitions.
-        self._budget = ReadAhead(output=output)
+        self._budget = ReadAheadBudget(output=output)
         self._nursery: trio.Nursery | None = None  # Nursery of the pumps; None: no pump runs yet.
         self._pumps: dict[Dispatcher, trio.CancelScope] = {}
         self._dispatchers: dict[Key, Dispatcher] = {}
@@ -140,7 +140,7 @@ class Dispatchers:
         self._forget()
         return list(self._on.get(partition.partition_id, {}).values())
 
-    def members(self, topic: Topic, name: bytes) -> list[Member]:
+    def members(self, topic: Topic, name: bytes) -> list[SubscriptionMember]:
         """Return the consumers of a subscription of the topic, each with its partitions."""
         self._forget()
         found: dict[tuple[str, str], tuple[Consumer, list[int]]] = {}
@@ -153,7 +153,9 @@ class Dispatchers:
                     _, partitions = found.setdefault((one.protocol, one.identity), (one, []))
                     partitions.append(partition.index)
         return [
-            Member(one.protocol, one.name, one.address, sorted(partitions), is_delivered_to=True)
+            SubscriptionMember(
+                one.protocol, one.name, one.address, sorted(partitions), is_delivered_to=True
+            )
             for one, partitions in found.values()
         ]
 

@@ -32,11 +32,11 @@ from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
-from braidlog.broker.reading.entries import Entry, EntryId, Span
+from braidlog.broker.reading.entries import Entry, EntryId, EntrySpan
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import DispatchCursor
-    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.topics.partition import Partition
 
 # Unacknowledged messages that a consumer may hold, as in Apache Pulsar; delivery resumes at half of
@@ -233,7 +233,7 @@ class SharedDispatcher(Dispatcher):
                     break
         return lanes
 
-    async def _give_again(self, lanes: Sequence[Lane], room: Reservation) -> None:
+    async def _give_again(self, lanes: Sequence[Lane], room: OutputReservation) -> None:
         """Read the lowest waiting entry and other entries close by, and send them. `room` is
         reserved until the entries are in outboxes.
         """
@@ -410,13 +410,13 @@ class SharedDispatcher(Dispatcher):
             del self._chunk_consumer[uuid]
         self._give_back(consumer, list(consumer.pending))
 
-    def _delivered_span(self, message_id: EntryId) -> Span | None:
+    def _delivered_span(self, message_id: EntryId) -> EntrySpan | None:
         if message_id.ledger != self.partition.partition_id:
             return None
         for consumer in self.consumers:
             pending = consumer.pending.get(message_id.entry)
             if pending is not None:
-                return Span(message_id.entry, pending.record_count)
+                return EntrySpan(message_id.entry, pending.record_count)
         return None
 
     def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
@@ -437,7 +437,7 @@ class SharedDispatcher(Dispatcher):
         for entry in entries:  # hot: see make bench
             pending = release(entry, None)
             if pending is None:  # Another consumer's, or named twice.
-                self._acked(consumer, Span(entry, 1), 0)
+                self._acked(consumer, EntrySpan(entry, 1), 0)
                 continue
             wanted += pending.wanted
             if redeliveries:
@@ -448,7 +448,7 @@ class SharedDispatcher(Dispatcher):
         self._count_unacked(consumer, -wanted)
         self._unblock(consumer)
 
-    def _acked(self, consumer: Consumer, span: Span, left: int) -> None:
+    def _acked(self, consumer: Consumer, span: EntrySpan, left: int) -> None:
         owner = consumer
         if span.offset not in consumer.pending:  # Another consumer's entry may be acknowledged too.
             holders = (c for c in self.consumers if span.offset in c.pending)

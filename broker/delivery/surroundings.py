@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from braidlog.broker.delivery.read_ahead import ReadAhead
+from braidlog.broker.delivery.read_ahead import ReadAheadBudget
 
 
 def wall_clock_us() -> int:
@@ -16,7 +16,7 @@ def wall_clock_us() -> int:
 class Surroundings:
     """Objects that the dispatchers of a broker share."""
 
-    budget: ReadAhead = field(default_factory=ReadAhead)
+    budget: ReadAheadBudget = field(default_factory=ReadAheadBudget)
     now_us: Callable[[], int] = wall_clock_us
     release: Callable[..., None] = lambda _: None
     """Forgets the dispatcher if it has no consumers and waits for none."""

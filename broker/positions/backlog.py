@@ -38,7 +38,7 @@ PASSED_OVER: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BacklogLimits:
     """The limits that a topic's settings put on its backlog; None: no limit."""
 
     ttl_s: int | None
@@ -53,10 +53,10 @@ class Limits:
         return self.bytes_max is not None or self.age_s_max is not None
 
 
-def limits_of(topic: Topic) -> Limits:
+def limits_of(topic: Topic) -> BacklogLimits:
     """Return the limits in force for a topic."""
     settings = topic.settings
-    return Limits(
+    return BacklogLimits(
         limit_of(settings, "message_ttl_s"),
         limit_of(settings, "backlog_bytes"),
         choice_of(settings, "backlog_bytes_policy", QuotaPolicy),
@@ -98,7 +98,7 @@ class Backlogs:
                 elif number % PASSED_OVER == 0:
                     await trio.lowlevel.checkpoint()
 
-    async def apply(self, topic: Topic, limits: Limits) -> None:
+    async def apply(self, topic: Topic, limits: BacklogLimits) -> None:
         """Check a topic now. Read errors are reported, and the next check tries again."""
         for partition in tuple(topic.partitions):
             await trio.lowlevel.checkpoint()
@@ -185,10 +185,12 @@ class Backlogs:
         is_too_old = limits.age_s_max is not None and partition.partition_id in self._too_old
         return limits.age_policy if is_too_old and limits.age_policy is not evict else None
 
-    def _is_too_large(self, topic: Topic, partition: Partition, limits: Limits) -> bool:
+    def _is_too_large(self, topic: Topic, partition: Partition, limits: BacklogLimits) -> bool:
         return limits.bytes_max is not None and self.size(topic, partition) >= limits.bytes_max
 
-    async def _hold_to_quota(self, topic: Topic, partition: Partition, limits: Limits) -> None:
+    async def _hold_to_quota(
+        self, topic: Topic, partition: Partition, limits: BacklogLimits
+    ) -> None:
         """Evict, or close the producers. Raises BrokerError."""
         self._too_old.discard(partition.partition_id)
         if limits.age_s_max is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SubscriptionMember:
     """A reader; `name` is its name in its own protocol's tools."""
 
     protocol: str
@@ -28,7 +28,7 @@ class Member:
     is_delivered_to: bool = False  # By a dispatcher of this broker.
 
 
-Source = Callable[["Topic", bytes], Iterable[Member]]
+Source = Callable[["Topic", bytes], Iterable[SubscriptionMember]]
 
 
 class Members:
@@ -46,11 +46,11 @@ class Members:
         """
         self._sources.append((source, protocol))
 
-    def of(self, topic: Topic, name: bytes) -> list[Member]:
+    def of(self, topic: Topic, name: bytes) -> list[SubscriptionMember]:
         """Return all members of the subscription of that name."""
         return [one for source, _ in self._sources for one in source(topic, name)]
 
-    def others(self, topic: Topic, name: bytes, protocol: str) -> list[Member]:
+    def others(self, topic: Topic, name: bytes, protocol: str) -> list[SubscriptionMember]:
         """Return members of other protocols."""
         return [
             one

@@ -19,7 +19,7 @@ class Covering(Protocol):
         """Offset after the last record."""
 
 
-class Told(Covering, Protocol):
+class ReportedEntry(Covering, Protocol):
     """An entry that says which messages are still wanted."""
 
     ack_set: tuple[int, ...]
@@ -100,7 +100,7 @@ def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def tell_acked(entry: Told, state: Acked) -> None:
+def tell_acked(entry: ReportedEntry, state: Acked) -> None:
     """Set the entry's ack set if some of its messages are acknowledged."""
     if entry.record_count > 1 and (acked := state.acked_ranges(entry.offset, entry.end)):
         entry.ack_set = ack_set_of(entry, acked)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Rest:
+class BatchRest:
     """The rest of a stored batch, not returned yet."""
 
     offset: int  # of the first record of the rest
@@ -34,9 +34,9 @@ class CutBatches:
 
     def __init__(self) -> None:
         """Begin with no rests."""
-        self._kept: deque[tuple[int, Rest]] = deque(maxlen=CUT_BATCHES_MAX)
+        self._kept: deque[tuple[int, BatchRest]] = deque(maxlen=CUT_BATCHES_MAX)
 
-    def keep(self, partition: Partition, codec: Codec, rest: Rest, given: int) -> None:
+    def keep(self, partition: Partition, codec: Codec, rest: BatchRest, given: int) -> None:
         """Keep the rest after the whole entries in the first `given` bytes; replaces the oldest
         rest.
 
@@ -47,10 +47,10 @@ class CutBatches:
             size = memory.nbytes
         if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction removes records.
             offset, pos = codec.start_before(body, rest.offset, given)
-            left = Rest(offset, rest.next_offset, body[pos:], rest.batch_bytes)
+            left = BatchRest(offset, rest.next_offset, body[pos:], rest.batch_bytes)
             self._kept.append((partition.partition_id, left))
 
-    def take(self, partition: Partition, offset: int) -> Rest | None:
+    def take(self, partition: Partition, offset: int) -> BatchRest | None:
         """Remove and return the rest that begins at that offset.
 
         Raises as `Partition.read_warm` does if the partition is gone.

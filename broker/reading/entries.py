@@ -45,7 +45,7 @@ from braidlog.storage.formats.quick import SPEEDUPS
 from braidlog.storage.formats.record import Chunk
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.formats.batch import Batch
 
@@ -61,7 +61,7 @@ _MARKER = int(BatchFlag.MARKER)
 
 
 @dataclass(slots=True)
-class Span:
+class EntrySpan:
     """The records that one entry covers: `[offset, end)`. `offset` is the entry id."""
 
     offset: int
@@ -224,7 +224,7 @@ def record_places(batch: Batch, offsets: Sequence[int]) -> list[tuple[int, int]]
 # Lookup of entries.
 
 
-async def entry_at(partition: Partition, offset: int) -> Span | None:
+async def entry_at(partition: Partition, offset: int) -> EntrySpan | None:
     """Return the entry whose first record is `offset`, or None."""
     span = await entry_at_or_before(partition, offset)
     return span if span is not None and span.offset == offset else None
@@ -232,7 +232,7 @@ async def entry_at(partition: Partition, offset: int) -> Span | None:
 
 async def entry_at_or_before(
     partition: Partition, offset: int, *, compacted: bool = False
-) -> Span | None:
+) -> EntrySpan | None:
     """Return the entry that contains `offset`, else the last entry before it; None if there is none
     below the watermark. `compacted`: look in the compacted view, as `entry_reads.read_entries`
     does.
@@ -252,7 +252,7 @@ async def entry_at_or_before(
     return None
 
 
-async def entry_at_or_after(partition: Partition, offset: int) -> Span | None:
+async def entry_at_or_after(partition: Partition, offset: int) -> EntrySpan | None:
     """Return the first entry that starts at or above `offset`, below the watermark; else None."""
     offset = max(offset, partition.log_start_offset)
     position, end = offset, partition.high_watermark
@@ -276,13 +276,13 @@ async def _find(look: Look, find: Callable[[Batch], Found]) -> Found:
     return await run_unpacking(partial(find, batch), before_large=look.memory.grow)
 
 
-async def last_entry(partition: Partition, *, compacted: bool = False) -> Span | None:
+async def last_entry(partition: Partition, *, compacted: bool = False) -> EntrySpan | None:
     """Return the last entry that may be delivered; None in an empty partition."""
     last = partition.high_watermark - 1
     return await entry_at_or_before(partition, last, compacted=compacted)
 
 
-async def last_ended(partition: Partition, position: int) -> Span | None:
+async def last_ended(partition: Partition, position: int) -> EntrySpan | None:
     """Return the last entry that ends at or below `position`: Pulsar's mark-delete for a cursor
     there.
     """
@@ -292,15 +292,15 @@ async def last_ended(partition: Partition, position: int) -> Span | None:
     return span
 
 
-def _spans(batch: Batch) -> Sequence[Span]:
+def _spans(batch: Batch) -> Sequence[EntrySpan]:
     """Return the entries of a batch without their bytes."""
     header = batch.header
     if header.flags & _GAP:
         return ()
     if header.body_format == BodyFormat.PULSAR:
         entries = entries_in(batch, batch.base_offset)
-        return [Span(entry.offset, entry.record_count) for entry in entries]
-    return [Span(record.offset, 1) for record in decoded(batch).records]
+        return [EntrySpan(entry.offset, entry.record_count) for entry in entries]
+    return [EntrySpan(record.offset, 1) for record in decoded(batch).records]
 
 
 def _is_dense(batch: Batch) -> bool:
@@ -315,25 +315,25 @@ def _is_dense(batch: Batch) -> bool:
     )
 
 
-def _last_starting_at_or_below(batch: Batch, offset: int) -> Span | None:
+def _last_starting_at_or_below(batch: Batch, offset: int) -> EntrySpan | None:
     if batch.base_offset > offset:
         return None
     if _is_dense(batch):
-        return Span(min(offset, batch.next_offset - 1), 1)
+        return EntrySpan(min(offset, batch.next_offset - 1), 1)
     spans = _spans(batch)
     at = bisect_right(spans, offset, key=_offset_of)
     return spans[at - 1] if at else None
 
 
-def _first_starting_at_or_above(batch: Batch, offset: int) -> Span | None:
+def _first_starting_at_or_above(batch: Batch, offset: int) -> EntrySpan | None:
     if batch.next_offset <= offset:
         return None
     if _is_dense(batch):
-        return Span(max(offset, batch.base_offset), 1)
+        return EntrySpan(max(offset, batch.base_offset), 1)
     return next((span for span in _spans(batch) if span.offset >= offset), None)
 
 
-def _offset_of(span: Span) -> int:
+def _offset_of(span: EntrySpan) -> int:
     return span.offset
 
 
@@ -354,7 +354,7 @@ async def resolve_cumulative(partition: Partition, message_id: EntryId) -> Cumul
     return CumulativeAck(span.end, [])
 
 
-async def resolve_individual(partition: Partition, message_id: EntryId) -> Span | None:
+async def resolve_individual(partition: Partition, message_id: EntryId) -> EntrySpan | None:
     """Return the entry that an individual acknowledgement names; None if there is no such entry."""
     if not _is_within(partition, message_id):
         return None
@@ -393,7 +393,7 @@ def earliest(partition: Partition, *, compacted: bool = False) -> int:
 async def resolve_time(partition: Partition, time_us: int) -> int:
     """Return the position of the first entry published at or after `time_us`; else the end."""
 
-    async def find(batch: Batch, _: int, memory: Reservation) -> int | None:
+    async def find(batch: Batch, _: int, memory: OutputReservation) -> int | None:
         work = partial(_first_published_at_or_after, batch, time_us)
         if batch.header.body_format == BodyFormat.PULSAR:
             return work()

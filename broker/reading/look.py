@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.output_budget import OutputReservation
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
@@ -24,7 +24,7 @@ class Look:
     """
 
     batches: Sequence[Batch]
-    memory: Reservation
+    memory: OutputReservation
 
 
 @asynccontextmanager

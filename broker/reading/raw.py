@@ -17,7 +17,7 @@ from braidlog.storage.errors import StorageError
 from braidlog.storage.formats.batch import pack
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.formats.batch import Buffer
 
@@ -33,7 +33,7 @@ class RawBatches:
     next_offset: int
 
 
-async def read_raw(partition: Partition, offset: int, memory: Reservation) -> RawBatches:
+async def read_raw(partition: Partition, offset: int, memory: OutputReservation) -> RawBatches:
     """Read batches from the batch that holds `offset` up to the high watermark, as `Partition.read`
     does: about as many bytes as are reserved. A larger batch is read alone, once `memory` has grown
     for it.

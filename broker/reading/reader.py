@@ -34,7 +34,7 @@ from braidlog.broker.reading.result import ReadResult, record_bytes
 from braidlog.broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
 from braidlog.broker.reading.unopened import Passed, cannot_decode, settle
 from braidlog.broker.reading.unpacking import run_packing, run_unpacking
-from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import BatchFlag, Codec, Decoded, without_frames
@@ -62,7 +62,7 @@ def trust_of(body_format: int) -> tuple[Trusted, Trusted]:
     return Trusted(body_format), Trusted(body_format, may_be_cut=True)
 
 
-class Reader(abc.ABC):
+class StoredRead(abc.ABC):
     """A read under way. Subclasses define how decoded records are returned."""
 
     # True if `_give` encodes records: a large record is then encoded in a thread.
@@ -98,7 +98,7 @@ class Reader(abc.ABC):
         self.passed: list[Passed] = []
         self.turn = Turn(TURN_US_MAX)  # See `read_steps`.
         # Of the answer: grows for a record larger than DECODE_BYTES_MAX.
-        self.memory: Reservation | None = None
+        self.memory: OutputReservation | None = None
 
     def steps(self) -> Steps[None]:
         """Read until the answer is complete. Raises BrokerError only if nothing was read before the

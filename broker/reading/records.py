@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from braidlog.broker.reading.entries import record_places
-from braidlog.broker.reading.reader import Reader
+from braidlog.broker.reading.reader import StoredRead
 from braidlog.broker.reading.result import ReadResult, record_bytes
-from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import run
 from braidlog.storage.formats.api import Decoded
 from braidlog.storage.formats.record import Record
@@ -49,7 +49,7 @@ async def read_records(
     *,
     bytes_max: int,
     records_max: int,
-    memory: Reservation | None = None,
+    memory: OutputReservation | None = None,
 ) -> RecordsRead:
     """Read records from `offset` up to the high watermark.
 
@@ -67,7 +67,7 @@ async def read_records(
     return RecordsRead(reader.records, reader.result.next_offset, skipped)
 
 
-class _RecordReader(Reader):
+class _RecordReader(StoredRead):
     """A read that returns records."""
 
     encodes = False

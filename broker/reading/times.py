@@ -14,7 +14,7 @@ from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.registry import codec_for
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.formats.batch import Batch
 
@@ -28,7 +28,9 @@ async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int
     Uses the publish time, or the append time for a record without publish time. Raises BrokerError.
     """
 
-    async def find(batch: Batch, start_offset: int, memory: Reservation) -> tuple[int, int] | None:
+    async def find(
+        batch: Batch, start_offset: int, memory: OutputReservation
+    ) -> tuple[int, int] | None:
         return await _first_in(batch, start_offset, time_us, memory)
 
     return await search(partition, time_us, find)
@@ -37,7 +39,7 @@ async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int
 async def search(
     partition: Partition,
     time_us: int,
-    find: Callable[[Batch, int, Reservation], Awaitable[Found | None]],
+    find: Callable[[Batch, int, OutputReservation], Awaitable[Found | None]],
 ) -> Found | None:
     """Return the first result of `find` over the batches from that time on.
 
@@ -64,7 +66,7 @@ async def search(
 
 
 async def _first_in(
-    batch: Batch, start_offset: int, time_us: int, memory: Reservation
+    batch: Batch, start_offset: int, time_us: int, memory: OutputReservation
 ) -> tuple[int, int] | None:
     header = batch.header
     latest_us = header.append_us if header.max_publish_us is None else header.max_publish_us

@@ -15,12 +15,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from braidlog.broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
-from braidlog.broker.reading.cutting import CutBatches, Rest, cut_body
-from braidlog.broker.reading.reader import Reader, trust_of
+from braidlog.broker.reading.cutting import BatchRest, CutBatches, cut_body
+from braidlog.broker.reading.reader import StoredRead, trust_of
 from braidlog.broker.reading.result import ReadResult, record_bytes
 from braidlog.broker.reading.turn import BATCH_US, CONVERTED_BYTES_PER_US, Turn
 from braidlog.broker.reading.unopened import marked
-from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.storage.formats.api import Buffer, Codec, Decoded, Part
 from braidlog.storage.formats.base import BodyCodec, Converted, Stored, WantedRecords
@@ -66,7 +66,7 @@ def read_steps(
     in_place: bool = False,
     is_checked_by_reader: bool = False,
     turn: Turn | None = None,
-    memory: Reservation | None = None,
+    memory: OutputReservation | None = None,
 ) -> Steps[ReadResult]:
     """Run `read_as` in steps: data in memory in the reader's format is read without a wait.
 
@@ -94,7 +94,7 @@ def read_steps(
     return reader.result
 
 
-class _FormatReader(Reader):
+class _FormatReader(StoredRead):
     """Returns bodies of a single format."""
 
     encodes = True
@@ -170,8 +170,8 @@ class _FormatReader(Reader):
         return True
 
     def _take_whole(self, batches: Sequence[Batch]) -> int:
-        """Take batches of the reader's format that fit, as `Reader._take_whole`. # hot: see make
-        bench
+        """Take batches of the reader's format that fit, as `StoredRead._take_whole`. # hot: see
+        make bench
         """
         result = self.result
         if self._records_max is not None:
@@ -230,7 +230,7 @@ class _FormatReader(Reader):
         result, (first_offset, next_offset) = self.result, offsets
         room = self._bytes_max - result.size
         if len(body) > room and self.fills is not None:
-            rest = Rest(first_offset, next_offset, body, batch_bytes)
+            rest = BatchRest(first_offset, next_offset, body, batch_bytes)
             self.fills.keep(self._partition, self._codec, rest, room)
         if result.parts and len(body) > room:
             self._ended = True

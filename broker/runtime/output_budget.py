@@ -48,7 +48,7 @@ class OutputBudget:
     """Counts bytes in outboxes, in unfinished answers and in records read ahead. One per broker.
 
     Guarantees: `reserve` begins no answer for which less than OUTPUT_LAST_BYTES is free. Only
-    `reserve`, `some_free` and `Reservation.grow` wait.
+    `reserve`, `some_free` and `OutputReservation.grow` wait.
     """
 
     def __init__(self, bytes_max: int = OUTPUT_BYTES_ALL_MAX) -> None:
@@ -104,9 +104,11 @@ class OutputBudget:
         for ahead in tuple(self.read_ahead):
             ahead.drop()
 
-    async def reserve(self, wanted: int, copies: int = 1, waits: Waits = just_wait) -> Reservation:
-        """Reserve room for an answer of up to `wanted` bytes; `Reservation.size` is the granted
-        part.
+    async def reserve(
+        self, wanted: int, copies: int = 1, waits: Waits = just_wait
+    ) -> OutputReservation:
+        """Reserve room for an answer of up to `wanted` bytes; `OutputReservation.size` is the
+        granted part.
 
         The grant is at least OUTPUT_LAST_BYTES, or all that is wanted. The call waits until there
         is that much, and so does the reservation when it grows, by way of `waits`.
@@ -115,9 +117,11 @@ class OutputBudget:
             await waits(self.some_free)
         return self.reserve_now(wanted, copies, waits)
 
-    def reserve_now(self, wanted: int, copies: int = 1, waits: Waits = just_wait) -> Reservation:
+    def reserve_now(
+        self, wanted: int, copies: int = 1, waits: Waits = just_wait
+    ) -> OutputReservation:
         """Reserve for an answer that has waited already, or wants no bytes."""
-        return Reservation(self, self.allowance(wanted) if wanted > 0 else 0, copies, waits)
+        return OutputReservation(self, self.allowance(wanted) if wanted > 0 else 0, copies, waits)
 
     async def some_free(self, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
         """Wait while a connection with this number of unsent bytes has to."""
@@ -157,7 +161,7 @@ class OutputBudget:
         self._wake()
 
 
-class Reservation:
+class OutputReservation:
     """Bytes of the budget that an unfinished answer holds; a context manager that returns the
     bytes.
     """

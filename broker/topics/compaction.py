@@ -26,7 +26,7 @@ from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.scan import Fault
 
 if TYPE_CHECKING:
-    from braidlog.broker.commit.durability import Durability
+    from braidlog.broker.commit.durability import CommitRounds
     from braidlog.broker.metrics import Metrics
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.registry import TopicRegistry
@@ -41,7 +41,7 @@ US_PER_MS: Final = 1000
 PASSED_OVER: Final = 500  # Partitions without compaction between two checkpoints: about 0.1 ms.
 
 
-class State(enum.Enum):
+class CompactionState(enum.Enum):
     """Outcome of the last requested compaction; the value is Pulsar's word."""
 
     NOT_RUN = "NOT_RUN"
@@ -51,10 +51,10 @@ class State(enum.Enum):
 
 
 @dataclass(slots=True)
-class Status:
+class CompactionStatus:
     """State of a partition's view, or of a topic's views."""
 
-    state: State = State.NOT_RUN
+    state: CompactionState = CompactionState.NOT_RUN
     last_error: str = ""
 
 
@@ -64,7 +64,7 @@ class Compactor:
     def __init__(
         self,
         topics: TopicRegistry,
-        durability: Durability,
+        durability: CommitRounds,
         files: Files,
         metrics: Metrics,
         *,
@@ -82,7 +82,7 @@ class Compactor:
         self._ages = ages
         self._asked: deque[Partition] = deque()
         self._is_asked = trio.Event()
-        self._statuses: dict[int, Status] = {}  # By partition id, for views only.
+        self._statuses: dict[int, CompactionStatus] = {}  # By partition id, for views only.
         self._failed: dict[int, int] = {}  # Log end when a compaction failed, by partition.
 
     def ask(self, topic: Topic, index: int | None = None) -> None:
@@ -93,7 +93,7 @@ class Compactor:
         partitions = [one for one in topic.partitions if index is None or one.index == index]
         self.check_possible()
         for partition in partitions:
-            if self._status(partition).state is State.RUNNING:
+            if self._status(partition).state is CompactionState.RUNNING:
                 raise Conflict(f"compaction of {topic.name} is already in progress")
         for partition in partitions:
             self._ask(partition)
@@ -104,23 +104,23 @@ class Compactor:
             raise NotSupported("compaction is not possible over a shared store")
 
     def _ask(self, partition: Partition) -> None:
-        self._statuses[partition.partition_id] = Status(State.RUNNING)
+        self._statuses[partition.partition_id] = CompactionStatus(CompactionState.RUNNING)
         self._asked.append(partition)
         self._is_asked.set()
 
-    def status(self, topic: Topic, index: int | None = None) -> Status:
+    def status(self, topic: Topic, index: int | None = None) -> CompactionStatus:
         """Return the state of the views of a topic, or of a single partition."""
         found = [
             self._status(one) for one in topic.partitions if index is None or one.index == index
         ]
-        for state in (State.RUNNING, State.ERROR, State.SUCCESS):
+        for state in (CompactionState.RUNNING, CompactionState.ERROR, CompactionState.SUCCESS):
             for status in found:
                 if status.state is state:
                     return status
-        return Status()
+        return CompactionStatus()
 
-    def _status(self, partition: Partition) -> Status:
-        return self._statuses.get(partition.partition_id, Status())
+    def _status(self, partition: Partition) -> CompactionStatus:
+        return self._statuses.get(partition.partition_id, CompactionStatus())
 
     async def run(self) -> None:
         """Compact on request, and by the topics' settings, until cancelled. Raises
@@ -157,7 +157,7 @@ class Compactor:
         threshold, opened = partition.log.settings.compaction_threshold_bytes, partition.log
         if threshold is None or partition.removed:
             return False
-        if self._status(partition).state is State.RUNNING or self._has_failed(partition):
+        if self._status(partition).state is CompactionState.RUNNING or self._has_failed(partition):
             return False
         start = max(partition.compacted_offset, opened.log_start_offset)
         new = start < opened.durable_offset
@@ -173,12 +173,12 @@ class Compactor:
     async def _make_view(self, partition: Partition) -> None:
         status = self._status(partition)
         if partition.removed:
-            status.state = State.NOT_RUN
+            status.state = CompactionState.NOT_RUN
             return
         compaction = ViewCompaction(partition.log, self._files)
         if not compaction.is_needless:
             status.last_error = await self._run(partition, compaction, "view")
-        status.state = State.ERROR if status.last_error else State.SUCCESS
+        status.state = CompactionState.ERROR if status.last_error else CompactionState.SUCCESS
 
     async def _compact_log(self, partition: Partition) -> None:
         opened = partition.log

@@ -21,7 +21,7 @@ from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.limits import READ_BYTES_MAX, TAKEOVER_S
 from braidlog.broker.reading.unpacking import run_reading
-from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
+from braidlog.broker.runtime.output_budget import OutputBudget, OutputReservation
 from braidlog.broker.topics.unreadable import UnreadablePlaces
 from braidlog.storage import errors as storage_errors
 from braidlog.storage.formats.api import BodyInfo, Buffer
@@ -357,7 +357,7 @@ class Partition:
         except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
-    def room(self) -> Reservation:
+    def room(self) -> OutputReservation:
         """Return an empty reservation of memory for answers: it grows for a large batch."""
         return self._calls.output.reserve_now(0)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from braidlog.broker.commit.durability import Durability
+from braidlog.broker.commit.durability import CommitRounds
 from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.threads import run_in_thread
@@ -22,8 +22,7 @@ from braidlog.storage.directory.directory import Directory, NewPartition
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.settings import Durability as DurabilityMode
-from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.log.settings import Durability, LogSettings
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
@@ -48,7 +47,7 @@ class Partitions:
     """Partition factory of `broker/topics/topics.py`."""
 
     def __init__(
-        self, data_dir: Directory, config: LogConfig, durability: Durability, output: OutputBudget
+        self, data_dir: Directory, config: LogConfig, durability: CommitRounds, output: OutputBudget
     ) -> None:
         self._data_dir = data_dir
         self._config = config
@@ -192,7 +191,7 @@ class Partitions:
         `alter`.
         """
         settings, partition_log = log_settings(self._config, changed), partition.log
-        written = DurabilityMode.WRITTEN
+        written = Durability.WRITTEN
         if settings.durability == written != partition_log.settings.durability:
             partition_log.keep_reservation()
             with suppress(FileGone):  # The topic was deleted meanwhile.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Publisher:
+class OpenProducer:
     """An open producer; `producer_id` is unique within the connection."""
 
     name: str
@@ -22,7 +22,7 @@ class Publisher:
     metadata: Mapping[str, str]  # Metadata from the client.
 
 
-Source = Callable[[int], Iterable[Publisher]]
+Source = Callable[[int], Iterable[OpenProducer]]
 
 
 class Publishers:
@@ -36,6 +36,6 @@ class Publishers:
         """Add a source: a function of a partition's number that must not wait or raise."""
         self._sources.append(source)
 
-    def of(self, partition_id: int) -> list[Publisher]:
+    def of(self, partition_id: int) -> list[OpenProducer]:
         """Return the producers of the partition or non-persistent topic with that number."""
         return [one for source in self._sources for one in source(partition_id)]

@@ -27,7 +27,7 @@ from braidlog.storage.metadata.names import (
 )
 
 if TYPE_CHECKING:
-    from braidlog.broker.commit.durability import Durability
+    from braidlog.broker.commit.durability import CommitRounds
     from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
     from braidlog.broker.topics.catalogue import LocalCatalogue
     from braidlog.broker.topics.topic import PartitionFactory, Topic
@@ -59,7 +59,7 @@ class Renaming:
         non_persistent: NonPersistentTopics,
         catalogue: LocalCatalogue,
         factory: PartitionFactory,
-        durability: Durability,
+        durability: CommitRounds,
         *,
         is_possible: bool,
     ) -> None:

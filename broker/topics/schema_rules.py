@@ -32,7 +32,7 @@ REASON_CHARACTERS: Final = 500  # Characters; a reason may quote the definition.
 PARSED_MAX: Final = 64  # Parsed definitions in the cache, at worst about 100 KB each.
 
 
-class Strategy(enum.Enum):
+class SchemaStrategy(enum.Enum):
     """Pulsar's compatibility strategies: which reader must be able to read which writer's data."""
 
     FULL = "full"  # Both directions; the default.
@@ -46,17 +46,21 @@ class Strategy(enum.Enum):
 
 
 TRANSITIVE: Final = frozenset(
-    {Strategy.FULL_TRANSITIVE, Strategy.BACKWARD_TRANSITIVE, Strategy.FORWARD_TRANSITIVE}
+    {
+        SchemaStrategy.FULL_TRANSITIVE,
+        SchemaStrategy.BACKWARD_TRANSITIVE,
+        SchemaStrategy.FORWARD_TRANSITIVE,
+    }
 )
-BACKWARD_ONLY: Final = frozenset({Strategy.BACKWARD, Strategy.BACKWARD_TRANSITIVE})
-FORWARD_ONLY: Final = frozenset({Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE})
+BACKWARD_ONLY: Final = frozenset({SchemaStrategy.BACKWARD, SchemaStrategy.BACKWARD_TRANSITIVE})
+FORWARD_ONLY: Final = frozenset({SchemaStrategy.FORWARD, SchemaStrategy.FORWARD_TRANSITIVE})
 # Strategies for a consumer's schema, where they differ from a producer's: a consumer writes
 # nothing, so a consumer only has to read the existing data; checkConsumerCompatibility in Apache's
 # SchemaRegistryServiceImpl.
 FOR_CONSUMERS: Final = {
-    Strategy.FULL: Strategy.BACKWARD,
-    Strategy.FORWARD: Strategy.BACKWARD,
-    Strategy.FORWARD_TRANSITIVE: Strategy.BACKWARD,
+    SchemaStrategy.FULL: SchemaStrategy.BACKWARD,
+    SchemaStrategy.FORWARD: SchemaStrategy.BACKWARD,
+    SchemaStrategy.FORWARD_TRANSITIVE: SchemaStrategy.BACKWARD,
 }
 
 
@@ -87,13 +91,13 @@ def check_definition(schema: SchemaMeta) -> None:
         _parsed(schema.data)
 
 
-def difference(strategy: Strategy, last: SchemaMeta, new: SchemaMeta) -> str:
+def difference(strategy: SchemaStrategy, last: SchemaMeta, new: SchemaMeta) -> str:
     """Return the reason that `new` may not follow `last`, or an empty text. Raises BadDefinition
     for either schema.
     """
-    if strategy is Strategy.ALWAYS_COMPATIBLE:
+    if strategy is SchemaStrategy.ALWAYS_COMPATIBLE:
         return ""
-    if strategy is Strategy.ALWAYS_INCOMPATIBLE:
+    if strategy is SchemaStrategy.ALWAYS_INCOMPATIBLE:
         return "the topic takes no other schema"
     if last.type != new.type:
         return f"exists schema type {last.type}, new schema type {new.type}"

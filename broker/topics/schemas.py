@@ -14,7 +14,7 @@ from braidlog.broker.topics.schema_rules import (
     FOR_CONSUMERS,
     TRANSITIVE,
     BadDefinition,
-    Strategy,
+    SchemaStrategy,
     check_definition,
     difference,
 )
@@ -96,7 +96,7 @@ def readable(topic: Topic, schema: SchemaMeta) -> None:
     _check(topic, schema, FOR_CONSUMERS.get(strategy, strategy))
 
 
-def _check(topic: Topic, schema: SchemaMeta, strategy: Strategy) -> None:
+def _check(topic: Topic, schema: SchemaMeta, strategy: SchemaStrategy) -> None:
     schemas = [topic.meta.schemas[version] for version in in_force(topic.meta.schemas)]
     try:
         check_definition(schema)
@@ -109,9 +109,9 @@ def _check(topic: Topic, schema: SchemaMeta, strategy: Strategy) -> None:
         raise IncompatibleSchema(f"Incompatible schema: {reason}")
 
 
-def strategy_of(topic: Topic) -> Strategy:
+def strategy_of(topic: Topic) -> SchemaStrategy:
     """Return the strategy in force: the topic's, else its namespace's, else FULL."""
-    return choice_of(topic.settings, "schema_compatibility", Strategy)
+    return choice_of(topic.settings, "schema_compatibility", SchemaStrategy)
 
 
 class Schemas:

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import msgspec
 
 from braidlog.broker.config.settings import LogConfig, plain_value
-from braidlog.broker.topics.schema_rules import Strategy
+from braidlog.broker.topics.schema_rules import SchemaStrategy
 from braidlog.storage.log.settings import CleanupPolicy
 
 if typing.TYPE_CHECKING:
@@ -265,8 +265,8 @@ _ROWS: Final = (
     ),
     TopicSetting(
         "schema_compatibility",
-        Strategy,
-        Strategy.FULL,
+        SchemaStrategy,
+        SchemaStrategy.FULL,
         "rule for new schemas of Pulsar's clients",
         pulsar="schemaCompatibilityStrategy",
     ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from braidlog.broker.errors import NotAuthorized
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.iggy.all_dialects import D2
 from braidlog.protocols.iggy.dialects import Dialect, Manners
 from braidlog.protocols.iggy.membership import Groups
@@ -20,11 +20,11 @@ from braidlog.protocols.iggy.options import IggyOptions
 from braidlog.storage.formats.api import Buffer
 
 if TYPE_CHECKING:
-    from braidlog.broker.access.access import Rules
+    from braidlog.broker.access.access import AccessRules
     from braidlog.broker.access.authentication import Identity
     from braidlog.broker.access.rights import Action, Resource
     from braidlog.broker.broker import Broker
-    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.server.connection import Connection
     from braidlog.broker.topics.topic import Topic
 
@@ -70,7 +70,7 @@ class ListenerState:
     # Partitions whose other SENDs wait for a large SEND.
     gated: set[int] = field(default_factory=set)
 
-    def members(self, topic: Topic, name: bytes) -> Iterator[Member]:
+    def members(self, topic: Topic, name: bytes) -> Iterator[SubscriptionMember]:
         """Yield the members of a group, as tools of all protocols see them."""
         try:
             group = name.decode()
@@ -80,7 +80,7 @@ class ListenerState:
         for member in self.groups.members(topic.meta.topic_id, group, count):
             client = self.clients.get(member.member_id)
             address = "" if client is None else client.address
-            yield Member(PROTOCOL, str(member.member_id), address, member.polled_ones)
+            yield SubscriptionMember(PROTOCOL, str(member.member_id), address, member.polled_ones)
 
 
 @dataclass(slots=True)
@@ -97,10 +97,10 @@ class IggyContext:
     # By partition id: a range of offsets without records for Iggy's readers.
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
     # Memory for the answer to the current poll.
-    room: Reservation = field(init=False)
+    room: OutputReservation = field(init=False)
 
     @property
-    def rules(self) -> Rules | None:
+    def rules(self) -> AccessRules | None:
         """The rules for the client: the broker's; if no login is required, still a user's own
         permissions. None: everything is allowed.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
@@ -132,6 +132,8 @@ def _group_info(context: IggyContext, topic: Topic, group: names.NamedGroup) -> 
     return r.GroupInfo(group.group_id, count, len(members) + len(others), group.name)
 
 
-def _others(context: IggyContext, topic: Topic, group: names.NamedGroup) -> list[Member]:
+def _others(
+    context: IggyContext, topic: Topic, group: names.NamedGroup
+) -> list[SubscriptionMember]:
     """Return the readers under the group's name in other protocols."""
     return context.broker.members.others(topic, group.name.encode(), PROTOCOL)

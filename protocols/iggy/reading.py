@@ -15,7 +15,7 @@ from braidlog.broker.errors import OffsetOutOfRange
 from braidlog.broker.reading.look import look_at
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.reading.unpacking import run_packing
-from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.broker.topics.partition import Partition
 from braidlog.protocols.iggy.context import PROTOCOL, IggyContext
@@ -38,7 +38,7 @@ class PolledMessages:
     count: int = 0
 
 
-def reserved(context: IggyContext) -> Steps[Reservation]:
+def reserved(context: IggyContext) -> Steps[OutputReservation]:
     """Memory for an answer of POLL_BYTES_MAX, or of less if memory is short."""
     outbox = context.connection.outbox
     budget = outbox.budget

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
 from braidlog.protocols.kafka.names import IllegalName
@@ -41,7 +41,7 @@ Result = tuple[Code, bytes | None]  # of a topic or resource: error code and mes
 SUCCESS: Result = Code.NONE, None
 
 
-async def create_topics(context: Context, request: CreateTopicsRequest) -> Answer:
+async def create_topics(context: KafkaContext, request: CreateTopicsRequest) -> KafkaAnswer:
     """Create topics, each with its own result; answered once they are on disk."""
     done, ticket = [], 0
     for number, wanted in enumerate(request.topics):
@@ -55,10 +55,10 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Answe
         except (BrokerError, AdminRefused) as error:
             code, text = refusal(context, error)
         done.append(CreatableTopicResult(name=wanted.name, error_code=code, error_message=text))
-    return Answer(CreateTopicsResponse(topics=done), ticket)
+    return KafkaAnswer(CreateTopicsResponse(topics=done), ticket)
 
 
-async def _create(context: Context, wanted: CreatableTopic, validate_only: bool) -> int:
+async def _create(context: KafkaContext, wanted: CreatableTopic, validate_only: bool) -> int:
     name = topic_named(context, wanted.name)
     topics = context.broker.topics
     count = len(wanted.assignments) if wanted.assignments else wanted.num_partitions
@@ -78,13 +78,13 @@ async def _create(context: Context, wanted: CreatableTopic, validate_only: bool)
 
 def _settings(configs: Sequence[CreatableTopicConfig]) -> dict[str, Setting]:
     """Translate Kafka's settings to the broker's. Raises AdminRefused."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for config in configs:
-        found.update(read_config(config.name, config.value))
-    return found
+        settings.update(read_config(config.name, config.value))
+    return settings
 
 
-async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Answer:
+async def delete_topics(context: KafkaContext, request: DeleteTopicsRequest) -> KafkaAnswer:
     """Delete topics and everything that belongs to them."""
     done, ticket = [], 0
     for name in dict.fromkeys(request.topic_names):
@@ -94,10 +94,10 @@ async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Answe
         except BrokerError as error:
             code, _ = refusal(context, error)
         done.append(DeletableTopicResult(name=name, error_code=code))
-    return Answer(DeleteTopicsResponse(responses=done), ticket)
+    return KafkaAnswer(DeleteTopicsResponse(responses=done), ticket)
 
 
-async def create_partitions(context: Context, request: CreatePartitionsRequest) -> Answer:
+async def create_partitions(context: KafkaContext, request: CreatePartitionsRequest) -> KafkaAnswer:
     """Add partitions to topics."""
     done, ticket = [], 0
     for wanted in request.topics:
@@ -109,10 +109,10 @@ async def create_partitions(context: Context, request: CreatePartitionsRequest) 
         done.append(
             CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=text)
         )
-    return Answer(CreatePartitionsResponse(results=done), ticket)
+    return KafkaAnswer(CreatePartitionsResponse(results=done), ticket)
 
 
-async def _grow(context: Context, wanted: CreatePartitionsTopic, validate_only: bool) -> int:
+async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_only: bool) -> int:
     name = topic_named(context, wanted.name)
     count = len(context.broker.topics.get(name).partitions)
     if wanted.count <= count:
@@ -122,7 +122,7 @@ async def _grow(context: Context, wanted: CreatePartitionsTopic, validate_only: 
     return await context.broker.topics.add_partitions(name, wanted.count)
 
 
-def refusal(context: Context, error: BrokerError | AdminRefused) -> Result:
+def refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
     """Count an error; return the code and text that answer a topic or resource."""
     text = str(error).encode()
     if isinstance(error, AdminRefused):
@@ -132,7 +132,7 @@ def refusal(context: Context, error: BrokerError | AdminRefused) -> Result:
     return (Code.INVALID_REQUEST if isinstance(error, InvalidRequest) else code), text
 
 
-def topic_named(context: Context, name: bytes | None) -> TopicName:
+def topic_named(context: KafkaContext, name: bytes | None) -> TopicName:
     """A topic's name, after an access check. Raises InvalidName, NotAuthorized."""
     try:
         topic_name = context.names.topic_name(name)

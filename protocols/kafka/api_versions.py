@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.tables import is_served, ranges
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
-def api_versions(context: Context, request: ApiVersionsRequest) -> Answer:
+def api_versions(context: KafkaContext, request: ApiVersionsRequest) -> KafkaAnswer:
     """Answer any version: a version that is not served gets error 35 and the list in the layout of
     version 0, from which every client can choose.
     """
     served = is_served(ApiVersionsRequest.KEY, context.version)
     code = Code.NONE if served else Code.UNSUPPORTED_VERSION
-    return Answer(ApiVersionsResponse(error_code=code, api_keys=ranges()))
+    return KafkaAnswer(ApiVersionsResponse(error_code=code, api_keys=ranges()))

@@ -23,7 +23,7 @@ from braidlog.broker.errors import (
 from braidlog.broker.positions.subscriptions import Commits, KafkaCommit
 from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.kafka.by_partition import by_partition
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.groups import check_commit
 from braidlog.protocols.kafka.names import visible
@@ -60,7 +60,7 @@ NO_OFFSET = -1
 # Topic name, partition number, commit.
 Wanted = tuple[bytes | None, int, OffsetCommitRequestPartition]
 # Topic name -> partition number -> position.
-Found = dict[bytes | None, dict[int, OffsetFetchResponsePartition]]
+FetchedOffsets = dict[bytes | None, dict[int, OffsetFetchResponsePartition]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,15 +71,15 @@ class Elsewhere:
     commit: Commit
 
 
-def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answer]:
+def commit_offsets(context: KafkaContext, request: OffsetCommitRequest) -> Steps[KafkaAnswer]:
     """Store each position as given, even beyond the log end.
 
     Many are written at once; each partition gets its own code.
     """
     topics = by_partition(
-        (topic.name, one.partition_index, one)
+        (topic.name, partition.partition_index, partition)
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
     wanted = (
         (name, index, target)
@@ -103,23 +103,23 @@ def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answ
         OffsetCommitResponseTopic(name=name, partitions=results)
         for name, results in answers.items()
     ]
-    return Answer(OffsetCommitResponse(topics=done), ticket)
+    return KafkaAnswer(OffsetCommitResponse(topics=done), ticket)
 
 
 async def _commit_elsewhere(
-    context: Context, request: OffsetCommitRequest, codes: list[int | Elsewhere]
+    context: KafkaContext, request: OffsetCommitRequest, codes: list[int | Elsewhere]
 ) -> None:
     """Forward commits to the brokers that own the topics, and fill in the codes."""
     numbers = [number for number, code in enumerate(codes) if isinstance(code, Elsewhere)]
-    theirs = [one for one in codes if isinstance(one, Elsewhere)]
-    wanted = [(one.node, one.commit) for one in theirs]
-    told = await context.broker.peers.commit(context.asker, request.group_id or b"", wanted)
-    for number, error in zip(numbers, told, strict=True):
+    theirs = [entry for entry in codes if isinstance(entry, Elsewhere)]
+    wanted = [(other.node, other.commit) for other in theirs]
+    errors = await context.broker.peers.commit(context.asker, request.group_id or b"", wanted)
+    for number, error in zip(numbers, errors, strict=True):
         codes[number] = Code.NONE if error is None else _code(context, error)
 
 
 def _commit(
-    context: Context, request: OffsetCommitRequest, piece: list[Wanted]
+    context: KafkaContext, request: OffsetCommitRequest, piece: list[Wanted]
 ) -> tuple[list[int | Elsewhere], int]:
     """Commit a piece. Return a code or the owning broker for each partition, and the ticket that
     the answer waits for.
@@ -132,7 +132,7 @@ def _commit(
         if code != Code.NONE:
             return [code] * len(piece), 0
     commits = context.broker.subscriptions.commits(request.group_id)
-    codes = [_add(context, commits, *one) for one in piece]
+    codes = [_add(context, commits, *commit) for commit in piece]
     try:
         ticket = commits.write()
     except BrokerError as error:
@@ -141,7 +141,7 @@ def _commit(
 
 
 def _add(
-    context: Context,
+    context: KafkaContext,
     commits: Commits,
     name: bytes | None,
     index: int,
@@ -155,18 +155,24 @@ def _add(
     try:
         topic = context.topic(name)
         context.check_group(commits.name, topic.name)
-        given = _as_given(context, target)
+        commit_given = _as_given(context, target)
         try:
-            commits.add(topic, index, given.offset, kafka=given)
+            commits.add(topic, index, commit_given.offset, kafka=commit_given)
         except NotOwner as error:
-            commit = (topic.name.full, index, given.offset, given.metadata, given.time_us)
+            commit = (
+                topic.name.full,
+                index,
+                commit_given.offset,
+                commit_given.metadata,
+                commit_given.time_us,
+            )
             return Elsewhere(error.node_id, commit)
     except BrokerError as error:
         return _code(context, error)
     return None
 
 
-def _code(context: Context, error: BrokerError) -> Code:
+def _code(context: KafkaContext, error: BrokerError) -> Code:
     """Return the code of a failed commit."""
     if isinstance(error, PartitionNotFound) and context.version < 2:
         return Code.NONE  # 0.8.2 accepts it unchecked, and version 1 never returns it.
@@ -175,10 +181,10 @@ def _code(context: Context, error: BrokerError) -> Code:
     return _retried(context, error)
 
 
-def _retried(context: Context, error: BrokerError) -> Code:
-    """As `Context.refused`, but if the owner is unknown now clients shall retry: they do not expect
-    a wrong-leader code from a coordinator. A commit that may have been made does no harm if the
-    client repeats it.
+def _retried(context: KafkaContext, error: BrokerError) -> Code:
+    """As `KafkaContext.refused`, but if the owner is unknown now clients shall retry: they do not
+    expect a wrong-leader code from a coordinator. A commit that may have been made does no harm if
+    the client repeats it.
     """
     if isinstance(error, NotOwner | Unanswered):
         context.count_error(Code.COORDINATOR_LOAD_IN_PROGRESS)
@@ -186,7 +192,7 @@ def _retried(context: Context, error: BrokerError) -> Code:
     return context.refused(error)
 
 
-def _as_given(context: Context, target: OffsetCommitRequestPartition) -> KafkaCommit:
+def _as_given(context: KafkaContext, target: OffsetCommitRequestPartition) -> KafkaCommit:
     """Return the stored form of a commit. Any time is accepted; a time out of range is clamped."""
     if target.commit_timestamp == NO_TIME:
         time_us = context.broker.now_us()
@@ -202,7 +208,7 @@ def _characters(text: bytes | None) -> int:
     return len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
 
 
-def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer]:
+def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[KafkaAnswer]:
     """Answer with a group's positions: each as committed until another protocol moves the cursor.
 
     A request for a topic without an owner waits for up to `FIND_S`. Then it fails as a whole from
@@ -214,14 +220,14 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer
         try:
             wanted = yield _all_committed(context, group or b"")
         except NotOwner as error:
-            return Answer(OffsetFetchResponse(error_code=_retried(context, error)))
+            return KafkaAnswer(OffsetFetchResponse(error_code=_retried(context, error)))
     else:
         wanted = by_partition(
             (topic.name, index, None)
             for topic in request.topics
             for index in topic.partition_indexes
         )
-    topics: Found = {name: {} for name in wanted}
+    topics: FetchedOffsets = {name: {} for name in wanted}
     theirs: list[tuple[bytes | None, int]] = []
     for name, indexes in wanted.items():
         for number, index in enumerate(indexes, 1):
@@ -234,16 +240,19 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer
     if theirs:
         failure = yield _fetch_elsewhere(context, group, theirs, topics)
         if failure is not None and context.version >= WHOLE_ERROR_VERSION:
-            return Answer(OffsetFetchResponse(error_code=_retried(context, failure)))
-    found = [
+            return KafkaAnswer(OffsetFetchResponse(error_code=_retried(context, failure)))
+    answers = [
         OffsetFetchResponseTopic(name=name, partitions=list(positions.values()))
         for name, positions in topics.items()
     ]
-    return Answer(OffsetFetchResponse(topics=found))
+    return KafkaAnswer(OffsetFetchResponse(topics=answers))
 
 
 async def _fetch_elsewhere(
-    context: Context, group: bytes | None, theirs: list[tuple[bytes | None, int]], topics: Found
+    context: KafkaContext,
+    group: bytes | None,
+    theirs: list[tuple[bytes | None, int]],
+    topics: FetchedOffsets,
 ) -> NotOwner | None:
     """Ask the topics' owners, and put their answers into `topics`. Return an error if no owner
     answered for a partition within `FIND_S`; the error then replaces the partition's position.
@@ -260,10 +269,10 @@ async def _fetch_elsewhere(
 
 
 async def _ask_owners(
-    context: Context,
+    context: KafkaContext,
     group: bytes | None,
     theirs: list[tuple[bytes | None, int]],
-    topics: Found,
+    topics: FetchedOffsets,
     deadline: float,
 ) -> tuple[list[tuple[bytes | None, int]], NotOwner | None]:
     """Ask once, until the deadline; return the partitions without an answer, and an error if any
@@ -281,24 +290,24 @@ async def _ask_owners(
     left: list[tuple[bytes | None, int]] = []
     failure: NotOwner | None = None
     ask = context.broker.peers.committed
-    found = await ask(context.asker, group or b"", owners, deadline)
+    answers = await ask(context.asker, group or b"", owners, deadline)
     for place, name in names.items():
-        told, index = found[place], place[1]
-        if isinstance(told, NotOwner):
+        answer, index = answers[place], place[1]
+        if isinstance(answer, NotOwner):
             left.append((name, index))
             if failure is None or failure.is_unowned:  # Retry soon if any owner was asked.
-                failure = told
-        elif isinstance(told, BrokerError):
-            topics[name][index] = _refused(context, index, told)
+                failure = answer
+        elif isinstance(answer, BrokerError):
+            topics[name][index] = _refused(context, index, answer)
         else:
-            topics[name][index] = _told(context, index, told)
+            topics[name][index] = _answer_of(context, index, answer)
     return left, failure
 
 
-async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, list[int]]:
+async def _all_committed(context: KafkaContext, group: bytes) -> dict[bytes | None, list[int]]:
     """Return every partition where the group has a position."""
     names, broker = context.names, context.broker
-    found: dict[bytes | None, list[int]] = {}
+    committed_by_topic: dict[bytes | None, list[int]] = {}
     for number, topic in enumerate(broker.topics.list(names.tenant, names.namespace)):
         if number % PIECE_COMMITS == PIECE_COMMITS - 1:
             await trio.lowlevel.checkpoint()
@@ -310,17 +319,17 @@ async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, l
         if subscription is None:
             continue
         indexes = range(len(topic.partitions))
-        if committed := [one for one in indexes if subscription.position(one) is not None]:
-            found[topic.name.topic.encode()] = committed
+        if committed := [place for place in indexes if subscription.position(place) is not None]:
+            committed_by_topic[topic.name.topic.encode()] = committed
     for full, index in await broker.peers.positions(context.asker, group, context.namespace):
-        there = broker.topics.find(parse_topic(full))
-        if there is not None and visible(there.name) and context.may_see(there):
-            found.setdefault(there.name.topic.encode(), []).append(index)
-    return found
+        topic_found = broker.topics.find(parse_topic(full))
+        if topic_found is not None and visible(topic_found.name) and context.may_see(topic_found):
+            committed_by_topic.setdefault(topic_found.name.topic.encode(), []).append(index)
+    return committed_by_topic
 
 
 def _committed(
-    context: Context, group: bytes | None, name: bytes | None, index: int
+    context: KafkaContext, group: bytes | None, name: bytes | None, index: int
 ) -> OffsetFetchResponsePartition:
     if group is None:
         return _no_offset(index, Code.UNKNOWN)
@@ -329,15 +338,17 @@ def _committed(
         context.check_group(group, topic.name)
         topic.partition(index)
         subscription = context.broker.subscriptions.find(topic, group)
-        given = None if subscription is None else subscription.committed(index)
+        committed = None if subscription is None else subscription.committed(index)
     except NotOwner:
         raise  # The caller then asks the owner.
     except BrokerError as error:
         return _refused(context, index, error)
-    return _told(context, index, None if given is None else (given.offset, given.metadata))
+    return _answer_of(
+        context, index, None if committed is None else (committed.offset, committed.metadata)
+    )
 
 
-def _refused(context: Context, index: int, error: BrokerError) -> OffsetFetchResponsePartition:
+def _refused(context: KafkaContext, index: int, error: BrokerError) -> OffsetFetchResponsePartition:
     is_unknown = isinstance(error, TopicNotFound | PartitionNotFound)
     if is_unknown and context.version >= WHOLE_ERROR_VERSION:
         return _no_offset(index)
@@ -350,11 +361,13 @@ def _no_offset(index: int, code: Code = Code.NONE) -> OffsetFetchResponsePartiti
     )
 
 
-def _told(context: Context, index: int, given: Committed) -> OffsetFetchResponsePartition:
+def _answer_of(
+    context: KafkaContext, index: int, committed: Committed
+) -> OffsetFetchResponsePartition:
     is_old = context.version == 0
-    if given is None:
+    if committed is None:
         return _no_offset(index, Code.UNKNOWN_TOPIC_OR_PARTITION if is_old else Code.NONE)
-    offset, metadata = given
+    offset, metadata = committed
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=offset,

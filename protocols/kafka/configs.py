@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from braidlog.broker.errors import BrokerError, InvalidRequest
 from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.admin import SUCCESS, refusal, topic_named
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.topic_configs import AdminRefused, read_config, shown
 from braidlog.protocols.kafka.wire import alter_configs as whole
@@ -40,14 +40,16 @@ AlteredT = TypeVar(
 )
 
 
-def describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:
+def describe_configs(context: KafkaContext, request: DescribeConfigsRequest) -> KafkaAnswer:
     """Settings of topics; a broker has none that clients can see."""
-    return Answer(
-        DescribeConfigsResponse(results=[_configs(context, one) for one in request.resources])
+    return KafkaAnswer(
+        DescribeConfigsResponse(
+            results=[_configs(context, resource) for resource in request.resources]
+        )
     )
 
 
-def _configs(context: Context, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _configs(context: KafkaContext, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     described = DescribeConfigsResult(
         error_message=None,
         resource_type=resource.resource_type,
@@ -67,18 +69,18 @@ def _configs(context: Context, resource: DescribeConfigsResource) -> DescribeCon
         return described
     entries = _entries(in_force(context.broker.config.log, topic.meta.settings), topic)
     keys = resource.configuration_keys
-    described.configs = [one for one in entries if keys is None or one.name in keys]
+    described.configs = [entry for entry in entries if keys is None or entry.name in keys]
     return described
 
 
-def _entries(found: InForce, topic: Topic) -> list[DescribeConfigsResourceResult]:
+def _entries(settings: InForce, topic: Topic) -> list[DescribeConfigsResourceResult]:
     entries = []
     for name, row in SETTINGS.items():
         own = row.name in topic.meta.settings
         entries.append(
             DescribeConfigsResourceResult(
                 name=name.encode(),
-                value=shown(row, found[row.name]),
+                value=shown(row, settings[row.name]),
                 is_default=not own,
                 config_source=FROM_TOPIC if own else FROM_DEFAULT,
                 documentation=None,
@@ -87,33 +89,33 @@ def _entries(found: InForce, topic: Topic) -> list[DescribeConfigsResourceResult
     return entries
 
 
-async def alter_configs(context: Context, request: whole.AlterConfigsRequest) -> Answer:
+async def alter_configs(context: KafkaContext, request: whole.AlterConfigsRequest) -> KafkaAnswer:
     """Give topics these settings; those that are not named go back to the default."""
     kind = whole.AlterConfigsResourceResponse
     done, ticket = await _alter_all(context, request, _replaced, kind)
-    return Answer(whole.AlterConfigsResponse(responses=done), ticket)
+    return KafkaAnswer(whole.AlterConfigsResponse(responses=done), ticket)
 
 
 async def incremental_alter_configs(
-    context: Context, request: incremental.IncrementalAlterConfigsRequest
-) -> Answer:
+    context: KafkaContext, request: incremental.IncrementalAlterConfigsRequest
+) -> KafkaAnswer:
     """Change only the settings that are named."""
     kind = incremental.AlterConfigsResourceResponse
     done, ticket = await _alter_all(context, request, _changed, kind)
-    return Answer(incremental.IncrementalAlterConfigsResponse(responses=done), ticket)
+    return KafkaAnswer(incremental.IncrementalAlterConfigsResponse(responses=done), ticket)
 
 
 async def _alter_all(
-    context: Context,
+    context: KafkaContext,
     request: whole.AlterConfigsRequest | incremental.IncrementalAlterConfigsRequest,
     read: ReadChanges,
     kind: type[AlteredT],
 ) -> tuple[list[AlteredT], int]:
     """Alter each resource; return the results and the ticket that the answer waits for."""
     done, ticket = [], 0
-    for one in request.resources:
+    for resource in request.resources:
         try:
-            ticket = max(ticket, await _alter(context, one, request.validate_only, read))
+            ticket = max(ticket, await _alter(context, resource, request.validate_only, read))
             code, text = SUCCESS
         except (BrokerError, AdminRefused) as error:
             code, text = refusal(context, error)
@@ -121,15 +123,15 @@ async def _alter_all(
             kind(
                 error_code=code,
                 error_message=text,
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
             )
         )
     return done, ticket
 
 
 async def _alter(
-    context: Context,
+    context: KafkaContext,
     resource: whole.AlterConfigsResource | incremental.AlterConfigsResource,
     validate_only: bool,
     read: ReadChanges,
@@ -139,8 +141,8 @@ async def _alter(
         raise AdminRefused(Code.INVALID_REQUEST, text)
     name = topic_named(context, resource.resource_name)
     topics = context.broker.topics
-    found = in_force(context.broker.config.log, topics.get(name).meta.settings)
-    changes = read(resource.configs, found)
+    settings = in_force(context.broker.config.log, topics.get(name).meta.settings)
+    changes = read(resource.configs, settings)
     try:
         if not validate_only:
             return await topics.alter_settings(name, changes)
@@ -153,26 +155,26 @@ async def _alter(
 def _replaced(changes: Sequence[whole.AlterableConfig], _: InForce) -> Changes:
     """Raises AdminRefused."""
     replaced: Changes = dict.fromkeys(row.name for row in SETTINGS.values())
-    for one in changes:
-        replaced.update(read_config(one.name, one.value))
+    for change in changes:
+        replaced.update(read_config(change.name, change.value))
     return replaced
 
 
-def _changed(changes: Sequence[incremental.AlterableConfig], found: InForce) -> Changes:
+def _changed(changes: Sequence[incremental.AlterableConfig], settings: InForce) -> Changes:
     """Return the named changes; words are added to a list's value in force. Raises AdminRefused."""
     changed: Changes = {}
-    for one in changes:
-        row = SETTINGS.get((one.name or b"").decode(errors="replace"))
-        if one.config_operation == SET:
-            changed.update(read_config(one.name, one.value))
-        elif one.config_operation == DELETE:
+    for change in changes:
+        row = SETTINGS.get((change.name or b"").decode(errors="replace"))
+        if change.config_operation == SET:
+            changed.update(read_config(change.name, change.value))
+        elif change.config_operation == DELETE:
             if row is not None:
                 changed[row.name] = None
-        elif one.config_operation in (APPEND, SUBTRACT) and row is not None and row.is_list:
-            parts = set((one.value or b"").decode(errors="replace").split(","))
-            left = set(str(found[row.name]).split(","))
-            left = left | parts if one.config_operation == APPEND else left - parts
-            changed.update(read_config(one.name, ",".join(left).encode()))
+        elif change.config_operation in (APPEND, SUBTRACT) and row is not None and row.is_list:
+            parts = set((change.value or b"").decode(errors="replace").split(","))
+            left = set(str(settings[row.name]).split(","))
+            left = left | parts if change.config_operation == APPEND else left - parts
+            changed.update(read_config(change.name, ",".join(left).encode()))
         else:
             lists = ", ".join(key for key, row in SETTINGS.items() if row.is_list)
             raise AdminRefused(Code.INVALID_CONFIG, f"only {lists} is a list")

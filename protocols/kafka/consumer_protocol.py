@@ -49,7 +49,7 @@ def given_partitions(assignment: bytes, topic: bytes, most: int) -> list[int] | 
         return None
     if packed is None:
         return None
-    return [one for (one,) in struct.iter_unpack(">i", packed[: 4 * most])]
+    return [index for (index,) in struct.iter_unpack(">i", packed[: 4 * most])]
 
 
 def _behind(
@@ -65,8 +65,8 @@ def _behind(
         if _name(reader) == topic:
             return reader
         pass_over(reader)
-    found = data.find(named, reader.pos) if count > TOPICS_WALKED_MAX else -1
-    return BigEndianReader(memoryview(data), found + len(named)) if found >= 0 else None
+    topic_pos = data.find(named, reader.pos) if count > TOPICS_WALKED_MAX else -1
+    return BigEndianReader(memoryview(data), topic_pos + len(named)) if topic_pos >= 0 else None
 
 
 def _partitions(reader: BigEndianReader) -> memoryview:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.kafka.group_table import GroupTable
-    from braidlog.protocols.kafka.login import Login
+    from braidlog.protocols.kafka.login import KafkaLogin
     from braidlog.protocols.kafka.membership import Client
     from braidlog.protocols.kafka.presence import Presence
     from braidlog.storage.metadata.names import TopicName
@@ -39,7 +39,7 @@ class BrokerAddress:
 
 
 @dataclass(slots=True)
-class Answer:
+class KafkaAnswer:
     """A handler's result: the answer leaves once `ticket` is durable (0: at once)."""
 
     reply: Reply
@@ -50,7 +50,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Context:
+class KafkaContext:
     """A connection, as seen by handlers."""
 
     broker: Broker
@@ -60,7 +60,7 @@ class Context:
     address: BrokerAddress  # this broker's advertised address
     groups: GroupTable
     presence: Presence  # of the group members that use this connection
-    login: Login
+    login: KafkaLogin
     action: Action = Action.DESCRIBE  # of the current request
     version: int = 0  # of the current request
     client_id: bytes | None = None  # of the current request
@@ -74,13 +74,13 @@ class Context:
         """The client of the current request, as admin tools show clients."""
         return self.client_id or b"", b"/" + self.connection.peer.rpartition(":")[0].encode()
 
-    def note_walked(self, partition: Partition, asked: int, reached: int) -> None:
+    def note_walked(self, partition: Partition, start: int, reached: int) -> None:
         """Let the next fetch of the same offset continue at `reached`."""
         walked = self.walked
         walked.pop(partition.partition_id, None)
         if len(walked) >= WALKED_MAX:
             del walked[next(iter(walked))]  # The oldest entry.
-        walked[partition.partition_id] = (asked, reached)
+        walked[partition.partition_id] = (start, reached)
 
     def topic(self, name: bytes | None) -> Topic:
         """Return the topic that a request names, after checking the request's action.
@@ -108,10 +108,10 @@ class Context:
         """
         if owner is None:
             return self.address
-        found = owner.addresses.get(self.connection.listener_name)
-        if found is None:
+        address = owner.addresses.get(self.connection.listener_name)
+        if address is None:
             return None
-        host, port = found
+        host, port = address
         return BrokerAddress(owner.node_id, host.encode(), port)
 
     def coordinates(self, group: bytes) -> bool:

@@ -107,8 +107,10 @@ def fetch_decoder(version: int) -> Callable[[RequestReader], FetchRequest]:
         for _ in reader.entries():
             name = reader.string()
             for _ in reader.entries():
-                found = reader.unpack(target)
-                topics.setdefault(name, {})[found[0]] = FetchTarget(found[offset_at], found[-1])
+                target_fields = reader.unpack(target)
+                topics.setdefault(name, {})[target_fields[0]] = FetchTarget(
+                    target_fields[offset_at], target_fields[-1]
+                )
         if version >= 7:
             for _ in reader.entries():  # Partitions that the session forgets.
                 reader.string()
@@ -146,9 +148,9 @@ DECODERS: Mapping[tuple[int, int], Callable[[RequestReader], RequestBody]] = {
 def _produce(
     reader: RequestReader, transactional_id: bytes | None, *, is_null_taken: bool
 ) -> ProduceRequest:  # hot: see make bench
-    one = reader.one_set()
-    if one is not None:
-        acks, timeout_ms, name, partition, message_set = one
+    result = reader.one_set()
+    if result is not None:
+        acks, timeout_ms, name, partition, message_set = result
         return ProduceRequest(acks, timeout_ms, {name: {partition: message_set}}, transactional_id)
     acks, timeout_ms = reader.unpack(PRODUCE_HEAD)
     topics: dict[bytes | None, dict[int, memoryview]] = {}

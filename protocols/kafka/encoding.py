@@ -53,17 +53,17 @@ def _produce(reply: ProduceReply, version: int) -> list[Buffer]:  # hot: see mak
     out = [INT32.pack(len(reply.topics))]
     for name, partitions in reply.topics.items():
         out += (string(name), INT32.pack(len(partitions)))
-        for index, one in partitions.items():
-            error, offset = one.error, one.base_offset
+        for index, result in partitions.items():
+            error, offset = result.error, result.base_offset
             if version < 2:
                 out.append(PRODUCED.pack(index, error, offset))
             elif version < 5:
-                out.append(PRODUCED_V2.pack(index, error, offset, one.append_ms))
+                out.append(PRODUCED_V2.pack(index, error, offset, result.append_ms))
             else:
-                start = one.log_start_offset
-                out.append(PRODUCED_V5.pack(index, error, offset, one.append_ms, start))
+                start = result.log_start_offset
+                out.append(PRODUCED_V5.pack(index, error, offset, result.append_ms, start))
             if version >= 8:
-                out += (NO_ERRORS, string(one.message))
+                out += (NO_ERRORS, string(result.message))
     if version >= 1:
         out.append(NO_THROTTLE)
     return [b"".join(out)]

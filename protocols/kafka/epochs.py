@@ -8,7 +8,7 @@ from typing import Final
 
 from braidlog.broker.errors import BrokerError
 from braidlog.protocols.kafka.by_partition import by_partition
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.wire.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -19,13 +19,15 @@ from braidlog.protocols.kafka.wire.offset_for_leader_epoch import (
 EPOCH: Final = 0
 
 
-async def offsets_for_epochs(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
+async def offsets_for_epochs(
+    context: KafkaContext, request: OffsetForLeaderEpochRequest
+) -> KafkaAnswer:
     """Answer the high watermark for epoch 0 and any later epoch."""
     await context.own_writes()
     wanted = by_partition(
-        (topic.topic, one.partition, one.leader_epoch)
+        (topic.topic, partition.partition, partition.leader_epoch)
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
     topics = [
         OffsetForLeaderTopicResult(
@@ -34,10 +36,10 @@ async def offsets_for_epochs(context: Context, request: OffsetForLeaderEpochRequ
         )
         for name, epochs in wanted.items()
     ]
-    return Answer(OffsetForLeaderEpochResponse(topics=topics))
+    return KafkaAnswer(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _end(context: Context, name: bytes | None, index: int, epoch: int) -> EpochEndOffset:
+def _end(context: KafkaContext, name: bytes | None, index: int, epoch: int) -> EpochEndOffset:
     end = EpochEndOffset(partition=index)
     try:
         partition = context.partition(name, index)

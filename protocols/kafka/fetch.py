@@ -16,9 +16,9 @@ from braidlog.broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange
 from braidlog.broker.reading.parts import all_in_memory
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.reading.turn import Turn
-from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps, run
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.large_requests import large_requests
 from braidlog.protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
@@ -55,7 +55,7 @@ WHOLE_VERSION = 3
 
 
 @dataclass(slots=True)
-class Reading:
+class PartitionFetch:
     """Progress of a fetch in a partition."""
 
     target: FetchTarget
@@ -70,7 +70,7 @@ class Reading:
     counted_to: int = -1  # end offset of the counted bytes; -1: not counted yet
 
 
-def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
+def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
     """Answer once there are `bytes_min` or an error, at the latest after `wait_ms_max`.
 
     Every replica id reads as a consumer: there are no followers.
@@ -78,34 +78,36 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
     end_s = trio.current_time() + request.wait_ms_max / 1000
     if context.has_own_writes:
         yield context.own_writes()
-    topics: dict[bytes | None, dict[int, Reading | Fetched]] = {}
-    readings: list[Reading] = []
+    topics: dict[bytes | None, dict[int, PartitionFetch | Fetched]] = {}
+    readings: list[PartitionFetch] = []
     refused: dict[int, Fetched] = {}  # by code: a request may name 50,000 missing partitions
     number = 0
     for name, targets in request.topics.items():
-        found = topics[name] = {}
+        by_index = topics[name] = {}
         for index, target in targets.items():
             try:
-                found[index] = reading = _begin(context, name, index, target)
+                by_index[index] = reading = _begin(context, name, index, target)
                 readings.append(reading)
             except BrokerError as error:
                 code = context.refused(error)
                 if code not in refused:
                     refused[code] = Fetched(code, -1)
-                found[index] = refused[code]
+                by_index[index] = refused[code]
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
-    with Reservation(context.connection.outbox.budget, 0) as held:
+    with OutputReservation(context.connection.outbox.budget, 0) as held:
         fetching = _Fetching(context, request, readings, held, is_refused=bool(refused))
         yield from fetching.read_all()
         if request.wait_ms_max > 0 and not fetching.is_enough():
             yield fetching.wait(max(end_s - trio.current_time(), 0.0))
         fetched = yield from _settle_all(context, topics)
-    return Answer(FetchReply(fetched))
+    return KafkaAnswer(FetchReply(fetched))
 
 
-def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget) -> Reading:
+def _begin(
+    context: KafkaContext, name: bytes | None, index: int, target: FetchTarget
+) -> PartitionFetch:
     """Start reading a partition. Raises BrokerError."""
     partition = context.partition(name, index)
     offset = target.offset
@@ -113,7 +115,7 @@ def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget
         walked = context.walked.get(partition.partition_id)
         if walked is not None and walked[0] == offset:
             offset = walked[1]
-    return Reading(target, offset, partition)
+    return PartitionFetch(target, offset, partition)
 
 
 class _Fetching:
@@ -121,10 +123,10 @@ class _Fetching:
 
     def __init__(
         self,
-        context: Context,
+        context: KafkaContext,
         request: FetchRequest,
-        readings: Sequence[Reading],
-        held: Reservation,
+        readings: Sequence[PartitionFetch],
+        held: OutputReservation,
         *,
         is_refused: bool,
     ) -> None:
@@ -145,7 +147,7 @@ class _Fetching:
         self._in_place = False  # If True, `read_all` leaves large sets in their files.
         self._turn = Turn()
         self._room = 0  # bytes that `read_all` may still add to the answer
-        self._memory: Reservation | None = None  # Reserved for what `read_all` adds.
+        self._memory: OutputReservation | None = None  # Reserved for what `read_all` adds.
 
     @property
     def _is_alone(self) -> bool:
@@ -192,8 +194,11 @@ class _Fetching:
         ):
             while not self.is_enough() and not broker.stopping.is_set():
                 awaited = [
-                    (one.partition, one.partition.high_watermark if one.full else one.offset)
-                    for one in self._readings
+                    (
+                        reading.partition,
+                        reading.partition.high_watermark if reading.full else reading.offset,
+                    )
+                    for reading in self._readings
                 ]
                 await broker.wait_any(awaited)
                 await run(self.read_all())
@@ -202,14 +207,14 @@ class _Fetching:
         """Drop parts that are still in files; a client's long wait must not hold files open. Return
         True if there were any.
         """
-        found = False
+        had_files = False
         for reading in self._readings:
             if not all_in_memory(reading.parts):
                 reading.parts, reading.size, reading.records = [], 0, 0
                 reading.offset, reading.full = reading.target.offset, False
                 reading.available, reading.counted_to = 0, -1
-                found = True
-        return found
+                had_files = True
+        return had_files
 
     def read_all(self) -> Steps[None]:
         """Read what there is of every partition, within the answer's limit and the memory that is
@@ -243,7 +248,7 @@ class _Fetching:
                 self._room -= reading.size - before
             held.keep(sum(reading.size for reading in readings))
 
-    def _read_on(self, reading: Reading, partition: Partition) -> Steps[None]:
+    def _read_on(self, reading: PartitionFetch, partition: Partition) -> Steps[None]:
         try:
             if not reading.full:
                 yield from self._read(reading, partition)
@@ -255,7 +260,7 @@ class _Fetching:
             if not reading.size:
                 reading.code = self._context.refused(error)
 
-    def _read(self, reading: Reading, partition: Partition) -> Steps[None]:
+    def _read(self, reading: PartitionFetch, partition: Partition) -> Steps[None]:
         """Read up to the present high watermark, or as far as there is room. Raises BrokerError."""
         if partition.removed:
             raise TopicNotFound(partition.topic.name.full)
@@ -303,7 +308,7 @@ class _Fetching:
             if is_last and not self._cuts:
                 room = 0
 
-    def _count_available(self, reading: Reading, partition: Partition) -> Steps[None]:
+    def _count_available(self, reading: PartitionFetch, partition: Partition) -> Steps[None]:
         """Count what there is for this reader, whatever room it has: that satisfies `bytes_min`.
 
         Beyond COUNTED_BYTES_MAX, count what is stored: it differs by little. Raises BrokerError.
@@ -330,7 +335,7 @@ class _Fetching:
             reading.available += partition.bytes_between(reading.counted_to, end)
             reading.counted_to = end
 
-    def _add(self, reading: Reading, result: ReadResult, room: int) -> None:
+    def _add(self, reading: PartitionFetch, result: ReadResult, room: int) -> None:
         """Take what was read if it fits, or a part of it if the client accepts cut messages. What
         is not taken comes first in one of the next answers.
 
@@ -354,7 +359,7 @@ class _Fetching:
             reading.size += limit
             reading.records += result.record_count * limit // result.size  # an estimate
 
-    def _first_limit(self, reading: Reading, stored: Buffer, room: int) -> int:
+    def _first_limit(self, reading: PartitionFetch, stored: Buffer, room: int) -> int:
         """Bytes to give of a stored set that comes first in its partition and is too large.
 
         At least its first message if the answer is empty so far; in versions 0 to 2 no more of it
@@ -387,7 +392,7 @@ def _joined(result: ReadResult) -> list[Part]:
     return parts
 
 
-def _wanted(reading: Reading) -> int:
+def _wanted(reading: PartitionFetch) -> int:
     """Return the number of bytes that could still be added for a partition."""
     partition = reading.partition
     if reading.full or reading.offset == partition.high_watermark:
@@ -395,7 +400,7 @@ def _wanted(reading: Reading) -> int:
     return max(reading.target.bytes_max - reading.size, 0)
 
 
-def _close(reading: Reading, partition: Partition) -> None:
+def _close(reading: PartitionFetch, partition: Partition) -> None:
     """Mark a partition as full although there is more to read. Raises BrokerError."""
     start, end = partition.log_start_offset, partition.high_watermark
     if not start <= reading.offset <= end:
@@ -404,25 +409,25 @@ def _close(reading: Reading, partition: Partition) -> None:
 
 
 def _settle_all(
-    context: Context, topics: dict[bytes | None, dict[int, Reading | Fetched]]
+    context: KafkaContext, topics: dict[bytes | None, dict[int, PartitionFetch | Fetched]]
 ) -> Steps[dict[bytes | None, dict[int, Fetched]]]:
     """Finish every reading, and return the partitions of the answer."""
     fetched: dict[bytes | None, dict[int, Fetched]] = {}
     number = 0
     for name, partitions in topics.items():
-        found = fetched[name] = {}
-        for index, one in partitions.items():
-            if isinstance(one, Reading):
-                _settle(context, one)
-                one = _fetched(one)
-            found[index] = one
+        settled = fetched[name] = {}
+        for index, reading in partitions.items():
+            if isinstance(reading, PartitionFetch):
+                _settle(context, reading)
+                reading = _fetched(reading)
+            settled[index] = reading
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
     return fetched
 
 
-def _settle(context: Context, reading: Reading) -> None:
+def _settle(context: KafkaContext, reading: PartitionFetch) -> None:
     """Count the returned records; remember how far an empty read got, for the next fetch."""
     if reading.size:
         name = reading.partition.figures_name
@@ -433,7 +438,7 @@ def _settle(context: Context, reading: Reading) -> None:
         context.walked.pop(reading.partition.partition_id, None)
 
 
-def _fetched(reading: Reading) -> Fetched:
+def _fetched(reading: PartitionFetch) -> Fetched:
     if reading.code != Code.NONE:
         return Fetched(reading.code, -1)
     partition = reading.partition

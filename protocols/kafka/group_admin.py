@@ -15,10 +15,10 @@ from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.members import described_others
-from braidlog.protocols.kafka.membership import State
+from braidlog.protocols.kafka.membership import GroupState
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.seen_members import seen_members
 from braidlog.protocols.kafka.wire.delete_groups import (
@@ -39,19 +39,19 @@ from braidlog.protocols.kafka.wire.list_groups import (
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
-    from braidlog.broker.positions.members import Member
+    from braidlog.broker.positions.members import SubscriptionMember
     from braidlog.broker.topics.topic import Topic
 
 TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
 
 
-async def describe_groups(context: Context, request: DescribeGroupsRequest) -> Answer:
+async def describe_groups(context: KafkaContext, request: DescribeGroupsRequest) -> KafkaAnswer:
     """State and members; a group that does not exist is "Dead", which is not an error."""
     groups = [await _described(context, name) for name in dict.fromkeys(request.groups)]
-    return Answer(DescribeGroupsResponse(groups=groups))
+    return KafkaAnswer(DescribeGroupsResponse(groups=groups))
 
 
-async def _described(context: Context, name: bytes | None) -> DescribedGroup:
+async def _described(context: KafkaContext, name: bytes | None) -> DescribedGroup:
     try:
         context.check_group(name or b"")
     except BrokerError as error:
@@ -76,13 +76,13 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
         if others:
             return DescribedGroup(
                 group_id=name,
-                group_state=State.STABLE.value,
+                group_state=GroupState.STABLE.value,
                 protocol_type=PROTOCOL_TYPE,
                 members=others,
             )
         peers, namespace = context.broker.peers, context.namespace
         if topics or await peers.positions(context.asker, name or b"", namespace):
-            return DescribedGroup(group_id=name, group_state=State.EMPTY.value)
+            return DescribedGroup(group_id=name, group_state=GroupState.EMPTY.value)
     except BrokerError as error:
         context.refused(error)
         return _dead(name, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
@@ -93,45 +93,45 @@ def _dead(name: bytes | None, code: Code = Code.NONE) -> DescribedGroup:
     return DescribedGroup(error_code=code, group_id=name, group_state=b"Dead")
 
 
-async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
+async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> KafkaAnswer:
     """List the groups of topics that the client may see. The topics of a group that has stored
     nothing yet are unknown: it is shown only to a client that may see all topics.
     """
-    found: dict[bytes, bytes] = {}
+    listed: dict[bytes, bytes] = {}
     subscriptions = context.broker.subscriptions
     async for topic in in_turns(_topics(context), TOPICS_PER_TURN):
         if context.may_see(topic):
             async for name in in_turns(subscriptions.names(topic), TOPICS_PER_TURN):
                 if context.may_see(topic, name):
-                    found[name] = b""
+                    listed[name] = b""
     names = context.names
     access, principal = context.broker.access, context.connection.principal
     is_whole = sees_all(access, principal, (names.tenant, names.namespace))
     for name in context.groups.names():
         group = context.groups.find(name)
-        if group is not None and group.members and (is_whole or name in found):
-            found[name] = group.protocol_type
+        if group is not None and group.members and (is_whole or name in listed):
+            listed[name] = group.protocol_type
     groups = []
-    async for name, kind in in_turns(sorted(found.items()), TOPICS_PER_TURN):
+    async for name, kind in in_turns(sorted(listed.items()), TOPICS_PER_TURN):
         try:
             context.check_group(name)
         except BrokerError:
             continue
         groups.append(ListedGroup(group_id=name, protocol_type=kind))
-    return Answer(ListGroupsResponse(groups=groups))
+    return KafkaAnswer(ListGroupsResponse(groups=groups))
 
 
-async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Answer:
+async def delete_groups(context: KafkaContext, request: DeleteGroupsRequest) -> KafkaAnswer:
     """Delete groups that nobody reads in any protocol, and their positions on every topic."""
     answers, ticket = [], 0
     for name in dict.fromkeys(request.groups_names):
         code, needed = await _delete(context, name or b"")
         answers.append(DeletableGroupResult(group_id=name, error_code=code))
         ticket = max(ticket, needed)
-    return Answer(DeleteGroupsResponse(results=answers), ticket)
+    return KafkaAnswer(DeleteGroupsResponse(results=answers), ticket)
 
 
-async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
+async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
     try:
         context.check_group(name)
     except BrokerError as error:
@@ -163,21 +163,23 @@ async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
     return (Code.NONE if topics or is_elsewhere else Code.GROUP_ID_NOT_FOUND), ticket
 
 
-async def _others(context: Context, topics: list[Topic], name: bytes) -> list[tuple[Topic, Member]]:
+async def _others(
+    context: KafkaContext, topics: list[Topic], name: bytes
+) -> list[tuple[Topic, SubscriptionMember]]:
     """Members of other protocols that read these topics under the group's name."""
     return [
-        (topic, one)
+        (topic, other)
         async for topic in in_turns(topics, TOPICS_PER_TURN)
-        for one in context.broker.members.others(topic, name, PROTOCOL)
+        for other in context.broker.members.others(topic, name, PROTOCOL)
     ]
 
 
-def _topics(context: Context) -> list[Topic]:
+def _topics(context: KafkaContext) -> list[Topic]:
     names = context.names
     return list(context.broker.topics.list(names.tenant, names.namespace))
 
 
-async def _topics_of(context: Context, name: bytes) -> list[Topic]:
+async def _topics_of(context: KafkaContext, name: bytes) -> list[Topic]:
     """The topics of this broker with a subscription of that name on which the client may act: the
     check of the group's name covers no topic.
     """

@@ -11,7 +11,7 @@ import trio
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.long_polls import LongPolls
 from braidlog.protocols.kafka.members import KafkaMembers
-from braidlog.protocols.kafka.membership import Group, Refused
+from braidlog.protocols.kafka.membership import KafkaGroup, MemberRefused
 from braidlog.protocols.kafka.names import PROTOCOL
 
 if TYPE_CHECKING:
@@ -32,28 +32,28 @@ class GroupTable:
     def __init__(self, initial_delay_s: float = 0.0) -> None:
         """Start empty. A group waits `initial_delay_s` for more members after the first."""
         self._initial_delay_s = initial_delay_s
-        self._groups: dict[bytes, Group] = {}
+        self._groups: dict[bytes, KafkaGroup] = {}
         self._sizes: dict[bytes, int] = {}
         self._size = 0
         self._waiting: dict[bytes, trio.lowlevel.ParkingLot] = {}
         self.polls = LongPolls()
 
-    def find(self, name: bytes) -> Group | None:
+    def find(self, name: bytes) -> KafkaGroup | None:
         """Return the group, after removing dead members; None if the table lacks the group."""
         group = self._groups.get(name)
         if group is not None:
             self.changing(group, group.advance)
         return self._groups.get(name)
 
-    def get(self, name: bytes) -> Group:
-        """Return the group, created if needed. Raises Refused."""
+    def get(self, name: bytes) -> KafkaGroup:
+        """Return the group, created if needed. Raises MemberRefused."""
         group = self.find(name)
         if group is None:
             if len(self._groups) >= GROUPS_MAX:
                 self._drop_empty()
             if len(self._groups) >= GROUPS_MAX:
-                raise Refused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
-            group = self._groups[name] = Group(
+                raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+            group = self._groups[name] = KafkaGroup(
                 name, call=self.polls.call, initial_delay_s=self._initial_delay_s
             )
         return group
@@ -68,34 +68,34 @@ class GroupTable:
             self._size -= self._sizes.pop(name, 0)
 
     def check_room(self, size: int) -> None:
-        """Check that `size` more bytes can be kept for a client. Raises Refused."""
+        """Check that `size` more bytes can be kept for a client. Raises MemberRefused."""
         if self._size + size > KEPT_BYTES_MAX:
             self._drop_empty()
         if self._size + size > KEPT_BYTES_MAX:
-            raise Refused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+            raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
 
-    def weigh(self, group: Group) -> None:
+    def weigh(self, group: KafkaGroup) -> None:
         """Update the count of the bytes that a group keeps."""
         if self._groups.get(group.name) is group:
             size = group.size
             self._size += size - self._sizes.get(group.name, 0)
             self._sizes[group.name] = size
 
-    def changing(self, group: Group, change: Callable[[float], object]) -> None:
+    def changing(self, group: KafkaGroup, change: Callable[[float], object]) -> None:
         """Change a group at the current time, and wake the tasks that wait for the change."""
         before = group.changes
         change(trio.current_time())
         if group.changes != before:
             self.wake(group)
 
-    def wake(self, group: Group) -> None:
+    def wake(self, group: KafkaGroup) -> None:
         """Wake the tasks that wait for a change of a group."""
         self.weigh(group)
         lot = self._waiting.get(group.name)
         if lot is not None:
             lot.unpark_all()
 
-    async def wait(self, group: Group, seconds: float = math.inf) -> None:
+    async def wait(self, group: KafkaGroup, seconds: float = math.inf) -> None:
         """Return when the group has changed or its next deadline is due, at the latest after
         `seconds`.
         """
@@ -109,7 +109,7 @@ class GroupTable:
                 del self._waiting[group.name]
         self.changing(group, group.advance)
 
-    async def watch(self, group: Group) -> None:
+    async def watch(self, group: KafkaGroup) -> None:
         """Remove dead members at their deadlines while the group has members. The caller has set
         `watched`.
         """
@@ -119,7 +119,7 @@ class GroupTable:
         finally:
             group.watched = False
 
-    def call_at(self, group: Group, at: float) -> None:
+    def call_at(self, group: KafkaGroup, at: float) -> None:
         """Schedule the members' next contact at that time: the first contact removes the dead
         members.
         """

@@ -12,9 +12,15 @@ import math
 import trio
 
 from braidlog.broker.errors import BrokerError
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX, Group, Member, Refused, State
+from braidlog.protocols.kafka.membership import (
+    MEMBER_BYTES_MAX,
+    GroupState,
+    KafkaGroup,
+    KafkaMember,
+    MemberRefused,
+)
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupResponse
 from braidlog.protocols.kafka.wire.leave_group import (
@@ -33,23 +39,25 @@ PROMISE_VERSION = 4  # from here on a member is given an id before it joins
 MOVED_LOOK_S = 1.0  # Between two checks whether a group has moved to another broker.
 
 
-async def join_group(context: Context, request: JoinGroupRequest) -> Answer:
+async def join_group(context: KafkaContext, request: JoinGroupRequest) -> KafkaAnswer:
     """Join a group: answered once all former members have joined, or the time for it is up."""
     try:
-        return Answer(await _join(context, request))
-    except Refused as error:
+        return KafkaAnswer(await _join(context, request))
+    except MemberRefused as error:
         member_id = request.member_id or b""
-        return Answer(JoinGroupResponse(error_code=error.code, member_id=member_id))
+        return KafkaAnswer(JoinGroupResponse(error_code=error.code, member_id=member_id))
 
 
-async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+async def _join(context: KafkaContext, request: JoinGroupRequest) -> JoinGroupResponse:
     name = _checked_name(context, request.group_id)
     if not SESSION_MS_MIN <= request.session_timeout_ms <= SESSION_MS_MAX:
-        raise Refused(Code.INVALID_SESSION_TIMEOUT)
+        raise MemberRefused(Code.INVALID_SESSION_TIMEOUT)
     if request.rebalance_timeout_ms > REBALANCE_MS_MAX:
-        raise Refused(Code.INVALID_REQUEST)
+        raise MemberRefused(Code.INVALID_REQUEST)
     groups = context.groups
-    groups.check_room(len(name) + sum(len(one.metadata or b"") for one in request.protocols))
+    groups.check_room(
+        len(name) + sum(len(protocol.metadata or b"") for protocol in request.protocols)
+    )
     group = groups.get(name)
     client_id = context.client_id or b""
     now = trio.current_time()
@@ -64,7 +72,7 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupRespons
     member.joined = member.parked = True
     waited = False
     try:
-        while group.state is State.PREPARING and _is_in(group, member):
+        while group.state is GroupState.PREPARING and _is_in(group, member):
             await _wait(context, group)
         waited = True
     finally:
@@ -75,94 +83,97 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupRespons
     return group.joined_reply(member.member_id)
 
 
-async def _wait(context: Context, group: Group) -> None:
-    """Return when the group has changed. Raises Refused if another broker coordinates it now: the
-    other members learn that with their next request, and do not join here.
+async def _wait(context: KafkaContext, group: KafkaGroup) -> None:
+    """Return when the group has changed. Raises MemberRefused if another broker coordinates it now:
+    the other members learn that with their next request, and do not join here.
     """
     is_alone = not context.broker.placement.others()
     await context.groups.wait(group, math.inf if is_alone else MOVED_LOOK_S)
     if not context.coordinates(group.name):
-        raise Refused(Code.NOT_COORDINATOR)
+        raise MemberRefused(Code.NOT_COORDINATOR)
 
 
-def _is_in(group: Group, member: Member) -> bool:
+def _is_in(group: KafkaGroup, member: KafkaMember) -> bool:
     return group.members.get(member.member_id) is member
 
 
-def _check_in(group: Group, member: Member) -> None:
-    """Check that it is still a member. Raises Refused. A static member that was replaced is fenced:
-    if it rejoined, the two would replace each other for ever.
+def _check_in(group: KafkaGroup, member: KafkaMember) -> None:
+    """Check that it is still a member. Raises MemberRefused. A static member that was replaced is
+    fenced: if it rejoined, the two would replace each other for ever.
     """
     if _is_in(group, member):
         return
     instance = member.instance_id
     other = None if instance is None else group.find_instance(instance)
     is_fenced = other is not None and other.member_id != member.member_id
-    raise Refused(Code.FENCED_INSTANCE_ID if is_fenced else Code.UNKNOWN_MEMBER_ID)
+    raise MemberRefused(Code.FENCED_INSTANCE_ID if is_fenced else Code.UNKNOWN_MEMBER_ID)
 
 
-async def sync_group(context: Context, request: SyncGroupRequest) -> Answer:
+async def sync_group(context: KafkaContext, request: SyncGroupRequest) -> KafkaAnswer:
     """Give a member its assignment: the leader is answered at once, the others wait for it."""
     try:
-        return Answer(SyncGroupResponse(assignment=await _sync(context, request)))
-    except Refused as error:
-        return Answer(SyncGroupResponse(error_code=error.code))
+        return KafkaAnswer(SyncGroupResponse(assignment=await _sync(context, request)))
+    except MemberRefused as error:
+        return KafkaAnswer(SyncGroupResponse(error_code=error.code))
 
 
-async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
+async def _sync(context: KafkaContext, request: SyncGroupRequest) -> bytes:
     group, member = _member(context, request)
-    if group.state is State.COMPLETING and member.member_id == group.leader:
+    if group.state is GroupState.COMPLETING and member.member_id == group.leader:
         assignments = {
-            one.member_id: one.assignment or b""
-            for one in request.assignments
-            if one.member_id is not None
+            assignment.member_id: assignment.assignment or b""
+            for assignment in request.assignments
+            if assignment.member_id is not None
         }
-        if any(len(one) > MEMBER_BYTES_MAX for one in assignments.values()):
-            raise Refused(Code.INVALID_REQUEST)
+        if any(len(assignment) > MEMBER_BYTES_MAX for assignment in assignments.values()):
+            raise MemberRefused(Code.INVALID_REQUEST)
         context.groups.check_room(sum(map(len, assignments.values())))
         context.groups.changing(group, lambda now: group.assign(assignments, now))
     member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
-    while group.state is State.COMPLETING and group.generation == request.generation_id:
+    while group.state is GroupState.COMPLETING and group.generation == request.generation_id:
         await _wait(context, group)
     _check_in(group, member)
     member.heard(trio.current_time())
-    if group.state is not State.STABLE or group.generation != request.generation_id:
-        raise Refused(Code.REBALANCE_IN_PROGRESS)
+    if group.state is not GroupState.STABLE or group.generation != request.generation_id:
+        raise MemberRefused(Code.REBALANCE_IN_PROGRESS)
     return member.assignment
 
 
-def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
+def heartbeat(context: KafkaContext, request: HeartbeatRequest) -> KafkaAnswer:
     """Note that a member is alive; the answer says whether it has to rejoin."""
     try:
         group, _ = _member(context, request)
-    except Refused as error:
-        return Answer(HeartbeatResponse(error_code=error.code))
-    code = Code.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else Code.NONE
-    return Answer(HeartbeatResponse(error_code=code))
+    except MemberRefused as error:
+        return KafkaAnswer(HeartbeatResponse(error_code=error.code))
+    code = Code.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else Code.NONE
+    return KafkaAnswer(HeartbeatResponse(error_code=code))
 
 
-def leave_group(context: Context, request: LeaveGroupRequest) -> Answer:
+def leave_group(context: KafkaContext, request: LeaveGroupRequest) -> KafkaAnswer:
     """End memberships; the remaining members rebalance."""
     try:
         group = context.groups.find(_checked_name(context, request.group_id))
-    except Refused as error:
-        return Answer(LeaveGroupResponse(error_code=error.code))
+    except MemberRefused as error:
+        return KafkaAnswer(LeaveGroupResponse(error_code=error.code))
     if context.version < LEAVES_VERSION:
         code = _leave(context, group, request.member_id, None)
-        return Answer(LeaveGroupResponse(error_code=code))
+        return KafkaAnswer(LeaveGroupResponse(error_code=code))
     left = [
         MemberResponse(
-            member_id=one.member_id,
-            group_instance_id=one.group_instance_id,
-            error_code=_leave(context, group, one.member_id, one.group_instance_id),
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=_leave(context, group, member.member_id, member.group_instance_id),
         )
-        for one in request.members
+        for member in request.members
     ]
-    return Answer(LeaveGroupResponse(members=left))
+    return KafkaAnswer(LeaveGroupResponse(members=left))
 
 
 def _leave(
-    context: Context, group: Group | None, member_id: bytes | None, instance_id: bytes | None
+    context: KafkaContext,
+    group: KafkaGroup | None,
+    member_id: bytes | None,
+    instance_id: bytes | None,
 ) -> Code:
     if group is None:
         return Code.UNKNOWN_MEMBER_ID
@@ -171,40 +182,44 @@ def _leave(
     return code
 
 
-def check_commit(context: Context, group: bytes, generation: int, member_id: bytes | None) -> Code:
+def check_commit(
+    context: KafkaContext, group: bytes, generation: int, member_id: bytes | None
+) -> Code:
     """Return the code of a member's commit; a commit without a generation is always allowed."""
     if generation < 0:
         return Code.NONE
     try:
-        found = context.groups.find(_checked_name(context, group))
-        if found is None:
+        group_found = context.groups.find(_checked_name(context, group))
+        if group_found is None:
             return Code.UNKNOWN_MEMBER_ID
-        member = found.check(member_id, None, generation)
-    except Refused as error:
+        member = group_found.check(member_id, None, generation)
+    except MemberRefused as error:
         return error.code
-    context.presence.heard(found, member)
-    return Code.REBALANCE_IN_PROGRESS if found.state is State.COMPLETING else Code.NONE
+    context.presence.heard(group_found, member)
+    return Code.REBALANCE_IN_PROGRESS if group_found.state is GroupState.COMPLETING else Code.NONE
 
 
-def _member(context: Context, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Group, Member]:
-    """The member that sent a request. Raises Refused."""
+def _member(
+    context: KafkaContext, request: SyncGroupRequest | HeartbeatRequest
+) -> tuple[KafkaGroup, KafkaMember]:
+    """The member that sent a request. Raises MemberRefused."""
     group = context.groups.find(_checked_name(context, request.group_id))
     if group is None:
-        raise Refused(Code.UNKNOWN_MEMBER_ID)
+        raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
     member = group.check(request.member_id, request.group_instance_id, request.generation_id)
     context.presence.heard(group, member)
     return group, member
 
 
-def _checked_name(context: Context, name: bytes | None) -> bytes:
-    """Raises Refused."""
+def _checked_name(context: KafkaContext, name: bytes | None) -> bytes:
+    """Raises MemberRefused."""
     if not name:
-        raise Refused(Code.INVALID_GROUP_ID)
+        raise MemberRefused(Code.INVALID_GROUP_ID)
     if not context.coordinates(name):
-        raise Refused(Code.NOT_COORDINATOR)
+        raise MemberRefused(Code.NOT_COORDINATOR)
     try:
         context.check_group(name)
     except BrokerError as error:
         context.refused(error)
-        raise Refused(Code.GROUP_AUTHORIZATION_FAILED) from error
+        raise MemberRefused(Code.GROUP_AUTHORIZATION_FAILED) from error
     return name

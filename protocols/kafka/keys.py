@@ -43,12 +43,12 @@ def refuse_keyless(message_set: memoryview, magic: int, version: int) -> Steps[P
     def look() -> bool:
         return has_keyless(message_set, magic)
 
-    found: bool
+    is_refused: bool
     if len(message_set) <= INLINE_BYTES:
-        found = look()
+        is_refused = look()
     else:
-        found = yield run_unpacking(look)
-    if not found:
+        is_refused = yield run_unpacking(look)
+    if not is_refused:
         return None
     is_new = version >= INVALID_RECORD_SINCE
     return Produced(Code.INVALID_RECORD if is_new else Code.INVALID_MESSAGE, -1, message=NO_KEY)

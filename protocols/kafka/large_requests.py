@@ -92,6 +92,6 @@ def large_requests() -> LargeRequests:
     try:
         return _requests.get()
     except LookupError:
-        found = LargeRequests()
-        _requests.set(found)
-        return found
+        instance = LargeRequests()
+        _requests.set(instance)
+        return instance

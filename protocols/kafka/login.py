@@ -25,7 +25,7 @@ LOOK_S: Final = 30.0  # Interval of the checks for an expired token.
 Step = tuple[bytes, Identity | None]  # The answer, and the client's identity once known.
 
 
-class Exchange(Protocol):
+class LoginExchange(Protocol):
     """A login in progress by a mechanism."""
 
     async def step(self, data: bytes) -> Step:
@@ -43,7 +43,7 @@ class Plain:
         self._authentication, self._at = authentication, at
 
     async def step(self, data: bytes) -> Step:
-        """See `Exchange`."""
+        """See `LoginExchange`."""
         parts = _text(data).split("\0")
         if len(parts) != 3 or not parts[1] or parts[0] not in ("", parts[1]):
             raise NotAuthenticated("PLAIN wants a name and a password, with a zero before each")
@@ -57,10 +57,10 @@ class OauthBearer:
         self._authentication, self._at = authentication, at
 
     async def step(self, data: bytes) -> Step:
-        """See `Exchange`."""
+        """See `LoginExchange`."""
         header, *pairs = _text(data).split("\1")
-        found = [one.removeprefix("auth=") for one in pairs if one.startswith("auth=")]
-        scheme, _, token = (found or [""])[0].partition(" ")
+        values = [pair.removeprefix("auth=") for pair in pairs if pair.startswith("auth=")]
+        scheme, _, token = (values or [""])[0].partition(" ")
         binding, _, acts_for = header.partition(",")
         if binding != "n" or scheme.lower() != "bearer":
             raise NotAuthenticated("OAUTHBEARER wants a bearer token")
@@ -77,13 +77,13 @@ class Scram:
         self._login = authentication.scram(mechanism, at)
 
     async def step(self, data: bytes) -> Step:
-        """See `Exchange`."""
+        """See `LoginExchange`."""
         if not self._login.has_begun:
             return self._login.begin(data), None
         return self._login.finish(data)
 
 
-MECHANISMS: Final[Mapping[bytes, Callable[[Authentication, str], Exchange]]] = {
+MECHANISMS: Final[Mapping[bytes, Callable[[Authentication, str], LoginExchange]]] = {
     b"PLAIN": Plain,
     b"SCRAM-SHA-256": lambda by, at: Scram(by, at, "SCRAM-SHA-256"),
     b"SCRAM-SHA-512": lambda by, at: Scram(by, at, "SCRAM-SHA-512"),
@@ -91,14 +91,14 @@ MECHANISMS: Final[Mapping[bytes, Callable[[Authentication, str], Exchange]]] = {
 }
 
 
-class Login:
+class KafkaLogin:
     """The client's identity on a connection, and the identity's expiry."""
 
     def __init__(self, connection: Connection, authentication: Authentication) -> None:
         self.is_done = False  # by SASL; a certificate may have identified the client before
         self._connection = connection
         self._authentication = authentication
-        self._exchange: Exchange | None = None
+        self._exchange: LoginExchange | None = None
         self._ends_at: float | None = None
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.kafka.consumer_protocol import (
     PROTOCOL_TYPE,
     assignment_of,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.kafka.membership import Group
+    from braidlog.protocols.kafka.membership import KafkaGroup
 
 
 STRING_BYTES_MAX = (1 << 15) - 1  # A Kafka string; names of other protocols may be longer.
@@ -31,12 +31,12 @@ STRING_BYTES_MAX = (1 << 15) - 1  # A Kafka string; names of other protocols may
 class KafkaMembers:
     """The members of a namespace's Kafka groups."""
 
-    def __init__(self, find: Callable[[bytes], Group | None], namespace: str) -> None:
+    def __init__(self, find: Callable[[bytes], KafkaGroup | None], namespace: str) -> None:
         """`find` gives a group that has members; `namespace` is `tenant/namespace`."""
         self._find = find
         self._namespace = namespace
 
-    def of(self, topic: Topic, name: bytes) -> Iterator[Member]:
+    def of(self, topic: Topic, name: bytes) -> Iterator[SubscriptionMember]:
         """The group's members that subscribe to the topic, or have partitions of it."""
         if f"{topic.name.tenant}/{topic.name.namespace}" != self._namespace:
             return
@@ -45,23 +45,25 @@ class KafkaMembers:
             return
         wanted, count = topic.name.topic.encode(), len(topic.partitions)
         left = count  # No partition belongs to two members.
-        for one in group.described():
-            given = given_partitions(one.member_assignment or b"", wanted, left)
-            if given is not None or wants(one.member_metadata or b"", wanted):
-                left -= len(given or ())
-                name_text = (one.member_id or b"").decode(errors="backslashreplace")
-                address = (one.client_host or b"").decode(errors="backslashreplace")
+        for described in group.described():
+            assigned = given_partitions(described.member_assignment or b"", wanted, left)
+            if assigned is not None or wants(described.member_metadata or b"", wanted):
+                left -= len(assigned or ())
+                name_text = (described.member_id or b"").decode(errors="backslashreplace")
+                address = (described.client_host or b"").decode(errors="backslashreplace")
                 # The leader is a client, and may assign partitions that do not exist.
-                partitions = [index for index in sorted({*(given or ())}) if 0 <= index < count]
-                yield Member(PROTOCOL, name_text, address, partitions)
+                partitions = [index for index in sorted({*(assigned or ())}) if 0 <= index < count]
+                yield SubscriptionMember(PROTOCOL, name_text, address, partitions)
 
 
-def described_others(found: Iterable[tuple[Topic, Member]]) -> list[DescribedGroupMember]:
+def described_others(
+    others: Iterable[tuple[Topic, SubscriptionMember]],
+) -> list[DescribedGroupMember]:
     """Members of other protocols as Kafka's tools see them: the client id names the protocol."""
     topics: dict[tuple[str, str, str], dict[bytes, Sequence[int]]] = {}
-    for topic, one in found:
-        key = (one.protocol, one.name, one.address)
-        topics.setdefault(key, {})[topic.name.topic.encode()] = one.partitions
+    for topic, member in others:
+        key = (member.protocol, member.name, member.address)
+        topics.setdefault(key, {})[topic.name.topic.encode()] = member.partitions
     return [
         DescribedGroupMember(
             member_id=name.encode()[:STRING_BYTES_MAX],

@@ -30,7 +30,7 @@ HEARD_SHARE = 0.3
 RECONNECT_S = 0.5  # Minimum time for a member to reconnect.
 
 
-class State(enum.Enum):
+class GroupState(enum.Enum):
     """The state of a group; the values are what tools show."""
 
     EMPTY = b"Empty"
@@ -39,7 +39,7 @@ class State(enum.Enum):
     STABLE = b"Stable"
 
 
-class Refused(Exception):
+class MemberRefused(Exception):
     """A member's request was refused with this code."""
 
     def __init__(self, code: Code) -> None:
@@ -52,7 +52,7 @@ Client = tuple[bytes, bytes]
 
 
 @dataclass(slots=True)
-class Member:
+class KafkaMember:
     """A member of a group; times are in seconds of the caller's clock."""
 
     member_id: bytes
@@ -70,9 +70,9 @@ class Member:
     @property
     def size(self) -> int:
         """Bytes kept for the member: protocols with their metadata, assignment, names."""
-        said = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
+        own_bytes = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
         names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
-        return said + len(self.assignment) + names
+        return own_bytes + len(self.assignment) + names
 
     def heard(self, now: float) -> None:
         """Note a sign of life."""
@@ -89,16 +89,16 @@ class Member:
 
 
 @dataclass(slots=True)
-class Group:
+class KafkaGroup:
     """A group with its members in order of arrival."""
 
     name: bytes
-    state: State = State.EMPTY
+    state: GroupState = GroupState.EMPTY
     generation: int = 0
     protocol_type: bytes = b""
     protocol_name: bytes = b""
     leader: bytes = b""
-    members: dict[bytes, Member] = field(default_factory=dict)
+    members: dict[bytes, KafkaMember] = field(default_factory=dict)
     # issued member ids -> deadline for joining
     promised: dict[bytes, float] = field(default_factory=dict)
     join_due: float = 0.0  # deadline after which a rebalance continues without missing members
@@ -111,8 +111,8 @@ class Group:
 
     # Joining.
 
-    def admit(self, request: JoinGroupRequest, client: Client, now: float) -> Member:
-        """Add a member or update a known member, who then counts as joined. Raises Refused."""
+    def admit(self, request: JoinGroupRequest, client: Client, now: float) -> KafkaMember:
+        """Add or update a member, which then counts as joined. Raises MemberRefused."""
         protocols = _protocols(request.protocols)
         self._check_protocols(request, protocols)
         member_id = request.member_id or b""
@@ -121,16 +121,16 @@ class Group:
         if known is None and instance is not None:
             known = self.find_instance(instance)
             if known is not None and member_id:
-                raise Refused(Code.FENCED_INSTANCE_ID)
+                raise MemberRefused(Code.FENCED_INSTANCE_ID)
         elif known is not None and instance != known.instance_id:
-            raise Refused(Code.FENCED_INSTANCE_ID)
+            raise MemberRefused(Code.FENCED_INSTANCE_ID)
         if known is None and member_id and self.promised.pop(member_id, None) is None:
-            raise Refused(Code.UNKNOWN_MEMBER_ID)
+            raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
         if known is None and len(self.members) >= GROUP_MEMBERS_MAX:
-            raise Refused(Code.GROUP_MAX_SIZE_REACHED)
+            raise MemberRefused(Code.GROUP_MAX_SIZE_REACHED)
         session_s = request.session_timeout_ms / 1000
         rebalance_ms = request.rebalance_timeout_ms
-        member = Member(
+        member = KafkaMember(
             member_id or new_member_id(client[0]),
             instance,
             client,
@@ -144,19 +144,19 @@ class Group:
         return member
 
     def promise(self, client_id: bytes, now: float, session_s: float) -> bytes:
-        """Return a new member id with which a client then joins. Raises Refused."""
+        """Return a new member id with which a client then joins. Raises MemberRefused."""
         self.forget_promises(now)
         if len(self.promised) >= GROUP_MEMBERS_MAX:
-            raise Refused(Code.GROUP_MAX_SIZE_REACHED)
+            raise MemberRefused(Code.GROUP_MAX_SIZE_REACHED)
         member_id = new_member_id(client_id)
         self.promised[member_id] = now + session_s
         return member_id
 
     def forget_promises(self, now: float) -> None:
         """Drop issued ids whose clients did not join in time."""
-        self.promised = {one: due for one, due in self.promised.items() if due > now}
+        self.promised = {member_id: due for member_id, due in self.promised.items() if due > now}
 
-    def _enter(self, member: Member, known: Member | None, now: float) -> None:
+    def _enter(self, member: KafkaMember, known: KafkaMember | None, now: float) -> None:
         if known is not None and known.member_id != member.member_id:
             del self.members[known.member_id]  # A static member with a new id.
             if self.leader == known.member_id:
@@ -168,32 +168,34 @@ class Group:
         self.members[member.member_id] = member
         member.joined = True
         leads = member.member_id == self.leader
-        if self.state is State.COMPLETING and unchanged:
+        if self.state is GroupState.COMPLETING and unchanged:
             return
-        if self.state is State.STABLE and unchanged and not leads:
+        if self.state is GroupState.STABLE and unchanged and not leads:
             return
-        if self.state is not State.PREPARING:
+        if self.state is not GroupState.PREPARING:
             self._prepare(now, {member.member_id})
         self.advance(now)
 
     def _check_protocols(self, request: JoinGroupRequest, protocols: Mapping[bytes, bytes]) -> None:
         if not protocols or not request.protocol_type:
-            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
-        others = [one for one in self.members.values() if one.member_id != request.member_id]
+            raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
+        others = [
+            member for member in self.members.values() if member.member_id != request.member_id
+        ]
         if not others:
             return
         if request.protocol_type != self.protocol_type:
-            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
-        if not set(protocols).intersection(*(one.protocols for one in others)):
-            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
+            raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
+        if not set(protocols).intersection(*(other.protocols for other in others)):
+            raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
 
     def _prepare(self, now: float, joined: set[bytes]) -> None:
         """Make all members rejoin, except members whose JoinGroup is not answered yet: their
         generation may have begun and ended before the answer.
         """
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             self.begin_due = now + self.initial_delay_s
-        self.state = State.PREPARING
+        self.state = GroupState.PREPARING
         for member in self.members.values():
             member.joined = member.parked or member.member_id in joined
             if not member.joined:
@@ -203,53 +205,53 @@ class Group:
 
     def advance(self, now: float) -> None:
         """Remove dead members; complete a rebalance once all have joined or the time is up."""
-        dead = [one for one in self.members.values() if self._is_dead(one, now)]
+        dead = [other for other in self.members.values() if self._is_dead(other, now)]
         for member in dead:
             self._remove(member, now)
-        if self.state is not State.PREPARING:
+        if self.state is not GroupState.PREPARING:
             return
-        late = [one for one in self.members.values() if not one.joined]
+        late = [other for other in self.members.values() if not other.joined]
         if now < (self.join_due if late else self.begin_due):
             return
         for member in late:
             del self.members[member.member_id]
         self._complete(now)
 
-    def _is_dead(self, member: Member, now: float) -> bool:
-        waits = self.state is State.PREPARING and member.joined
+    def _is_dead(self, member: KafkaMember, now: float) -> bool:
+        waits = self.state is GroupState.PREPARING and member.joined
         return now >= member.due and not waits
 
     def _complete(self, now: float) -> None:
         self.generation += 1
         self.changes += 1
         if not self.members:
-            self.state, self.leader, self.protocol_name = State.EMPTY, b"", b""
+            self.state, self.leader, self.protocol_name = GroupState.EMPTY, b"", b""
             return
         if self.leader not in self.members:
             self.leader = next(iter(self.members))
-        shared = set.intersection(*(set(one.protocols) for one in self.members.values()))
+        shared = set.intersection(*(set(other.protocols) for other in self.members.values()))
         self.protocol_name = next(
             name for name in self.members[self.leader].protocols if name in shared
         )
-        self.state = State.COMPLETING
+        self.state = GroupState.COMPLETING
         for member in self.members.values():
             member.assignment = b""
             member.heard(now)
 
     def joined_reply(self, member_id: bytes) -> JoinGroupResponse:
-        """Return a member's JoinGroup answer once the generation has begun. Raises Refused."""
+        """Return a member's JoinGroup answer after the generation's start. Raises MemberRefused."""
         if member_id not in self.members:
-            raise Refused(Code.UNKNOWN_MEMBER_ID)
+            raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
         members: list[JoinGroupResponseMember] = []
         if member_id == self.leader:
             name = self.protocol_name
             members = [
                 JoinGroupResponseMember(
-                    member_id=one.member_id,
-                    group_instance_id=one.instance_id,
-                    metadata=one.protocols[name],
+                    member_id=other.member_id,
+                    group_instance_id=other.instance_id,
+                    metadata=other.protocols[name],
                 )
-                for one in self.members.values()
+                for other in self.members.values()
             ]
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -262,27 +264,29 @@ class Group:
     @property
     def size(self) -> int:
         """Bytes kept for the group's clients."""
-        kept = sum(one.size for one in self.members.values())
-        return len(self.name) + sum(map(len, self.promised)) + kept
+        members_size = sum(other.size for other in self.members.values())
+        return len(self.name) + sum(map(len, self.promised)) + members_size
 
     # Membership.
 
-    def find_instance(self, instance_id: bytes) -> Member | None:
+    def find_instance(self, instance_id: bytes) -> KafkaMember | None:
         """Return the static member of that name."""
         for member in self.members.values():
             if member.instance_id == instance_id:
                 return member
         return None
 
-    def check(self, member_id: bytes | None, instance_id: bytes | None, generation: int) -> Member:
-        """Return the member that sent a request in this generation. Raises Refused."""
+    def check(
+        self, member_id: bytes | None, instance_id: bytes | None, generation: int
+    ) -> KafkaMember:
+        """Return the member that sent a request in this generation. Raises MemberRefused."""
         member = self.members.get(member_id or b"")
         if member is None:
             if instance_id is not None and self.find_instance(instance_id) is not None:
-                raise Refused(Code.FENCED_INSTANCE_ID)
-            raise Refused(Code.UNKNOWN_MEMBER_ID)
+                raise MemberRefused(Code.FENCED_INSTANCE_ID)
+            raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
         if generation != self.generation:
-            raise Refused(Code.ILLEGAL_GENERATION)
+            raise MemberRefused(Code.ILLEGAL_GENERATION)
         return member
 
     def assign(self, assignments: Mapping[bytes, bytes], now: float) -> None:
@@ -290,7 +294,7 @@ class Group:
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             member.heard(now)
-        self.state = State.STABLE
+        self.state = GroupState.STABLE
         self.changes += 1
 
     def leave(self, member_id: bytes | None, instance_id: bytes | None, now: float) -> Code:
@@ -308,10 +312,10 @@ class Group:
         self.advance(now)
         return Code.NONE
 
-    def _remove(self, member: Member, now: float) -> None:
+    def _remove(self, member: KafkaMember, now: float) -> None:
         del self.members[member.member_id]
         self.changes += 1
-        if self.state is State.PREPARING:
+        if self.state is GroupState.PREPARING:
             return
         if self.members:
             self._prepare(now, set())
@@ -320,28 +324,28 @@ class Group:
 
     def next_due(self) -> float:
         """Return the time at which `advance` must run next if nothing else happens."""
-        dues = [one.due for one in self.members.values() if not self._waits(one)]
-        if self.state is State.PREPARING:
-            is_late = any(not one.joined for one in self.members.values())
+        dues = [other.due for other in self.members.values() if not self._waits(other)]
+        if self.state is GroupState.PREPARING:
+            is_late = any(not other.joined for other in self.members.values())
             dues.append(self.join_due if is_late else self.begin_due)
         return min(dues, default=float("inf"))
 
-    def _waits(self, member: Member) -> bool:
-        return self.state is State.PREPARING and member.joined
+    def _waits(self, member: KafkaMember) -> bool:
+        return self.state is GroupState.PREPARING and member.joined
 
-    def described(self, members: Iterable[Member] | None = None) -> list[DescribedGroupMember]:
+    def described(self, members: Iterable[KafkaMember] | None = None) -> list[DescribedGroupMember]:
         """Return all members, or these, in the form that tools show."""
         name = self.protocol_name
         return [
             DescribedGroupMember(
-                member_id=one.member_id,
-                group_instance_id=one.instance_id,
-                client_id=one.client[0],
-                client_host=one.client[1],
-                member_metadata=one.protocols.get(name, b""),
-                member_assignment=one.assignment,
+                member_id=other.member_id,
+                group_instance_id=other.instance_id,
+                client_id=other.client[0],
+                client_host=other.client[1],
+                member_metadata=other.protocols.get(name, b""),
+                member_assignment=other.assignment,
             )
-            for one in (self.members.values() if members is None else members)
+            for other in (self.members.values() if members is None else members)
         ]
 
 
@@ -350,9 +354,9 @@ def new_member_id(client_id: bytes) -> bytes:
     return client_id + b"-" + str(uuid.uuid4()).encode()
 
 
-def _protocols(given: Sequence[JoinGroupRequestProtocol]) -> dict[bytes, bytes]:
-    """Return metadata by protocol name, in the member's order. Raises Refused."""
-    protocols = {one.name: one.metadata or b"" for one in given if one.name is not None}
+def _protocols(entries: Sequence[JoinGroupRequestProtocol]) -> dict[bytes, bytes]:
+    """Return metadata by protocol name, in the member's order. Raises MemberRefused."""
+    protocols = {entry.name: entry.metadata or b"" for entry in entries if entry.name is not None}
     if sum(map(len, protocols.values())) > MEMBER_BYTES_MAX:
-        raise Refused(Code.INVALID_REQUEST)
+        raise MemberRefused(Code.INVALID_REQUEST)
     return protocols

@@ -16,7 +16,7 @@ import trio
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import BrokerError, InvalidName
 from braidlog.broker.runtime.steps import Steps
-from braidlog.protocols.kafka.context import Answer, BrokerAddress, Context
+from braidlog.protocols.kafka.context import BrokerAddress, KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.fields import ENTRIES_INLINE_MAX
 from braidlog.protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
@@ -45,7 +45,7 @@ CLUSTER_ID = b"braidlog"
 GROUP_KEY = 0  # of FindCoordinator; the others are for transactions and share groups
 
 
-def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
+def metadata(context: KafkaContext, request: MetadataRequest) -> Steps[KafkaAnswer]:
     """Answer who leads which partition; topics asked for by name are created if needed."""
     makes = request.allow_auto_topic_creation and context.options.auto_create
     described = _Described(context, makes)
@@ -57,30 +57,30 @@ def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
             if visible(topic.name) and context.may_see(topic) and not topic.deleted:
                 yield from described.add(topic)
     placement = context.broker.placement
-    others = [found for one in placement.others() if (found := context.address_of(one))]
+    others = [address for other in placement.others() if (address := context.address_of(other))]
     controller = context.address_of(placement.catalogue_owner()) or context.address
     reply = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port)
-            for one in (context.address, *others)
+            MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port)
+            for node in (context.address, *others)
         ],
         cluster_id=CLUSTER_ID,
         controller_id=controller.node_id,
         topics=described.topics,
     )
-    return Answer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
+    return KafkaAnswer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
 
 
 @dataclass(slots=True)
 class _Described:
     """The topics of an answer, collected with turns for others."""
 
-    context: Context
+    context: KafkaContext
     makes: bool  # whether topics that are not there are made
     topics: list[MetadataResponseTopic] = field(default_factory=list)
     ticket: int = 0  # once this is durable, all of them are
     entries: int = 0  # topics and partitions
-    made: int = 0  # topics that this request has made
+    created: int = 0  # topics that this request has made
 
     def add(self, topic: Topic) -> Steps[None]:
         """Describe a topic."""
@@ -118,7 +118,9 @@ class _Described:
             yield trio.lowlevel.checkpoint()
 
 
-def _describe_named(context: Context, described: _Described, name: bytes | None) -> Steps[None]:
+def _describe_named(
+    context: KafkaContext, described: _Described, name: bytes | None
+) -> Steps[None]:
     try:
         topic = yield from _topic(context, described, name)
     except BrokerError as error:
@@ -130,21 +132,21 @@ def _describe_named(context: Context, described: _Described, name: bytes | None)
         yield from described.add(topic)
 
 
-def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Answer:
+def find_coordinator(context: KafkaContext, request: FindCoordinatorRequest) -> KafkaAnswer:
     """Answer which broker coordinates a group; a null name has none, as in 0.8.2."""
     if request.key_type != GROUP_KEY:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return Answer(_coordinator(code, NOWHERE, b"transactions are not served"))
+        return KafkaAnswer(_coordinator(code, NOWHERE, b"transactions are not served"))
     if request.key is None:
-        return Answer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
+        return KafkaAnswer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
     try:
         context.check_group(request.key)
     except BrokerError as error:
-        return Answer(_coordinator(context.refused(error), NOWHERE))
-    found = context.address_of(context.broker.placement.owner_of_name(request.key))
-    if found is None:
-        return Answer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
-    return Answer(_coordinator(Code.NONE, found))
+        return KafkaAnswer(_coordinator(context.refused(error), NOWHERE))
+    address = context.address_of(context.broker.placement.owner_of_name(request.key))
+    if address is None:
+        return KafkaAnswer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
+    return KafkaAnswer(_coordinator(Code.NONE, address))
 
 
 def _coordinator(
@@ -159,7 +161,7 @@ def _coordinator(
     )
 
 
-def _topic(context: Context, described: _Described, name: bytes | None) -> Steps[Topic | None]:
+def _topic(context: KafkaContext, described: _Described, name: bytes | None) -> Steps[Topic | None]:
     """The topic, created if needed; None if the request may create no more: its client asks again,
     as it does if a 0.8 broker has not created a topic yet. Raises BrokerError.
     """
@@ -172,11 +174,11 @@ def _topic(context: Context, described: _Described, name: bytes | None) -> Steps
     context.connection.check(context.action, resource)
     if not described.makes or topic_name.topic == OFFSETS_TOPIC:
         return topics.get(topic_name)
-    found = topics.find(topic_name)
-    if found is None:
+    topic = topics.find(topic_name)
+    if topic is None:
         context.connection.check(Action.CREATE, resource)
-        if described.made >= TOPICS_MADE_MAX:
+        if described.created >= TOPICS_MADE_MAX:
             return None
-        described.made += 1
-        found = yield topics.auto_create(topic_name)
-    return found
+        described.created += 1
+        topic = yield topics.auto_create(topic_name)
+    return topic

@@ -47,8 +47,8 @@ class NameSpace:
             raise IllegalName(f"{text!r} is not a topic name")
         if len(self._known) >= NAMES_KEPT_MAX:
             self._known.clear()
-        found = self._known[name] = TopicName(self.tenant, self.namespace, text)
-        return found
+        topic = self._known[name] = TopicName(self.tenant, self.namespace, text)
+        return topic
 
 
 @lru_cache(NAMESPACES_KEPT_MAX)

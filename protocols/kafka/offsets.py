@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from braidlog.broker.errors import BrokerError, InvalidRequest
 from braidlog.broker.reading.times import first_not_before
 from braidlog.protocols.kafka.by_partition import by_partition
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.wire.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -32,31 +32,31 @@ PARTITIONS_PER_TURN = 100  # Each may have a thousand segments.
 TIME_MS_MAX = (2**63 - 1) // US_PER_MS
 
 
-async def list_offsets(context: Context, request: ListOffsetsRequest) -> Answer:
+async def list_offsets(context: KafkaContext, request: ListOffsetsRequest) -> KafkaAnswer:
     """Answer each partition with at most as many offsets as it asks for, descending."""
     await context.own_writes()
     find = _find_first if context.version else _find
     wanted = by_partition(
-        (topic.name, one.partition_index, one)
+        (topic.name, partition.partition_index, partition)
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
     topics = []
     for name, targets in wanted.items():
-        found: list[ListOffsetsPartitionResponse] = []
+        results: list[ListOffsetsPartitionResponse] = []
         async for index, target in in_turns(targets.items(), PARTITIONS_PER_TURN):
             result = ListOffsetsPartitionResponse(partition_index=index)
             try:
                 await find(context, context.partition(name, index), target, result)
             except BrokerError as error:
                 result.error_code = context.refused(error)
-            found.append(result)
-        topics.append(ListOffsetsTopicResponse(name=name, partitions=found))
-    return Answer(ListOffsetsResponse(topics=topics))
+            results.append(result)
+        topics.append(ListOffsetsTopicResponse(name=name, partitions=results))
+    return KafkaAnswer(ListOffsetsResponse(topics=topics))
 
 
 async def _find_first(
-    context: Context,
+    context: KafkaContext,
     partition: Partition,
     target: ListOffsetsPartition,
     result: ListOffsetsPartitionResponse,
@@ -68,13 +68,13 @@ async def _find_first(
         result.offset = partition.log_start_offset
     else:
         time_us = min(target.timestamp, TIME_MS_MAX) * US_PER_MS
-        found = await first_not_before(partition, time_us)
-        if found is not None:
-            result.offset, result.timestamp = found[0], found[1] // US_PER_MS
+        first = await first_not_before(partition, time_us)
+        if first is not None:
+            result.offset, result.timestamp = first[0], first[1] // US_PER_MS
 
 
 async def _find(
-    context: Context,
+    context: KafkaContext,
     partition: Partition,
     target: ListOffsetsPartition,
     result: ListOffsetsPartitionResponse,

@@ -14,7 +14,7 @@ import trio
 if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
     from braidlog.protocols.kafka.group_table import GroupTable
-    from braidlog.protocols.kafka.membership import Group, Member
+    from braidlog.protocols.kafka.membership import KafkaGroup, KafkaMember
 
 # Memberships kept for a connection: a client has one, or a few. Beyond that, groups wait for the
 # oldest until their sessions end.
@@ -28,7 +28,7 @@ class Presence:
         """No member uses it yet."""
         self._connection = connection
         self._groups = groups
-        self._spoken: dict[bytes, Group] = {}  # member id -> group
+        self._spoken: dict[bytes, KafkaGroup] = {}  # member id -> group
 
     @property
     def is_used(self) -> bool:
@@ -38,7 +38,7 @@ class Presence:
             for member_id, group in self._spoken.items()
         )
 
-    def heard(self, group: Group, member: Member) -> None:
+    def heard(self, group: KafkaGroup, member: KafkaMember) -> None:
         """Note that a member has spoken over this connection: it is alive."""
         member.heard(trio.current_time())
         member.speaks_over = self
@@ -47,7 +47,7 @@ class Presence:
             del self._spoken[next(iter(self._spoken))]
         self._watch(group)
 
-    def _watch(self, group: Group) -> None:
+    def _watch(self, group: KafkaGroup) -> None:
         """Start the task that finds dead members if it does not run: its connection may be gone."""
         if not group.watched:
             group.watched = True

@@ -13,7 +13,7 @@ from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.endings import EndConnection
 from braidlog.broker.runtime.steps import Steps
 from braidlog.broker.topics.producer_memory import StoredBatch
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import refuse_keyless
 from braidlog.protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
@@ -49,8 +49,8 @@ Pending = tuple[dict[int, Produced], int, Steps[Produced]]
 
 
 def produce(
-    context: Context, request: ProduceRequest
-) -> Answer | Steps[Answer | None] | None:  # hot: see make bench
+    context: KafkaContext, request: ProduceRequest
+) -> KafkaAnswer | Steps[KafkaAnswer | None] | None:  # hot: see make bench
     """Append every set. With acks 0 there is no answer; acks above 1 count as 1, below -1 as -1.
 
     So no client waits for replicas, which do not exist. All acks but 0 wait for the topic's
@@ -58,7 +58,7 @@ def produce(
     """
     if request.transactional_id is not None:
         refused = Produced(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
-        return Answer(
+        return KafkaAnswer(
             ProduceReply(
                 {name: dict.fromkeys(sets, refused) for name, sets in request.topics.items()}
             )
@@ -71,7 +71,7 @@ def produce(
 class _Producing:
     """A request in progress."""
 
-    def __init__(self, context: Context, request: ProduceRequest) -> None:
+    def __init__(self, context: KafkaContext, request: ProduceRequest) -> None:
         self._ticket = 0  # the answer waits for this
         self._context = context
         options = context.options
@@ -105,7 +105,7 @@ class _Producing:
             results[index] = produced
         return None
 
-    def finish(self, pending: Pending | None) -> Steps[Answer | None]:
+    def finish(self, pending: Pending | None) -> Steps[KafkaAnswer | None]:
         """Append the rest of the request, and answer."""
         while pending is not None:
             results, index, steps = pending
@@ -116,15 +116,15 @@ class _Producing:
             pending = self.append_sets()
         return self.answer()
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> KafkaAnswer | None:
         """Return the answer, once all sets are appended."""
         context = self._context
         if self._ticket > context.written_ticket:
             context.written_ticket = self._ticket
         if self._acks != 0:
-            return Answer(ProduceReply(self._topics), self._ticket)
-        results = [one for found in self._topics.values() for one in found.values()]
-        failed = sum(one.error != Code.NONE for one in results)
+            return KafkaAnswer(ProduceReply(self._topics), self._ticket)
+        results = [result for by_index in self._topics.values() for result in by_index.values()]
+        failed = sum(result.error != Code.NONE for result in results)
         if failed:
             # Such a client notices only the end of the connection, and then asks for metadata
             # again. The connection ends when the other sets can be read: an empty answer waits for
@@ -219,16 +219,16 @@ class _Producing:
         """Return the answer to a batch that is a repeat from its producer, or out of order."""
         state = known.find(info.producer_id)
         is_new_owner = state is None and partition.is_new_here
-        found = judge(state, info, is_new_owner=is_new_owner)
-        if found is Code.DUPLICATE_SEQUENCE or isinstance(found, StoredBatch):
+        verdict = judge(state, info, is_new_owner=is_new_owner)
+        if verdict is Code.DUPLICATE_SEQUENCE or isinstance(verdict, StoredBatch):
             # A repeat counts as a success, too.
             self._ticket = max(self._ticket, partition.appended_ticket)
-        if isinstance(found, Code):
-            self._context.count_error(found)
-            return Produced(found, -1)
-        if found is not None:
+        if isinstance(verdict, Code):
+            self._context.count_error(verdict)
+            return Produced(verdict, -1)
+        if verdict is not None:
             start = partition.log_start_offset
-            return Produced(Code.NONE, found.base_offset, log_start_offset=start)
+            return Produced(Code.NONE, verdict.base_offset, log_start_offset=start)
         return None
 
     def _store(

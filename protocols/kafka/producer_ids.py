@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.init_producer_id import (
     InitProducerIdRequest,
@@ -16,9 +16,11 @@ from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT
 ID_MIN = PRODUCER_BIT
 
 
-def init_producer_id(context: Context, request: InitProducerIdRequest) -> Answer:
+def init_producer_id(context: KafkaContext, request: InitProducerIdRequest) -> KafkaAnswer:
     """Give a producer an id of its own; refuse one with transactions for good."""
     if request.transactional_id is not None:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return Answer(InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1))
-    return Answer(InitProducerIdResponse(producer_id=ID_MIN + secrets.randbelow(ID_MIN)))
+        return KafkaAnswer(
+            InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+        )
+    return KafkaAnswer(InitProducerIdResponse(producer_id=ID_MIN + secrets.randbelow(ID_MIN)))

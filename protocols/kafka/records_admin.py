@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.access.rights import CLUSTER
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange
 from braidlog.protocols.kafka.by_partition import by_partition
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.names import visible
 from braidlog.protocols.kafka.wire.delete_records import (
@@ -35,14 +35,14 @@ DELETES_PER_TURN: Final = 20  # Each may write a slot and begin a segment.
 PARTITIONS_PER_TURN: Final = 200
 
 
-async def delete_records(context: Context, request: DeleteRecordsRequest) -> Answer:
+async def delete_records(context: KafkaContext, request: DeleteRecordsRequest) -> KafkaAnswer:
     """Delete the records below an offset; answered once that is on disk."""
     await context.own_writes()
     topics = []
     wanted = by_partition(
-        (topic.name, one.partition_index, one.offset)
+        (topic.name, partition.partition_index, partition.offset)
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
     for name, offsets in wanted.items():
         results: list[DeleteRecordsPartitionResult] = []
@@ -50,11 +50,11 @@ async def delete_records(context: Context, request: DeleteRecordsRequest) -> Ans
             results.append(_delete(context, name, index, offset))
         topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     await context.broker.durability.settled()
-    return Answer(DeleteRecordsResponse(topics=topics))
+    return KafkaAnswer(DeleteRecordsResponse(topics=topics))
 
 
 def _delete(
-    context: Context, name: bytes | None, index: int, offset: int
+    context: KafkaContext, name: bytes | None, index: int, offset: int
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
     try:
@@ -70,14 +70,14 @@ def _delete(
     return result
 
 
-async def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Answer:
+async def describe_log_dirs(context: KafkaContext, request: DescribeLogDirsRequest) -> KafkaAnswer:
     """Bytes of each partition in the data directory."""
     try:
         context.connection.check(context.action, CLUSTER)
     except BrokerError as error:
         context.refused(error)
         refused = DescribeLogDirsResult(error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
-        return Answer(DescribeLogDirsResponse(results=[refused]))
+        return KafkaAnswer(DescribeLogDirsResponse(results=[refused]))
     sizes: dict[bytes | None, dict[int, int]] = {}
     async for name, partition in in_turns(_wanted(context, request), PARTITIONS_PER_TURN):
         sizes.setdefault(name, {})[partition.index] = partition.size_bytes
@@ -92,12 +92,12 @@ async def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -
         for name, partitions in sizes.items()
     ]
     path = str(context.broker.data_dir).encode()
-    found = DescribeLogDirsResult(log_dir=path, topics=topics)
-    return Answer(DescribeLogDirsResponse(results=[found]))
+    result = DescribeLogDirsResult(log_dir=path, topics=topics)
+    return KafkaAnswer(DescribeLogDirsResponse(results=[result]))
 
 
 def _wanted(
-    context: Context, request: DescribeLogDirsRequest
+    context: KafkaContext, request: DescribeLogDirsRequest
 ) -> Iterator[tuple[bytes | None, Partition]]:
     """The partitions asked for that exist."""
     if request.topics is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from braidlog.broker.errors import BrokerError, LimitExceeded, NotAuthenticated
 from braidlog.broker.runtime.endings import EndConnection
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.login import MECHANISMS
 from braidlog.protocols.kafka.wire.sasl_authenticate import (
@@ -17,39 +17,39 @@ from braidlog.protocols.kafka.wire.sasl_handshake import (
 )
 
 
-def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Answer:
+def sasl_handshake(context: KafkaContext, request: SaslHandshakeRequest) -> KafkaAnswer:
     """Agree on a mechanism; refused once the client has logged in."""
     login, code = context.login, Code.NONE
     if login.is_done:
         code = Code.ILLEGAL_SASL_STATE
     elif not login.begin(request.mechanism):
         code = Code.UNSUPPORTED_SASL_MECHANISM
-    return Answer(SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS)))
+    return KafkaAnswer(SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS)))
 
 
-async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) -> Answer:
+async def sasl_authenticate(context: KafkaContext, request: SaslAuthenticateRequest) -> KafkaAnswer:
     """Take a message of the mechanism; a login that fails ends the connection, as Kafka does.
 
     Raises EndConnection if too many log in at once: a client without an answer retries.
     """
     if not context.login.has_begun:
-        return Answer(_failed(Code.ILLEGAL_SASL_STATE, "no handshake came before"))
+        return KafkaAnswer(_failed(Code.ILLEGAL_SASL_STATE, "no handshake came before"))
     try:
         data = await context.login.step(request.auth_bytes or b"")
     except NotAuthenticated as error:
         context.refused(error)
         reply = _failed(Code.SASL_AUTHENTICATION_FAILED, str(error))
-        return Answer(reply, ends=f"login refused: {error}")
+        return KafkaAnswer(reply, ends=f"login refused: {error}")
     except LimitExceeded as error:
         raise EndConnection(str(error)) from error
-    return Answer(SaslAuthenticateResponse(error_message=None, auth_bytes=data))
+    return KafkaAnswer(SaslAuthenticateResponse(error_message=None, auth_bytes=data))
 
 
 def _failed(code: Code, text: str) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(error_code=code, error_message=text.encode())
 
 
-async def raw_step(context: Context, data: bytes) -> bytes:
+async def raw_step(context: KafkaContext, data: bytes) -> bytes:
     """The same after version 0 of the handshake: then messages come without requests around them.
 
     Raises EndConnection: there is no other answer.

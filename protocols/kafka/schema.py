@@ -75,7 +75,7 @@ class Struct:
     FLEXIBLE: ClassVar[int] = LATEST  # the first flexible version
     KEY: ClassVar[int]  # the api key of a request
     VERSIONS: ClassVar[tuple[int, int]]  # the first and the last version of a request
-    _plans: ClassVar[dict[int, tuple[Step, ...]]]  # by version
+    _plans: ClassVar[dict[int, tuple[CodecStep, ...]]]  # by version
     _usual: ClassVar[list[Struct]]  # The structure in which every field has its default.
 
     def __init_subclass__(cls) -> None:
@@ -106,27 +106,27 @@ class Struct:
         return cls._usual[0]
 
     @classmethod
-    def _plan(cls, version: int) -> tuple[Step, ...]:
+    def _plan(cls, version: int) -> tuple[CodecStep, ...]:
         """Return the steps that read and write the structure in a version."""
         is_flexible = version >= cls.FLEXIBLE
-        served = [one for one in cls.FIELDS if one.since <= version <= one.until]
-        steps: list[Step] = []
+        served = [field for field in cls.FIELDS if field.since <= version <= field.until]
+        steps: list[CodecStep] = []
         run: list[Field] = []
-        for one in served:
-            if one.tag is not None:
+        for field in served:
+            if field.tag is not None:
                 continue
-            if isinstance(one.kind, Fixed):
-                run.append(one)
+            if isinstance(field.kind, Fixed):
+                run.append(field)
                 continue
             if run:
-                steps.append(_Run(run))
+                steps.append(_FixedFields(run))
                 run = []
-            shape = layout(one.kind, is_flexible, one.nullable <= version)
-            steps.append(_Single(one.name, shape))
+            shape = layout(field.kind, is_flexible, field.nullable <= version)
+            steps.append(_Single(field.name, shape))
         if run:
-            steps.append(_Run(run))
+            steps.append(_FixedFields(run))
         if is_flexible:
-            steps.append(_Tags(cls, [one for one in served if one.tag is not None], version))
+            steps.append(_Tags(cls, [field for field in served if field.tag is not None], version))
         cls._plans[version] = tuple(steps)
         return cls._plans[version]
 
@@ -134,12 +134,12 @@ class Struct:
         """Compare all fields, also those of other versions."""
         if type(self) is not type(other):
             return NotImplemented
-        names = [one.name for one in self.FIELDS]
+        names = [field.name for field in self.FIELDS]
         return all(_is_same(getattr(self, name), getattr(other, name)) for name in names)
 
     def __repr__(self) -> str:
         """Show the fields that differ from their defaults."""
-        values = {one.name: getattr(self, one.name) for one in self.FIELDS}
+        values = {field.name: getattr(self, field.name) for field in self.FIELDS}
         usual = self.usual()
         shown = [
             f"{name}={value!r}"
@@ -149,7 +149,7 @@ class Struct:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class Step(Protocol):
+class CodecStep(Protocol):
     """A step of reading or writing a structure."""
 
     def read(self, reader: FieldReader, values: dict[str, Any], version: int) -> None:
@@ -186,13 +186,13 @@ def layout(
     return _Nullable(kind) if is_nullable else kind
 
 
-class _Run:
+class _FixedFields:
     """Adjacent fields of a fixed size."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
-        letters = "".join(one.kind.format for one in fields if isinstance(one.kind, Fixed))
+        letters = "".join(field.kind.format for field in fields if isinstance(field.kind, Fixed))
         self._layout = struct.Struct(">" + letters)
-        self._names = [one.name for one in fields]
+        self._names = [field.name for field in fields]
         self._is_single = len(fields) == 1
         self._values: Callable[[Struct], Any] = attrgetter(*self._names)
 
@@ -200,8 +200,8 @@ class _Run:
         values.update(zip(self._names, reader.unpack(self._layout), strict=True))
 
     def write(self, out: Writer, value: Struct, version: int) -> None:
-        found = self._values(value)
-        out.small += self._layout.pack(found) if self._is_single else self._layout.pack(*found)
+        values = self._values(value)
+        out.small += self._layout.pack(values) if self._is_single else self._layout.pack(*values)
 
 
 class _Single:
@@ -224,8 +224,8 @@ class _Tags:
     def __init__(self, kind: type[Struct], fields: Sequence[Field], version: int) -> None:
         self._kind = kind
         self._fields = {
-            tag: (one.name, layout(one.kind, True, one.nullable <= version))
-            for tag, one in sorted((one.tag or 0, one) for one in fields)
+            tag: (field.name, layout(field.kind, True, field.nullable <= version))
+            for tag, field in sorted((field.tag or 0, field) for field in fields)
         }
 
     def read(self, reader: FieldReader, values: dict[str, Any], version: int) -> None:
@@ -233,36 +233,36 @@ class _Tags:
         reader.add_entries(count)
         for _ in range(count):
             tag, size = reader.uvarint(), reader.uvarint()
-            found = self._fields.get(tag)
-            if found is None:
+            tagged = self._fields.get(tag)
+            if tagged is None:
                 reader.take(size)
                 continue
             end = reader.pos + size
-            name, shape = found
+            name, shape = tagged
             values[name] = shape.read(reader, version)
             if reader.pos != end:
                 raise ProtocolError(f"tagged field {tag} does not have {size} bytes")
 
     def write(self, out: Writer, value: Struct, version: int) -> None:
         usual = self._kind.usual()
-        given = [
-            (tag, found, shape)
+        present = [
+            (tag, field_value, shape)
             for tag, (name, shape) in self._fields.items()
-            if not _is_same(found := getattr(value, name), getattr(usual, name))
+            if not _is_same(field_value := getattr(value, name), getattr(usual, name))
         ]
-        out.small += uvarint_bytes(len(given))
-        for tag, found, shape in given:
+        out.small += uvarint_bytes(len(present))
+        for tag, field_value, shape in present:
             inner = Writer()
-            shape.write(inner, found, version)
+            shape.write(inner, field_value, version)
             parts = inner.parts()
             out.small += uvarint_bytes(tag) + uvarint_bytes(sum(map(len, parts)))
             for part in parts:
                 out.piece(part)
 
 
-def _is_same(one: Value, other: Value) -> bool:
+def _is_same(value: Value, other: Value) -> bool:
     """Return True if two values are equal; the empty default and any empty list are."""
-    return bool(one == other or (one in EMPTY and other in EMPTY))
+    return bool(value == other or (value in EMPTY and other in EMPTY))
 
 
 class _Number:
@@ -351,8 +351,8 @@ class _List:
 
     def write(self, out: Writer, value: Sequence[Any] | None, version: int) -> None:
         self._length.write(out, -1 if value is None else len(value))
-        for one in value or ():
-            self._of.write(out, one, version)
+        for item in value or ():
+            self._of.write(out, item, version)
 
 
 class _Numbers:
@@ -369,12 +369,12 @@ class _Numbers:
             return None if self._length.is_nullable else []
         reader.add_entries(count)
         data = reader.take(count * self._size)
-        return [one for (one,) in struct.iter_unpack(">" + self._format, data)]
+        return [number for (number,) in struct.iter_unpack(">" + self._format, data)]
 
     def write(self, out: Writer, value: Sequence[Any] | None, version: int) -> None:
         self._length.write(out, -1 if value is None else len(value))
-        for one in value or ():
-            out.small += struct.pack(">" + self._format, one)
+        for number in value or ():
+            out.small += struct.pack(">" + self._format, number)
 
 
 class _Nullable:

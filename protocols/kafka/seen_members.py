@@ -14,13 +14,13 @@ from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
-    from braidlog.protocols.kafka.context import Context
-    from braidlog.protocols.kafka.membership import Group, Member
+    from braidlog.protocols.kafka.context import KafkaContext
+    from braidlog.protocols.kafka.membership import KafkaGroup, KafkaMember
 
 TOPICS_PER_TURN: Final = 500  # Some 5 us each where the rules are asked.
 
 
-async def seen_members(context: Context, group: Group) -> list[Member]:
+async def seen_members(context: KafkaContext, group: KafkaGroup) -> list[KafkaMember]:
     """The members for all of whose topics the client is allowed the request's action in the group.
     Who may see the whole namespace sees all, also those whose topics cannot be known.
     """
@@ -31,10 +31,10 @@ async def seen_members(context: Context, group: Group) -> list[Member]:
         return members
     if group.protocol_type != PROTOCOL_TYPE:
         return []
-    return [one for one in members if await _is_seen(context, group.name, one)]
+    return [member for member in members if await _is_seen(context, group.name, member)]
 
 
-async def _is_seen(context: Context, group: bytes, member: Member) -> bool:
+async def _is_seen(context: KafkaContext, group: bytes, member: KafkaMember) -> bool:
     access, principal = context.broker.access, context.connection.principal
     has_topics = False
     try:

@@ -24,7 +24,7 @@ from braidlog.protocols.kafka.configs import (
     describe_configs,
     incremental_alter_configs,
 )
-from braidlog.protocols.kafka.context import Answer, BrokerAddress, Context
+from braidlog.protocols.kafka.context import BrokerAddress, KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import offsets_for_epochs
 from braidlog.protocols.kafka.fetch import fetch
 from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_INLINE_MAX, ManyEntries
@@ -32,7 +32,7 @@ from braidlog.protocols.kafka.group_admin import delete_groups, describe_groups,
 from braidlog.protocols.kafka.group_table import groups_of
 from braidlog.protocols.kafka.groups import heartbeat, join_group, leave_group, sync_group
 from braidlog.protocols.kafka.large_requests import large_requests
-from braidlog.protocols.kafka.login import Login
+from braidlog.protocols.kafka.login import KafkaLogin
 from braidlog.protocols.kafka.machine import SIZE, KafkaMachine
 from braidlog.protocols.kafka.metadata import find_coordinator, metadata
 from braidlog.protocols.kafka.names import PROTOCOL, name_space
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
     from braidlog.storage.formats.api import Part
 
-Result = Answer | None
-Handler = Callable[[Context, Any], Result | Steps[Result] | Coroutine[Any, Any, Result]]
+Result = KafkaAnswer | None
+Handler = Callable[[KafkaContext, Any], Result | Steps[Result] | Coroutine[Any, Any, Result]]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class KeyHandler:
     """The handler of a kind of request, and the action that the client needs permission for.
 
     The context checks `action` on every name that it resolves for the handler; None: no check.
@@ -90,38 +90,38 @@ class Command:
     action: Action | None
 
 
-COMMANDS: Mapping[type, Command] = {
-    messages.ProduceRequest: Command("produce", produce, Action.PRODUCE),
-    messages.FetchRequest: Command("fetch", fetch, Action.CONSUME),
-    ListOffsetsRequest: Command("offsets", list_offsets, Action.DESCRIBE),
-    MetadataRequest: Command("metadata", metadata, Action.DESCRIBE),
-    OffsetCommitRequest: Command("offset_commit", commit_offsets, Action.CONSUME),
-    OffsetFetchRequest: Command("offset_fetch", fetch_offsets, Action.DESCRIBE),
-    FindCoordinatorRequest: Command("consumer_metadata", find_coordinator, Action.DESCRIBE),
-    ApiVersionsRequest: Command("api_versions", api_versions, None),
-    InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
-    OffsetForLeaderEpochRequest: Command(
+COMMANDS: Mapping[type, KeyHandler] = {
+    messages.ProduceRequest: KeyHandler("produce", produce, Action.PRODUCE),
+    messages.FetchRequest: KeyHandler("fetch", fetch, Action.CONSUME),
+    ListOffsetsRequest: KeyHandler("offsets", list_offsets, Action.DESCRIBE),
+    MetadataRequest: KeyHandler("metadata", metadata, Action.DESCRIBE),
+    OffsetCommitRequest: KeyHandler("offset_commit", commit_offsets, Action.CONSUME),
+    OffsetFetchRequest: KeyHandler("offset_fetch", fetch_offsets, Action.DESCRIBE),
+    FindCoordinatorRequest: KeyHandler("consumer_metadata", find_coordinator, Action.DESCRIBE),
+    ApiVersionsRequest: KeyHandler("api_versions", api_versions, None),
+    InitProducerIdRequest: KeyHandler("init_producer_id", init_producer_id, None),
+    OffsetForLeaderEpochRequest: KeyHandler(
         "offset_for_leader_epoch", offsets_for_epochs, Action.DESCRIBE
     ),
-    SaslHandshakeRequest: Command("sasl_handshake", sasl_handshake, None),
-    SaslAuthenticateRequest: Command("sasl_authenticate", sasl_authenticate, None),
-    JoinGroupRequest: Command("join_group", join_group, Action.CONSUME),
-    SyncGroupRequest: Command("sync_group", sync_group, Action.CONSUME),
-    HeartbeatRequest: Command("heartbeat", heartbeat, Action.CONSUME),
-    LeaveGroupRequest: Command("leave_group", leave_group, Action.CONSUME),
-    DescribeGroupsRequest: Command("describe_groups", describe_groups, Action.DESCRIBE),
-    ListGroupsRequest: Command("list_groups", list_groups, Action.DESCRIBE),
-    DeleteGroupsRequest: Command("delete_groups", delete_groups, Action.DELETE),
-    CreateTopicsRequest: Command("create_topics", create_topics, Action.CREATE),
-    DeleteTopicsRequest: Command("delete_topics", delete_topics, Action.DELETE),
-    CreatePartitionsRequest: Command("create_partitions", create_partitions, Action.ALTER),
-    DescribeConfigsRequest: Command("describe_configs", describe_configs, Action.DESCRIBE),
-    AlterConfigsRequest: Command("alter_configs", alter_configs, Action.ALTER),
-    IncrementalAlterConfigsRequest: Command(
+    SaslHandshakeRequest: KeyHandler("sasl_handshake", sasl_handshake, None),
+    SaslAuthenticateRequest: KeyHandler("sasl_authenticate", sasl_authenticate, None),
+    JoinGroupRequest: KeyHandler("join_group", join_group, Action.CONSUME),
+    SyncGroupRequest: KeyHandler("sync_group", sync_group, Action.CONSUME),
+    HeartbeatRequest: KeyHandler("heartbeat", heartbeat, Action.CONSUME),
+    LeaveGroupRequest: KeyHandler("leave_group", leave_group, Action.CONSUME),
+    DescribeGroupsRequest: KeyHandler("describe_groups", describe_groups, Action.DESCRIBE),
+    ListGroupsRequest: KeyHandler("list_groups", list_groups, Action.DESCRIBE),
+    DeleteGroupsRequest: KeyHandler("delete_groups", delete_groups, Action.DELETE),
+    CreateTopicsRequest: KeyHandler("create_topics", create_topics, Action.CREATE),
+    DeleteTopicsRequest: KeyHandler("delete_topics", delete_topics, Action.DELETE),
+    CreatePartitionsRequest: KeyHandler("create_partitions", create_partitions, Action.ALTER),
+    DescribeConfigsRequest: KeyHandler("describe_configs", describe_configs, Action.DESCRIBE),
+    AlterConfigsRequest: KeyHandler("alter_configs", alter_configs, Action.ALTER),
+    IncrementalAlterConfigsRequest: KeyHandler(
         "incremental_alter_configs", incremental_alter_configs, Action.ALTER
     ),
-    DeleteRecordsRequest: Command("delete_records", delete_records, Action.DELETE),
-    DescribeLogDirsRequest: Command("describe_log_dirs", describe_log_dirs, Action.DESCRIBE),
+    DeleteRecordsRequest: KeyHandler("delete_records", delete_records, Action.DELETE),
+    DescribeLogDirsRequest: KeyHandler("describe_log_dirs", describe_log_dirs, Action.DESCRIBE),
 }
 
 
@@ -136,14 +136,14 @@ class KafkaSession:
     def __init__(self, broker: Broker, connection: Connection, options: KafkaOptions) -> None:
         """Take the `options` of the listener that accepted the connection."""
         host, port = connection.advertised
-        self._login = Login(connection, broker.authentication)
+        self._login = KafkaLogin(connection, broker.authentication)
         self._machine = KafkaMachine(options.frame_bytes_max, needs_login=self._login.is_needed)
         self.frame_size = self._machine.frame_size
         self._connection = connection
         self._outbox = connection.outbox
         self._idle_timeout_s = options.idle_timeout_s
         groups = groups_of(broker, options.namespace, options.group_initial_delay_ms / 1000)
-        self._context = Context(
+        self._context = KafkaContext(
             broker=broker,
             connection=connection,
             options=options,
@@ -171,7 +171,7 @@ class KafkaSession:
         except ManyEntries:
             return begin(self._serve_large(frame))
         result = self._call(request)
-        if type(result) is Answer and not result.is_large:
+        if type(result) is KafkaAnswer and not result.is_large:
             parts = machine.encode(request.correlation_id, result.reply)
             self._send(request, result, parts)
             return None
@@ -225,7 +225,7 @@ class KafkaSession:
             parts = encode(request.correlation_id, answer.reply)
         self._send(request, answer, parts)
 
-    def _send(self, request: messages.Request, answer: Answer, parts: list[Part]) -> None:
+    def _send(self, request: messages.Request, answer: KafkaAnswer, parts: list[Part]) -> None:
         # After this answer, earlier sends with acks 0 are readable.
         ticket, written = answer.ticket, self._context.written_ticket
         self._outbox.answer(parts, ticket if ticket > written else written)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import BrokerError
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.errors import CommandRefused, refusal
 from braidlog.protocols.pulsar.positions import entry_id, whole_entries
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandAck,
@@ -19,11 +19,11 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.delivery import Delivery
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
     from braidlog.protocols.pulsar.consumer import PulsarConsumer
 
 
-async def ack(client: Client, command: CommandAck) -> None:
+async def ack(client: PulsarClient, command: CommandAck) -> None:
     """Acknowledge. Only a request with an id is answered, once it is on disk."""
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
@@ -31,9 +31,9 @@ async def ack(client: Client, command: CommandAck) -> None:
     wants_answer = command.HasField("request_id")
     try:
         if command.HasField("txnid_most_bits"):
-            raise Refused(ServerError.NotAllowedError, "Transactions are not enabled.")
+            raise CommandRefused(ServerError.NotAllowedError, "Transactions are not enabled.")
         ticket = await _acknowledge(consumer, consumer.dispatcher, command, not wants_answer)
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         refused = refusal(error)
         client.connection.log.warning("ack_refused", reason=refused.text)
         if wants_answer:
@@ -59,7 +59,7 @@ async def _acknowledge(
     return await dispatcher.acknowledge_to(consumer, entry_id(named[0]), lazy=lazy)
 
 
-def redeliver(client: Client, command: CommandRedeliverUnacknowledgedMessages) -> None:
+def redeliver(client: PulsarClient, command: CommandRedeliverUnacknowledgedMessages) -> None:
     """Redeliver unacknowledged entries of the consumer: the named entries, or all."""
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:

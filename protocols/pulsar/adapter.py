@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from braidlog.protocols.pulsar.client import Client
+from braidlog.protocols.pulsar.client import PulsarClient
 from braidlog.protocols.pulsar.discovery import service_url
 from braidlog.protocols.pulsar.options import PulsarOptions
 from braidlog.protocols.pulsar.session import PulsarSession
@@ -33,7 +33,7 @@ class PulsarAdapter:
         shared = self._shared.get(broker)
         if shared is None:
             shared = self._shared[broker] = SharedState(broker)
-        return PulsarSession(Client(shared, connection, options))
+        return PulsarSession(PulsarClient(shared, connection, options))
 
     def describe(self, host: str, port: int, options: PulsarOptions) -> str:
         """Return the way a client connects to the address."""

@@ -13,11 +13,11 @@ import trio
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import NotAuthorized
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.errors import CommandRefused, refusal
 from braidlog.protocols.pulsar.lanes import Lanes
 from braidlog.protocols.pulsar.limits import METADATA_BYTES_MAX
-from braidlog.protocols.pulsar.login import Login
-from braidlog.protocols.pulsar.machine import PulsarMachine, State
+from braidlog.protocols.pulsar.login import PulsarLogin
+from braidlog.protocols.pulsar.machine import ConnectionState, PulsarMachine
 from braidlog.protocols.pulsar.messages import NO_ENTRY
 from braidlog.protocols.pulsar.watchers import Watchers
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
@@ -42,7 +42,7 @@ WOKEN_TOGETHER: Final = 100  # Dispatchers woken in a turn when the socket has r
 OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 
 
-class Client:
+class PulsarClient:
     """The client of a connection: producers, consumers, lanes, answers."""
 
     def __init__(self, shared: SharedState, connection: Connection, options: PulsarOptions) -> None:
@@ -53,7 +53,7 @@ class Client:
         self.connection = connection
         self.outbox = connection.outbox
         self.machine = PulsarMachine()
-        self.login = Login(connection, self.broker.authentication)
+        self.login = PulsarLogin(connection, self.broker.authentication)
         self.lanes = Lanes(connection)
         self.version_text = ""  # Name of the client library, from CONNECT.
         self.protocol_version = 0
@@ -78,7 +78,7 @@ class Client:
         self.version_text, self.protocol_version = version_text, protocol_version
         self.takes_entry_metadata = takes_entry_metadata
 
-    def refuse(self, request_id: int, error: BrokerError | Refused) -> None:
+    def refuse(self, request_id: int, error: BrokerError | CommandRefused) -> None:
         """Answer a request with an error, after earlier answers."""
         refused = refusal(error)
         self.count_refused(refused.code)
@@ -119,9 +119,9 @@ class Client:
         heard = self.commands_heard
         self.outbox.put([messages.PING])
         with trio.move_on_after(self.options.liveness_check_s):
-            while self.commands_heard == heard and self.machine.state is not State.CLOSED:
+            while self.commands_heard == heard and self.machine.state is not ConnectionState.CLOSED:
                 await self._listening.park()
-        return self.commands_heard != heard and self.machine.state is not State.CLOSED
+        return self.commands_heard != heard and self.machine.state is not ConnectionState.CLOSED
 
     def end(self, reason: str) -> None:
         """End the connection."""
@@ -219,7 +219,7 @@ class Client:
         ready producer loses the connection at the next SEND.
         """
         if not producer.is_ready:
-            error = Refused(ServerError.ProducerFenced, "Fenced out")
+            error = CommandRefused(ServerError.ProducerFenced, "Fenced out")
             self.refuse(producer.request_id, error)
         self.drop_producer(producer)
 
@@ -280,9 +280,9 @@ class Client:
 
 def metadata_of(command: CommandProducer | CommandSubscribe) -> dict[str, str]:
     """Return a client's metadata of a producer or consumer; empty if too long to keep."""
-    told = {one.key: one.value for one in command.metadata}
-    size = sum(len(key) + len(value) for key, value in told.items())
-    return told if size <= METADATA_BYTES_MAX else {}
+    metadata = {entry.key: entry.value for entry in command.metadata}
+    size = sum(len(key) + len(value) for key, value in metadata.items())
+    return metadata if size <= METADATA_BYTES_MAX else {}
 
 
 async def _in_pieces(opened: dict[int, OpenedT], drop: Callable[[OpenedT], None]) -> None:
@@ -291,15 +291,15 @@ async def _in_pieces(opened: dict[int, OpenedT], drop: Callable[[OpenedT], None]
     a single turn.
     """
     while opened:
-        for one in list(islice(opened.values(), LEAVING_TOGETHER)):
-            drop(one)
+        for client in list(islice(opened.values(), LEAVING_TOGETHER)):
+            drop(client)
         if opened:
             await trio.lowlevel.checkpoint()
 
 
-def _why_closed(producer: Producer, *, is_forbidden: bool) -> Refused:
+def _why_closed(producer: Producer, *, is_forbidden: bool) -> CommandRefused:
     if is_forbidden:
-        return Refused(ServerError.AuthorizationError, "The client may not produce any more")
+        return CommandRefused(ServerError.AuthorizationError, "The client may not produce any more")
     terminated = producer.partition.is_terminated
     code = ServerError.TopicTerminatedError if terminated else ServerError.TopicNotFound
-    return Refused(code, "The topic is gone or terminated")
+    return CommandRefused(code, "The topic is gone or terminated")

@@ -19,13 +19,13 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
 
 PROTOCOL_VERSION: Final = 21  # Clients use the smaller of theirs and ours.
 ENTRY_METADATA_VERSION: Final = 18  # The oldest version with clients that may ask.
 
 
-def connect(client: Client, command: CommandConnect) -> Awaitable[None] | None:
+def connect(client: PulsarClient, command: CommandConnect) -> Awaitable[None] | None:
     """Accept the client, after a login if authentication is required."""
     if not command.client_version:
         raise ProtocolError("CONNECT without client_version")
@@ -37,19 +37,19 @@ def connect(client: Client, command: CommandConnect) -> Awaitable[None] | None:
     return None
 
 
-async def _take_in_first(client: Client, command: CommandConnect) -> None:
+async def _take_in_first(client: PulsarClient, command: CommandConnect) -> None:
     """Take in the first client, which may have a schema as all behind it."""
     await load_parser()
     _take_in(client, command)
 
 
-async def _log_in(client: Client, command: CommandConnect) -> None:
+async def _log_in(client: PulsarClient, command: CommandConnect) -> None:
     await client.login.connect(command)
     await load_parser()
     _take_in(client, command)
 
 
-def _take_in(client: Client, command: CommandConnect) -> None:
+def _take_in(client: PulsarClient, command: CommandConnect) -> None:
     client.machine.connected()
     version = min(PROTOCOL_VERSION, command.protocol_version)
     client.speaks(
@@ -70,15 +70,15 @@ def _take_in(client: Client, command: CommandConnect) -> None:
     client.outbox.put([answer])
 
 
-def ping(client: Client, command: CommandPing) -> None:
+def ping(client: PulsarClient, command: CommandPing) -> None:
     """Answer at once, also before CONNECT."""
     client.outbox.put([messages.PONG])
 
 
-def pong(client: Client, command: object) -> None:
+def pong(client: PulsarClient, command: object) -> None:
     """Do nothing: like every command, it has counted as a sign of life."""
 
 
-def auth_response(client: Client, command: CommandAuthResponse) -> Awaitable[None]:
+def auth_response(client: PulsarClient, command: CommandAuthResponse) -> Awaitable[None]:
     """Take fresh credentials, if they were asked for."""
     return client.login.refresh(command)

@@ -20,7 +20,7 @@ from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.errors import CommandRefused, refusal
 from braidlog.protocols.pulsar.names import (
     full_names,
     is_coordinator,
@@ -46,13 +46,13 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from braidlog.broker.cluster.placement import Owner
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
     from braidlog.storage.metadata.names import TopicName
 
 LANE = "discovery"
 
 
-def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadata) -> None:
+def partitioned_metadata(client: PulsarClient, command: CommandPartitionedTopicMetadata) -> None:
     """Answer how many partitions a topic has; 0 if it has none, or does not exist yet."""
     if is_coordinator(command.topic):
         client.outbox.put([messages.partitions(command.request_id, 0)])
@@ -67,17 +67,17 @@ def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadat
 
 
 async def _find_and_tell_partitions(
-    client: Client, command: CommandPartitionedTopicMetadata
+    client: PulsarClient, command: CommandPartitionedTopicMetadata
 ) -> None:
     try:
         await find(client, Action.DESCRIBE, command.topic)
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         _refuse_partitions(client, command, error)
     else:
         _tell_partitions(client, command)
 
 
-def _is_to_be_made(client: Client, command: CommandPartitionedTopicMetadata) -> bool:
+def _is_to_be_made(client: PulsarClient, command: CommandPartitionedTopicMetadata) -> bool:
     """Return True if the topic must be created to know its partitions: new topics have several."""
     topics = client.broker.topics
     if not topics.defaults.auto_create or topics.defaults.num_partitions == 1:
@@ -95,18 +95,18 @@ def _may_create(command: CommandPartitionedTopicMetadata) -> bool:
 
 
 async def _make_and_tell_partitions(
-    client: Client, command: CommandPartitionedTopicMetadata
+    client: PulsarClient, command: CommandPartitionedTopicMetadata
 ) -> None:
     try:
-        made = await make_missing(client, Action.DESCRIBE, command.topic)
-    except (BrokerError, Refused) as error:
+        missing = await make_missing(client, Action.DESCRIBE, command.topic)
+    except (BrokerError, CommandRefused) as error:
         _refuse_partitions(client, command, error)
     else:
-        _tell_partitions(client, command, made.ticket)
+        _tell_partitions(client, command, missing.ticket)
 
 
 def _tell_partitions(
-    client: Client, command: CommandPartitionedTopicMetadata, ticket: int = 0
+    client: PulsarClient, command: CommandPartitionedTopicMetadata, ticket: int = 0
 ) -> None:
     topics = client.broker.topics
     try:
@@ -119,7 +119,7 @@ def _tell_partitions(
             raise TopicNotFound("")
         if topic is not None and index is not None and index >= len(topic.partitions):
             raise PartitionNotFound(f"{name} has no partition {index}")
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         _refuse_partitions(client, command, error)
         return
     is_partitioned = topic is not None and topic.partitioned and index is None
@@ -128,7 +128,10 @@ def _tell_partitions(
 
 
 def _tell_non_persistent_partitions(
-    client: Client, command: CommandPartitionedTopicMetadata, name: TopicName, index: int | None
+    client: PulsarClient,
+    command: CommandPartitionedTopicMetadata,
+    name: TopicName,
+    index: int | None,
 ) -> None:
     """The same of a non-persistent topic. Raises TopicNotFound, PartitionNotFound."""
     topics = client.broker.non_persistent
@@ -142,16 +145,16 @@ def _tell_non_persistent_partitions(
 
 
 def _refuse_partitions(
-    client: Client,
+    client: PulsarClient,
     command: CommandPartitionedTopicMetadata,
-    error: BrokerError | Refused,
+    error: BrokerError | CommandRefused,
 ) -> None:
     refused = refusal(error)
     answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
     client.outbox.put([answer])
 
 
-def lookup(client: Client, command: CommandLookupTopic) -> None:
+def lookup(client: PulsarClient, command: CommandLookupTopic) -> None:
     """Answer where a topic's owner is. The topic need not exist yet."""
     if is_unowned(client, command.topic):
         work = partial(_look_up_later, client, command)
@@ -160,12 +163,12 @@ def lookup(client: Client, command: CommandLookupTopic) -> None:
         _tell_address(client, command)
 
 
-async def _look_up_later(client: Client, command: CommandLookupTopic) -> None:
+async def _look_up_later(client: PulsarClient, command: CommandLookupTopic) -> None:
     await await_owner(client, command.topic)
     _tell_address(client, command)
 
 
-def _tell_address(client: Client, command: CommandLookupTopic) -> None:
+def _tell_address(client: PulsarClient, command: CommandLookupTopic) -> None:
     connection, owner = client.connection, None
     address: tuple[str, int] = connection.advertised
     try:
@@ -175,10 +178,10 @@ def _tell_address(client: Client, command: CommandLookupTopic) -> None:
             address = _address(client, owner, name)
         if command.advertised_listener_name not in ("", connection.listener_name):
             listener = command.advertised_listener_name  # Apache's words; its code is retried.
-            raise Refused(
+            raise CommandRefused(
                 ServerError.NotAllowedError, f"the broker do not have {listener} listener"
             )
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         refused = refusal(error)
         answer = messages.lookup_failed(command.request_id, refused.code, refused.text)
     else:
@@ -191,7 +194,7 @@ def _tell_address(client: Client, command: CommandLookupTopic) -> None:
     client.outbox.put([answer])
 
 
-def _other_address(client: Client, owner: Owner | None) -> tuple[str, int] | None:
+def _other_address(client: PulsarClient, owner: Owner | None) -> tuple[str, int] | None:
     """Return the owner's address for clients with TLS if this client has none, and the reverse;
     None without such a listener.
     """
@@ -205,7 +208,7 @@ def _other_address(client: Client, owner: Owner | None) -> tuple[str, int] | Non
     return listener.advertised_to((connection.advertised[0], listener.bound[1]))
 
 
-def _address(client: Client, owner: Owner | None, name: TopicName) -> tuple[str, int]:
+def _address(client: PulsarClient, owner: Owner | None, name: TopicName) -> tuple[str, int]:
     """Return the address of the owner's listener of the same name. Raises NotOwner without one."""
     if owner is None:
         return client.connection.advertised
@@ -221,7 +224,7 @@ def service_url(host: str, port: int, *, is_encrypted: bool = False) -> str:
     return f"{scheme}://{address_text((host, port))}"
 
 
-def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) -> None:
+def topics_of_namespace(client: PulsarClient, command: CommandGetTopicsOfNamespace) -> None:
     """Answer with every topic of a namespace that the client may see.
 
     A pattern is left to the client: Java's regular expressions are not Python's, and one can be
@@ -237,12 +240,12 @@ def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) ->
 
 
 async def _tell_topics(
-    client: Client, command: CommandGetTopicsOfNamespace, parts: tuple[str, str]
+    client: PulsarClient, command: CommandGetTopicsOfNamespace, parts: tuple[str, str]
 ) -> None:
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
-        there = client.broker.topics.list(*parts)
-        for topic in await client.connection.seen(parts, there, lambda topic: topic.resource):
+        topics = client.broker.topics.list(*parts)
+        for topic in await client.connection.seen(parts, topics, lambda topic: topic.resource):
             if not is_system(topic.name) and not topic.deleted:
                 partitions = len(topic.partitions)
                 names += full_names(partitions, topic.name, partitioned=topic.partitioned)
@@ -251,7 +254,9 @@ async def _tell_topics(
         seen = await client.connection.seen(parts, channels, lambda channel: channel.topic.resource)
         names += [channel.full for channel in seen]
         named = [*(await client.broker.peers.non_persistent(parts)).items()]
-        theirs = await client.connection.seen(parts, named, lambda one: Resource.of_topic(one[1]))
+        theirs = await client.connection.seen(
+            parts, named, lambda candidate: Resource.of_topic(candidate[1])
+        )
         names = [*dict.fromkeys([*names, *(full for full, _ in theirs)])]
     digest = topics_hash(names)
     changed = not (command.HasField("topics_hash") and command.topics_hash == digest)

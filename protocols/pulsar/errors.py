@@ -46,7 +46,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
 }
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """Answer a request with this Pulsar error; for cases that no broker error covers."""
 
     def __init__(self, code: ServerError, text: str) -> None:
@@ -56,9 +56,9 @@ class Refused(Exception):
         self.text = text.encode(errors="backslashreplace").decode()
 
 
-def refusal(error: errors.BrokerError | Refused) -> Refused:
+def refusal(error: errors.BrokerError | CommandRefused) -> CommandRefused:
     """The error to send; an error class of a plug-in gets the number of its nearest base."""
-    if isinstance(error, Refused):
+    if isinstance(error, CommandRefused):
         return error
     code = next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)
-    return Refused(code, str(error))
+    return CommandRefused(code, str(error))

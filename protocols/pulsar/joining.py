@@ -15,7 +15,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, K
 if TYPE_CHECKING:
     from braidlog.broker.delivery.delivery import Delivery
     from braidlog.broker.delivery.key_slots import KeyPolicy
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
 
 SubType = CommandSubscribe.SubType
 
@@ -52,7 +52,7 @@ def check_key_mode(policy: KeyPolicy, command: CommandSubscribe) -> None:
         raise SubscriptionBusy("Subscription is of different key_shared mode")
 
 
-async def holder_lives(client: Client, dispatcher: Delivery) -> bool:
+async def holder_lives(client: PulsarClient, dispatcher: Delivery) -> bool:
     """Return True if the consumer in the way answers. If it does not, its connection is ended: its
     client may have lost it without a sign.
     """

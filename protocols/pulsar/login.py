@@ -27,7 +27,7 @@ REFRESH: Final = b"PulsarAuthRefresh"  # Content of Apache Pulsar's challenge.
 CHALLENGE_VERSION: Final = 14  # The oldest protocol version with AUTH_CHALLENGE.
 
 
-class Login:
+class PulsarLogin:
     """The client's identity on a connection, and the identity's expiry."""
 
     def __init__(self, connection: Connection, authentication: Authentication) -> None:
@@ -63,8 +63,8 @@ class Login:
         """
         if not self._is_challenged:
             return
-        given: AuthData = command.response
-        identity = await self._prove(given.auth_method_name, given.auth_data)
+        auth: AuthData = command.response
+        identity = await self._prove(auth.auth_method_name, auth.auth_data)
         if identity.principal.name != self._connection.principal.name:
             raise _end(NotAuthenticated("the fresh token is somebody else's"))
         self._connection.act_for(identity.principal, identity)

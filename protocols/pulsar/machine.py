@@ -40,7 +40,7 @@ _SEND: Final = Type.SEND
 _CONNECT: Final = Type.CONNECT
 
 
-class State(enum.Enum):
+class ConnectionState(enum.Enum):
     """The state of a connection."""
 
     CONNECTING = "connecting"
@@ -84,12 +84,12 @@ FIELDS: Final[dict[int, str]] = {
 }
 
 # As in Apache: PING is answered at any time, a second CONNECT closes the connection.
-ALLOWED: Final[dict[State, frozenset[int]]] = {
-    State.CONNECTING: frozenset({Type.CONNECT, Type.PING}),
-    State.CONNECTED: frozenset(FIELDS) - {Type.CONNECT},
-    State.CLOSED: frozenset(),
+ALLOWED: Final[dict[ConnectionState, frozenset[int]]] = {
+    ConnectionState.CONNECTING: frozenset({Type.CONNECT, Type.PING}),
+    ConnectionState.CONNECTED: frozenset(FIELDS) - {Type.CONNECT},
+    ConnectionState.CLOSED: frozenset(),
 }
-_CONNECTED: Final = ALLOWED[State.CONNECTED]
+_CONNECTED: Final = ALLOWED[ConnectionState.CONNECTED]
 
 
 # Types with text that is never read; they come by the thousand.
@@ -102,7 +102,7 @@ _TEXT: Final[dict[int, tuple[TextField, ...]]] = {
 
 
 @dataclass(slots=True)
-class Command:
+class CommandFrame:
     """A frame taken apart."""
 
     type: int
@@ -115,7 +115,7 @@ class PulsarMachine:
     """Turns the bytes of a connection into commands."""
 
     def __init__(self) -> None:
-        self.state = State.CONNECTING
+        self.state = ConnectionState.CONNECTING
         self._first = LengthPrefix(_SIZE, _SMALLEST, FIRST_FRAME_BYTES_MAX - _SIZE.size)
         self._prefix = LengthPrefix(_SIZE, _SMALLEST, _TOTAL_MAX)
 
@@ -124,7 +124,7 @@ class PulsarMachine:
 
         Raises ProtocolError as soon as the bytes cannot begin a frame.
         """
-        prefix = self._first if self.state is State.CONNECTING else self._prefix
+        prefix = self._first if self.state is ConnectionState.CONNECTING else self._prefix
         size = prefix.frame_size(view)
         if size is not None and len(view) > _SIZES.size:
             total, command_bytes = _SIZES.unpack_from(view)
@@ -134,7 +134,7 @@ class PulsarMachine:
                 raise self._broken("a command does not begin with its type")
         return size
 
-    def decode(self, frame: memoryview) -> Command:  # hot: see make bench
+    def decode(self, frame: memoryview) -> CommandFrame:  # hot: see make bench
         """Take a whole frame apart. Raises ProtocolError for anything that may not come now."""
         total, command_bytes = _SIZES.unpack_from(frame)
         end = _SIZES.size + command_bytes
@@ -148,7 +148,7 @@ class PulsarMachine:
         kind = command.type
         if kind == _CONNECT and not command.HasField("type"):  # An unknown type reads as CONNECT.
             raise self._broken("a command without a known type")
-        allowed = _CONNECTED if self.state is State.CONNECTED else ALLOWED[self.state]
+        allowed = _CONNECTED if self.state is ConnectionState.CONNECTED else ALLOWED[self.state]
         if kind not in allowed:
             raise self._broken(f"{Type.Name(kind)} may not come while {self.state.value}")
         field = FIELDS[kind]
@@ -161,7 +161,7 @@ class PulsarMachine:
                 raise self._broken("SEND without payload")
         fields = getattr(command, field)
         text = _TEXT.get(kind)
-        return Command(kind, fields, payload, not_text(fields, text) if text else "")
+        return CommandFrame(kind, fields, payload, not_text(fields, text) if text else "")
 
     def next_send(
         self, view: memoryview, pos: int
@@ -170,7 +170,7 @@ class PulsarMachine:
 
         None for anything else and for a faulty frame: `frame_size` and `decode` find the error.
         """
-        if len(view) - pos < _SEND_HEAD.size or self.state is not State.CONNECTED:
+        if len(view) - pos < _SEND_HEAD.size or self.state is not ConnectionState.CONNECTED:
             return None
         total, command_bytes, tags, send_bytes = _SEND_HEAD.unpack_from(view, pos)
         if tags != SEND_TAGS or not command_bytes - _SEND_TAGS_BYTES == send_bytes < 0x80:
@@ -190,17 +190,17 @@ class PulsarMachine:
     @property
     def is_connected(self) -> bool:
         """True if the handshake is done, and nothing has ended the connection."""
-        return self.state is State.CONNECTED
+        return self.state is ConnectionState.CONNECTED
 
     def connected(self) -> None:
         """Note that the handshake is done."""
-        assert self.state is State.CONNECTING
-        self.state = State.CONNECTED
+        assert self.state is ConnectionState.CONNECTING
+        self.state = ConnectionState.CONNECTED
 
     def close(self) -> None:
         """Accept no more commands."""
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
 
     def _broken(self, reason: str) -> ProtocolError:
-        self.state = State.CLOSED
+        self.state = ConnectionState.CLOSED
         return ProtocolError(reason)

@@ -381,8 +381,10 @@ def entry_metadata(append_us: int, index: int) -> bytes:
     """Return the bytes before an entry ("Broker entry metadata"): the entry's append time
     (`append_us`, in microseconds) and the offset of the entry's last message.
     """
-    said = BrokerEntryMetadata(broker_timestamp=append_us // 1000, index=index).SerializeToString()
-    return ENTRY_METADATA_MAGIC + SIZE.pack(len(said)) + said
+    entry_meta = BrokerEntryMetadata(
+        broker_timestamp=append_us // 1000, index=index
+    ).SerializeToString()
+    return ENTRY_METADATA_MAGIC + SIZE.pack(len(entry_meta)) + entry_meta
 
 
 class MessageWriter:
@@ -445,9 +447,9 @@ def without_checksum(body: Buffer) -> Buffer:
 # Schemas.
 
 
-def schema(request_id: int, found: Schema, version: bytes) -> bytes:
+def schema(request_id: int, schema_found: Schema, version: bytes) -> bytes:
     """Return a schema of a topic."""
-    answer = {"request_id": request_id, "schema": found, "schema_version": version}
+    answer = {"request_id": request_id, "schema": schema_found, "schema_version": version}
     return frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=answer))
 
 

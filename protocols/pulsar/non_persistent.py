@@ -12,7 +12,7 @@ from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.key_slots import KeyPolicy, KeyRanges, KeyRing
 from braidlog.broker.errors import InvalidRequest, SubscriptionBusy
 from braidlog.protocols.pulsar import resolving, schemas
-from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.joining import (
     KINDS,
     check_key_mode,
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
         NonPersistentChannel,
         NonPersistentSubscription,
     )
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
     from braidlog.protocols.pulsar.consumer import PulsarConsumer
     from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe
 
 
-async def attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
-    """Join the subscription. Raises BrokerError, Refused."""
+async def attach(client: PulsarClient, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
+    """Join the subscription. Raises BrokerError, CommandRefused."""
     topic = resolving.non_persistent_channel(
         client, Action.CONSUME, command.topic, make=command.force_topic_creation
     )
@@ -47,7 +47,7 @@ async def attach(client: Client, command: CommandSubscribe, consumer: PulsarCons
         try:
             subscription.attach(consumer)
         except InvalidRequest as error:
-            raise Refused(ServerError.ConsumerAssignError, str(error)) from error
+            raise CommandRefused(ServerError.ConsumerAssignError, str(error)) from error
         except SubscriptionBusy:
             if not subscription.consumers or await holder_lives(client, subscription):
                 raise

@@ -17,7 +17,7 @@ from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.consumers import LANE, attached
-from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.names import partition_number
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandConsumerStats,
@@ -29,7 +29,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
 
 NOTHING = messages.message_id(entries.EARLIEST, entries.EARLIEST, -1, -1)  # Of an empty topic.
 
@@ -51,12 +51,12 @@ def whole_entries(named: Sequence[MessageIdData], ledger: int) -> tuple[list[int
     return entries, others
 
 
-def seek(client: Client, command: CommandSeek) -> None:
+def seek(client: PulsarClient, command: CommandSeek) -> None:
     """Close the subscription's consumers, drop its acknowledgements and move its position."""
     client.lanes.in_order((LANE, command.consumer_id), partial(_seek, client, command))
 
 
-async def _seek(client: Client, command: CommandSeek) -> None:
+async def _seek(client: PulsarClient, command: CommandSeek) -> None:
     try:
         consumer, dispatcher = attached(client, command.consumer_id)
         if not dispatcher.partition.is_persistent:  # As Apache answers: there is nothing to seek.
@@ -70,29 +70,29 @@ async def _seek(client: Client, command: CommandSeek) -> None:
             time_us = command.message_publish_time * 1000
             resolve = partial(entries.resolve_time, partition, time_us)
         else:
-            raise Refused(
+            raise CommandRefused(
                 ServerError.MetadataError, "Message id and message publish time were not present"
             )
         ticket = await dispatcher.seek(resolve)
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         client.refuse(command.request_id, error)
     else:
         client.outbox.answer([messages.success(command.request_id)], ticket)
 
 
-def last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
+def last_message_id(client: PulsarClient, command: CommandGetLastMessageId) -> None:
     """Answer with the partition's last message and the subscription's mark-delete position."""
     client.lanes.in_order((LANE, command.consumer_id), partial(_last_message_id, client, command))
 
 
-async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
+async def _last_message_id(client: PulsarClient, command: CommandGetLastMessageId) -> None:
     try:
         consumer, delivery = attached(client, command.consumer_id)
         dispatcher = delivery.stored()
         partition = dispatcher.partition
         last = await _last_id(client, partition, compacted=consumer.reads_compacted)
         deleted = await entries.last_ended(partition, dispatcher.cursor.position)
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         client.refuse(command.request_id, error)
         return
     entry = messages.NO_ENTRY if deleted is None else deleted.offset
@@ -101,7 +101,7 @@ async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> 
     client.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
 
 
-async def _last_id(client: Client, partition: Partition, *, compacted: bool) -> MessageIdData:
+async def _last_id(client: PulsarClient, partition: Partition, *, compacted: bool) -> MessageIdData:
     span = await entries.last_entry(partition, compacted=compacted)
     if span is None:
         return NOTHING
@@ -117,14 +117,14 @@ async def _last_id(client: Client, partition: Partition, *, compacted: bool) -> 
     return messages.message_id(partition.partition_id, span.offset, number, batch_index)
 
 
-def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
+def consumer_stats(client: PulsarClient, command: CommandConsumerStats) -> None:
     """Return counters of a consumer. Apache closes the connection for an unknown consumer."""
     try:
         consumer, dispatcher = attached(client, command.consumer_id)
     except NotAuthorized as error:
         client.refuse(command.request_id, error)
         return
-    except Refused as error:
+    except CommandRefused as error:
         raise ProtocolError(f"CONSUMER_STATS: {error}") from None
     connected_at = datetime.fromtimestamp(consumer.connected_us / 1_000_000, UTC)
     rates = consumer.rates(client.broker.now_us())

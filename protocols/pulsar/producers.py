@@ -11,7 +11,7 @@ from braidlog.broker.errors import BrokerError
 from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
-from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.limits import PRODUCERS_MAX
 from braidlog.protocols.pulsar.registry import AccessMode, Producer
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
@@ -23,12 +23,12 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 if TYPE_CHECKING:
     from braidlog.broker.topics.producer_memory import SequenceTable
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
 
 LANE = "producer"
 
 
-def producer(client: Client, command: CommandProducer) -> None:
+def producer(client: PulsarClient, command: CommandProducer) -> None:
     """Open a producer, at once if possible. Opening waits while the topic is created or moves, the
     stored sequences of the topic's producers are read, or an older producer of the same name is
     probed.
@@ -43,11 +43,11 @@ def producer(client: Client, command: CommandProducer) -> None:
         client.lanes.promptly(lane, partial(_open, client, command))
 
 
-async def _open_with_topic(client: Client, command: CommandProducer) -> None:
+async def _open_with_topic(client: PulsarClient, command: CommandProducer) -> None:
     try:
         await resolving.await_owner(client, command.topic)
         await resolving.make_missing(client, Action.PRODUCE, command.topic)
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         client.refuse(command.request_id, error)
     else:
         if resolving.is_deduplicated(client, command.topic):
@@ -56,20 +56,20 @@ async def _open_with_topic(client: Client, command: CommandProducer) -> None:
             _open(client, command)
 
 
-async def _open_remembered(client: Client, command: CommandProducer) -> None:
+async def _open_remembered(client: PulsarClient, command: CommandProducer) -> None:
     """Open a producer with deduplicated messages."""
     try:
         named = resolving.named_partition(client, Action.PRODUCE, command.topic)
         await named.partition.check_room()
         await named.partition.sequences()
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         client.refuse(command.request_id, error)
     else:
         _open(client, command, is_remembered=True, has_room=True)
 
 
 async def _open_with_room(
-    client: Client, command: CommandProducer, partition: Channel, *, is_remembered: bool
+    client: PulsarClient, command: CommandProducer, partition: Channel, *, is_remembered: bool
 ) -> None:
     try:
         await partition.check_room()
@@ -80,7 +80,7 @@ async def _open_with_room(
 
 
 def _open(
-    client: Client,
+    client: PulsarClient,
     command: CommandProducer,
     *,
     is_remembered: bool = False,
@@ -99,7 +99,7 @@ def _open(
     try:
         if len(client.producers) >= PRODUCERS_MAX:
             text = f"a connection has at most {PRODUCERS_MAX} producers"
-            raise Refused(ServerError.NotAllowedError, text)
+            raise CommandRefused(ServerError.NotAllowedError, text)
         place = _place(client, command.topic)
         partition = place[1]
         # A client with a refused SEND reconnects, and each success restarts the client's own
@@ -119,14 +119,14 @@ def _open(
             return
         stored = partition.known_sequences if is_remembered else None
         ticket = max(ticket, _admit(client, command, opened, stored))
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         client.refuse(command.request_id, error)
     else:
         client.answer_producer(opened, ticket)
 
 
 async def _open_after_probe(
-    client: Client, command: CommandProducer, opened: Producer, *, is_remembered: bool
+    client: PulsarClient, command: CommandProducer, opened: Producer, *, is_remembered: bool
 ) -> None:
     try:
         await client.shared.producers.probe(opened)
@@ -137,7 +137,7 @@ async def _open_after_probe(
 
 
 def _prepare(
-    client: Client,
+    client: PulsarClient,
     command: CommandProducer,
     topic: Topic,
     partition: Channel,
@@ -166,8 +166,8 @@ def _prepare(
     return opened, ticket
 
 
-def _check_backlog(client: Client, topic: Topic, partition: Channel) -> None:
-    """Raise Refused while the backlog is full, with the errors of Apache's policies."""
+def _check_backlog(client: PulsarClient, topic: Topic, partition: Channel) -> None:
+    """Raise CommandRefused while the backlog is full, with the errors of Apache's policies."""
     if not partition.is_persistent:
         return
     policy = client.broker.backlogs.keeps_out(topic, partition.stored())
@@ -175,10 +175,10 @@ def _check_backlog(client: Client, topic: Topic, partition: Channel) -> None:
         code = ServerError.ProducerBlockedQuotaExceededException
         if policy is QuotaPolicy.HOLD:
             code = ServerError.ProducerBlockedQuotaExceededError
-        raise Refused(code, "Cannot create producer on topic with backlog quota exceeded")
+        raise CommandRefused(code, "Cannot create producer on topic with backlog quota exceeded")
 
 
-def _place(client: Client, text: str) -> tuple[Topic, Channel, bool]:
+def _place(client: PulsarClient, text: str) -> tuple[Topic, Channel, bool]:
     """Return the topic that a name means, and the channel; the flag is set if the topic must
     stay unpartitioned meanwhile. Raises the errors of resolving.
     """
@@ -190,7 +190,7 @@ def _place(client: Client, text: str) -> tuple[Topic, Channel, bool]:
 
 
 def _admit(
-    client: Client, command: CommandProducer, opened: Producer, stored: SequenceTable | None
+    client: PulsarClient, command: CommandProducer, opened: Producer, stored: SequenceTable | None
 ) -> int:
     """Admit or queue the producer. Returns a ticket."""
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
@@ -207,13 +207,13 @@ def _admit(
             opened.last_sequence = messages.NO_ENTRY if state is None else state.last_sequence
             ticket = max(ticket, opened.partition.appended_ticket)
         return ticket
-    except (BrokerError, Refused):
+    except (BrokerError, CommandRefused):
         client.drop_producer(opened)
         raise
 
 
 def _register(
-    client: Client, command: CommandProducer, opened: Producer, *, is_remembered: bool
+    client: PulsarClient, command: CommandProducer, opened: Producer, *, is_remembered: bool
 ) -> int:
     """Record the producer, and the requested subscription, in the catalogue. Returns a ticket."""
     ticket = 0
@@ -229,7 +229,7 @@ def _register(
     return ticket
 
 
-def _make_subscription(client: Client, command: CommandProducer, opened: Producer) -> int:
+def _make_subscription(client: PulsarClient, command: CommandProducer, opened: Producer) -> int:
     """Create the subscription that a dead letter producer requests, from the first entry on."""
     partition = opened.partition.stored()
     name = command.initial_subscription_name.encode()
@@ -238,16 +238,16 @@ def _make_subscription(client: Client, command: CommandProducer, opened: Produce
     return subscription.start(partition.index, partition.log_start_offset)
 
 
-def close_producer(client: Client, command: CommandCloseProducer) -> None:
+def close_producer(client: PulsarClient, command: CommandCloseProducer) -> None:
     """Close a producer; closing an unknown producer succeeds too (some clients close twice)."""
     client.lanes.promptly((LANE, command.producer_id), partial(_close, client, command))
 
 
-def _close(client: Client, command: CommandCloseProducer) -> None:
+def _close(client: PulsarClient, command: CommandCloseProducer) -> None:
     known = client.producers.get(command.producer_id)
     if known is not None:
         if not known.is_ready:  # The client gave up waiting; the pending PRODUCER is answered now.
-            fenced = Refused(ServerError.ProducerFenced, "Closed before its turn came")
+            fenced = CommandRefused(ServerError.ProducerFenced, "Closed before its turn came")
             client.refuse(known.request_id, fenced)
         client.drop_producer(known)
     client.outbox.answer([messages.success(command.request_id)])

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import Refused
-from braidlog.protocols.pulsar.machine import Command, Type
+from braidlog.protocols.pulsar.errors import CommandRefused
+from braidlog.protocols.pulsar.machine import CommandFrame, Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
 
 
 Failed = Callable[[int, ServerError, str], bytes]
@@ -29,7 +29,7 @@ FAILED: Final[dict[int, Failed]] = {
 }
 
 
-def not_text(client: Client, command: Command) -> None:
+def not_text(client: PulsarClient, command: CommandFrame) -> None:
     """Refuse a command with text that is not UTF-8, with a code that all clients take as final.
 
     Raises ProtocolError for a command without an answer (CONNECT).
@@ -43,22 +43,22 @@ def not_text(client: Client, command: Command) -> None:
         answer = FAILED[command.type](request_id, ServerError.NotAllowedError, reason)
         client.outbox.put([answer])
     else:
-        client.refuse(request_id, Refused(ServerError.NotAllowedError, reason))
+        client.refuse(request_id, CommandRefused(ServerError.NotAllowedError, reason))
 
 
-class Request(Protocol):
+class AnsweredCommand(Protocol):
     """Any command that expects an answer."""
 
     request_id: int
 
 
-def transactions(client: Client, command: Request) -> None:
+def transactions(client: PulsarClient, command: AnsweredCommand) -> None:
     """Refuse any command of a transaction; all of them carry a request id."""
-    error = Refused(ServerError.NotAllowedError, "Transactions are not enabled.")
+    error = CommandRefused(ServerError.NotAllowedError, "Transactions are not enabled.")
     client.refuse(command.request_id, error)
 
 
-HANDLERS: Final[dict[int, Callable[[Client, Any], None]]] = {
+HANDLERS: Final[dict[int, Callable[[PulsarClient, Any], None]]] = {
     Type.NEW_TXN: transactions,
     Type.ADD_PARTITION_TO_TXN: transactions,
     Type.ADD_SUBSCRIPTION_TO_TXN: transactions,

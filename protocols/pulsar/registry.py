@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker.errors import BrokerError, ProducerBusy, ProducerFenced
-from braidlog.broker.topics.publishers import Publisher
+from braidlog.broker.topics.publishers import OpenProducer
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.channel import Channel
@@ -132,31 +132,31 @@ class ProducerRegistry:
         """
         if self._holder(producer) is not None:
             raise _name_taken(producer)
-        there = self._partitions.setdefault(producer.partition.partition_id, _Producers())
+        producers = self._partitions.setdefault(producer.partition.partition_id, _Producers())
         try:
-            self._let_in(there, producer, topic_epoch)
+            self._let_in(producers, producer, topic_epoch)
         finally:
             self._tidy(producer.partition)
 
     def remove(self, producer: Producer) -> None:
         """Remove a producer; the next waiting producer takes its turn."""
-        there = self._partitions.get(producer.partition.partition_id)
-        if there is None or there.by_name.get(producer.name) is not producer:
+        producers = self._partitions.get(producer.partition.partition_id)
+        if producers is None or producers.by_name.get(producer.name) is not producer:
             return
-        self._take_out(there, producer)
-        while there.exclusive is None and there.waiting and not _ready(there):
-            self._give_turn(there, there.waiting.popleft())
+        self._take_out(producers, producer)
+        while producers.exclusive is None and producers.waiting and not _ready(producers):
+            self._give_turn(producers, producers.waiting.popleft())
         self._tidy(producer.partition)
 
-    def _give_turn(self, there: _Producers, heir: Producer) -> None:
+    def _give_turn(self, producers: _Producers, next_producer: Producer) -> None:
         try:
-            self._make_exclusive(there, heir, None)
+            self._make_exclusive(producers, next_producer, None)
         except BrokerError as error:  # Its epoch finds no room on the disk.
-            del there.by_name[heir.name]
-            heir.owner.refused(heir, error)
+            del producers.by_name[next_producer.name]
+            next_producer.owner.refused(next_producer, error)
         else:
-            heir.is_ready = True
-            heir.owner.granted(heir)
+            next_producer.is_ready = True
+            next_producer.owner.granted(next_producer)
 
     def close_all(self, partition: Channel) -> None:
         """End every producer of a partition that is gone or takes nothing more."""
@@ -165,56 +165,56 @@ class ProducerRegistry:
 
     def take_all(self, partition: Channel) -> Sequence[Producer]:
         """Forget every producer of a partition; the caller closes them."""
-        there = self._partitions.pop(partition.partition_id, None)
-        return list(there.by_name.values()) if there else []
+        producers = self._partitions.pop(partition.partition_id, None)
+        return list(producers.by_name.values()) if producers else []
 
     def count(self, partition: Channel) -> int:
         """Return the number of producers of a partition."""
-        there = self._partitions.get(partition.partition_id)
-        return len(there.by_name) if there else 0
+        producers = self._partitions.get(partition.partition_id)
+        return len(producers.by_name) if producers else 0
 
-    def publishers(self, partition_id: int) -> Iterator[Publisher]:
+    def publishers(self, partition_id: int) -> Iterator[OpenProducer]:
         """A partition's producers, as tools of all protocols see them."""
-        there = self._partitions.get(partition_id)
-        for one in there.by_name.values() if there else ():
-            yield Publisher(
-                one.name,
-                one.producer_id,
-                MODE_NAMES[one.mode],
-                not one.is_ready,
-                one.owner.peer,
-                one.owner.version_text,
-                one.connected_us,
-                one.metadata,
+        producers = self._partitions.get(partition_id)
+        for producer in producers.by_name.values() if producers else ():
+            yield OpenProducer(
+                producer.name,
+                producer.producer_id,
+                MODE_NAMES[producer.mode],
+                not producer.is_ready,
+                producer.owner.peer,
+                producer.owner.version_text,
+                producer.connected_us,
+                producer.metadata,
             )
 
     def _holder(self, producer: Producer) -> Producer | None:
-        there = self._partitions.get(producer.partition.partition_id)
-        return there.by_name.get(producer.name) if there else None
+        producers = self._partitions.get(producer.partition.partition_id)
+        return producers.by_name.get(producer.name) if producers else None
 
-    def _let_in(self, there: _Producers, producer: Producer, topic_epoch: int | None) -> None:
+    def _let_in(self, producers: _Producers, producer: Producer, topic_epoch: int | None) -> None:
         mode = producer.mode
         if topic_epoch is not None and topic_epoch < self._epoch_known(producer):
             raise ProducerFenced("Producer has been fenced: its topic epoch is an old one")
         if mode is AccessMode.SHARED:
-            if there.exclusive or there.waiting:
+            if producers.exclusive or producers.waiting:
                 raise ProducerBusy("Topic has an existing exclusive producer")
         elif mode is AccessMode.EXCLUSIVE:
-            if there.by_name:
+            if producers.by_name:
                 raise ProducerFenced("Topic has existing producers")
-            self._make_exclusive(there, producer, topic_epoch)
-        elif mode is AccessMode.WAIT_FOR_EXCLUSIVE and there.by_name:
+            self._make_exclusive(producers, producer, topic_epoch)
+        elif mode is AccessMode.WAIT_FOR_EXCLUSIVE and producers.by_name:
             producer.is_ready = False
-            there.waiting.append(producer)
+            producers.waiting.append(producer)
         else:
-            for other in list(there.by_name.values()):
-                self._take_out(there, other)
+            for other in list(producers.by_name.values()):
+                self._take_out(producers, other)
                 other.owner.fenced(other)
-            self._make_exclusive(there, producer, topic_epoch)
-        there.by_name[producer.name] = producer
+            self._make_exclusive(producers, producer, topic_epoch)
+        producers.by_name[producer.name] = producer
 
     def _make_exclusive(
-        self, there: _Producers, producer: Producer, topic_epoch: int | None
+        self, producers: _Producers, producer: Producer, topic_epoch: int | None
     ) -> None:
         """Give the producer a new highest epoch; a returning producer keeps its epoch."""
         if topic_epoch is None:
@@ -222,7 +222,7 @@ class ProducerRegistry:
             self._raise_epoch(producer.topic)
         producer.topic_epoch = topic_epoch
         self._granted[producer.partition.partition_id] = topic_epoch
-        there.exclusive = producer
+        producers.exclusive = producer
 
     def _epoch_known(self, producer: Producer) -> int:
         """The epoch below which a returning producer is outdated.
@@ -235,21 +235,21 @@ class ProducerRegistry:
             return granted
         return max(granted, producer.topic.meta.topic_epoch - 1)
 
-    def _take_out(self, there: _Producers, producer: Producer) -> None:
-        del there.by_name[producer.name]
-        if there.exclusive is producer:
-            there.exclusive = None
+    def _take_out(self, producers: _Producers, producer: Producer) -> None:
+        del producers.by_name[producer.name]
+        if producers.exclusive is producer:
+            producers.exclusive = None
         elif not producer.is_ready:
-            there.waiting.remove(producer)
+            producers.waiting.remove(producer)
 
     def _tidy(self, partition: Channel) -> None:
-        there = self._partitions.get(partition.partition_id)
-        if there is not None and not there.by_name:
+        producers = self._partitions.get(partition.partition_id)
+        if producers is not None and not producers.by_name:
             del self._partitions[partition.partition_id]
 
 
-def _ready(there: _Producers) -> bool:
-    return any(producer.is_ready for producer in there.by_name.values())
+def _ready(producers: _Producers) -> bool:
+    return any(producer.is_ready for producer in producers.by_name.values())
 
 
 def _name_taken(producer: Producer) -> ProducerBusy:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.placement import NOBODY, elsewhere
 from braidlog.broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
-from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.names import is_non_persistent, is_unknown, parse
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.non_persistent.channel import NonPersistentChannel
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
     from braidlog.storage.metadata.names import TopicName
 
 # Time limit for finding a topic's owner. After an owner is killed, the next broker owns the topic
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FIND_S: Final = 10.0
 
 
-def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int | None]:
+def resolve(client: PulsarClient, action: Action, text: str) -> tuple[TopicName, int | None]:
     """Return the topic that a name means, persistent or not, and the partition number in the name,
     if any; check the action. Raises InvalidName, NotAuthorized, NamespaceNotFound.
     """
@@ -37,7 +37,7 @@ def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int |
     return name, index
 
 
-def is_deduplicated(client: Client, text: str) -> bool:
+def is_deduplicated(client: PulsarClient, text: str) -> bool:
     """Return True for the name of an existing topic with deduplication."""
     topics = client.broker.topics
     if is_non_persistent(text):
@@ -49,7 +49,7 @@ def is_deduplicated(client: Client, text: str) -> bool:
     return topic is not None and topics.is_deduplicated(topic)
 
 
-def is_unowned(client: Client, text: str) -> bool:
+def is_unowned(client: PulsarClient, text: str) -> bool:
     """Return True if no broker serves the topic now: the topic is moving between brokers."""
     if client.broker.peers.is_alone:
         return False
@@ -60,7 +60,7 @@ def is_unowned(client: Client, text: str) -> bool:
     return client.broker.placement.owner(name) is NOBODY
 
 
-async def await_owner(client: Client, text: str) -> None:
+async def await_owner(client: PulsarClient, text: str) -> None:
     """Wait until a broker serves the topic, at most `FIND_S`: the Go client does not retry after a
     temporary refusal.
     """
@@ -69,7 +69,7 @@ async def await_owner(client: Client, text: str) -> None:
         pass
 
 
-async def find(client: Client, action: Action, text: str) -> Topic | None:
+async def find(client: PulsarClient, action: Action, text: str) -> Topic | None:
     """Return the persistent topic that a name means; None if there is none. If the topic or
     partition is unknown here, the catalogue's owner is asked first: another broker with a newer
     catalogue may have named the topic to the client.
@@ -83,7 +83,7 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
     return topics.find(name)
 
 
-async def make_missing(client: Client, action: Action, text: str) -> Topic:
+async def make_missing(client: PulsarClient, action: Action, text: str) -> Topic:
     """Return the topic of a producer or consumer; a missing topic is created if allowed.
 
     Raises as `find` and creation; TopicNotFound.
@@ -100,7 +100,7 @@ async def make_missing(client: Client, action: Action, text: str) -> Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ResolvedTopic:
     """The topic and partition of a producer or consumer."""
 
     topic: Topic
@@ -108,10 +108,10 @@ class Named:
     holds_layout: bool  # Named without a partition: the topic must stay unpartitioned.
 
 
-def named_partition(client: Client, action: Action, text: str) -> Named:
+def named_partition(client: PulsarClient, action: Action, text: str) -> ResolvedTopic:
     """Return the partition of a persistent topic that a producer or consumer means.
 
-    Raises as `resolve`; TopicNotFound, PartitionNotFound, Refused.
+    Raises as `resolve`; TopicNotFound, PartitionNotFound, CommandRefused.
     """
     topics = client.broker.topics
     name, index = resolve(client, action, text)
@@ -121,15 +121,15 @@ def named_partition(client: Client, action: Action, text: str) -> Named:
     try:
         partition = topics.pulsar_partition(name, index)
     except InvalidRequest as error:
-        raise Refused(ServerError.NotAllowedError, str(error)) from error
-    return Named(topic, partition, index is None and not topic.partitioned)
+        raise CommandRefused(ServerError.NotAllowedError, str(error)) from error
+    return ResolvedTopic(topic, partition, index is None and not topic.partitioned)
 
 
 def non_persistent_channel(
-    client: Client, action: Action, text: str, *, make: bool
+    client: PulsarClient, action: Action, text: str, *, make: bool
 ) -> NonPersistentChannel:
     """Return the non-persistent topic or partition that a name means; created if missing and
-    `make`. Raises as `resolve`; TopicNotFound, PartitionNotFound, LimitExceeded, Refused.
+    `make`. Raises as `resolve`; TopicNotFound, PartitionNotFound, LimitExceeded, CommandRefused.
     """
     non_persistent = client.broker.non_persistent
     name, index = resolve(client, action, text)
@@ -138,4 +138,4 @@ def non_persistent_channel(
     try:
         return non_persistent.get(name, index, make=make)
     except InvalidRequest as error:
-        raise Refused(ServerError.NotAllowedError, str(error)) from error
+        raise CommandRefused(ServerError.NotAllowedError, str(error)) from error

@@ -26,7 +26,7 @@ Sent = tuple[int, int, int, tuple[ServerError, str] | None]
 
 
 @dataclass(slots=True)
-class Run:
+class SendRun:
     """Sends of a producer, to be stored together."""
 
     producer: Producer

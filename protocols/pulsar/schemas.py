@@ -21,7 +21,7 @@ from braidlog.broker.topics.schemas import (
     readable,
 )
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.errors import CommandRefused, refusal
 from braidlog.protocols.pulsar.names import is_non_persistent
 from braidlog.protocols.pulsar.resolving import FIND_S, non_persistent_channel, resolve
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
@@ -33,36 +33,36 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
     from braidlog.storage.metadata.names import TopicName
 
 LANE: Final = "schema"
 VERSION: Final = struct.Struct(">q")
 NO_VERSION: Final = b""
 NO_SUCH_VERSION: Final = -1
-Found = tuple[int, SchemaMeta] | None
+SchemaVersion = tuple[int, SchemaMeta] | None
 # Values of Schema.Type without a definition: plain bytes, and "the schema that the topic has".
 WITHOUT_DEFINITION: Final = frozenset({Schema.Type.Value("None"), Schema.Type.AutoConsume})
 
 
-def of_producer(client: Client, topic: Topic, schema: Schema) -> tuple[bytes, int]:
+def of_producer(client: PulsarClient, topic: Topic, schema: Schema) -> tuple[bytes, int]:
     """The version that a producer's messages carry, and the ticket after which it is on disk.
 
-    Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
+    Raises CommandRefused (IncompatibleSchema), StorageFull, StorageFailed.
     """
     if schema.type in WITHOUT_DEFINITION:
         return NO_VERSION, 0
     try:
         version, ticket = client.broker.schemas.add(topic, _stored(schema))
     except IncompatibleSchema as error:
-        raise Refused(ServerError.IncompatibleSchema, str(error)) from None
+        raise CommandRefused(ServerError.IncompatibleSchema, str(error)) from None
     return VERSION.pack(version), ticket
 
 
-def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
+def of_consumer(client: PulsarClient, topic: Topic, schema: Schema) -> int:
     """Check a consumer's schema, and store the first schema of a topic. Return a ticket.
 
-    Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
+    Raises CommandRefused (IncompatibleSchema), StorageFull, StorageFailed.
     """
     if latest_version(topic.meta.schemas) is None:
         return of_producer(client, topic, schema)[1]
@@ -70,19 +70,19 @@ def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
         try:
             readable(topic, _stored(schema))
         except IncompatibleSchema as error:
-            raise Refused(ServerError.IncompatibleSchema, str(error)) from None
+            raise CommandRefused(ServerError.IncompatibleSchema, str(error)) from None
     return 0
 
 
-def get_schema(client: Client, command: CommandGetSchema) -> None:
+def get_schema(client: PulsarClient, command: CommandGetSchema) -> None:
     """Answer with the schema of a version, or the latest. Clients ask any broker."""
     try:
         name, _ = resolve(client, Action.DESCRIBE, command.topic)
         _wanted(command)
         if client.broker.placement.is_here(name):
-            client.outbox.put([_told(command, name, _here(client, command, name))])
+            client.outbox.put([_answer_of(command, name, _here(client, command, name))])
             return
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         client.outbox.put([_refused(command, error)])
     else:
         work = partial(_ask_owner, client, command, name)
@@ -90,17 +90,17 @@ def get_schema(client: Client, command: CommandGetSchema) -> None:
 
 
 def _wanted(command: CommandGetSchema) -> int | None:
-    """The version that is asked for, None for the latest. Raises Refused."""
+    """The version that is asked for, None for the latest. Raises CommandRefused."""
     if not command.HasField("schema_version"):
         return None
     if not command.schema_version:
-        raise Refused(ServerError.IncompatibleSchema, "Empty schema version")
+        raise CommandRefused(ServerError.IncompatibleSchema, "Empty schema version")
     if len(command.schema_version) != VERSION.size:
         return NO_SUCH_VERSION
     return int(VERSION.unpack(command.schema_version)[0])
 
 
-def _here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
+def _here(client: PulsarClient, command: CommandGetSchema, name: TopicName) -> SchemaVersion:
     topic = client.broker.topics.find(name)
     schemas: Sequence[SchemaMeta] = topic.meta.schemas if topic is not None else ()
     if is_non_persistent(command.topic):
@@ -108,12 +108,12 @@ def _here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
     return numbered(schemas, _wanted(command))
 
 
-async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName) -> None:
+async def _ask_owner(client: PulsarClient, command: CommandGetSchema, name: TopicName) -> None:
     """Ask the topic's owner, which has the schemas; wait for an owner while the topic moves."""
     tries = client.broker.peers.tries(FIND_S)
     while True:
         try:
-            answer = _told(command, name, await _there_or_here(client, command, name))
+            answer = _answer_of(command, name, await _there_or_here(client, command, name))
             break
         except NotOwner as error:
             if not await tries.again(error):
@@ -125,7 +125,9 @@ async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName)
     client.outbox.put([answer])
 
 
-async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
+async def _there_or_here(
+    client: PulsarClient, command: CommandGetSchema, name: TopicName
+) -> SchemaVersion:
     """Raises TopicNotFound; NotOwner if no broker can answer."""
     broker, connection = client.broker, client.connection
     owner = broker.placement.owner(name)
@@ -141,28 +143,28 @@ async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicN
     )
 
 
-def _told(command: CommandGetSchema, name: TopicName, found: Found) -> bytes:
+def _answer_of(command: CommandGetSchema, name: TopicName, schema_found: SchemaVersion) -> bytes:
     """Raises TopicNotFound if there is no such schema."""
-    if found is None:
+    if schema_found is None:
         raise TopicNotFound(f"Topic not found or no-schema {command.topic}")
-    number, meta = found
+    number, meta = schema_found
     schema = Schema(name=name.full, schema_data=meta.data, type=Schema.Type.Name(meta.type))
     for key, value in meta.properties.items():
         schema.properties.add(key=key, value=value)
     return messages.schema(command.request_id, schema, VERSION.pack(number))
 
 
-def _refused(command: CommandGetSchema, error: BrokerError | Refused) -> bytes:
+def _refused(command: CommandGetSchema, error: BrokerError | CommandRefused) -> bytes:
     refused = refusal(error)
     return messages.schema_failed(command.request_id, refused.code, refused.text)
 
 
-def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> None:
+def get_or_create_schema(client: PulsarClient, command: CommandGetOrCreateSchema) -> None:
     """Register a schema as a producer does, for an existing topic."""
     try:
-        topic = _there(client, command.topic)
+        topic = _existing(client, command.topic)
         version, ticket = of_producer(client, topic, command.schema)
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         refused = refusal(error)
         answer = messages.schema_version_failed(command.request_id, refused.code, refused.text)
         client.outbox.put([answer])
@@ -170,7 +172,7 @@ def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> N
         client.outbox.answer([messages.schema_version(command.request_id, version)], ticket)
 
 
-def _there(client: Client, text: str) -> Topic:
+def _existing(client: PulsarClient, text: str) -> Topic:
     """Return the topic of a name, without creating it. Raises the errors of resolving."""
     if is_non_persistent(text):
         return non_persistent_channel(client, Action.PRODUCE, text, make=False).topic

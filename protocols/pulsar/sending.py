@@ -18,7 +18,7 @@ from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import refusal
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE
-from braidlog.protocols.pulsar.runs import REPEATED, Run
+from braidlog.protocols.pulsar.runs import REPEATED, SendRun
 from braidlog.storage.errors import CorruptBody
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
@@ -28,7 +28,7 @@ from braidlog.storage.formats.pulsar.prepare import BODY_FORMAT, JOINED_ENTRY_BY
 from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
 
 # Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
 # drops a message only on ChecksumError.
@@ -40,9 +40,9 @@ MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a micros
 class Sending:
     """The sends of a connection that are not stored yet; none outlives its receive."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: PulsarClient) -> None:
         self._client = client
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, SendRun] = {}
         self._receipts = messages.ReceiptWriter()
 
     def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
@@ -58,10 +58,10 @@ class Sending:
                 pos, frames = pos + size, frames + count
                 if frames == frames_max or pos == len(received):
                     break
-            found = next_send(received, pos)
-            if found is None:
+            next_command = next_send(received, pos)
+            if next_command is None:
                 break
-            command, payload_pos, pos = found
+            command, payload_pos, pos = next_command
             add(command, received[payload_pos:pos])
             frames += 1
         return pos, frames
@@ -101,14 +101,14 @@ class Sending:
         else:
             self._refuse(run, command, ServerError.NotAllowedError, "Not an ordinary message")
 
-    def _begin(self, producer_id: int) -> Run | None:
+    def _begin(self, producer_id: int) -> SendRun | None:
         """A run of that producer; None if we closed it and its sends are to be dropped."""
         producer = self._client.producers.get(producer_id)
         if producer is None or not producer.is_ready:
             if self._client.was_closed(producer_id):
                 return None
             raise ProtocolError(f"SEND of producer {producer_id}, which is not open")
-        run = self._runs[producer_id] = Run(producer)
+        run = self._runs[producer_id] = SendRun(producer)
         return run
 
     def flush(self) -> None:
@@ -118,7 +118,7 @@ class Sending:
             for run in runs.values():
                 self._store(run)
 
-    def _store(self, run: Run) -> None:
+    def _store(self, run: SendRun) -> None:
         client, producer = self._client, run.producer
         if not producer.partition.is_persistent:
             self._publish(run)
@@ -160,7 +160,7 @@ class Sending:
         if ends:
             client.close_producer(producer)
 
-    def _publish(self, run: Run) -> None:
+    def _publish(self, run: SendRun) -> None:
         """Answer at once, as Apache does, and deliver the messages; nothing is stored."""
         client, producer, topic = self._client, run.producer, run.producer.partition
         assert isinstance(topic, NonPersistentChannel), "the other implementation of Channel stores"
@@ -181,7 +181,7 @@ class Sending:
         client.broker.metrics.records_in(protocol, topic.full, records, len(body))
         topic.publish(sent, records, len(body))
 
-    def _answers(self, run: Run, ledger: int, base_offset: int) -> list[bytes]:
+    def _answers(self, run: SendRun, ledger: int, base_offset: int) -> list[bytes]:
         """A receipt or an error for each SEND, in their order."""
         producer_id = run.producer.producer_id
         self._receipts.begin(producer_id, ledger)
@@ -202,11 +202,11 @@ class Sending:
             for sequence_id, highest, delta, refused in run.sent
         ]
 
-    def _refuse(self, run: Run, command: CommandSend, code: ServerError, text: str) -> None:
+    def _refuse(self, run: SendRun, command: CommandSend, code: ServerError, text: str) -> None:
         self._client.count_refused(code)
         run.sent.append((command.sequence_id, 0, 0, (code, text)))
 
-    def _refuse_all(self, run: Run, error: BrokerError) -> None:
+    def _refuse_all(self, run: SendRun, error: BrokerError) -> None:
         refused = refusal(error)
         why = (refused.code, refused.text)
         self._client.count_refused(refused.code, sum(not sent[3] for sent in run.sent))

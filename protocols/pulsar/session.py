@@ -21,11 +21,11 @@ from braidlog.protocols.pulsar import (
     subscribing,
     watching,
 )
-from braidlog.protocols.pulsar.client import Client
-from braidlog.protocols.pulsar.machine import State, Type
+from braidlog.protocols.pulsar.client import PulsarClient
+from braidlog.protocols.pulsar.machine import ConnectionState, Type
 from braidlog.protocols.pulsar.sending import Sending
 
-Handler = Callable[[Client, Any], Awaitable[None] | None]
+Handler = Callable[[PulsarClient, Any], Awaitable[None] | None]
 
 KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
 # A tick later than this is no evidence of a dead client: the broker was held up, and the client's
@@ -34,7 +34,7 @@ LATE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class PulsarHandler:
     """A command's handler and the action that the client needs permission for."""
 
     handler: Handler
@@ -42,30 +42,30 @@ class Served:
 
 
 # The handler checks the action when it resolves the named resource.
-COMMANDS: Final[dict[int, Served]] = {
-    Type.CONNECT: Served(connecting.connect),
-    Type.PING: Served(connecting.ping),
-    Type.PONG: Served(connecting.pong),
-    Type.AUTH_RESPONSE: Served(connecting.auth_response),
-    Type.PARTITIONED_METADATA: Served(discovery.partitioned_metadata, Action.DESCRIBE),
-    Type.LOOKUP: Served(discovery.lookup, Action.DESCRIBE),
-    Type.GET_TOPICS_OF_NAMESPACE: Served(discovery.topics_of_namespace, Action.DESCRIBE),
-    Type.PRODUCER: Served(producers.producer, Action.PRODUCE),
-    Type.CLOSE_PRODUCER: Served(producers.close_producer),
-    Type.SUBSCRIBE: Served(subscribing.subscribe, Action.CONSUME),
-    Type.CLOSE_CONSUMER: Served(consumers.close_consumer),
-    Type.UNSUBSCRIBE: Served(consumers.unsubscribe, Action.CONSUME),
-    Type.FLOW: Served(consumers.flow, Action.CONSUME),
-    Type.ACK: Served(acks.ack, Action.CONSUME),
-    Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: Served(acks.redeliver, Action.CONSUME),
-    Type.SEEK: Served(positions.seek, Action.CONSUME),
-    Type.GET_LAST_MESSAGE_ID: Served(positions.last_message_id, Action.CONSUME),
-    Type.CONSUMER_STATS: Served(positions.consumer_stats, Action.CONSUME),
-    Type.GET_SCHEMA: Served(schemas.get_schema, Action.DESCRIBE),
-    Type.GET_OR_CREATE_SCHEMA: Served(schemas.get_or_create_schema, Action.PRODUCE),
-    Type.WATCH_TOPIC_LIST: Served(watching.watch_topic_list, Action.DESCRIBE),
-    Type.WATCH_TOPIC_LIST_CLOSE: Served(watching.watch_topic_list_close),
-    **{kind: Served(handler) for kind, handler in refusals.HANDLERS.items()},
+COMMANDS: Final[dict[int, PulsarHandler]] = {
+    Type.CONNECT: PulsarHandler(connecting.connect),
+    Type.PING: PulsarHandler(connecting.ping),
+    Type.PONG: PulsarHandler(connecting.pong),
+    Type.AUTH_RESPONSE: PulsarHandler(connecting.auth_response),
+    Type.PARTITIONED_METADATA: PulsarHandler(discovery.partitioned_metadata, Action.DESCRIBE),
+    Type.LOOKUP: PulsarHandler(discovery.lookup, Action.DESCRIBE),
+    Type.GET_TOPICS_OF_NAMESPACE: PulsarHandler(discovery.topics_of_namespace, Action.DESCRIBE),
+    Type.PRODUCER: PulsarHandler(producers.producer, Action.PRODUCE),
+    Type.CLOSE_PRODUCER: PulsarHandler(producers.close_producer),
+    Type.SUBSCRIBE: PulsarHandler(subscribing.subscribe, Action.CONSUME),
+    Type.CLOSE_CONSUMER: PulsarHandler(consumers.close_consumer),
+    Type.UNSUBSCRIBE: PulsarHandler(consumers.unsubscribe, Action.CONSUME),
+    Type.FLOW: PulsarHandler(consumers.flow, Action.CONSUME),
+    Type.ACK: PulsarHandler(acks.ack, Action.CONSUME),
+    Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: PulsarHandler(acks.redeliver, Action.CONSUME),
+    Type.SEEK: PulsarHandler(positions.seek, Action.CONSUME),
+    Type.GET_LAST_MESSAGE_ID: PulsarHandler(positions.last_message_id, Action.CONSUME),
+    Type.CONSUMER_STATS: PulsarHandler(positions.consumer_stats, Action.CONSUME),
+    Type.GET_SCHEMA: PulsarHandler(schemas.get_schema, Action.DESCRIBE),
+    Type.GET_OR_CREATE_SCHEMA: PulsarHandler(schemas.get_or_create_schema, Action.PRODUCE),
+    Type.WATCH_TOPIC_LIST: PulsarHandler(watching.watch_topic_list, Action.DESCRIBE),
+    Type.WATCH_TOPIC_LIST_CLOSE: PulsarHandler(watching.watch_topic_list_close),
+    **{kind: PulsarHandler(handler) for kind, handler in refusals.HANDLERS.items()},
 }
 
 # Sends are gathered across these commands, which change nothing that a send depends on.
@@ -75,7 +75,7 @@ NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK}
 class PulsarSession:
     """Serves the commands of a client."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: PulsarClient) -> None:
         self.client = client
         self._sending = Sending(client)
         protocol = client.connection.protocol
@@ -165,7 +165,7 @@ class PulsarSession:
 
     def _tick(self) -> None:
         client = self.client
-        if client.machine.state is State.CONNECTING:
+        if client.machine.state is ConnectionState.CONNECTING:
             raise EndConnection(f"no CONNECT within {KEEPALIVE_S:.0f} s")
         if client.commands_heard == self._heard_at_ping and client.outbox.has_answers_room:
             raise EndConnection(f"nothing heard for {KEEPALIVE_S:.0f} s after a PING")

@@ -30,7 +30,7 @@ from braidlog.protocols.pulsar import messages, names, non_persistent, resolving
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.consumer import PulsarConsumer
 from braidlog.protocols.pulsar.consumers import LANE
-from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.joining import (
     KINDS,
     check_key_mode,
@@ -40,13 +40,13 @@ from braidlog.protocols.pulsar.joining import (
 )
 from braidlog.protocols.pulsar.limits import CONSUMERS_MAX, METADATA_BYTES_MAX
 from braidlog.protocols.pulsar.positions import entry_id
-from braidlog.protocols.pulsar.resolving import Named
+from braidlog.protocols.pulsar.resolving import ResolvedTopic
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.dispatcher import Dispatcher
     from braidlog.broker.topics.partition import Partition
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
 
 SubType = CommandSubscribe.SubType
 
@@ -58,11 +58,11 @@ MICROSECONDS: Final = 1_000_000
 LOOKS_AGAIN: Final = ("Pulsar-Java", "Pulsar-Go")
 
 
-def subscribe(client: Client, command: CommandSubscribe) -> None:
+def subscribe(client: PulsarClient, command: CommandSubscribe) -> None:
     """Attach a consumer. Permits that come before the answer are kept."""
     consumer = client.consumers.get(command.consumer_id)
     if consumer is not None and consumer.dispatcher is None:
-        error = Refused(
+        error = CommandRefused(
             ServerError.ServiceNotReady, "Consumer is already present on the connection"
         )
         client.refuse(command.request_id, error)
@@ -70,19 +70,19 @@ def subscribe(client: Client, command: CommandSubscribe) -> None:
     if consumer is None:
         if len(client.consumers) >= CONSUMERS_MAX:
             text = f"a connection has at most {CONSUMERS_MAX} consumers"
-            client.refuse(command.request_id, Refused(ServerError.NotAllowedError, text))
+            client.refuse(command.request_id, CommandRefused(ServerError.NotAllowedError, text))
             return
         consumer = _consumer(client, command)
     work = partial(_subscribe, client, command, consumer)
     client.lanes.in_order((LANE, command.consumer_id), work)
 
 
-def _consumer(client: Client, command: CommandSubscribe) -> PulsarConsumer:
+def _consumer(client: PulsarClient, command: CommandSubscribe) -> PulsarConsumer:
     epoch = command.consumer_epoch if command.HasField("consumer_epoch") else None
     consumer = PulsarConsumer(
         command.consumer_name,
         command.priority_level,
-        [(one.start, one.end) for one in command.keySharedMeta.hashRanges],
+        [(key_range.start, key_range.end) for key_range in command.keySharedMeta.hashRanges],
         owner=client,
         consumer_id=command.consumer_id,
         epoch=epoch,
@@ -93,7 +93,9 @@ def _consumer(client: Client, command: CommandSubscribe) -> PulsarConsumer:
     return consumer
 
 
-async def _subscribe(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
+async def _subscribe(
+    client: PulsarClient, command: CommandSubscribe, consumer: PulsarConsumer
+) -> None:
     if client.consumers.get(command.consumer_id) is not consumer:  # Closed meanwhile.
         consumer = _consumer(client, command)
     elif consumer.dispatcher is not None:  # Apache answers so, whatever else the request says.
@@ -101,7 +103,7 @@ async def _subscribe(client: Client, command: CommandSubscribe, consumer: Pulsar
         return
     try:
         await _attach(client, command, consumer)
-    except (BrokerError, Refused) as error:
+    except (BrokerError, CommandRefused) as error:
         consumer.leave()
         client.refuse(command.request_id, error)
         if isinstance(error, NotOwner) and not client.version_text.startswith(LOOKS_AGAIN):
@@ -111,8 +113,10 @@ async def _subscribe(client: Client, command: CommandSubscribe, consumer: Pulsar
         client.serve_consumers()
 
 
-async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
-    """Join the subscription. Raises BrokerError, Refused."""
+async def _attach(
+    client: PulsarClient, command: CommandSubscribe, consumer: PulsarConsumer
+) -> None:
+    """Join the subscription. Raises BrokerError, CommandRefused."""
     _check(command)
     await resolving.await_owner(client, command.topic)
     if names.is_non_persistent(command.topic):
@@ -127,7 +131,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
     kind = KINDS[command.subType]
     dispatchers, name = client.shared.dispatchers, command.subscription.encode()
     while True:
-        dispatcher = await _there(client, command, partition, consumer)
+        dispatcher = await _existing(client, command, partition, consumer)
         if dispatcher is not None and dispatcher.consumers:
             break
         cursor, ticket = await _cursor(client, command, named, dispatcher)
@@ -153,7 +157,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
         raise
     except InvalidRequest as error:
         dispatchers.release(dispatcher)
-        raise Refused(ServerError.ConsumerAssignError, str(error)) from error
+        raise CommandRefused(ServerError.ConsumerAssignError, str(error)) from error
     consumer.attached_to(dispatcher)
     if named.holds_layout:
         consumer.holds_layout = topic
@@ -165,15 +169,15 @@ def _check(command: CommandSubscribe) -> None:
         raise ProducerBusy("Empty subscription name")  # This is Apache's error.
     if sum(len(item.key) + len(item.value) for item in command.metadata) > METADATA_BYTES_MAX:
         # With Apache's MetadataError, C++ (Python, Node) would retry until its timeout.
-        raise Refused(ServerError.NotAllowedError, "metadata has a max size of 1024 bytes")
+        raise CommandRefused(ServerError.NotAllowedError, "metadata has a max size of 1024 bytes")
     if command.read_compacted and command.subType in (SubType.Shared, SubType.Key_Shared):
-        raise Refused(
+        raise CommandRefused(
             ServerError.NotAllowedError,
             "readCompacted only allowed on failover or exclusive subscriptions",
         )
 
 
-def _named(client: Client, command: CommandSubscribe) -> Named:
+def _named(client: PulsarClient, command: CommandSubscribe) -> ResolvedTopic:
     topics = client.broker.topics
     try:
         named = resolving.named_partition(client, Action.CONSUME, command.topic)
@@ -181,7 +185,7 @@ def _named(client: Client, command: CommandSubscribe) -> Named:
         name, _ = topics.resolve_pulsar(command.topic)
         if topics.get(name).partitioned:
             raise
-        raise Refused(ServerError.NotAllowedError, str(error)) from error
+        raise CommandRefused(ServerError.NotAllowedError, str(error)) from error
     group = Resource.of_group(command.subscription.encode(), named.topic.name)
     client.connection.check(Action.CONSUME, group)
     if command.HasField("schema"):
@@ -189,15 +193,15 @@ def _named(client: Client, command: CommandSubscribe) -> Named:
     return named
 
 
-async def _there(
-    client: Client,
+async def _existing(
+    client: PulsarClient,
     command: CommandSubscribe,
     partition: Partition,
     consumer: PulsarConsumer,
 ) -> Dispatcher | None:
     """The subscription's dispatcher, once a new consumer may join it; None if it has none.
 
-    Raises SubscriptionBusy, Refused.
+    Raises SubscriptionBusy, CommandRefused.
     """
     name = command.subscription.encode()
     while True:
@@ -213,7 +217,7 @@ async def _there(
         try:
             dispatcher.check_room(consumer)
         except InvalidRequest as error:
-            raise Refused(ServerError.ConsumerAssignError, str(error)) from error
+            raise CommandRefused(ServerError.ConsumerAssignError, str(error)) from error
         except SubscriptionBusy:
             if await holder_lives(client, dispatcher):
                 raise
@@ -224,7 +228,7 @@ async def _there(
 def _check_same(dispatcher: Dispatcher, command: CommandSubscribe) -> None:
     check_kind(dispatcher.kind, command)
     if dispatcher.cursor.is_durable != command.durable:
-        raise Refused(
+        raise CommandRefused(
             ServerError.NotAllowedError, "A durable and a non-durable subscription of one name"
         )
     if isinstance(dispatcher, KeySharedDispatcher):
@@ -234,9 +238,9 @@ def _check_same(dispatcher: Dispatcher, command: CommandSubscribe) -> None:
 
 
 async def _cursor(
-    client: Client,
+    client: PulsarClient,
     command: CommandSubscribe,
-    named: Named,
+    named: ResolvedTopic,
     dispatcher: Dispatcher | None,
 ) -> tuple[DispatchCursor, int]:
     """The position to deliver from, and the ticket after which it is on disk."""
@@ -291,7 +295,7 @@ def _initial(command: CommandSubscribe, partition: Partition) -> int:
 
 
 async def _check_readable(
-    client: Client, partition: Partition, position: int, compacted: bool
+    client: PulsarClient, partition: Partition, position: int, compacted: bool
 ) -> None:
     """Refuse clearly, instead of sending nothing, if the next record is in a damaged part."""
     if position < partition.high_watermark:
@@ -303,4 +307,4 @@ async def _check_readable(
         except OffsetOutOfRange:
             pass  # Below the log start: delivery begins there.
         except DamagedLog as error:
-            raise Refused(ServerError.NotAllowedError, str(error)) from error
+            raise CommandRefused(ServerError.NotAllowedError, str(error)) from error

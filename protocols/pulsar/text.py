@@ -29,17 +29,17 @@ def text_fields(descriptor: object) -> tuple[TextField, ...]:
     an id) is skipped.
     """
     assert isinstance(descriptor, Descriptor)
-    found = []
+    fields = []
     for field in descriptor.fields:
         if field.message_type is descriptor:
             continue
         if field.message_type is not None:
             inner = text_fields(field.message_type)
             if inner:
-                found.append(TextField(field.name, field.is_repeated, inner))
+                fields.append(TextField(field.name, field.is_repeated, inner))
         elif field.type == field.TYPE_STRING:
-            found.append(TextField(field.name, field.is_repeated, ()))
-    return tuple(found)
+            fields.append(TextField(field.name, field.is_repeated, ()))
+    return tuple(fields)
 
 
 def not_text(message: Message, fields: tuple[TextField, ...]) -> str:

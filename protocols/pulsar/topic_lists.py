@@ -33,7 +33,7 @@ Namespace = tuple[str, str]
 Change = tuple[str, bool]  # A name, and whether it came or went.
 
 
-class Step(NamedTuple):
+class TopicChange(NamedTuple):
     """The change of a topic, in short form: it may have ten thousand partitions."""
 
     full: str
@@ -67,7 +67,7 @@ class TopicList:
         self.next_change = 0  # The number that the next change will have.
         self.changed = trio.lowlevel.ParkingLot()
         self.digests: dict[str, str] = {}  # Pattern -> digest of the names that match now.
-        self._steps: deque[Step] = deque(maxlen=CHANGES_KEPT_MAX)
+        self._steps: deque[TopicChange] = deque(maxlen=CHANGES_KEPT_MAX)
         self._early: list[Topic] = []  # Topics that change while the list is being filled.
 
     def changes_since(self, number: int, names_max: int) -> tuple[list[Change], int] | None:
@@ -107,10 +107,10 @@ class TopicList:
             self._early.append(topic)
             return
         (full,) = full_names(1, topic.name, partitioned=False)
-        was_whole, before = self._found(full)
+        was_whole, before = self._state_of(full)
         is_whole = not topic.deleted and not topic.partitioned
         now = 0 if topic.deleted or is_whole else len(topic.partitions)
-        step = Step(full, was_whole, before, is_whole, now)
+        step = TopicChange(full, was_whole, before, is_whole, now)
         gone, come = step.gone, step.come
         if gone or come:
             self._steps.append(step)
@@ -131,7 +131,7 @@ class TopicList:
         self.digests.clear()
         self.changed.unpark_all()
 
-    def _found(self, full: str) -> tuple[bool, int]:
+    def _state_of(self, full: str) -> tuple[bool, int]:
         """Return True if the list has a topic of that name without partitions, and how many
         partitions of that name it has: a topic of the other kind may have replaced the topic.
         """
@@ -154,35 +154,35 @@ class TopicLists:
 
     def open(self, namespace: Namespace) -> TopicList:
         """Return the list of a namespace for another watcher, which calls `close` at its end."""
-        there = self._lists.get(namespace)
-        if there is None:
-            there = self._lists[namespace] = TopicList()
-        there.watchers += 1
+        topic_list = self._lists.get(namespace)
+        if topic_list is None:
+            topic_list = self._lists[namespace] = TopicList()
+        topic_list.watchers += 1
         self.watchers += 1
-        return there
+        return topic_list
 
     def close(self, namespace: Namespace) -> None:
         """Note that a watcher of the namespace has gone."""
-        there = self._lists[namespace]
-        there.watchers -= 1
+        topic_list = self._lists[namespace]
+        topic_list.watchers -= 1
         self.watchers -= 1
-        if not there.watchers:
+        if not topic_list.watchers:
             del self._lists[namespace]
 
-    async def fill(self, namespace: Namespace, there: TopicList) -> None:
+    async def fill(self, namespace: Namespace, topic_list: TopicList) -> None:
         """Fill a list if that is not done yet; the caller holds `turn`."""
-        if not there.is_filled:
-            await there.fill(
+        if not topic_list.is_filled:
+            await topic_list.fill(
                 [topic for topic in self._topics.list(*namespace) if not is_system(topic.name)]
             )
 
     def topic_changed(self, topic: Topic) -> None:
         """A topic came, went, grew or shrank."""
-        there = self._lists.get((topic.name.tenant, topic.name.namespace))
-        if there is None or not topic.is_persistent:
+        topic_list = self._lists.get((topic.name.tenant, topic.name.namespace))
+        if topic_list is None or not topic.is_persistent:
             return
         if not is_system(topic.name):
-            there.follow(topic)
+            topic_list.follow(topic)
 
 
 def _names_of(topic: Topic) -> list[str]:

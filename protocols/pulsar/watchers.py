@@ -41,7 +41,7 @@ class Watcher:
     pattern: TopicsPattern
     next_change: int = 0  # Index in the list of changes: all earlier changes were sent.
     # Names sent, if the client may see only a part of the namespace.
-    told: frozenset[str] | None = None
+    names_sent: frozenset[str] | None = None
     is_woken: bool = False  # The client's rights may have changed.
 
 
@@ -60,8 +60,8 @@ class Watchers:
         if len(self._watchers) >= WATCHERS_MAX or self._lists.watchers >= ALL_WATCHERS_MAX:
             raise NotSupported("there are too many watchers of topic lists")
         topics = self._lists.open(namespace)
-        made = self._watchers[watcher_id] = Watcher(watcher_id, namespace, topics, pattern)
-        return made
+        watcher = self._watchers[watcher_id] = Watcher(watcher_id, namespace, topics, pattern)
+        return watcher
 
     def close(self, watcher_id: int) -> None:
         """Forget a watcher, if present."""
@@ -94,7 +94,7 @@ class Watchers:
                 if len(names) > SEEN_NAMES_MAX:
                     self.close(watcher.watcher_id)
                     raise NotSupported("there are too many topics to watch a part of them")
-                watcher.told = frozenset(names)
+                watcher.names_sent = frozenset(names)
         self._connection.nursery.start_soon(self._follow, watcher)
         return names
 
@@ -135,16 +135,16 @@ class Watchers:
         """Return the frames for the matching changes."""
         watcher.is_woken = False
         topics, pattern = watcher.topics, watcher.pattern
-        found = topics.changes_since(watcher.next_change, CHANGED_NAMES_TOGETHER)
-        if found is None:
+        updates = topics.changes_since(watcher.next_change, CHANGED_NAMES_TOGETHER)
+        if updates is None:
             self._connection.end("does not take what it wants to watch")
             return []
         # Atomic: no await between reading the changes and the names.
-        changes, watcher.next_change = found
+        changes, watcher.next_change = updates
         names = topics.names.copy() if watcher.next_change == topics.next_change else None
         come, gone = net_of(changes)
         come, gone = await _matching(pattern, come), await _matching(pattern, gone)
-        if watcher.told is not None or not self._sees_all(watcher):
+        if watcher.names_sent is not None or not self._sees_all(watcher):
             if names is None:  # Names seen by the client follow only from all changes together.
                 self._connection.end("too much has changed for who sees a part of it")
                 return []
@@ -172,31 +172,31 @@ class Watchers:
         difference between the visible names and the names sent. `come` and `gone` may include
         unseen names.
         """
-        if watcher.told is None:  # Until these changes, the client saw everything.
+        if watcher.names_sent is None:  # Until these changes, the client saw everything.
             before = frozenset(await _matching(watcher.pattern, names))
-            watcher.told = before.difference(come).union(gone)
+            watcher.names_sent = before.difference(come).union(gone)
         meant = await self._meant(watcher, names)
-        now, told, went = frozenset(meant), watcher.told, frozenset(gone)
-        watcher.told = None if self._sees_all(watcher) else now
-        if watcher.told is not None and len(now) > SEEN_NAMES_MAX:
+        now, names_sent, went = frozenset(meant), watcher.names_sent, frozenset(gone)
+        watcher.names_sent = None if self._sees_all(watcher) else now
+        if watcher.names_sent is not None and len(now) > SEEN_NAMES_MAX:
             self._connection.end("there are too many topics to watch a part of them")
             return []
-        again = told & now & went
-        fresh = [name for name in meant if name not in told or name in again]
-        ended = sorted((told - now) | again)
+        again = names_sent & now & went
+        fresh = [name for name in meant if name not in names_sent or name in again]
+        ended = sorted((names_sent - now) | again)
         return _frames(watcher, fresh, ended, topics_hash(meant)) if fresh or ended else []
 
 
 def _frames(watcher: Watcher, come: Sequence[str], gone: Sequence[str], digest: str) -> list[bytes]:
-    told = [(name, True) for name in come] + [(name, False) for name in gone]
+    changes = [(name, True) for name in come] + [(name, False) for name in gone]
     return [
         messages.watch_topic_update(
             watcher.watcher_id,
-            [name for name, is_there in told[first : first + UPDATED_NAMES_MAX] if is_there],
-            [n for n, is_there in told[first : first + UPDATED_NAMES_MAX] if not is_there],
+            [name for name, is_there in changes[first : first + UPDATED_NAMES_MAX] if is_there],
+            [n for n, is_there in changes[first : first + UPDATED_NAMES_MAX] if not is_there],
             digest,
         )
-        for first in range(0, len(told), UPDATED_NAMES_MAX)
+        for first in range(0, len(changes), UPDATED_NAMES_MAX)
     ]
 
 

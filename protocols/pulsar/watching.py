@@ -16,7 +16,7 @@ from braidlog.protocols.pulsar.patterns import TopicsPattern
 from braidlog.protocols.pulsar.topic_lists import topics_hash
 
 if TYPE_CHECKING:
-    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import PulsarClient
     from braidlog.protocols.pulsar.topic_lists import Namespace
     from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
         CommandWatchTopicList,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LANE = "watcher"
 
 
-def watch_topic_list(client: Client, command: CommandWatchTopicList) -> None:
+def watch_topic_list(client: PulsarClient, command: CommandWatchTopicList) -> None:
     """Answer with the names that match, and send each later change. A watcher that the client
     already has starts anew: that is how the client makes sure of what it knows.
     """
@@ -35,7 +35,9 @@ def watch_topic_list(client: Client, command: CommandWatchTopicList) -> None:
     client.lanes.in_order((LANE, command.watcher_id), work)
 
 
-async def _watch(client: Client, command: CommandWatchTopicList, namespace: Namespace) -> None:
+async def _watch(
+    client: PulsarClient, command: CommandWatchTopicList, namespace: Namespace
+) -> None:
     watchers = client.watchers
     try:
         client.connection.check_within(Resource.of_namespace(*namespace))
@@ -57,7 +59,7 @@ async def _watch(client: Client, command: CommandWatchTopicList, namespace: Name
         client.outbox.answer([answer])
 
 
-def watch_topic_list_close(client: Client, command: CommandWatchTopicListClose) -> None:
+def watch_topic_list_close(client: PulsarClient, command: CommandWatchTopicListClose) -> None:
     """Forget a watcher; as in Apache, an unknown watcher succeeds too."""
 
     def close() -> None:

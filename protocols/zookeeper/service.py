@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from braidlog.broker.errors import StorageFailed, StorageFull
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
 from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
@@ -158,7 +158,7 @@ class Service:
         yield CONFIGS
         yield f"{CONFIGS}/{name}"
 
-    def _members(self, topic: Topic, name: bytes) -> Iterable[Member]:
+    def _members(self, topic: Topic, name: bytes) -> Iterable[SubscriptionMember]:
         """Return the consumers of a group that own partitions of a topic, for every tool."""
         names = self.names
         if (topic.name.tenant, topic.name.namespace) != (names.tenant, names.namespace):
@@ -179,4 +179,4 @@ class Service:
             session = self.sessions.live.get(node.owner)
             holder = None if session is None else session.holder
             address = "" if holder is None else holder.peer
-            yield Member(PROTOCOL, consumer, address, sorted(owners.get(consumer, ())))
+            yield SubscriptionMember(PROTOCOL, consumer, address, sorted(owners.get(consumer, ())))

@@ -20,7 +20,7 @@ from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.reading import entries
 from braidlog.broker.reading.ack_sets import ack_set_of
 from braidlog.broker.reading.chunks import piece_offsets
-from braidlog.broker.reading.entries import EntryId, Span
+from braidlog.broker.reading.entries import EntryId, EntrySpan
 from braidlog.protocols.http.errors import BAD_ACK_TYPE, BAD_MESSAGES, RequestRefused
 from braidlog.protocols.http.ids import BadMessageId, MessageId, read_id
 from braidlog.protocols.http.limits import MESSAGE_IDS_MAX
@@ -93,7 +93,7 @@ class CursorApi:
             await self._span(message_id) for message_id in self._named(subscription.topic, wanted)
         ]
         ticket = 0
-        by_partition: dict[Partition, list[tuple[Span, Span]]] = {}
+        by_partition: dict[Partition, list[tuple[EntrySpan, EntrySpan]]] = {}
         for partition, span, part in named_spans:
             if span is not None and part is not None:
                 by_partition.setdefault(partition, []).append((span, part))
@@ -101,7 +101,9 @@ class CursorApi:
             ticket = max(ticket, await self._ack(subscription, partition, spans))
         return ticket
 
-    async def _span(self, named: NamedMessage) -> tuple[Partition, Span | None, Span | None]:
+    async def _span(
+        self, named: NamedMessage
+    ) -> tuple[Partition, EntrySpan | None, EntrySpan | None]:
         """Return the named entry and the named part of the entry; None for both below the log
         start.
 
@@ -115,10 +117,13 @@ class CursorApi:
             raise RequestRefused(BAD_MESSAGES, f"messageIds: {_id_text(named)} names no message")
         if wanted.batch_index < 0:
             return partition, span, span
-        return partition, span, Span(span.offset + wanted.batch_index, 1)
+        return partition, span, EntrySpan(span.offset + wanted.batch_index, 1)
 
     async def _ack(
-        self, subscription: Subscription, partition: Partition, spans: Sequence[tuple[Span, Span]]
+        self,
+        subscription: Subscription,
+        partition: Partition,
+        spans: Sequence[tuple[EntrySpan, EntrySpan]],
     ) -> int:
         ids: list[EntryId] = []
         ranges: list[tuple[int, int]] = []

@@ -33,7 +33,7 @@ from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistr
 from braidlog.protocols.http.waiting import Waiting
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.output_budget import OutputBudget, Reservation, Waits
+    from braidlog.broker.runtime.output_budget import OutputBudget, OutputReservation, Waits
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.requests import Exchange
@@ -181,7 +181,7 @@ async def room_for(output: OutputBudget, wanted: int, waits: Waits) -> Room:
 class Room:
     """Memory that an answer may hold until the answer is sent."""
 
-    def __init__(self, held: Reservation) -> None:
+    def __init__(self, held: OutputReservation) -> None:
         self.bytes = held.size // limits.ANSWER_EXPANSION  # Of keys and values.
         self.held = held
 

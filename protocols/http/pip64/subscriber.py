@@ -25,7 +25,7 @@ from braidlog.broker.errors import (
 )
 from braidlog.broker.reading.records import PlacedRecord, read_records
 from braidlog.broker.reading.result import record_bytes
-from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.protocols.http.limits import CONSUMER_PARTITIONS_MAX, CONSUMER_UNACKED_MAX
 from braidlog.protocols.http.pip64.attached import HttpConsumer, ReceivedEntry, attach, detach
 
@@ -292,7 +292,7 @@ class Subscriber:
         return False
 
     async def give_out(
-        self, messages: int, size: int, memory: Reservation
+        self, messages: int, size: int, memory: OutputReservation
     ) -> list[DeliveredMessage]:
         """Return messages of the entries taken: at most `messages` and about `size` bytes, but at
         least a single message if possible.
@@ -330,7 +330,7 @@ class Subscriber:
         return run
 
     async def _read_run(
-        self, run: Sequence[HeldEntry], messages: int, size: int, memory: Reservation
+        self, run: Sequence[HeldEntry], messages: int, size: int, memory: OutputReservation
     ) -> list[DeliveredMessage]:
         """Return the messages of a run, and drop its entries as far as they are returned."""
         consumer, first = run[0].consumer, run[0].entry

@@ -11,12 +11,12 @@ from braidlog.broker.delivery.key_slots import KeyRanges
 if TYPE_CHECKING:
     from braidlog.broker.delivery.consumer import Consumer
     from braidlog.broker.delivery.key_shared import KeySharedDispatcher
-    from braidlog.broker.topics.publishers import Publisher
+    from braidlog.broker.topics.publishers import OpenProducer
 
 Json = dict[str, Any]
 
 
-def publisher_stats(publishers: Iterable[Publisher]) -> Json:
+def publisher_stats(publishers: Iterable[OpenProducer]) -> Json:
     """Return the fields of a topic about its producers. A producer of several partitions counts
     once.
     """

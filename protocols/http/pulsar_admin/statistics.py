@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.dispatcher import Dispatcher
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.partition import Partition
-    from braidlog.broker.topics.publishers import Publisher
+    from braidlog.broker.topics.publishers import OpenProducer
     from braidlog.broker.topics.topic import Topic
 
 Json = dict[str, Any]
@@ -61,7 +61,7 @@ async def topic_stats(
             if with_times:
                 figures[EARLIEST] = await _earliest_ms(subscription, partitions)
             subscriptions[text_name] = figures
-    publishers: list[Publisher] = []
+    publishers: list[OpenProducer] = []
     readers: dict[bytes, list[Dispatcher]] = {}
     async for partition in in_turns(partitions):
         publishers += broker.publishers.of(partition.partition_id)

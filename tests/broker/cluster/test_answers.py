@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import trio
 
-from braidlog.broker.cluster.answers import TURN_PARTITIONS, Answers
+from braidlog.broker.cluster.answers import TURN_PARTITIONS, PeerCallHandler
 from braidlog.broker.cluster.cluster_peers import Call
 from braidlog.storage.metadata.names import TopicName
 
@@ -20,7 +20,7 @@ def topic(number, *, deleted=False):
 async def test_topic_sizes_are_collected_with_turns_for_other_tasks():
     topics = [*map(topic, range(5)), topic(5, deleted=True), topic(6)]
     elsewhere = topics[6].name
-    answers = Answers(
+    answers = PeerCallHandler(
         SimpleNamespace(
             topics=SimpleNamespace(all=lambda: topics),
             placement=SimpleNamespace(is_here=lambda name: name != elsewhere),

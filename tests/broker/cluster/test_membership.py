@@ -9,7 +9,7 @@ from braidlog.broker import errors
 from braidlog.broker.access.rights import ANONYMOUS
 from braidlog.broker.cluster.membership import HAND_OVER_S
 from braidlog.broker.cluster.peers import Asker
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
 from tests.broker.records import append, read_values
@@ -278,7 +278,7 @@ async def test_a_group_is_deleted_only_in_its_namespace(store):
                     second.broker.subscriptions.open(topic, b"g").commit(0, 0)
                 nursery.cancel_scope.cancel()
         asker, home = Asker(ANONYMOUS, "test"), first.parts.peers
-        readers = [Member("pulsar", "p", "", (0,))]
+        readers = [SubscriptionMember("pulsar", "p", "", (0,))]
         second.broker.members.add_source(lambda topic, group: readers)
         with pytest.raises(errors.SubscriptionBusy):
             await home.end_group(asker, b"g", ("public", "default"))

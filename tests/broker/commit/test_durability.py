@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.commit.durability import Durability
+from braidlog.broker.commit.durability import CommitRounds
 from braidlog.broker.commit.waiters import Waiters
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.output_budget import OutputBudget
@@ -33,7 +33,7 @@ class Bench:
         self.committer = Committer(OneByOne())
         self.waiters = Waiters()
         self.poller = EpollPoller()
-        self.durability = Durability(
+        self.durability = CommitRounds(
             self.committer, self.waiters, self.poller, flush_interval_ms=flush_interval_ms
         )
         self.nursery = nursery

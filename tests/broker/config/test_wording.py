@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from braidlog.broker.config.wording import Fault, explain, fault_of
+from braidlog.broker.config.wording import ValueFault, explain, fault_of
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,7 +90,7 @@ def test_a_missing_field_is_named():
 
 def test_an_unknown_field_is_reported_with_the_known_fields():
     fault = fault_of(error_of('{"colour": 1}', Inner), Inner)
-    assert fault == Fault("", "unknown field colour; there are: mode, of", "colour")
+    assert fault == ValueFault("", "unknown field colour; there are: mode, of", "colour")
     assert fault_of(error_of('{"colour": 1}', Inner)).reason == "unknown field colour"
 
 

@@ -8,7 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.cursor import MemoryCursor
-from braidlog.broker.delivery.read_ahead import ReadAhead
+from braidlog.broker.delivery.read_ahead import ReadAheadBudget
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.reading.entries import EntryId
 from tests.broker.delivery.entry_fakes import FakePartition
@@ -64,7 +64,7 @@ class Stage:
         self.partition = partition or FakePartition()
         self.cursor = cursor or MemoryCursor(0)
         self.clock = Clock()
-        self.budget = ReadAhead()
+        self.budget = ReadAheadBudget()
         surroundings = Surroundings(self.budget, self.clock)
         self.dispatcher = kind(self.partition, b"s", self.cursor, surroundings, **settings)
         nursery.start_soon(self.dispatcher.run)

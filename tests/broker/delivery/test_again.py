@@ -6,7 +6,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.delivery.again import ANYBODY, Again
 from braidlog.broker.delivery.delays import Delays
-from braidlog.broker.delivery.read_ahead import BUSY_S, IDLE_S, READ_AHEAD_BYTES_MIN, ReadAhead
+from braidlog.broker.delivery.read_ahead import (
+    BUSY_S,
+    IDLE_S,
+    READ_AHEAD_BYTES_MIN,
+    ReadAheadBudget,
+)
 from braidlog.broker.limits import MIB
 from braidlog.broker.runtime.output_budget import OutputBudget
 
@@ -59,7 +64,7 @@ class Holder:
 
 
 def test_the_budget_takes_from_consumers_that_cannot_use_it():
-    budget = ReadAhead(100_000)
+    budget = ReadAheadBudget(100_000)
     old, busy = Holder(), Holder()
     budget.hold(old, 60_000, 0.0)
     budget.hold(busy, 40_000, 10.0)
@@ -68,7 +73,7 @@ def test_the_budget_takes_from_consumers_that_cannot_use_it():
 
 
 def test_no_consumer_waits_for_the_budget_and_busy_consumers_keep_their_share():
-    budget = ReadAhead(100_000)
+    budget = ReadAheadBudget(100_000)
     holders = [Holder() for _ in range(10)]
     for holder in holders:
         budget.hold(holder, 10_000, 5.0)
@@ -77,7 +82,7 @@ def test_no_consumer_waits_for_the_budget_and_busy_consumers_keep_their_share():
 
 
 def test_a_sweep_drops_unused_entries():
-    budget = ReadAhead()
+    budget = ReadAheadBudget()
     first, second = Holder(), Holder()
     budget.hold(first, 1000, 0.0)
     budget.hold(second, 1000, IDLE_S)
@@ -90,7 +95,7 @@ def test_a_sweep_drops_unused_entries():
 
 def test_entries_read_ahead_count_as_output_and_are_dropped_if_memory_is_short():
     output = OutputBudget(10 * MIB)
-    budget = ReadAhead(output=output)
+    budget = ReadAheadBudget(output=output)
     holder = Holder()
     budget.hold(holder, 100_000, 1.0)
     assert output.used == 100_000
@@ -103,7 +108,7 @@ def test_entries_read_ahead_count_as_output_and_are_dropped_if_memory_is_short()
 
 async def test_a_read_ahead_reserves_memory_and_waits_for_it(nursery):
     output = OutputBudget(MIB)
-    budget, reserved = ReadAhead(output=output), []
+    budget, reserved = ReadAheadBudget(output=output), []
 
     async def read(wanted):
         with await budget.reserve(wanted) as room:

@@ -1,13 +1,16 @@
 """Readers of a subscription: collected from all sources of members."""
 
-from braidlog.broker.positions.members import Member, Members
+from braidlog.broker.positions.members import Members, SubscriptionMember
 
 TOPIC = object()
 
 
 def test_members_come_from_every_source():
     members, asked = Members(), []
-    kafka, pulsar = Member("kafka", "k", "/::1", (0,)), Member("pulsar", "p", "::1", (0, 1))
+    kafka, pulsar = (
+        SubscriptionMember("kafka", "k", "/::1", (0,)),
+        SubscriptionMember("pulsar", "p", "::1", (0, 1)),
+    )
 
     def of_kafka(topic, name):
         asked.append((topic, name))
@@ -24,6 +27,6 @@ def test_members_come_from_every_source():
 def test_a_source_of_another_protocol_is_not_asked():
     members = Members()
     members.add_source(lambda topic, name: 1 / 0, "kafka")
-    iggy = Member("iggy", "7", "", ())
+    iggy = SubscriptionMember("iggy", "7", "", ())
     members.add_source(lambda topic, name: [iggy], "iggy")
     assert members.others(TOPIC, b"g", "kafka") == [iggy]

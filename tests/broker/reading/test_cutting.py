@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.broker.errors import TopicNotFound
 from braidlog.broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
-from braidlog.broker.reading.cutting import CutBatches, Rest
+from braidlog.broker.reading.cutting import BatchRest, CutBatches
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.runtime.steps import run
 from braidlog.storage.formats.kafka.message_sets import KAFKA
@@ -55,7 +55,7 @@ async def test_batches_after_a_kept_batch_need_a_single_read(broker, three):
 def rest_of(partition, offset):
     """Return the whole batch at an offset, and the bytes of its first two messages."""
     batch, *_ = partition.read_warm(offset, 1)
-    return Rest(offset, batch.next_offset, batch.body, len(batch.body)), len(batch.body) // 2
+    return BatchRest(offset, batch.next_offset, batch.body, len(batch.body)), len(batch.body) // 2
 
 
 async def test_a_kept_batch_serves_its_partition_and_offset_once(three):
@@ -67,7 +67,7 @@ async def test_a_kept_batch_serves_its_partition_and_offset_once(three):
     assert kept.take(other, 6) is None
     assert kept.take(three, 5) is None
     assert kept.take(three, 7) is None
-    assert kept.take(three, 6) == Rest(6, 8, rest.body[half:], len(rest.body))
+    assert kept.take(three, 6) == BatchRest(6, 8, rest.body[half:], len(rest.body))
     assert kept.take(three, 6) is None
 
 

@@ -16,7 +16,7 @@ from braidlog.broker.delivery import entry_reads
 from braidlog.broker.errors import OffsetOutOfRange, UnreadableRecord
 from braidlog.broker.reading import entries
 from braidlog.broker.reading.ack_sets import ack_set_of, acked_ranges
-from braidlog.broker.reading.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
+from braidlog.broker.reading.entries import EARLIEST, LATEST, CumulativeAck, EntryId, EntrySpan
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.pulsar.entry import read_metadata
 from braidlog.storage.metadata.names import TopicName
@@ -108,7 +108,7 @@ async def test_nothing_above_the_watermark_is_read():
     partition.entries(2)
     partition.entries(1, visible=False)
     assert spans_of(await entry_reads.read_entries(partition, 0, 1 << 20)) == [(0, 2)]
-    assert await entries.last_entry(partition) == Span(0, 2)
+    assert await entries.last_entry(partition) == EntrySpan(0, 2)
 
 
 async def test_an_unreadable_record_is_not_skipped():
@@ -149,18 +149,18 @@ async def test_entry_at_or_before_and_after(mixed, offset):
     before = [span for span in SPANS if span[0] <= offset]
     after = [span for span in SPANS if span[0] >= offset]
     found = await entries.entry_at_or_before(mixed, offset)
-    assert found == (Span(*before[-1]) if before else None)
+    assert found == (EntrySpan(*before[-1]) if before else None)
     found = await entries.entry_at_or_after(mixed, offset)
-    assert found == (Span(*after[0]) if after else None)
+    assert found == (EntrySpan(*after[0]) if after else None)
     named = [span for span in SPANS if span[0] == offset]
-    assert await entries.entry_at(mixed, offset) == (Span(*named[0]) if named else None)
+    assert await entries.entry_at(mixed, offset) == (EntrySpan(*named[0]) if named else None)
 
 
 @pytest.mark.parametrize("position", range(20))
 async def test_mark_delete_is_the_last_entry_that_ends_at_or_below_the_position(mixed, position):
     ended = [span for span in SPANS if sum(span) <= position]
     found = await entries.last_ended(mixed, position)
-    assert found == (Span(*ended[-1]) if ended else None)
+    assert found == (EntrySpan(*ended[-1]) if ended else None)
 
 
 async def test_empty_partition_has_no_entries():
@@ -205,7 +205,7 @@ async def test_ids_without_entry_acknowledge_nothing(mixed, message_id):
 
 @pytest.mark.parametrize("entry", range(18))
 async def test_individual_ack_has_to_name_an_entry(mixed, entry):
-    named = [Span(*span) for span in SPANS if span[0] == entry]
+    named = [EntrySpan(*span) for span in SPANS if span[0] == entry]
     found = await entries.resolve_individual(mixed, EntryId(LEDGER, entry))
     assert found == (named[0] if named else None)
 
@@ -246,7 +246,7 @@ async def test_seek_by_time_finds_the_first_entry_of_that_time_or_later(mixed, t
 
 @given(st.integers(1, 200), st.sets(st.integers(0, 199)), st.integers(0, 1 << 40))
 def test_an_ack_set_has_exactly_the_acknowledged_messages(count, acked, offset):
-    span = Span(offset, count)
+    span = EntrySpan(offset, count)
     acked = {place for place in acked if place < count}
     words = ack_set_of(span, [(offset + place, offset + place + 1) for place in acked])
     assert all(-(1 << 63) <= word < 1 << 63 for word in words)
@@ -258,18 +258,18 @@ def test_an_ack_set_has_exactly_the_acknowledged_messages(count, acked, offset):
 
 
 def test_ack_set_examples_of_the_protocol_document():
-    span = Span(0, 10)
+    span = EntrySpan(0, 10)
     assert acked_ranges(span, (1022,)) == [(0, 1)]
     assert acked_ranges(span, (1014,)) == [(0, 1), (3, 4)]
     assert acked_ranges(span, (992,)) == [(0, 5)]
     assert acked_ranges(span, ()) == [(0, 10)]
     assert acked_ranges(span, (0,)) == [(0, 10)]
     assert ack_set_of(span, [(0, 1), (3, 4)]) == (1014,)
-    assert ack_set_of(Span(0, 64), [(0, 1)]) == (-2,)
+    assert ack_set_of(EntrySpan(0, 64), [(0, 1)]) == (-2,)
 
 
 def test_omitted_words_of_an_ack_set_are_acknowledged():
-    assert acked_ranges(Span(0, 130), (-1,)) == [(64, 130)]
+    assert acked_ranges(EntrySpan(0, 130), (-1,)) == [(64, 130)]
 
 
 # Any layout.
@@ -304,7 +304,7 @@ async def test_any_layout_resolves_like_a_plain_list(seed):
         before = [span for span in spans if span[0] <= min(offset, end - 1)]
         after = [start for start, _ in spans if start >= offset]
         found = await entries.entry_at_or_before(partition, offset)
-        assert found == (Span(*before[-1]) if before else None)
+        assert found == (EntrySpan(*before[-1]) if before else None)
         sought = await entries.resolve_seek(partition, EntryId(LEDGER, offset))
         assert sought == (after[0] if after else end)
         if offset < end:

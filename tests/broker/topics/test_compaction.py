@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from braidlog.broker.errors import Conflict, NotSupported
-from braidlog.broker.topics.compaction import Compactor, State
+from braidlog.broker.topics.compaction import CompactionState, Compactor
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.formats.api import BodyFormat, BodyInfo
 from braidlog.storage.formats.plain.codec import PLAIN
@@ -38,7 +38,7 @@ async def fill(broker, topic, count, size=100):
 
 
 async def finished(compactor, topic):
-    while compactor.status(topic).state is State.RUNNING:
+    while compactor.status(topic).state is CompactionState.RUNNING:
         await trio.sleep(0.001)
     return compactor.status(topic)
 
@@ -53,15 +53,15 @@ async def test_views_are_created_on_request_and_reported(broker):
     topic = await broker.topics.create(NAME, 2)
     await fill(broker, topic, 30)
     compactor = broker.compactor
-    assert compactor.status(topic).state is State.NOT_RUN
+    assert compactor.status(topic).state is CompactionState.NOT_RUN
     compactor.ask(topic)
     with pytest.raises(Conflict):
         compactor.ask(topic, 1)
-    assert (await finished(compactor, topic)).state is State.SUCCESS
+    assert (await finished(compactor, topic)).state is CompactionState.SUCCESS
     assert [one.compacted_offset for one in topic.partitions] == [30, 30]
     assert [view_records(one) for one in topic.partitions] == [10, 10]
     compactor.ask(topic, 0)  # No new records.
-    assert (await finished(compactor, topic)).state is State.SUCCESS
+    assert (await finished(compactor, topic)).state is CompactionState.SUCCESS
     number = broker.metrics.number("braidlog_compactions", "view", "done")
     assert number.value == 2
 
@@ -89,7 +89,7 @@ async def test_a_deleted_topic_ends_only_its_own_compaction(broker):
     again = await broker.topics.create(NAME, 1)
     await fill(broker, again, 30)
     broker.compactor.ask(again)
-    assert (await finished(broker.compactor, again)).state is State.SUCCESS
+    assert (await finished(broker.compactor, again)).state is CompactionState.SUCCESS
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
@@ -106,7 +106,7 @@ async def test_files_removed_during_a_compaction_sync_stop_no_other_work(broker)
     again = await broker.topics.create(NAME, 1)
     await fill(broker, again, 30)
     broker.compactor.ask(again)
-    assert (await finished(broker.compactor, again)).state is State.SUCCESS
+    assert (await finished(broker.compactor, again)).state is CompactionState.SUCCESS
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
@@ -122,11 +122,11 @@ async def test_a_full_disk_fails_only_the_compaction(broker, monkeypatch):
         patch.setattr(files, "create", full)
         broker.compactor.ask(topic)
         status = await finished(broker.compactor, topic)
-    assert status.state is State.ERROR
+    assert status.state is CompactionState.ERROR
     assert "no room" in status.last_error
     await fill(broker, topic, 5)
     broker.compactor.ask(topic)
-    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+    assert (await finished(broker.compactor, topic)).state is CompactionState.SUCCESS
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
@@ -210,12 +210,12 @@ async def test_a_failure_is_reported_and_not_retried_without_new_records(
         failing(patched, error)
         broker.compactor.ask(topic)
         found = await finished(broker.compactor, topic)
-    assert found.state is State.ERROR and said in found.last_error
+    assert found.state is CompactionState.ERROR and said in found.last_error
     assert topic.partitions[0].compacted_offset == 0
     failed = broker.metrics.number("braidlog_compactions", "view", "failed")
     assert failed.value == 1
     broker.compactor.ask(topic)  # A new request retries the compaction.
-    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+    assert (await finished(broker.compactor, topic)).state is CompactionState.SUCCESS
     assert topic.partitions[0].compacted_offset == 5
 
 
@@ -225,13 +225,13 @@ async def test_an_unreadable_view_is_dropped_and_rebuilt_from_the_log(broker, mo
     (partition,) = topic.partitions
     await fill(broker, topic, 20)
     broker.compactor.ask(topic)
-    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+    assert (await finished(broker.compactor, topic)).state is CompactionState.SUCCESS
     await fill(broker, topic, 20)
     with monkeypatch.context() as patched:
         failing(patched, Fault(partition.log.compacted.view.segment, 5, 7, "damaged"))
         broker.compactor.ask(topic)
-        assert (await finished(broker.compactor, topic)).state is State.ERROR
+        assert (await finished(broker.compactor, topic)).state is CompactionState.ERROR
     assert partition.log.compacted.view is None
     broker.compactor.ask(topic)
-    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+    assert (await finished(broker.compactor, topic)).state is CompactionState.SUCCESS
     assert view_records(partition) == 10

@@ -9,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker import errors
-from braidlog.broker.commit.durability import Durability
+from braidlog.broker.commit.durability import CommitRounds
 from braidlog.broker.commit.waiters import Waiters
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.poller import EpollPoller
@@ -147,7 +147,7 @@ class NoFiles:
 
 async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
     cold = ColdLog()
-    durability = Durability(Committer(NoFiles()), Waiters(), EpollPoller(), flush_interval_ms=1)
+    durability = CommitRounds(Committer(NoFiles()), Waiters(), EpollPoller(), flush_interval_ms=1)
     partition = partition_over(cold, durability, has_room)
     assert await partition.read(0, 100) == ["batch"]
     assert cold.threads[0] is not threading.main_thread()
@@ -210,7 +210,7 @@ class RefusingLog:
 async def test_a_refused_append_is_reported_and_a_final_failure_stops_the_broker(
     raised, told, is_final
 ):
-    durability = Durability(Committer(NoFiles()), Waiters(), EpollPoller(), flush_interval_ms=1)
+    durability = CommitRounds(Committer(NoFiles()), Waiters(), EpollPoller(), flush_interval_ms=1)
     partition = partition_over(RefusingLog(raised), durability, has_room)
     with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)

@@ -9,7 +9,7 @@ from braidlog.broker.topics.schema_rules import (
     DEFINITION_BYTES_MAX,
     JSON,
     BadDefinition,
-    Strategy,
+    SchemaStrategy,
     check_definition,
     difference,
 )
@@ -78,23 +78,23 @@ PAIRS = [
 
 @pytest.mark.parametrize(("what", "old", "new", "backward", "forward"), PAIRS)
 def test_strategies(what, old, new, backward, forward):
-    assert (difference(Strategy.BACKWARD, old, new) == "") == backward
-    assert (difference(Strategy.FORWARD, old, new) == "") == forward
-    assert (difference(Strategy.FULL, old, new) == "") == (backward and forward)
-    assert difference(Strategy.ALWAYS_COMPATIBLE, old, new) == ""
-    assert difference(Strategy.ALWAYS_INCOMPATIBLE, old, new)
+    assert (difference(SchemaStrategy.BACKWARD, old, new) == "") == backward
+    assert (difference(SchemaStrategy.FORWARD, old, new) == "") == forward
+    assert (difference(SchemaStrategy.FULL, old, new) == "") == (backward and forward)
+    assert difference(SchemaStrategy.ALWAYS_COMPATIBLE, old, new) == ""
+    assert difference(SchemaStrategy.ALWAYS_INCOMPATIBLE, old, new)
 
 
 def test_json_definitions_are_avro_too():
     old, new = record(X, kind=JSON), record(field("x", "string"), kind=JSON)
-    assert "x: int cannot be read as string" in difference(Strategy.FULL, old, new)
+    assert "x: int cannot be read as string" in difference(SchemaStrategy.FULL, old, new)
 
 
 def test_another_type_is_incompatible_and_plain_types_are_compared_by_type_alone():
-    assert difference(Strategy.FULL, BASE, record(X, kind=JSON))
-    assert difference(Strategy.FULL, SchemaMeta(STRING, "", b"", {}), BASE)
+    assert difference(SchemaStrategy.FULL, BASE, record(X, kind=JSON))
+    assert difference(SchemaStrategy.FULL, SchemaMeta(STRING, "", b"", {}), BASE)
     assert not difference(
-        Strategy.FULL, SchemaMeta(STRING, "", b"", {}), SchemaMeta(STRING, "", b"null", {})
+        SchemaStrategy.FULL, SchemaMeta(STRING, "", b"", {}), SchemaMeta(STRING, "", b"null", {})
     )
 
 
@@ -102,8 +102,8 @@ def test_a_recursive_record():
     def chain(inner):
         return record(field("next", ["null", "R"], default=None), field("v", inner))
 
-    assert not difference(Strategy.FULL, chain("int"), chain("int"))
-    assert difference(Strategy.FULL, chain("int"), chain("string"))
+    assert not difference(SchemaStrategy.FULL, chain("int"), chain("int"))
+    assert difference(SchemaStrategy.FULL, chain("int"), chain("string"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from braidlog.protocols.kafka import context as contexts
-from braidlog.protocols.kafka.context import Context
+from braidlog.protocols.kafka.context import KafkaContext
 from braidlog.protocols.kafka.names import name_space
 from tests.protocols.kafka.frames import Client, fetch
 from tests.protocols.kafka.talk import OpenClient
@@ -19,7 +19,7 @@ def partition(number: int) -> Any:
 def test_only_the_latest_fruitless_walks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "WALKED_MAX", 2)
     parts: Any = [None] * 8
-    context = Context(*parts)
+    context = KafkaContext(*parts)
     for number in (1, 2, 1, 3):
         context.note_walked(partition(number), number, 10 * number)
     assert context.walked == {1: (1, 10), 3: (3, 30)}

@@ -5,7 +5,7 @@ import pytest
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action, Principal, Resource
 from braidlog.broker.broker import Broker
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.groups import REBALANCE_MS_MAX
 from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX
@@ -104,10 +104,10 @@ async def test_hidden_groups_are_not_listed(broker: Broker, client: Client) -> N
 async def test_a_group_with_only_foreign_members_is_stable(broker: Broker, client: Client) -> None:
     topic = broker.topics.get(FOO_NAME)
     broker.subscriptions.open(topic, GROUP).commit(0, 0)
-    theirs = Member("pulsar", "p", "127.0.0.1:1", [0], is_delivered_to=True)
+    theirs = SubscriptionMember("pulsar", "p", "127.0.0.1:1", [0], is_delivered_to=True)
 
     class Members:
-        def others(self, *_: object) -> list[Member]:
+        def others(self, *_: object) -> list[SubscriptionMember]:
             return [theirs]
 
         def __getattr__(self, name: str) -> object:

@@ -7,7 +7,7 @@ import trio.testing
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import KEPT_BYTES_MAX, GroupTable, groups_of
-from braidlog.protocols.kafka.membership import GROUP_MEMBERS_MAX, MEMBER_BYTES_MAX, Refused
+from braidlog.protocols.kafka.membership import GROUP_MEMBERS_MAX, MEMBER_BYTES_MAX, MemberRefused
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.protocols.kafka.frames import Client
 
@@ -35,7 +35,7 @@ def fill(table: GroupTable) -> list[bytes]:
         names.append(b"g-%d" % len(names))
         try:
             table.check_room(len(SAID))
-        except Refused as refused:
+        except MemberRefused as refused:
             assert refused.code == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
             return names[:-1]
         group = table.get(names[-1])
@@ -74,7 +74,7 @@ async def test_unused_member_ids_free_room(
     for _ in range(GROUP_MEMBERS_MAX - 1):
         group.promise(long_id, trio.current_time(), SESSION_MS / 1000)
     table.weigh(group)
-    with pytest.raises(Refused):
+    with pytest.raises(MemberRefused):
         table.check_room(len(SAID))
     await trio.sleep(SESSION_MS / 1000)
     table.check_room(len(SAID))

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from braidlog.broker.broker import Broker
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import GroupTable, groups_of
-from braidlog.protocols.kafka.membership import State
+from braidlog.protocols.kafka.membership import GroupState
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
@@ -142,7 +142,7 @@ async def another_waits(
     assert group is not None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(other.call_with_table, join(promised.member_id), 5))
-        await until(lambda: group.state is State.PREPARING)
+        await until(lambda: group.state is GroupState.PREPARING)
         yield first, other, nursery
 
 
@@ -312,7 +312,7 @@ async def test_a_group_with_readers_of_other_protocols_is_not_deleted(
 ) -> None:
     commit = m.OffsetCommitRequest(5, GROUP, -1, b"", {FOO: {0: m.CommitTarget(3, b"")}})
     await client.call_with_table(commit, 5)
-    readers = [Member("pulsar", "p", "", (0,))]
+    readers = [SubscriptionMember("pulsar", "p", "", (0,))]
     broker.members.add_source(lambda topic, name: readers if name == GROUP else ())
 
     async def delete() -> int:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, assignment_of, subscription_of
 from braidlog.protocols.kafka.encoding import string
 from braidlog.protocols.kafka.members import KafkaMembers, described_others
@@ -53,9 +53,9 @@ def test_missing_partitions_of_an_assignment_are_not_shown(given):
 def test_a_foreign_member_appears_once_with_all_its_topics():
     other = SimpleNamespace(name=TopicName("public", "default", "u"))
     found = [
-        (TOPIC, Member("pulsar", "p", "::1", (0, 1))),
-        (other, Member("pulsar", "p", "::1", (2,))),
-        (TOPIC, Member("iggy", "7", "", ())),
+        (TOPIC, SubscriptionMember("pulsar", "p", "::1", (0, 1))),
+        (other, SubscriptionMember("pulsar", "p", "::1", (2,))),
+        (TOPIC, SubscriptionMember("iggy", "7", "", ())),
     ]
     first, second = described_others(found)
     assert (first.member_id, first.client_id, first.client_host) == (b"p", b"pulsar", b"::1")
@@ -65,5 +65,5 @@ def test_a_foreign_member_appears_once_with_all_its_topics():
 
 
 def test_a_name_too_long_for_kafka_is_cut():
-    (one,) = described_others([(TOPIC, Member("pulsar", "n" * 40_000, "", (0,)))])
+    (one,) = described_others([(TOPIC, SubscriptionMember("pulsar", "n" * 40_000, "", (0,)))])
     assert len(string(one.member_id)) == 2 + (1 << 15) - 1

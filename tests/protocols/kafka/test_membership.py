@@ -6,16 +6,16 @@ from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.membership import (
     GROUP_MEMBERS_MAX,
     MEMBER_BYTES_MAX,
-    Group,
-    Member,
-    Refused,
-    State,
+    GroupState,
+    KafkaGroup,
+    KafkaMember,
+    MemberRefused,
 )
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 def join(
-    group: Group,
+    group: KafkaGroup,
     now: float = 0.0,
     *,
     member_id: bytes = b"",
@@ -23,7 +23,7 @@ def join(
     names: tuple[bytes, ...] = (b"range",),
     session_ms: int = 10_000,
     kind: bytes = b"consumer",
-) -> Member:
+) -> KafkaMember:
     protocols = [JoinGroupRequestProtocol(name=name, metadata=b"of " + name) for name in names]
     request = JoinGroupRequest(
         group_id=b"g",
@@ -37,9 +37,9 @@ def join(
     return group.admit(request, (b"client", b"/host"), now)
 
 
-def stable(count: int) -> tuple[Group, list[Member]]:
+def stable(count: int) -> tuple[KafkaGroup, list[KafkaMember]]:
     """Return a group in which `count` members have joined and have an assignment."""
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     members = [join(group)]
     for _ in range(count - 1):
         members.append(join(group))
@@ -50,13 +50,13 @@ def stable(count: int) -> tuple[Group, list[Member]]:
 
 
 def refused(code: Code) -> object:
-    return pytest.raises(Refused, match=f"^{code.name}$")
+    return pytest.raises(MemberRefused, match=f"^{code.name}$")
 
 
 def test_the_first_member_leads_its_own_generation() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     member = join(group, names=(b"a", b"b"))
-    assert (group.state, group.generation) == (State.COMPLETING, 1)
+    assert (group.state, group.generation) == (GroupState.COMPLETING, 1)
     reply = group.joined_reply(member.member_id)
     assert (reply.leader, reply.protocol_name) == (member.member_id, b"a")
     assert [one.metadata for one in reply.members] == [b"of a"]
@@ -66,13 +66,13 @@ def test_the_first_member_leads_its_own_generation() -> None:
 def test_a_second_member_waits_until_the_first_has_joined_again() -> None:
     group, (first,) = stable(1)
     second = join(group, 1.0)
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
     join(group, 2.0, member_id=first.member_id)
-    assert (group.state, group.generation) == (State.COMPLETING, 2)
+    assert (group.state, group.generation) == (GroupState.COMPLETING, 2)
     assert not group.joined_reply(second.member_id).members
     assert len(group.joined_reply(first.member_id).members) == 2
     group.assign({second.member_id: b"yours"}, 3.0)
-    assert group.state is State.STABLE
+    assert group.state is GroupState.STABLE
     assert [one.assignment for one in group.members.values()] == [b"", b"yours"]
 
 
@@ -85,13 +85,13 @@ def test_a_member_waiting_for_its_generation_joins_the_next_too() -> None:
     second.parked = True
     first = join(group, member_id=first.member_id)
     first.parked = True
-    assert (group.state, group.generation) == (State.COMPLETING, 2)
+    assert (group.state, group.generation) == (GroupState.COMPLETING, 2)
     join(group)
-    assert (group.state, group.generation) == (State.COMPLETING, 3)
+    assert (group.state, group.generation) == (GroupState.COMPLETING, 3)
     assert len(group.joined_reply(first.member_id).members) == 3
     first.parked = second.parked = False
     join(group)
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
 
 
 def test_a_member_that_does_not_join_in_time_is_removed() -> None:
@@ -99,7 +99,7 @@ def test_a_member_that_does_not_join_in_time_is_removed() -> None:
     first.due = 1000.0
     second = join(group, 5.0)
     group.advance(64.0)
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
     assert group.next_due() == 65.0
     group.advance(65.0)
     assert set(group.members) == {second.member_id}
@@ -111,17 +111,17 @@ def test_a_dead_member_makes_the_others_join_again() -> None:
     assert group.next_due() == 10.0
     first.due = second.due = 20.0
     group.advance(10.0)
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
     assert third.member_id not in group.members
     join(group, 11.0, member_id=second.member_id)
     join(group, 11.0, member_id=first.member_id)
-    assert (group.state, len(group.members)) == (State.COMPLETING, 2)
+    assert (group.state, len(group.members)) == (GroupState.COMPLETING, 2)
 
 
 def test_when_all_are_dead_the_group_is_empty() -> None:
     group, _ = stable(3)
     group.advance(99.0)
-    assert (group.state, group.members) == (State.EMPTY, {})
+    assert (group.state, group.members) == (GroupState.EMPTY, {})
 
 
 def test_a_member_waiting_for_a_rebalance_is_alive() -> None:
@@ -135,14 +135,14 @@ def test_a_member_waiting_for_a_rebalance_is_alive() -> None:
 def test_only_a_leaders_repeated_join_starts_a_rebalance() -> None:
     group, (first, second) = stable(2)
     join(group, 1.0, member_id=second.member_id)
-    assert group.state is State.STABLE
+    assert group.state is GroupState.STABLE
     assert group.members[second.member_id].assignment == b"x"
     join(group, 1.0, member_id=first.member_id)
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
 
 
 def test_members_share_a_protocol_or_are_refused() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     join(group, names=(b"a", b"b"))
     with refused(Code.INCONSISTENT_GROUP_PROTOCOL):
         join(group, names=(b"c",))
@@ -157,7 +157,7 @@ def test_members_share_a_protocol_or_are_refused() -> None:
 
 
 def test_member_ids_must_be_known_or_promised() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     with refused(Code.UNKNOWN_MEMBER_ID):
         join(group, member_id=b"x")
     promised = group.promise(b"client", 0.0, 10.0)
@@ -178,7 +178,7 @@ def test_generations_and_members_are_checked() -> None:
 
 
 def test_a_returning_static_member_gets_a_new_id_and_fences_the_old() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     first = join(group, instance=b"i")
     again = join(group, instance=b"i")
     assert set(group.members) == {again.member_id}
@@ -193,14 +193,14 @@ def test_a_returning_static_member_gets_a_new_id_and_fences_the_old() -> None:
 def test_leaving_makes_the_others_join_again() -> None:
     group, (first, second) = stable(2)
     assert group.leave(second.member_id, None, 1.0) == Code.NONE
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
     assert group.leave(second.member_id, None, 1.0) == Code.UNKNOWN_MEMBER_ID
     assert group.leave(first.member_id, None, 1.0) == Code.NONE
-    assert group.state is State.EMPTY
+    assert group.state is GroupState.EMPTY
 
 
 def test_a_group_has_a_size_limit() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     for _ in range(GROUP_MEMBERS_MAX):
         join(group)
     with refused(Code.GROUP_MAX_SIZE_REACHED):
@@ -208,19 +208,19 @@ def test_a_group_has_a_size_limit() -> None:
 
 
 def test_a_new_group_waits_a_little_for_more_members() -> None:
-    group = Group(b"g", initial_delay_s=0.25)
+    group = KafkaGroup(b"g", initial_delay_s=0.25)
     join(group)
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
     assert group.next_due() == 0.25
     join(group, 0.1)
     group.advance(0.2)
-    assert group.state is State.PREPARING
+    assert group.state is GroupState.PREPARING
     group.advance(0.25)
-    assert (group.state, group.generation, len(group.members)) == (State.COMPLETING, 1, 2)
+    assert (group.state, group.generation, len(group.members)) == (GroupState.COMPLETING, 1, 2)
 
 
 def test_an_instance_with_another_member_id_is_fenced() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     one = join(group, instance=b"i")
     join(group, instance=b"i", member_id=one.member_id)
     for member_id, instance in ((one.member_id, b"j"), (one.member_id, None), (b"other", b"i")):
@@ -232,7 +232,7 @@ def test_an_instance_with_another_member_id_is_fenced() -> None:
 
 
 def test_promised_ids_have_a_limit_and_expire() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     promised = [group.promise(b"c", 0.0, 10.0) for _ in range(GROUP_MEMBERS_MAX)]
     with refused(Code.GROUP_MAX_SIZE_REACHED):
         group.promise(b"c", 9.0, 10.0)
@@ -245,11 +245,11 @@ def test_promised_ids_have_a_limit_and_expire() -> None:
 
 
 def test_an_unchanged_rejoin_during_a_sync_starts_no_rebalance() -> None:
-    group = Group(b"g")
+    group = KafkaGroup(b"g")
     member = join(group)
-    assert (group.state, group.generation) == (State.COMPLETING, 1)
+    assert (group.state, group.generation) == (GroupState.COMPLETING, 1)
     join(group, member_id=member.member_id)
-    assert (group.state, group.generation) == (State.COMPLETING, 1)
+    assert (group.state, group.generation) == (GroupState.COMPLETING, 1)
     join(group, member_id=member.member_id, names=(b"other",))
     assert group.generation == 2
 
@@ -276,4 +276,4 @@ def test_a_members_data_is_limited() -> None:
         group_instance_id=None,
     )
     with refused(Code.INVALID_REQUEST):
-        Group(b"g").admit(request, (b"client", b"/host"), 0.0)
+        KafkaGroup(b"g").admit(request, (b"client", b"/host"), 0.0)

@@ -16,7 +16,7 @@ from braidlog.protocols.kafka.long_polls import (
     CLIENTS_CALLED_MAX,
     REJOIN_POLL_S,
 )
-from braidlog.protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member
+from braidlog.protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, KafkaGroup, KafkaMember
 from braidlog.protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.protocols.kafka.frames import Client, fetch
@@ -36,7 +36,7 @@ POLL_S = 5.0
 CLIENT = (b"c", b"/h")
 
 
-def admit(group: Group, instance: bytes | None = None) -> Member:
+def admit(group: KafkaGroup, instance: bytes | None = None) -> KafkaMember:
     protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"")]
     session_ms = int(SESSION_S * 1000)
     request = JoinGroupRequest(
@@ -59,7 +59,7 @@ async def poll(table: GroupTable, client: tuple[bytes, bytes] = CLIENT) -> float
     return trio.current_time() - begun
 
 
-def settle(group: Group) -> None:
+def settle(group: KafkaGroup) -> None:
     """Let all members join and have an assignment."""
     for member in group.members.values():
         member.joined = True
@@ -119,8 +119,8 @@ async def test_without_a_watcher_another_members_long_poll_still_ends(
 
 
 def test_a_long_silent_member_still_has_time_to_reconnect() -> None:
-    group = Group(GROUP)
-    member = Member(b"m", None, CLIENT, SESSION_S, SESSION_S, {}, 10.0)
+    group = KafkaGroup(GROUP)
+    member = KafkaMember(b"m", None, CLIENT, SESSION_S, SESSION_S, {}, 10.0)
     group.members[b"m"] = member
     member.heard(100.0)
     member.lost(105.0)
@@ -130,7 +130,7 @@ def test_a_long_silent_member_still_has_time_to_reconnect() -> None:
 
 
 def test_a_static_member_may_be_away_for_its_session() -> None:
-    member = Member(b"m", b"instance", CLIENT, SESSION_S, SESSION_S, {}, 10.0)
+    member = KafkaMember(b"m", b"instance", CLIENT, SESSION_S, SESSION_S, {}, 10.0)
     member.heard(100.0)
     member.lost(101.0)
     assert member.due == 100.0 + SESSION_S

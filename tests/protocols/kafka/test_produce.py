@@ -13,9 +13,9 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.reading.unpacking import unpacking_limiter
-from braidlog.protocols.kafka.context import Context
+from braidlog.protocols.kafka.context import KafkaContext
 from braidlog.protocols.kafka.group_table import GroupTable
-from braidlog.protocols.kafka.login import Login
+from braidlog.protocols.kafka.login import KafkaLogin
 from braidlog.protocols.kafka.names import NameSpace
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.kafka.presence import Presence
@@ -214,11 +214,11 @@ async def test_compressed_sets_of_a_partition_are_packed_in_turn(
         assert reply == m.ProduceReply({FOO: {0: m.Produced(0, 70 * at)}})
 
 
-def context_of(broker: Broker) -> Context:
+def context_of(broker: Broker) -> KafkaContext:
     address = m.BrokerAddress(1, b"localhost", 9092)
     connection: Any = SimpleNamespace(check=lambda action, resource: None)
     groups = GroupTable()
-    return Context(
+    return KafkaContext(
         broker,
         connection,
         KafkaOptions(),
@@ -226,7 +226,7 @@ def context_of(broker: Broker) -> Context:
         address,
         groups,
         Presence(connection, groups),
-        Login(connection, broker.authentication),
+        KafkaLogin(connection, broker.authentication),
     )
 
 

@@ -10,7 +10,7 @@ from braidlog.broker.access.authentication import Identity
 from braidlog.broker.access.rights import ANONYMOUS, Principal
 from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.login import LOOK_S, Login
+from braidlog.protocols.kafka.login import LOOK_S, KafkaLogin
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 
@@ -30,7 +30,7 @@ async def test_a_connection_ends_when_its_token_expires():
     authentication = SimpleNamespace(required=True, bearer=lambda token, at: identity)
     connection = SimpleNamespace(principal=ANONYMOUS, at="kafka 10.0.0.1")
     connection.act_for = lambda principal, proof: setattr(connection, "principal", principal)
-    login = Login(connection, authentication)
+    login = KafkaLogin(connection, authentication)
     assert login.is_needed
     login.begin(b"OAUTHBEARER")
     await login.step(b"n,,\1auth=Bearer x\1\1")

@@ -12,7 +12,7 @@ from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.cluster.peers import Asker, Committed, Place
 from braidlog.broker.cluster.placement import Tries
 from braidlog.broker.errors import BrokerError, NotOwner
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.kafka import commits
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
@@ -142,7 +142,7 @@ async def test_a_group_with_readers_at_another_broker_is_kept(
 ) -> None:
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 7))
-    readers = [Member("pulsar", "p", "", (0,))]
+    readers = [SubscriptionMember("pulsar", "p", "", (0,))]
     cluster.second.broker.members.add_source(lambda topic, name: readers)
     assert await cluster.delete() == Code.NON_EMPTY_GROUP
     found = await cluster.committed((mine, 0), (theirs, 0))

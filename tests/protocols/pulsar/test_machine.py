@@ -11,8 +11,8 @@ from braidlog.protocols.pulsar.machine import (
     FIELDS,
     FIRST_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
+    ConnectionState,
     PulsarMachine,
-    State,
     Type,
 )
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand
@@ -26,7 +26,7 @@ def machine_in(state):
 
 
 def state_for(name):
-    return State.CONNECTING if name.startswith("connect") else State.CONNECTED
+    return ConnectionState.CONNECTING if name.startswith("connect") else ConnectionState.CONNECTED
 
 
 def command_frame(command, payload=b""):
@@ -66,7 +66,7 @@ def test_frame_is_known_to_be_whole_at_its_last_byte(name):
 # States.
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", ConnectionState)
 @pytest.mark.parametrize("kind", sorted(Type.values()))
 def test_every_command_in_every_state(state, kind):
     command = BaseCommand(type=kind)
@@ -81,13 +81,13 @@ def test_every_command_in_every_state(state, kind):
     else:
         with pytest.raises(ProtocolError):
             machine.decode(memoryview(frame))
-        assert machine.state is State.CLOSED
+        assert machine.state is ConnectionState.CLOSED
 
 
 def test_only_connect_and_ping_come_first_and_connect_comes_once():
-    assert ALLOWED[State.CONNECTING] == {Type.CONNECT, Type.PING}
-    assert Type.CONNECT not in ALLOWED[State.CONNECTED]
-    assert not ALLOWED[State.CLOSED]
+    assert ALLOWED[ConnectionState.CONNECTING] == {Type.CONNECT, Type.PING}
+    assert Type.CONNECT not in ALLOWED[ConnectionState.CONNECTED]
+    assert not ALLOWED[ConnectionState.CLOSED]
 
 
 # Runs of SENDs.
@@ -97,11 +97,13 @@ def test_only_connect_and_ping_come_first_and_connect_comes_once():
 def test_a_run_takes_the_same_frames_as_decode(name):
     frame = golden.sent(name)
     before, behind = b"before", golden.sent("flow")
-    taken = machine_in(State.CONNECTED).next_send(memoryview(before + frame + behind), len(before))
+    taken = machine_in(ConnectionState.CONNECTED).next_send(
+        memoryview(before + frame + behind), len(before)
+    )
     if name.startswith("connect"):
         assert taken is None
         return
-    command = machine_in(State.CONNECTED).decode(memoryview(frame))
+    command = machine_in(ConnectionState.CONNECTED).decode(memoryview(frame))
     if command.payload is None:
         assert taken is None
     else:
@@ -114,8 +116,8 @@ def test_a_run_takes_the_same_frames_as_decode(name):
 def test_a_run_ends_at_a_send_that_is_not_whole_or_not_allowed():
     frame = golden.sent("send_plain")
     for size in range(len(frame)):
-        assert machine_in(State.CONNECTED).next_send(memoryview(frame)[:size], 0) is None
-    for state in (State.CONNECTING, State.CLOSED):
+        assert machine_in(ConnectionState.CONNECTED).next_send(memoryview(frame)[:size], 0) is None
+    for state in (ConnectionState.CONNECTING, ConnectionState.CLOSED):
         assert machine_in(state).next_send(memoryview(frame), 0) is None
 
 
@@ -125,11 +127,11 @@ def test_a_run_takes_no_damaged_send_that_decode_refuses(seed):
     for _ in range(200):
         frame = bytearray(golden.sent("send_plain"))
         frame[rng.randrange(30)] = rng.randrange(256)
-        taken = machine_in(State.CONNECTED).next_send(memoryview(frame), 0)
+        taken = machine_in(ConnectionState.CONNECTED).next_send(memoryview(frame), 0)
         if taken is None:
             continue
-        assert taken[2] == machine_in(State.CONNECTED).frame_size(memoryview(frame))
-        command = machine_in(State.CONNECTED).decode(memoryview(frame)[: taken[2]])
+        assert taken[2] == machine_in(ConnectionState.CONNECTED).frame_size(memoryview(frame))
+        command = machine_in(ConnectionState.CONNECTED).decode(memoryview(frame)[: taken[2]])
         assert (command.type, command.fields) == (Type.SEND, taken[0])
         assert command.payload == memoryview(frame)[taken[1] : taken[2]]
 
@@ -137,12 +139,12 @@ def test_a_run_takes_no_damaged_send_that_decode_refuses(seed):
 # Violations.
 
 
-def refused(frame, state=State.CONNECTED):
+def refused(frame, state=ConnectionState.CONNECTED):
     machine = machine_in(state)
     with pytest.raises(ProtocolError):
         machine.frame_size(memoryview(frame))
         machine.decode(memoryview(frame))
-    assert machine.state is State.CLOSED
+    assert machine.state is ConnectionState.CLOSED
 
 
 def test_command_without_its_fields():
@@ -158,7 +160,7 @@ def test_send_without_payload():
 
 
 def test_frames_up_to_apaches_limit_pass_and_no_larger_ones():
-    machine = machine_in(State.CONNECTED)
+    machine = machine_in(ConnectionState.CONNECTED)
     assert FRAME_BYTES_MAX == 5_253_120
     assert machine.frame_size(memoryview(struct.pack(">I", 5_253_116))) == FRAME_BYTES_MAX
     with pytest.raises(ProtocolError):
@@ -166,7 +168,7 @@ def test_frames_up_to_apaches_limit_pass_and_no_larger_ones():
 
 
 def test_first_frame_is_a_small_one():
-    machine = machine_in(State.CONNECTING)
+    machine = machine_in(ConnectionState.CONNECTING)
     machine.frame_size(memoryview(struct.pack(">I", FIRST_FRAME_BYTES_MAX - 4)))
     with pytest.raises(ProtocolError):
         machine.frame_size(memoryview(struct.pack(">I", FIRST_FRAME_BYTES_MAX - 3)))
@@ -175,12 +177,14 @@ def test_first_frame_is_a_small_one():
 @pytest.mark.parametrize("start", [struct.pack(">IIB", 100, 97, 8), struct.pack(">IIB", 9, 1, 8)])
 def test_a_command_larger_than_its_frame_is_refused_early(start):
     with pytest.raises(ProtocolError):
-        machine_in(State.CONNECTED).frame_size(memoryview(start))
+        machine_in(ConnectionState.CONNECTED).frame_size(memoryview(start))
 
 
 def test_a_frame_without_a_type_is_refused_early():
     with pytest.raises(ProtocolError):
-        machine_in(State.CONNECTED).frame_size(memoryview(struct.pack(">IIB", 100, 50, 10)))
+        machine_in(ConnectionState.CONNECTED).frame_size(
+            memoryview(struct.pack(">IIB", 100, 50, 10))
+        )
 
 
 @pytest.mark.parametrize("seed", range(20))

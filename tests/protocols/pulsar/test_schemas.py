@@ -3,7 +3,7 @@
 import pytest
 
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import answered, taken_apart
@@ -164,5 +164,5 @@ async def test_a_consumers_schema_must_only_read_written_data(broker, client, st
 
 def test_a_refusal_may_quote_invalid_text():
     """JSON can hold half a surrogate pair, which no text of an answer can."""
-    refused = Refused(ServerError.IncompatibleSchema, "not an Avro schema: \ud800ing")
+    refused = CommandRefused(ServerError.IncompatibleSchema, "not an Avro schema: \ud800ing")
     assert b"\\ud800ing" in messages.error(1, refused.code, refused.text)

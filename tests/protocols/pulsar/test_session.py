@@ -8,7 +8,7 @@ from braidlog.broker.metrics import Metrics
 from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.pulsar import client as served
 from braidlog.protocols.pulsar import connecting, patterns
-from braidlog.protocols.pulsar.machine import State, Type
+from braidlog.protocols.pulsar.machine import ConnectionState, Type
 from braidlog.protocols.pulsar.messages import PING
 from braidlog.protocols.pulsar.options import PulsarOptions
 from braidlog.protocols.pulsar.session import KEEPALIVE_S, PulsarSession
@@ -172,7 +172,9 @@ def session():
     )
     shared = SimpleNamespace(broker=broker, topic_lists=None)
     connection = SimpleNamespace(protocol="pulsar", outbox=Outbox(), end=lambda reason: None)
-    return PulsarSession(served.Client(shared, connection, PulsarOptions())), connection.outbox
+    return PulsarSession(
+        served.PulsarClient(shared, connection, PulsarOptions())
+    ), connection.outbox
 
 
 def test_no_connect_by_the_first_tick_ends_the_connection():
@@ -184,7 +186,7 @@ def test_no_connect_by_the_first_tick_ends_the_connection():
 
 async def test_silence_is_pinged_at_30_s_and_ended_at_60():
     quiet, outbox = session()
-    quiet.client.machine.state = State.CONNECTED
+    quiet.client.machine.state = ConnectionState.CONNECTED
     quiet.on_deadline(0.0)
     assert outbox.frames == []
     assert quiet.on_deadline(30.0) == 60.0
@@ -195,7 +197,7 @@ async def test_silence_is_pinged_at_30_s_and_ended_at_60():
 
 async def test_a_delayed_broker_declares_no_client_dead():
     quiet, outbox = session()
-    quiet.client.machine.state = State.CONNECTED
+    quiet.client.machine.state = ConnectionState.CONNECTED
     quiet.on_deadline(0.0)
     quiet.on_deadline(30.0)
     assert quiet.on_deadline(75.0) == 105.0  # Late: bytes sent meanwhile may be unread.
@@ -209,7 +211,7 @@ async def test_a_delayed_broker_declares_no_client_dead():
 
 async def test_any_command_is_a_sign_of_life():
     talking_one, outbox = session()
-    talking_one.client.machine.state = State.CONNECTED
+    talking_one.client.machine.state = ConnectionState.CONNECTED
     talking_one.on_deadline(0.0)
     for tick in range(1, 5):
         talking_one.on_deadline(30.0 * tick)

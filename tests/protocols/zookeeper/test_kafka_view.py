@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.zookeeper.adapter import ADAPTER
 from braidlog.protocols.zookeeper.errors import Code
 from braidlog.protocols.zookeeper.messages import Event, Op
@@ -175,7 +175,9 @@ async def test_a_group_ends_leaf_by_leaf(client, broker):
 async def test_a_position_stays_while_another_protocol_reads(client, broker):
     await make_topic(client)
     broker.subscriptions.open(broker.topics.get(T), b"g").seek(0, 1)
-    broker.members.add_source(lambda topic, name: [Member("pulsar", "p", "", [0])], "pulsar")
+    broker.members.add_source(
+        lambda topic, name: [SubscriptionMember("pulsar", "p", "", [0])], "pulsar"
+    )
     assert await client.code(Op.DELETE, "/consumers/g/offsets/t/0", -1) == Code.NOT_EMPTY
 
 

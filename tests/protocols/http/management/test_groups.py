@@ -3,7 +3,7 @@ from urllib.parse import quote
 
 import pytest
 
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.http.management.groups import RANGES_TOLD_MAX
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
@@ -129,7 +129,7 @@ async def test_a_group_is_deleted_and_then_unknown(app, broker, topic):
 
 async def test_a_group_with_members_is_deleted_by_force_only(app, broker, topic):
     broker.subscriptions.open(topic, b"g")
-    member = Member("kafka", "worker-1", "127.0.0.1:5", (0,))
+    member = SubscriptionMember("kafka", "worker-1", "127.0.0.1:5", (0,))
     broker.members.add_source(lambda on, name: [member])
     answer = await call(app, "DELETE", f"{PATH}/g")
     assert (answer.status, answer.json["code"]) == (409, "group_busy")

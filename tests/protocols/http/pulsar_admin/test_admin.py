@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from braidlog.broker.cluster.placement import Owner, Placement
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.server.listener import Listener
-from braidlog.broker.topics.publishers import Publisher
+from braidlog.broker.topics.publishers import OpenProducer
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
@@ -252,7 +252,9 @@ async def test_figures_name_the_consumers_and_the_members_of_other_protocols(ask
     path = "/topics/public/default/orders/subscription/s"
     made = await ask("POST", path, {"name": "w1", "initial_position": "Earliest"}, 201)
     await ask("GET", f"{path}/consumers/{made.json['id']}/messages?timeout=0", status=200)
-    broker.members.add_source(lambda topic, name: [Member("kafka", "k-1", "10.0.0.1", [0])])
+    broker.members.add_source(
+        lambda topic, name: [SubscriptionMember("kafka", "k-1", "10.0.0.1", [0])]
+    )
     found = (await ask("GET", f"{TOPIC}/stats", status=200)).json["subscriptions"]["s"]
     assert (found["type"], found["unackedMessages"]) == ("Shared", 2)
     own, other = found["consumers"]
@@ -263,8 +265,8 @@ async def test_figures_name_the_consumers_and_the_members_of_other_protocols(ask
 
 async def test_figures_count_a_producer_of_several_partitions_once(ask, broker):
     await ask("PUT", f"{PARTS}/partitions", 2, 204)
-    known = Publisher("p", 3, "Shared", False, "10.0.0.1:5000", "", 0, {})
-    waiting = Publisher("w", 4, "WaitForExclusive", True, "10.0.0.1:5000", "", 0, {})
+    known = OpenProducer("p", 3, "Shared", False, "10.0.0.1:5000", "", 0, {})
+    waiting = OpenProducer("w", 4, "WaitForExclusive", True, "10.0.0.1:5000", "", 0, {})
     broker.publishers.add_source(lambda partition_id: [known, waiting])
     found = (await ask("GET", f"{PARTS}/partitioned-stats", status=200)).json
     (told,) = found["publishers"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.storage.formats.record import Header
 from tests.broker.records import append
 from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC, ask  # noqa: F401
@@ -161,7 +161,7 @@ async def test_a_subscription_in_use_by_another_protocol_is_deleted_only_by_forc
     topic = broker.topics.get(ORDERS.__class__("public", "default", "parts"))
     for index in (0, 1):
         broker.subscriptions.open(topic, b"s").start(index, 0)
-    broker.members.add_source(lambda topic, name: [Member("kafka", "k", "", (1,))])
+    broker.members.add_source(lambda topic, name: [SubscriptionMember("kafka", "k", "", (1,))])
     await ask("DELETE", f"{PARTS}-partition-0/subscription/s", status=204)
     for place in (PARTS, f"{PARTS}-partition-1"):
         answer = await ask("DELETE", f"{place}/subscription/s", status=412)

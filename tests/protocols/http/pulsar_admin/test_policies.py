@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.broker.errors import TopicTerminated
 from braidlog.broker.positions.backlog import limits_of
-from braidlog.broker.topics.schema_rules import Strategy
+from braidlog.broker.topics.schema_rules import SchemaStrategy
 from braidlog.broker.topics.schemas import strategy_of
 from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.http.pulsar_admin import subscriptions
@@ -41,15 +41,15 @@ async def test_strategies_by_namespace_and_topic(ask, broker):
     topic = broker.topics.get(ORDERS)
     path = "schemaCompatibilityStrategy"
     assert (await ask("GET", f"{NAMESPACE}/{path}")).json == "UNDEFINED"
-    for strategy in Strategy:
+    for strategy in SchemaStrategy:
         await ask("PUT", f"{NAMESPACE}/{path}", strategy.name, 204)
         assert (await ask("GET", f"{NAMESPACE}/{path}")).json == strategy.name
         assert strategy_of(topic) is strategy
     await ask("PUT", f"{TOPIC}/{path}", "BACKWARD", 204)
-    assert strategy_of(topic) is Strategy.BACKWARD
+    assert strategy_of(topic) is SchemaStrategy.BACKWARD
     await ask("DELETE", f"{TOPIC}/{path}", status=204)
     await ask("PUT", f"{NAMESPACE}/{path}", "UNDEFINED", 204)
-    assert strategy_of(topic) is Strategy.FULL
+    assert strategy_of(topic) is SchemaStrategy.FULL
     await ask("PUT", f"{NAMESPACE}/{path}", "SOMETIMES", 400)
 
 
