@@ -16,7 +16,6 @@ from braidlog.broker.coordination.nodes import Acl, Acls
 from braidlog.protocols.zookeeper.errors import Code, NodeError
 
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
-ALL: Final = 31
 ENTRIES_MAX: Final = 100  # Of an access list; each request walks the whole list.
 
 Identity = tuple[str, str]  # A client's proof: scheme and id.

@@ -108,8 +108,9 @@ LISTS = [
         "non-persistent/public/default/partitioned",
         full("live-seen-parts", domain="non-persistent"),
     ),
+    ("namespaces/public/default/topics", SEEN),
     (
-        "namespaces/public/default/topics",
+        "namespaces/public/default/topics?mode=ALL",
         [*SEEN, *full("live-seen", domain="non-persistent")],
     ),
     ("namespaces/public", ["public/default"]),

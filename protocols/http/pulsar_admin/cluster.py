@@ -282,10 +282,12 @@ class ClusterApi:
         return done()
 
     async def topics_of_namespace(self, request: Request) -> Response:
-        """Every topic of a namespace that the client may see, each partition separately."""
+        """Every topic of a namespace that the client may see, each partition separately; by default
+        only persistent topics.
+        """
         broker, place = self._broker, namespace_of(request)
         broker.namespaces.get(*place)
-        mode = request.query_params.get("mode", "ALL").upper()
+        mode = request.query_params.get("mode", "PERSISTENT").upper()
         names: list[str] = []
         if mode != "NON_PERSISTENT":
             names += full_names(

@@ -6,11 +6,11 @@ from collections import deque
 import trio
 
 from braidlog.protocols.zookeeper import jute
-from braidlog.protocols.zookeeper.acl import ALL
+from braidlog.protocols.zookeeper.acl import ADMIN, CREATE, DELETE, READ, WRITE
 from braidlog.protocols.zookeeper.messages import EVENT_LAYOUT, REPLIES, REQUESTS, Op
 from braidlog.storage.metadata.node_records import Acl
 
-OPEN = (Acl(ALL, "world", "anyone"),)
+OPEN = (Acl(READ | WRITE | CREATE | DELETE | ADMIN, "world", "anyone"),)
 EPHEMERAL, SEQUENTIAL = 1, 2
 NO_PASSWORD = bytes(16)
 

@@ -40,6 +40,7 @@ async def test_topics_are_created_listed_and_deleted(ask):
     await ask("PUT", NON_PERSISTENT, status=409)
     assert (await ask("GET", SPACE)).json == [FULL]
     everything = "/admin/v2/namespaces/public/default/topics?mode="
+    assert (await ask("GET", everything.partition("?")[0])).json == []  # The default is PERSISTENT.
     for mode, found in (("ALL", [FULL]), ("NON_PERSISTENT", [FULL]), ("PERSISTENT", [])):
         assert (await ask("GET", everything + mode)).json == found
     assert (await ask("GET", f"{NON_PERSISTENT}/partitions")).json["partitions"] == 0
