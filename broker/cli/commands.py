@@ -55,6 +55,7 @@ app.command("braidlog.broker.cli.watching:connections", help="List the open conn
 app.command("braidlog.broker.cli.watching:stats", help="Show totals and rates by protocol.")
 app.command("braidlog.broker.cli.watching:health", help="Show if the broker accepts work.")
 app.command("braidlog.broker.cli.config:config", help="Show and check the settings of a broker.")
+app.command("braidlog.broker.cli.bench:bench", help="Measure produce and consume over HTTP.")
 app.command("braidlog.broker.cli.users:users", help="List, make, change and remove users.")
 app.command("braidlog.broker.cli.users:tokens", help="Make, show and take back access tokens.")
 app.command(
