@@ -11,16 +11,12 @@ import abc
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 if TYPE_CHECKING:
     from braidlog.broker.reading.entries import Entry
-
-
-# Per subscription and partition: each delivery looks at all consumers.
-CONSUMERS_MAX: Final = 1000
 
 
 class SubscriptionKind(enum.Enum):

@@ -7,8 +7,6 @@ entry and no clock.
 import heapq
 from typing import Final
 
-# Per dispatcher, some 50 bytes each; at the limit, reading ahead stops until some are due.
-DELAYED_MAX: Final = 1_000_000
 _OFFSET_BITS: Final = 64
 _SLOT_BITS: Final = 16
 _SLOT_MASK: Final = (1 << _SLOT_BITS) - 1
@@ -18,7 +16,8 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 class Delays:
     """A heap of (time, offset, slot), each packed into a number."""
 
-    def __init__(self) -> None:
+    def __init__(self, delayed_max: int) -> None:
+        self._delayed_max = delayed_max
         self._heap: list[int] = []
 
     def __len__(self) -> int:
@@ -27,7 +26,7 @@ class Delays:
     @property
     def is_full(self) -> bool:
         """True if the limit is reached."""
-        return len(self._heap) >= DELAYED_MAX
+        return len(self._heap) >= self._delayed_max
 
     @property
     def first_ms(self) -> int | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
+from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.cursor import DispatchCursor, SubscriptionCursor
 from braidlog.broker.delivery.pump import Pump
 from braidlog.broker.delivery.surroundings import Surroundings
@@ -27,13 +27,8 @@ from braidlog.storage.formats.api import BatchFlag
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
 
-# Entries that a consumer takes before the next consumer has its turn, as in Apache Pulsar.
-TURN_ENTRIES_SHARED = 20
-TURN_ENTRIES = 200  # The same for a single consumer: a send for all entries.
 CHUNK = int(BatchFlag.CHUNK)  # Ints: operators of a flag class are too slow for each entry.
 DELAYED = int(BatchFlag.DELAYED)
-# A turn ends with the entry that reaches this size: the connection's buffer holds 1 MiB.
-TURN_BYTES = 256 * 1024
 
 
 class Dispatcher(Pump):
@@ -77,7 +72,7 @@ class Dispatcher(Pump):
     def attach(self, consumer: Consumer) -> None:
         """Add a consumer. Raises SubscriptionBusy, InvalidRequest."""
         self.check_room(consumer)
-        if len(self.consumers) >= CONSUMERS_MAX:
+        if len(self.consumers) >= self._limits.consumers_max:
             raise SubscriptionBusy("Subscription reached max consumers limit")  # Apache's words.
         if not self.consumers:
             self.rewind()
@@ -156,8 +151,8 @@ class Dispatcher(Pump):
         size = wanted = 0
         state = self.cursor.state()
         position, has_holes = state.position, bool(state.acked)
-        special = self._special
-        while ahead and wanted < room and len(taken) < entries_max and size < TURN_BYTES:
+        special, bytes_max = self._special, self._limits.turn_bytes
+        while ahead and wanted < room and len(taken) < entries_max and size < bytes_max:
             entry = ahead.popleft()  # hot: see make bench
             if has_holes or entry.offset < position:
                 if state.covers(entry.offset, entry.end):

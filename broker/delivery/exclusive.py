@@ -8,14 +8,11 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
-from braidlog.broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
+from braidlog.broker.delivery.dispatcher import Dispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.reading.entries import Entry, EntryId, EntrySpan
-
-# Delivered entries whose record counts are remembered for acks; older entries are looked up.
-DELIVERED_MAX = 100_000
 
 
 class OrderedDispatcher(Dispatcher):
@@ -35,7 +32,7 @@ class OrderedDispatcher(Dispatcher):
 
     def _give(self) -> bool:
         assert self.active is not None
-        return self._take(self.active, self.active.permits, TURN_ENTRIES)
+        return self._take(self.active, self.active.permits, self._limits.turn_entries)
 
     def rewind(self) -> None:
         """Start again at the first entry that is not acknowledged."""
@@ -87,7 +84,7 @@ class OrderedDispatcher(Dispatcher):
         delivered = self._delivered
         for entry in entries:  # hot: see make bench
             delivered[entry.offset] = entry.record_count
-        while len(delivered) > DELIVERED_MAX:
+        while len(delivered) > self._limits.delivered_max:
             del delivered[next(iter(delivered))]
 
     def _delivered_span(self, message_id: EntryId) -> EntrySpan | None:

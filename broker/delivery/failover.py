@@ -16,8 +16,9 @@ from typing import Final
 import mmh3
 import trio
 
-from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
+from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
+from braidlog.broker.delivery.limits import CONSUMERS_MAX
 
 # Time for a displaced consumer to acknowledge its entries before the new consumer receives them;
 # Apache's activeConsumerFailoverDelayTimeMillis.

@@ -15,12 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery import returning
 from braidlog.broker.delivery.again import Lane
 from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind
-from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES
+from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED
 from braidlog.broker.delivery.key_slots import KeyPolicy
-from braidlog.broker.delivery.shared import READY_LANES_MAX, SharedDispatcher
+from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.delivery.shares import Shares
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.reading import ack_sets
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import CursorState, DispatchCursor
     from braidlog.broker.topics.partition import Partition
 
-# Entries that may wait for their key's consumer before the other consumers have to wait, too;
-# Apache's keySharedLookAheadMsgInReplayThresholdPerSubscription.
-LOOK_AHEAD_MAX: Final = 20_000
 KNOWN_KEYS_MAX: Final = 10_000  # Keys with a cached slot: hashing costs half a microsecond.
 
 
@@ -113,7 +109,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._unsorted = list(self._again.lanes)
 
     def _get_ready(self) -> bool:
-        for _ in range(min(len(self._unsorted), returning.RETURNED_TOGETHER)):
+        for _ in range(min(len(self._unsorted), self._limits.returned_together)):
             if (slot := self._unsorted.pop()) in self._again.lanes:
                 self._note_ready(slot)
         if self._unsorted:
@@ -165,7 +161,7 @@ class KeySharedDispatcher(SharedDispatcher):
             if slots and consumer.can_take and consumer.takes_more():
                 found += self._some_waiting(slots)
                 first = first or consumer
-                if len(found) >= READY_LANES_MAX:
+                if len(found) >= self._limits.ready_lanes_max:
                     break
         # Move this consumer to the end, so that the others come first next time.
         if first is not None:
@@ -178,7 +174,7 @@ class KeySharedDispatcher(SharedDispatcher):
         for slot in list(slots):
             if slot not in self._again.lanes:
                 del slots[slot]
-            elif len(found) < READY_LANES_MAX:
+            elif len(found) < self._limits.ready_lanes_max:
                 if not self._again.is_put_off(slot):
                     found.append(slot)
             else:
@@ -193,7 +189,8 @@ class KeySharedDispatcher(SharedDispatcher):
         position, has_holes = state.position, bool(state.acked)
         ahead, waiting, slot_of = self._ahead, self._again.lanes, self._slot
         count = size = 0
-        while ahead and count < TURN_ENTRIES and size < TURN_BYTES:
+        entries_max, bytes_max = self._limits.turn_entries, self._limits.turn_bytes
+        while ahead and count < entries_max and size < bytes_max:
             entry = ahead[0]  # hot: see make bench
             if has_holes or entry.offset < position:
                 if state.covers(entry.offset, entry.end):
@@ -266,7 +263,7 @@ class KeySharedDispatcher(SharedDispatcher):
     @property
     def _is_full(self) -> bool:
         """True if no more entries may wait for their key's consumer."""
-        return len(self._again) >= LOOK_AHEAD_MAX
+        return len(self._again) >= self._limits.look_ahead_max
 
     def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
         if self.in_order:

@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-READ_AHEAD_BYTES = 512 * 1024  # One read of a dispatcher; small reads cost half the throughput.
-# The same limit where records of another format are converted to entries: a read converts a limited
-# number (`entry_reads.FOREIGN_RECORDS_MAX`) and would read the rest again.
-READ_AHEAD_BYTES_FOREIGN = 128 * 1024
-# More records than these, or a read of that size, are delivered in a separate turn.
-AT_ONCE_RECORDS_MAX = 100
-READ_AT_ONCE_BYTES = 64 * 1024
-
 
 class Pump(abc.ABC):
     """Reads ahead for a subscription of a partition, and delivers the entries.
@@ -63,13 +55,14 @@ class Pump(abc.ABC):
         # Offset at which the log is unreadable, or unreadable for Pulsar.
         self.stopped_at: int | None = None
         self._surroundings = surroundings
+        self._limits = surroundings.limits
         self._budget = surroundings.budget
         self._now_us = surroundings.now_us
         self._ahead: deque[Entry] = deque()
         self._ahead_bytes = 0  # Size of the pages that contain the entries.
         self._pieces = EarlierPieces(partition, cursor)
         self._read_position = cursor.position
-        self._read_bytes = READ_AHEAD_BYTES
+        self._read_bytes = self._limits.read_ahead_bytes
         self._last_read_bytes = 0  # A batch may be larger than the requested bytes.
         self._generation = 0  # Incremented when the current read is no longer wanted.
         self._is_woken = False
@@ -194,7 +187,10 @@ class Pump(abc.ABC):
         self._ahead.extend(read.entries)
         self._ahead_bytes = read.size
         self._read_position = read.next_offset
-        self._read_bytes = READ_AHEAD_BYTES_FOREIGN if read.is_foreign else READ_AHEAD_BYTES
+        limits = self._limits
+        self._read_bytes = (
+            limits.read_ahead_bytes_foreign if read.is_foreign else limits.read_ahead_bytes
+        )
 
     def _give_at_once(self) -> int | None:  # hot: see make bench
         """Deliver a few new records while the pump waits for them, without a turn of the loop.
@@ -206,9 +202,9 @@ class Pump(abc.ABC):
         if self._budget.is_spent():
             return None
         position = self._next_wanted(max(self._read_position, self.cursor.position))
-        if partition.high_watermark - position > AT_ONCE_RECORDS_MAX:
+        if partition.high_watermark - position > self._limits.at_once_records_max:
             return None
-        bytes_max = self._budget.may_read(READ_AT_ONCE_BYTES, trio.current_time())
+        bytes_max = self._budget.may_read(self._limits.read_at_once_bytes, trio.current_time())
         try:
             read = run_now(read_steps(partition, position, bytes_max))
         except BrokerError:  # The pump meets the same error.

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.consumer import Consumer
-
-# Entries given back in a turn of the loop: some 10 ms if each has its own key.
-RETURNED_TOGETHER: Final = 2000
 
 
 class Returning:
     """Entries still to be given back; their consumers hold them until then."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: int) -> None:
+        """Give back up to `together` entries in a turn of the loop."""
+        self._together = together
         self._pieces: deque[tuple[Consumer, Sequence[int]]] = deque()
 
     def __bool__(self) -> bool:
@@ -28,8 +27,8 @@ class Returning:
 
     def add(self, consumer: Consumer, offsets: Sequence[int]) -> None:
         """Queue entries that the consumer gives back; entries of the same key keep this order."""
-        for first in range(0, len(offsets), RETURNED_TOGETHER):
-            self._pieces.append((consumer, offsets[first : first + RETURNED_TOGETHER]))
+        for first in range(0, len(offsets), self._together):
+            self._pieces.append((consumer, offsets[first : first + self._together]))
 
     def take(self) -> tuple[Consumer, Sequence[int]]:
         """Remove and return the next piece: a consumer, and entries that the consumer

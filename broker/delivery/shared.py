@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.delivery import returning
 from braidlog.broker.delivery.again import ANYBODY, Again, Lane
 from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind, with_all_chunks
 from braidlog.broker.delivery.cursor import CursorState
@@ -21,12 +20,11 @@ from braidlog.broker.delivery.delays import Delays
 from braidlog.broker.delivery.dispatcher import (
     CHUNK,
     DELAYED,
-    TURN_ENTRIES,
-    TURN_ENTRIES_SHARED,
     Dispatcher,
 )
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
 from braidlog.broker.delivery.retries import READ_AGAIN_S
+from braidlog.broker.delivery.returning import Returning
 from braidlog.broker.delivery.shares import Shares
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
@@ -39,18 +37,8 @@ if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.topics.partition import Partition
 
-# Unacknowledged messages that a consumer may hold, as in Apache Pulsar; delivery resumes at half of
-# that.
-UNACKED_MAX_CONSUMER = 50_000
-UNACKED_MAX_SUBSCRIPTION = 200_000  # All consumers together, likewise.
 # Chunked messages before delivery of the last piece; beyond this number the oldest is forgotten.
 CHUNKED_MAX = 1000
-# A read of entries that are sent again, if the entries lie close together. All entries found are
-# sent in a turn of the loop: some ms.
-READ_AGAIN_BYTES = 64 * 1024
-READY_LANES_MAX = 100  # Lanes with waiting entries that a turn visits.
-# Delayed entries that are due are released this many at a time.
-DUE_MAX = 1000
 DUE_CHECK_S = 60.0  # The wall clock may be changed: check the time at least this often.
 
 
@@ -71,9 +59,9 @@ class SharedDispatcher(Dispatcher):
         super().__init__(partition, name, cursor, surroundings)
         self._turns: deque[Consumer] = deque()  # Longest without a turn first.
         self._again = Again()
-        self._returning = returning.Returning()
+        self._returning = Returning(self._limits.returned_together)
         self._again_bytes = 1  # For the next read of waiting entries; 1 reads a single batch.
-        self._delays = Delays()
+        self._delays = Delays(self._limits.delayed_max)
         self._redeliveries: dict[int, int] = {}  # Number of returns of an entry, if not 0.
         self._chunk_consumer: dict[bytes, Consumer] = {}  # By chunk uuid, oldest first.
         self._unacked = 0
@@ -123,7 +111,7 @@ class SharedDispatcher(Dispatcher):
 
     def _give_back(self, consumer: Consumer, offsets: Sequence[int]) -> None:
         """Take these entries back from the consumer: at once, or in pieces if there are many."""
-        if len(offsets) > returning.RETURNED_TOGETHER:
+        if len(offsets) > self._limits.returned_together:
             pending = consumer.pending
             chunks = [offset for offset in offsets if pending[offset].chunk_uuid]
             self._send_again(consumer, chunks)  # No consumer may get a later piece before these.
@@ -179,11 +167,15 @@ class SharedDispatcher(Dispatcher):
         return not self._ready_lanes() and self._give_ahead()
 
     def _give_ahead(self) -> bool:
-        entries_max = TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES
+        entries_max = (
+            self._limits.turn_entries_shared
+            if len(self.consumers) > 1
+            else self._limits.turn_entries
+        )
         gave = False
         if not self._ahead:
             return False
-        for _ in range(TURN_ENTRIES // entries_max):
+        for _ in range(self._limits.turn_entries // entries_max):
             consumer = self._next()
             if consumer is None or not self._take(consumer, self._room(consumer), entries_max):
                 break
@@ -229,7 +221,7 @@ class SharedDispatcher(Dispatcher):
             can_take = owner is None or (owner.can_take and owner.takes_more())
             if can_take and not self._again.is_put_off(lane):
                 lanes.append(lane)
-                if len(lanes) >= READY_LANES_MAX:
+                if len(lanes) >= self._limits.ready_lanes_max:
                     break
         return lanes
 
@@ -264,12 +256,18 @@ class SharedDispatcher(Dispatcher):
             if gone_to > first:  # No consumer can acknowledge the entry any more.
                 self._pass_holes([(first, gone_to)])
         self._last_read_bytes = read.size
-        self._again_bytes = READ_AGAIN_BYTES if 2 * len(found) > len(read.entries) else 1
+        self._again_bytes = (
+            self._limits.read_again_bytes if 2 * len(found) > len(read.entries) else 1
+        )
         self._give_found(found)
 
     def _give_found(self, found: Sequence[Entry]) -> None:
         """Send each entry to a consumer that may have the entry; the others keep waiting."""
-        shares = Shares(TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES)
+        shares = Shares(
+            self._limits.turn_entries_shared
+            if len(self.consumers) > 1
+            else self._limits.turn_entries
+        )
         state = self.cursor.state()
         for entry in found:
             offset = entry.offset
@@ -323,9 +321,9 @@ class SharedDispatcher(Dispatcher):
 
     def _collect_due(self) -> None:
         """Release the delayed entries that are due."""
-        if not self._delays or len(self._again) >= DUE_MAX:
+        if not self._delays or len(self._again) >= self._limits.due_max:
             return
-        for offset, slot in self._delays.pop_due(self._now_us() // 1000, DUE_MAX):
+        for offset, slot in self._delays.pop_due(self._now_us() // 1000, self._limits.due_max):
             self._wait((offset,), self._due_lane(slot))
 
     def _due_lane(self, slot: int) -> Lane:
@@ -333,7 +331,7 @@ class SharedDispatcher(Dispatcher):
 
     def _due_at(self) -> float:
         first_ms, due_at = self._delays.first_ms, min(super()._due_at(), self._again.due_at)
-        if first_ms is None or len(self._again) >= DUE_MAX:
+        if first_ms is None or len(self._again) >= self._limits.due_max:
             return due_at
         left_s = first_ms / 1000 - self._now_us() / 1_000_000
         return min(due_at, trio.current_time() + min(max(left_s, 0.0), DUE_CHECK_S))
@@ -379,7 +377,10 @@ class SharedDispatcher(Dispatcher):
     # Accounting.
 
     def _room(self, consumer: Consumer) -> int:
-        left = UNACKED_MAX_CONSUMER - consumer.unacked, UNACKED_MAX_SUBSCRIPTION - self._unacked
+        left = (
+            self._limits.unacked_max_consumer - consumer.unacked,
+            self._limits.unacked_max_subscription - self._unacked,
+        )
         return min(consumer.permits, *left)
 
     def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
@@ -395,8 +396,10 @@ class SharedDispatcher(Dispatcher):
             if redeliveries:
                 entry.redelivery_count = redeliveries.get(entry.offset, 0)
         self._count_unacked(consumer, total)
-        consumer.is_blocked = consumer.is_blocked or consumer.unacked >= UNACKED_MAX_CONSUMER
-        self.is_blocked = self.is_blocked or self._unacked >= UNACKED_MAX_SUBSCRIPTION
+        consumer.is_blocked = (
+            consumer.is_blocked or consumer.unacked >= self._limits.unacked_max_consumer
+        )
+        self.is_blocked = self.is_blocked or self._unacked >= self._limits.unacked_max_subscription
 
     def _passed(self, offset: int) -> None:
         self._redeliveries.pop(offset, None)
@@ -488,9 +491,9 @@ class SharedDispatcher(Dispatcher):
 
     def _unblock(self, consumer: Consumer) -> None:
         """Resume delivery that a limit stopped, once half of the limit is free."""
-        if consumer.is_blocked and consumer.unacked <= UNACKED_MAX_CONSUMER // 2:
+        if consumer.is_blocked and consumer.unacked <= self._limits.unacked_max_consumer // 2:
             consumer.is_blocked = False
             self.wake()
-        if self.is_blocked and self._unacked <= UNACKED_MAX_SUBSCRIPTION // 2:
+        if self.is_blocked and self._unacked <= self._limits.unacked_max_subscription // 2:
             self.is_blocked = False
             self.wake()

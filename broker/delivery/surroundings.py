@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
 
 
@@ -22,3 +23,4 @@ class Surroundings:
     """Forgets the dispatcher if it has no consumers and waits for none."""
     keep: Callable[..., None] = lambda _: None
     """Keeps the dispatcher's position in memory for consumers that a seek closed."""
+    limits: DeliveryLimits = field(default_factory=DeliveryLimits)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
+from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.failover import choose_active
 from braidlog.broker.delivery.key_slots import KeyPolicy
+from braidlog.broker.delivery.limits import CONSUMERS_MAX
 from braidlog.broker.errors import LimitExceeded, NotSupported, SubscriptionBusy, TopicNotFound
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.topics.topic import NonPersistentTopic

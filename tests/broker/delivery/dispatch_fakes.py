@@ -8,6 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.cursor import MemoryCursor
+from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.reading.entries import EntryId
@@ -60,12 +61,12 @@ class Clock:
 class Stage:
     """A partition, a dispatcher with its pump, and consumers."""
 
-    def __init__(self, nursery, kind, cursor=None, partition=None, **settings):
+    def __init__(self, nursery, kind, cursor=None, partition=None, limits=None, **settings):
         self.partition = partition or FakePartition()
         self.cursor = cursor or MemoryCursor(0)
         self.clock = Clock()
         self.budget = ReadAheadBudget()
-        surroundings = Surroundings(self.budget, self.clock)
+        surroundings = Surroundings(self.budget, self.clock, limits=limits or DeliveryLimits())
         self.dispatcher = kind(self.partition, b"s", self.cursor, surroundings, **settings)
         nursery.start_soon(self.dispatcher.run)
 

@@ -6,6 +6,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.delivery.again import ANYBODY, Again
 from braidlog.broker.delivery.delays import Delays
+from braidlog.broker.delivery.limits import DELAYED_MAX
 from braidlog.broker.delivery.read_ahead import (
     BUSY_S,
     IDLE_S,
@@ -43,7 +44,7 @@ def test_against_a_plain_dict():
 
 
 def test_delays_come_in_order_of_time_then_offset():
-    delays = Delays()
+    delays = Delays(DELAYED_MAX)
     for due_ms, offset, slot in [(30, 1, 7), (10, 2**62, 65535), (10, 5, 0), (2**63, 9, 1)]:
         delays.add(due_ms, offset, slot)
     assert delays.first_ms == 10

@@ -4,8 +4,7 @@ consumer, in order.
 
 import pytest
 
-from braidlog.broker.delivery import returning
-from braidlog.broker.delivery import shared as dispatch_shared
+from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.shared import SharedDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
 
@@ -21,9 +20,8 @@ def chunk(number, of=3, uuid=b"u"):
     }
 
 
-async def test_chunks_of_a_message_go_to_the_consumer_of_the_first(monkeypatch):
-    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
-    async with stage(SharedDispatcher) as play:
+async def test_chunks_of_a_message_go_to_the_consumer_of_the_first():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(turn_entries_shared=1)) as play:
         consumers = [play.join(permits=100) for _ in range(3)]
         await play.settled()
         for number in range(3):
@@ -52,9 +50,8 @@ async def test_delayed_chunks_go_to_the_consumer_of_the_first(autojump_clock):
             assert sorted(shares) == [[], [], pieces]
 
 
-async def test_a_due_chunk_waits_for_the_earlier_chunks(monkeypatch, autojump_clock):
-    monkeypatch.setattr(dispatch_shared, "DUE_MAX", 1)
-    async with stage(SharedDispatcher) as play:
+async def test_a_due_chunk_waits_for_the_earlier_chunks(autojump_clock):
+    async with stage(SharedDispatcher, limits=DeliveryLimits(due_max=1)) as play:
         first = await play.join_settled(permits=1)
         second = await play.join_settled(permits=100)
         due_ms = play.clock.now_us // 1000 + 2000
@@ -72,9 +69,8 @@ async def test_a_due_chunk_waits_for_the_earlier_chunks(monkeypatch, autojump_cl
         assert (first.offsets, second.offsets) == ([0, 1], [2, 3])
 
 
-async def test_returned_chunks_are_redelivered_first(monkeypatch):
-    monkeypatch.setattr(returning, "RETURNED_TOGETHER", 1)
-    async with stage(SharedDispatcher) as play:
+async def test_returned_chunks_are_redelivered_first():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(returned_together=1)) as play:
         first = await play.join_settled(permits=100)
         play.partition.entries(1, 1, 1)
         for number in range(2):
@@ -88,9 +84,8 @@ async def test_returned_chunks_are_redelivered_first(monkeypatch):
         assert [offset for offset in second.offsets if offset >= 3] == [3, 4, 5]
 
 
-async def test_chunks_wait_for_their_consumer_and_delay_no_other(monkeypatch):
-    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
-    async with stage(SharedDispatcher) as play:
+async def test_chunks_wait_for_their_consumer_and_delay_no_other():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(turn_entries_shared=1)) as play:
         first = await play.join_settled(permits=1)
         second = await play.join_settled(permits=100)
         for number in range(3):
@@ -103,9 +98,8 @@ async def test_chunks_wait_for_their_consumer_and_delay_no_other(monkeypatch):
         assert first.offsets == [0, 1, 2]
 
 
-async def test_a_chunk_for_a_full_consumer_asks_for_room(monkeypatch):
-    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
-    async with stage(SharedDispatcher) as play:
+async def test_a_chunk_for_a_full_consumer_asks_for_room():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(turn_entries_shared=1)) as play:
         first = await play.join_settled(permits=100)
         second = await play.join_settled(permits=100)
         first.is_full = True
@@ -122,9 +116,8 @@ async def test_a_chunk_for_a_full_consumer_asks_for_room(monkeypatch):
         assert second.offsets == [0, 1]
 
 
-async def test_an_unfinished_message_restarts_at_its_first_chunk(monkeypatch):
-    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
-    async with stage(SharedDispatcher) as play:
+async def test_an_unfinished_message_restarts_at_its_first_chunk():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(turn_entries_shared=1)) as play:
         first = await play.join_settled(permits=1)
         second = await play.join_settled(permits=100)
         for number in range(3):

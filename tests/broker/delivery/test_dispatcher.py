@@ -6,10 +6,14 @@ import pytest
 import structlog.testing
 import trio
 
-from braidlog.broker.delivery import dispatcher as dispatch
-from braidlog.broker.delivery import entry_reads, pump
+from braidlog.broker.delivery import entry_reads
 from braidlog.broker.delivery.cursor import MemoryCursor
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.limits import (
+    READ_AHEAD_BYTES,
+    READ_AHEAD_BYTES_FOREIGN,
+    DeliveryLimits,
+)
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.errors import StorageFull, SubscriptionBusy
 from braidlog.broker.positions.cursor_moves import CursorEvent
@@ -78,9 +82,8 @@ async def test_few_new_entries_are_sent_while_the_pump_waits(kind, is_warm):
 
 
 @pytest.mark.parametrize("why", ["many", "no permits", "acknowledged", "terminated"])
-async def test_the_pump_wakes_for_complex_deliveries(kind, monkeypatch, why):
-    monkeypatch.setattr(pump, "AT_ONCE_RECORDS_MAX", 3)
-    async with stage(kind) as play:
+async def test_the_pump_wakes_for_complex_deliveries(kind, why):
+    async with stage(kind, limits=DeliveryLimits(at_once_records_max=3)) as play:
         consumer = play.join(permits=1 if why == "no permits" else 100)
         await play.settled()
         if why == "acknowledged":
@@ -93,9 +96,8 @@ async def test_the_pump_wakes_for_complex_deliveries(kind, monkeypatch, why):
         assert consumer.offsets == wanted.get(why, [0, 1, 2])
 
 
-async def test_a_turn_ends_at_its_size_and_the_next_turn_continues(kind, monkeypatch):
-    monkeypatch.setattr(dispatch, "TURN_BYTES", 1)
-    async with stage(kind) as play:
+async def test_a_turn_ends_at_its_size_and_the_next_turn_continues(kind):
+    async with stage(kind, limits=DeliveryLimits(turn_bytes=1)) as play:
         consumer = play.join(permits=10)
         play.partition.entries(1, 1, 1)
         await play.settled()
@@ -383,18 +385,17 @@ async def test_less_is_read_ahead_for_entries_made_from_other_records(kind, monk
             partition.entries(1)
         await play.settled()
         assert consumer.offsets == list(range(8))
-        most, less = pump.READ_AHEAD_BYTES, pump.READ_AHEAD_BYTES_FOREIGN
+        most, less = READ_AHEAD_BYTES, READ_AHEAD_BYTES_FOREIGN
         assert partition.asked == [most, less, less, less, most]
 
 
-async def test_acknowledged_ranges_are_not_even_read(kind, monkeypatch):
+async def test_acknowledged_ranges_are_not_even_read(kind):
     """Many acknowledged entries lie behind an unacknowledged message."""
     partition = AskedPartition()
     partition.asked = []
-    monkeypatch.setattr(pump, "READ_AHEAD_BYTES", 1)
     for _ in range(500):
         partition.entries(1)
-    async with stage(kind, partition=partition) as play:
+    async with stage(kind, partition=partition, limits=DeliveryLimits(read_ahead_bytes=1)) as play:
         play.cursor.ack([(1, 200), (201, 499)], lazy=True)
         play.dispatcher.rewind()
         consumer = play.join(permits=10)
@@ -455,9 +456,8 @@ async def test_dropped_read_ahead_entries_are_read_again(kind):
         assert play.budget.bytes_held == 0
 
 
-async def test_consumers_of_a_subscription_have_a_limit(monkeypatch):
-    monkeypatch.setattr(dispatch, "CONSUMERS_MAX", 2)
-    async with stage(SharedDispatcher) as play:
+async def test_consumers_of_a_subscription_have_a_limit():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(consumers_max=2)) as play:
         first = play.join()
         play.join()
         with pytest.raises(SubscriptionBusy):

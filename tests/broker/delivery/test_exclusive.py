@@ -5,9 +5,8 @@ import random
 import pytest
 import trio
 
-from braidlog.broker.delivery import exclusive as dispatch_exclusive
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
-from braidlog.broker.delivery.pump import READ_AHEAD_BYTES
+from braidlog.broker.delivery.limits import READ_AHEAD_BYTES, DeliveryLimits
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
@@ -83,9 +82,8 @@ async def test_cumulative_ack_with_an_ack_set_leaves_the_rest_of_the_entry():
         assert consumer.inbox[-1].ack_set == (992,)
 
 
-async def test_acks_of_entries_delivered_long_ago_are_looked_up(monkeypatch):
-    monkeypatch.setattr(dispatch_exclusive, "DELIVERED_MAX", 2)
-    async with stage(ExclusiveDispatcher) as play:
+async def test_acks_of_entries_delivered_long_ago_are_looked_up():
+    async with stage(ExclusiveDispatcher, limits=DeliveryLimits(delivered_max=2)) as play:
         play.partition.entries(4, 1, 1, 1)
         consumer = play.join(permits=10)
         await play.settled()

@@ -7,9 +7,9 @@ import random
 import pytest
 import trio
 
-from braidlog.broker.delivery import key_shared, returning
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
+from braidlog.broker.delivery.limits import DeliveryLimits
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")
@@ -125,9 +125,8 @@ def assert_in_order(play, offsets, keys):
         assert mine == sorted(mine)
 
 
-async def test_reading_ahead_ends_at_the_limit_of_waiting_entries(monkeypatch):
-    monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", 5)
-    async with keyed(KeyRanges) as play:
+async def test_reading_ahead_ends_at_the_limit_of_waiting_entries():
+    async with keyed(KeyRanges, limits=DeliveryLimits(look_ahead_max=5)) as play:
         low = play.join(permits=1, name="low", key_ranges=[(0, 30_000)])
         high = play.join(permits=100, name="high", key_ranges=[(30_001, 65_535)])
         put(play, *[b"a"] * 10, b"hello world")
@@ -138,11 +137,8 @@ async def test_reading_ahead_ends_at_the_limit_of_waiting_entries(monkeypatch):
         assert (low.offsets, high.offsets) == (list(range(7)), [10])
 
 
-async def test_an_acknowledged_key_reaches_its_new_owner_at_the_limit_of_waiting_entries(
-    monkeypatch,
-):
-    monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", 1)
-    async with keyed() as play:
+async def test_an_acknowledged_key_reaches_its_new_owner_at_the_limit_of_waiting_entries():
+    async with keyed(limits=DeliveryLimits(look_ahead_max=1)) as play:
         keys = [b"k%d" % number for number in range(10)]
         first = play.join(permits=10, name="first")
         put(play, *keys)
@@ -176,13 +172,12 @@ async def test_a_delayed_entry_reaches_its_keys_owner_when_due(autojump_clock):
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_against_a_model(seed, monkeypatch):
+async def test_against_a_model(seed):
     """No key is at two consumers, no entry is out of order or lost, no acknowledged entry is
     redelivered.
     """
     rng = random.Random(seed)
-    monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", rng.choice([3, 20, 20_000]))
-    async with keyed() as play:
+    async with keyed(limits=DeliveryLimits(look_ahead_max=rng.choice([3, 20, 20_000]))) as play:
         game = Game(rng, play)
         for _ in range(120):
             await game.step()
@@ -269,9 +264,11 @@ class Game:
             self.seen[consumer] = len(consumer.inbox)
 
 
-async def test_an_acknowledgement_may_outlive_its_consumer_and_the_rewind_after_it(monkeypatch):
-    monkeypatch.setattr(returning, "RETURNED_TOGETHER", 1)
-    async with keyed() as play, trio.open_nursery() as nursery:
+async def test_an_acknowledgement_may_outlive_its_consumer_and_the_rewind_after_it():
+    async with (
+        keyed(limits=DeliveryLimits(returned_together=1)) as play,
+        trio.open_nursery() as nursery,
+    ):
         first = play.join(permits=2)
         put(play, b"a", b"a", b"a")
         await play.settled()

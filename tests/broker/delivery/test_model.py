@@ -10,11 +10,11 @@ import random
 
 import pytest
 
-from braidlog.broker.delivery import returning
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import DELAY_S, FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRing
+from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import stage
@@ -231,17 +231,15 @@ async def test_delivery_follows_the_model(kind, seed, autojump_clock):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["shared", "key_shared"])
-async def test_delivery_follows_the_model_with_returns_in_pieces(
-    kind, seed, autojump_clock, monkeypatch
-):
-    monkeypatch.setattr(returning, "RETURNED_TOGETHER", 2)
-    await live(kind, random.Random(f"{kind} {seed} in pieces"))
+async def test_delivery_follows_the_model_with_returns_in_pieces(kind, seed, autojump_clock):
+    limits = DeliveryLimits(returned_together=2)
+    await live(kind, random.Random(f"{kind} {seed} in pieces"), limits)
 
 
-async def live(kind, rng):
+async def live(kind, rng, limits=None):
     dispatcher, settings, consumers_max = KINDS[kind]
     settings = {name: make() for name, make in settings.items()}
-    async with stage(dispatcher, **settings) as play:
+    async with stage(dispatcher, limits=limits, **settings) as play:
         model = Model(play, kind, consumers_max, rng)
         steps = [model.publish, model.join, model.leave, model.flow, model.nack, model.commit]
         waiting = [model.ack, model.ack_messages, model.ack_up_to, model.seek]

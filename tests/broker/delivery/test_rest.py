@@ -14,11 +14,11 @@ import pytest
 import trio
 
 from braidlog.broker.commit import waiters
-from braidlog.broker.delivery import dispatcher, key_shared, pump, returning, shared
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
+from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
@@ -40,24 +40,20 @@ KEYS = [b"a", b"hello world", b"k1", b"k2", b"k3"]
 HALVES = [(0, 30_000), (30_001, 65_535)]  # Of the slots; each half has some of the keys.
 # Each limit is sometimes small, so that few entries reach it.
 LIMITS = {
-    (waiters, "AT_ONCE_S"): (0, math.inf),  # A real clock would give a different result each time.
-    (pump, "AT_ONCE_RECORDS_MAX"): (2, 100),
-    (pump, "READ_AHEAD_BYTES"): (1, 200, 1 << 20),
-    (pump, "READ_AHEAD_BYTES_FOREIGN"): (1, 1 << 20),
-    (pump, "READ_AT_ONCE_BYTES"): (1, 200, 1 << 20),
-    (dispatcher, "TURN_BYTES"): (1, 200, 1 << 20),
-    (key_shared, "TURN_BYTES"): (1, 200, 1 << 20),
-    (key_shared, "TURN_ENTRIES"): (2, 200),
-    (key_shared, "LOOK_AHEAD_MAX"): (1, 3, 20_000),
-    (key_shared, "READY_LANES_MAX"): (1, 100),
-    (shared, "TURN_ENTRIES"): (20, 200),
-    (shared, "TURN_ENTRIES_SHARED"): (1, 3, 20),
-    (shared, "READ_AGAIN_BYTES"): (1, 200, 1 << 20),
-    (shared, "READY_LANES_MAX"): (1, 100),
-    (shared, "DUE_MAX"): (1, 3, 1000),
-    (shared, "UNACKED_MAX_CONSUMER"): (4, 50_000),
-    (shared, "UNACKED_MAX_SUBSCRIPTION"): (8, 200_000),
-    (returning, "RETURNED_TOGETHER"): (1, 2, 2000),
+    "at_once_records_max": (2, 100),
+    "read_ahead_bytes": (1, 200, 1 << 20),
+    "read_ahead_bytes_foreign": (1, 1 << 20),
+    "read_at_once_bytes": (1, 200, 1 << 20),
+    "turn_bytes": (1, 200, 1 << 20),
+    "turn_entries": (20, 200),
+    "look_ahead_max": (1, 3, 20_000),
+    "ready_lanes_max": (1, 100),
+    "turn_entries_shared": (1, 3, 20),
+    "read_again_bytes": (1, 200, 1 << 20),
+    "due_max": (1, 3, 1000),
+    "unacked_max_consumer": (4, 50_000),
+    "unacked_max_subscription": (8, 200_000),
+    "returned_together": (1, 2, 2000),
 }
 
 
@@ -399,12 +395,15 @@ def some_weights(rng):
     ]
 
 
-def set_limits(rng, monkeypatch):
-    """Set limits: in some lives no limit is small, in others many are."""
+def some_limits(rng):
+    """Return limits: in some lives no limit is small, in others many are."""
     share = rng.choice([0, 0.1, 0.4])
-    for (module, name), values in LIMITS.items():
-        value = rng.choice(values) if rng.random() < share else values[-1]
-        monkeypatch.setattr(module, name, value)
+    return DeliveryLimits(
+        **{
+            name: rng.choice(values) if rng.random() < share else values[-1]
+            for name, values in LIMITS.items()
+        }
+    )
 
 
 async def live(kind, rng):
@@ -412,7 +411,11 @@ async def live(kind, rng):
     settings = {name: made() for name, made in settings.items()}
     partition = Partition(rng=rng)
     poller = partition.poller
-    async with stage(make, partition=partition, **settings) as play, trio.open_nursery() as nursery:
+    limits = some_limits(rng)
+    async with (
+        stage(make, partition=partition, limits=limits, **settings) as play,
+        trio.open_nursery() as nursery,
+    ):
         life = Life(play, nursery, kind, rng)
         for step in rng.choices([*STEP_WEIGHTS], some_weights(rng), k=STEPS):
             if step is Life.publish and not poller.in_pass and rng.random() < 0.7:
@@ -436,6 +439,7 @@ async def live(kind, rng):
 @pytest.mark.parametrize("kind", KINDS)
 async def test_at_rest_no_consumer_could_receive_more(kind, seed, mock_clock, monkeypatch):
     rng = random.Random(f"{kind} {seed}")
-    set_limits(rng, monkeypatch)
+    # A real clock would give a different result each time.
+    monkeypatch.setattr(waiters, "AT_ONCE_S", rng.choice((0, math.inf)))
     monkeypatch.setattr("trio._core._run._r", rng)  # Trio shuffles tasks with this.
     await live(kind, rng)

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from braidlog.broker.delivery import delays, pump
-from braidlog.broker.delivery import shared as dispatch_shared
+from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import stage
@@ -13,9 +12,8 @@ from tests.broker.delivery.dispatch_fakes import stage
 pytestmark = pytest.mark.usefixtures("is_warm")
 
 
-async def test_consumers_take_turns(monkeypatch):
-    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 2)
-    async with stage(SharedDispatcher) as play:
+async def test_consumers_take_turns():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(turn_entries_shared=2)) as play:
         first, second, third = [await play.join_settled(permits=100) for _ in range(3)]
         play.partition.entries(*[1] * 12)
         await play.settled()
@@ -115,9 +113,8 @@ async def test_redelivery_counts_end_with_the_last_consumer():
         assert second.inbox[0].redelivery_count == 0
 
 
-async def test_consumer_at_its_limit_waits_until_half_is_acknowledged(monkeypatch):
-    monkeypatch.setattr(dispatch_shared, "UNACKED_MAX_CONSUMER", 4)
-    async with stage(SharedDispatcher) as play:
+async def test_consumer_at_its_limit_waits_until_half_is_acknowledged():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(unacked_max_consumer=4)) as play:
         play.partition.entries(*[1] * 10)
         consumer = play.join(permits=100)
         await play.settled()
@@ -131,9 +128,8 @@ async def test_consumer_at_its_limit_waits_until_half_is_acknowledged(monkeypatc
         assert consumer.offsets == [0, 1, 2, 3, 4, 5]
 
 
-async def test_subscription_at_its_limit_waits_until_half_is_acknowledged(monkeypatch):
-    monkeypatch.setattr(dispatch_shared, "UNACKED_MAX_SUBSCRIPTION", 4)
-    async with stage(SharedDispatcher) as play:
+async def test_subscription_at_its_limit_waits_until_half_is_acknowledged():
+    async with stage(SharedDispatcher, limits=DeliveryLimits(unacked_max_subscription=4)) as play:
         play.partition.entries(*[1] * 10)
         first = await play.join_settled(permits=2)
         second = await play.join_settled(permits=100)
@@ -175,14 +171,18 @@ async def test_returned_entries_removed_by_compaction_count_as_acknowledged():
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_against_a_model(seed, monkeypatch):
+async def test_against_a_model(seed):
     """No entry is lost or at two consumers, no acknowledged entry is redelivered,
     counts are right.
     """
     rng = random.Random(seed)
-    monkeypatch.setattr(pump, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
-    monkeypatch.setattr(dispatch_shared, "READ_AGAIN_BYTES", rng.choice([1, 200, 1 << 20]))
-    async with stage(SharedDispatcher) as play:
+    async with stage(
+        SharedDispatcher,
+        limits=DeliveryLimits(
+            read_ahead_bytes=rng.choice([1, 200, 1 << 20]),
+            read_again_bytes=rng.choice([1, 200, 1 << 20]),
+        ),
+    ) as play:
         game = Game(rng, play)
         for _ in range(100):
             await game.step()
@@ -342,9 +342,8 @@ async def test_a_delayed_entry_stored_while_the_pump_waits_is_sent_when_due(auto
         assert consumer.offsets == [0]
 
 
-async def test_delayed_entries_have_a_limit_while_the_pump_waits(monkeypatch, autojump_clock):
-    monkeypatch.setattr(delays, "DELAYED_MAX", 2)
-    async with stage(SharedDispatcher) as play:
+async def test_delayed_entries_have_a_limit_while_the_pump_waits(autojump_clock):
+    async with stage(SharedDispatcher, limits=DeliveryLimits(delayed_max=2)) as play:
         play.join(permits=10)
         await play.settled()
         due_ms = play.clock.now_us // 1000 + 2000
@@ -367,11 +366,8 @@ async def test_a_delayed_entry_acknowledged_by_another_listener_is_never_sent(au
         assert consumer.offsets == []
 
 
-async def test_a_full_tracker_stops_reading_ahead_until_entries_are_due(
-    monkeypatch, autojump_clock
-):
-    monkeypatch.setattr(delays, "DELAYED_MAX", 2)
-    async with stage(SharedDispatcher) as play:
+async def test_a_full_tracker_stops_reading_ahead_until_entries_are_due(autojump_clock):
+    async with stage(SharedDispatcher, limits=DeliveryLimits(delayed_max=2)) as play:
         due_ms = play.clock.now_us // 1000 + 2000
         for _ in range(2):
             play.partition.entries(1, metadata={"deliver_at_time": due_ms})
