@@ -1,21 +1,22 @@
-"""The position that a dispatcher delivers from: a shared subscription's cursor, or a position in
-memory.
+"""The position that a dispatcher delivers from: the cursor of a subscription.
 
-Pulsar's readers are non-durable: their positions live here and never enter the names that Kafka and
-Iggy share. Knows neither consumers nor entries.
+Pulsar's readers are non-durable: their subscriptions are in memory (`reader_cursor`) and never
+enter the names that Kafka and Iggy share. Knows neither consumers nor entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from braidlog.broker.positions.cursor_moves import CursorEvent
+from braidlog.broker.positions.subscriptions import Subscription, SubscriptionListener
+from braidlog.storage.metadata.memory_positions import MemoryPositions
 from braidlog.storage.metadata.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from braidlog.broker.positions.subscriptions import Subscription, SubscriptionListener
+    from braidlog.broker.topics.topic import Topic
 
 # Called with each change of a cursor, and with True if the cursor made the change itself.
 OnMove = Callable[[CursorEvent, bool], None]
@@ -70,60 +71,19 @@ class _AgainState(CursorState):
         return start not in self.again and CursorState.covers(self, start, end)
 
 
-class DispatchCursor(Protocol):
-    """The interface of a position to a dispatcher. Changes return a ticket (0: no wait)."""
+class DispatchCursor:
+    """A partition's cursor, already set, of a subscription. Changes return a ticket (0: no wait).
 
-    is_durable: bool
-    again: dict[int, int]
-    """Pieces of chunked messages below the position, which are delivered once more, each with a
-    later piece of its message: it is wanted until that one is acknowledged."""
-
-    @property
-    def position(self) -> int:
-        """Next wanted offset."""
-
-    @property
-    def is_set(self) -> bool:
-        """True if the cursor exists. A cursor deleted by another client takes no
-        acknowledgements.
-        """
-
-    def state(self) -> CursorState:
-        """Return a snapshot of the cursor."""
-
-    def settled(self) -> list[int]:
-        """Remove the offsets that are no longer wanted from `again`, and return them."""
-
-    def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
-        """Acknowledge half-open offset ranges; lazy: on disk within the flush interval.
-
-        Raises LimitExceeded after taking the ranges that fit, StorageFull, StorageFailed.
-        """
-
-    def ack_to(self, position: int, *, lazy: bool) -> int:
-        """Acknowledge everything below `position`; never moves back."""
-
-    def seek(self, position: int) -> int:
-        """Discard all acknowledgements and continue at `position`."""
-
-    def follow(self, on_move: OnMove) -> None:
-        """Call `on_move` within each change from now on. The callback must not move the cursor."""
-
-    def unfollow(self) -> None:
-        """End `follow`."""
-
-
-class SubscriptionCursor:
-    """A partition's cursor, already set, of a subscription that other protocols may share.
-
-    Passes itself as the origin of its changes, to distinguish them from other clients' changes.
+    Other protocols may share a durable subscription. The cursor passes itself as the origin of its
+    changes, to distinguish them from other clients' changes.
     """
 
-    is_durable = True
-
-    def __init__(self, subscription: Subscription, index: int) -> None:
+    def __init__(self, subscription: Subscription, index: int, *, is_durable: bool = True) -> None:
         self.subscription = subscription
         self.index = index
+        self.is_durable = is_durable
+        # Pieces of chunked messages below the position, which are delivered once more, each with a
+        # later piece of its message: it is wanted until that piece is acknowledged.
         self.again: dict[int, int] = {}
         self._on_move: OnMove | None = None
 
@@ -182,56 +142,10 @@ class SubscriptionCursor:
             self._on_move(event, mover is self)
 
 
-class MemoryCursor:
-    """A non-durable position: deleted with its last consumer."""
-
-    is_durable = False
-    is_set = True
-
-    def __init__(self, position: int) -> None:
-        self.position = position
-        self.again: dict[int, int] = {}  # Always empty.
-        self._floor = position
-        self._acked = RangeSet()
-        self._on_move: OnMove | None = None
-
-    def state(self) -> CursorState:
-        """Return a snapshot of the cursor."""
-        return CursorState(self.position, self._floor, self._acked)
-
-    def settled(self) -> list[int]:
-        """Return an empty list: no offset is wanted again."""
-        return []
-
-    def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
-        """Acknowledge ranges. Ranges that do not fit count as not acknowledged."""
-        for start, end in ranges:
-            if end > self.position:
-                self._acked.add(max(start, self.position), end)
-        self.position = self._acked.pop_below(self.position)
-        return self._moved(CursorEvent.ACKED)
-
-    def ack_to(self, position: int, *, lazy: bool) -> int:
-        """Acknowledge everything below `position`."""
-        if position > self.position:
-            self.position = self._acked.pop_below(position)
-        return self._moved(CursorEvent.ACKED)
-
-    def seek(self, position: int) -> int:
-        """Discard all acknowledgements and continue at `position`."""
-        self._acked.clear()
-        self.position = self._floor = position
-        return self._moved(CursorEvent.SOUGHT)
-
-    def follow(self, on_move: OnMove) -> None:
-        """Call `on_move` with each change; only this object moves the cursor."""
-        self._on_move = on_move
-
-    def unfollow(self) -> None:
-        """End `follow`."""
-        self._on_move = None
-
-    def _moved(self, event: CursorEvent) -> int:
-        if self._on_move is not None:
-            self._on_move(event, True)
-        return 0  # The change needs no wait.
+def reader_cursor(topic: Topic, name: bytes, index: int, position: int) -> DispatchCursor:
+    """Return a cursor for a reader without a durable subscription: its position is in memory only,
+    and ends with the cursor. Raises TopicNotFound, PartitionNotFound, InvalidName.
+    """
+    subscription = Subscription(topic, name, MemoryPositions(), lambda _: None)
+    subscription.seek(index, position)
+    return DispatchCursor(subscription, index, is_durable=False)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
-from braidlog.broker.delivery.cursor import DispatchCursor, SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.pump import Pump
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import SubscriptionBusy
@@ -287,7 +287,7 @@ class Dispatcher(Pump):
     def unsubscribe(self) -> int:
         """As `Delivery.unsubscribe`."""
         self._surroundings.release(self)
-        if isinstance(self.cursor, SubscriptionCursor):
+        if self.cursor.is_durable:
             return self.cursor.subscription.delete_cursor(self.cursor.index)
         return 0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.delivery import entry_reads
-from braidlog.broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor, reader_cursor
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.errors import (
     BrokerError,
@@ -250,7 +250,7 @@ async def _cursor(
         back_us = command.start_message_rollback_duration_sec * MICROSECONDS
         position = await entries.resolve_time(partition, client.broker.now_us() - back_us)
     if not command.durable:
-        return await _memory_cursor(command, partition, dispatcher, position), 0
+        return await _reader_cursor(command, named, dispatcher, position), 0
     properties = {item.key: item.value for item in command.subscription_properties}
     partition.check_here()  # Another one may have its number by now.
     subscription = client.broker.subscriptions.open(
@@ -260,20 +260,21 @@ async def _cursor(
         ticket = subscription.seek(partition.index, position)
     else:
         ticket = subscription.start(partition.index, _initial(command, partition))
-    if dispatcher is not None and isinstance(dispatcher.cursor, SubscriptionCursor):
+    if dispatcher is not None and dispatcher.cursor.is_durable:
         return dispatcher.cursor, ticket
-    return SubscriptionCursor(subscription, partition.index), ticket
+    return DispatchCursor(subscription, partition.index), ticket
 
 
-async def _memory_cursor(
+async def _reader_cursor(
     command: CommandSubscribe,
-    partition: Partition,
+    named: ResolvedTopic,
     dispatcher: Dispatcher | None,
     position: int | None,
 ) -> DispatchCursor:
     """A reader's position: where its own seek has put it, else where it asks to start. After a seek
     by time Java asks for the first message.
     """
+    partition = named.partition
     if position is None and dispatcher is not None and not dispatcher.cursor.is_durable:
         return dispatcher.cursor
     if position is None and command.HasField("start_message_id"):
@@ -284,7 +285,9 @@ async def _memory_cursor(
             position = await entries.resolve_seek(
                 partition, start, compacted=command.read_compacted
             )
-    return MemoryCursor(_initial(command, partition) if position is None else position)
+    if position is None:
+        position = _initial(command, partition)
+    return reader_cursor(named.topic, command.subscription.encode(), partition.index, position)
 
 
 def _initial(command: CommandSubscribe, partition: Partition) -> int:

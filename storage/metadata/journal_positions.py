@@ -10,7 +10,6 @@ from typing import Final
 
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.metadata.changes import ChangeJournal, Journal
-from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import (
     CursorChange,
     CursorGone,
@@ -22,10 +21,9 @@ from braidlog.storage.metadata.cursors import (
     TopicDropped,
     TopicResized,
     Unsubscribed,
-    new_subscription,
 )
 from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
-from braidlog.storage.metadata.ranges import RangeSet
+from braidlog.storage.metadata.memory_positions import MemoryPositions
 
 # Limits of a snapshot record: cursors of some 40 bytes each, or ranges of a cursor, 16 each.
 RECORD_CURSORS: Final = 4096
@@ -57,43 +55,23 @@ class JournalPositions:
         """
         self._gathering: Gathering | None = None
         self._gather_max = gather_max
-        self.set_back = 0
-        """Grows when a cursor is made or moved back: positions read before may then be too high."""
-        self.totals = CursorTotals()
+        self._memory = memory = MemoryPositions()
+        self.topic_ids, self.names, self.count = memory.topic_ids, memory.names, memory.count
+        self.find, self.get, self.subscriptions = memory.find, memory.get, memory.subscriptions
+        self.totals, self._topics = memory.totals, memory.topics
         self.ends = LogEnds()  # How far the logs are known to reach; callers only look.
-        self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
         self._journal: ChangeJournal[StoredChange] = ChangeJournal(journal, StoredChange, "cursors")
         self._journal.replay(self._apply, lost)
+
+    @property
+    def set_back(self) -> int:
+        """As `Positions.set_back`."""
+        return self._memory.set_back
 
     @property
     def ticket(self) -> int:
         """After this ticket every change so far that was not lazy is on disk."""
         return self._journal.ticket
-
-    def topic_ids(self) -> list[int]:
-        """The topics that have subscriptions."""
-        return list(self._topics)
-
-    def names(self, topic_id: int) -> list[bytes]:
-        """The subscriptions of a topic, by name, including those without a cursor."""
-        return sorted(self._topics.get(topic_id, ()))
-
-    def count(self, topic_id: int) -> int:
-        """Return the number of subscriptions of a topic."""
-        return len(self._topics.get(topic_id, ()))
-
-    def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
-        """The subscription of that name."""
-        return self._topics.get(topic_id, {}).get(name)
-
-    def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
-        """Return the cursor on a partition; None: never set."""
-        subscription = self.find(topic_id, name)
-        return subscription.cursors.get(index) if subscription else None
-
-    def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
-        """All subscriptions of a topic, in no order: live objects that go on changing."""
-        return list(self._topics.get(topic_id, {}).values())
 
     def open(
         self,
@@ -104,9 +82,8 @@ class JournalPositions:
         properties: dict[str, str] | None = None,
     ) -> int:
         """Make a subscription with cursors never set, unless it exists; return the ticket."""
-        if self.find(topic_id, name) is not None:
-            return self.settle()
-        return self._change(new_subscription(topic_id, name, partitions, properties))
+        change = self._memory.opening(topic_id, name, partitions, properties)
+        return self.settle() if change is None else self._change(change)
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
         """Change a cursor of an existing subscription; return the ticket, 0 for a lazy change.
@@ -125,14 +102,8 @@ class JournalPositions:
         """End a partition's cursor, with the last cursor the subscription too; return
         the ticket.
         """
-        subscription = self.find(topic_id, name)
-        if subscription is None:
-            return self.settle()
-        if not subscription.cursors.keys() - {index}:
-            return self._change(Unsubscribed(topic_id, name))
-        if index not in subscription.cursors:
-            return self.settle()
-        return self._change(CursorGone(topic_id, name, index))
+        change = self._memory.deleting(topic_id, index, name)
+        return self.settle() if change is None else self._change(change)
 
     def drop(self, topic_id: int, name: bytes) -> int:
         """End an existing subscription; return the ticket."""
@@ -146,10 +117,10 @@ class JournalPositions:
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
         """Set how many partitions a topic has now; return the ticket, 0 for a lazy change."""
-        named = self._topics.get(topic_id, {})
-        if all(subscription.partitions == partitions for subscription in named.values()):
+        change = self._memory.resizing(topic_id, partitions)
+        if change is None:
             return 0 if lazy else self.settle()
-        return self._change(TopicResized(topic_id, partitions), lazy=lazy)
+        return self._change(change, lazy=lazy)
 
     def set_ends(self, change: EndsSet | None) -> None:
         """Note the findings of `ends.news` or `ends.gone`, lazily. Raises StorageFull,
@@ -157,7 +128,7 @@ class JournalPositions:
         """
         if change is not None:
             self._journal.append(change, lazy=True)
-            self._apply(change)
+            self.ends.apply(change)
             self._shorten()
 
     def settle(self) -> int:
@@ -169,35 +140,20 @@ class JournalPositions:
         self._journal.rewrite(self._state())
 
     def _change(self, *changes: CursorChange, lazy: bool = False) -> int:
-        self._check_named(changes)
+        self._memory.check_named(changes)
         ticket = self._journal.append(*changes, lazy=lazy)
         for change in changes:
             if self._gathering is not None:
                 self._gather(self._gathering.before(change))
-            self._apply(change)
+            self._memory.apply(change)
         self._shorten()
         return ticket
 
-    def _check_named(self, changes: Sequence[CursorChange]) -> None:
-        """Assert that the changes name existing subscriptions: the next start would
-        fail otherwise.
-        """
-        new: set[tuple[int, bytes]] = set()
-        for change in changes:
-            if type(change) is Moved:  # hot: see make bench
-                named = self._topics.get(change.topic_id, {})
-                is_new = (change.topic_id, change.name) in new if new else False
-                assert is_new or change.name in named, "no such subscription"
-                continue
-            match change:
-                case Subscribed(topic_id=topic_id, subscriptions=subscriptions):
-                    new.update((topic_id, name) for name in subscriptions)
-                case CursorGone(topic_id=topic_id, name=name, index=index):
-                    assert index in self._topics[topic_id][name].cursors
-                case Unsubscribed(topic_id=topic_id, name=name):
-                    assert name in self._topics[topic_id]
-                case TopicDropped(topic_id=topic_id) | TopicResized(topic_id=topic_id):
-                    assert topic_id in self._topics
+    def _apply(self, change: StoredChange) -> None:
+        if isinstance(change, EndsSet):
+            self.ends.apply(change)
+        else:
+            self._memory.apply(change)
 
     def _shorten(self) -> None:
         """Continue a snapshot, or begin a due snapshot: a little with each record, because writing
@@ -222,61 +178,6 @@ class JournalPositions:
         yield from filter(None, [self.ends.state()])
         for topic_id, named in self._topics.items():
             yield from _as_records(topic_id, named.items())
-
-    def _apply(self, change: StoredChange) -> None:
-        match change:
-            case Moved():
-                self._apply_moved(change)
-            case Subscribed():
-                self._apply_subscribed(change)
-            case EndsSet():
-                self.ends.apply(change)
-            case CursorGone():
-                subscription = self._topics[change.topic_id][change.name]
-                self.totals.take((subscription,))
-                del subscription.cursors[change.index]
-                self.totals.add((subscription,))
-            case Unsubscribed():
-                named = self._topics[change.topic_id]
-                self.totals.take((named.pop(change.name),))
-                if not named:
-                    del self._topics[change.topic_id]
-            case TopicDropped():
-                self.totals.take(self._topics.pop(change.topic_id).values())
-            case TopicResized():
-                self.set_back += 1
-                for subscription in self._topics[change.topic_id].values():
-                    if (
-                        subscription.partitions != change.partitions
-                    ):  # Many may have that number already.
-                        self.totals.take((subscription,))
-                        _resize(subscription, change.partitions)
-                        self.totals.add((subscription,))
-
-    def _apply_subscribed(self, change: Subscribed) -> None:
-        named = self._topics.setdefault(change.topic_id, {})
-        self.totals.take(named[name] for name in change.subscriptions if name in named)
-        named.update(change.subscriptions)
-        self.totals.add(change.subscriptions.values())
-
-    def _apply_moved(self, change: Moved) -> None:
-        cursors = self._topics[change.topic_id][change.name].cursors
-        cursor = cursors.get(change.index)
-        if cursor is None:
-            cursor = cursors[change.index] = StoredCursor(change.position, change.floor)
-            self.totals.cursors += 1
-            self.set_back += 1
-        elif change.position < cursor.position:
-            self.set_back += 1
-        cursor.position = change.position
-        cursor.floor = change.floor
-        cursor.kafka = change.kafka
-        had = len(cursor.acked) if cursor.acked is not None else 0
-        if change.cleared:
-            cursor.acked = None
-        if cursor.acked is not None or change.ranges is not None:
-            cursor.acked = _joined(cursor.acked, change.ranges, change.position)
-        self.totals.ranges += (len(cursor.acked) if cursor.acked is not None else 0) - had
 
 
 def _as_records(
@@ -355,30 +256,6 @@ class Gathering:
         if names is None:
             names = self._left[topic_id] = dict.fromkeys(self._topics[topic_id])
         return names
-
-
-def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> RangeSet | None:
-    """The ranges acknowledged above the position; None if there are none, as for most cursors.
-
-    Ranges below the position go first, so that only those that stay count against a set's limit.
-    """
-    if acked is not None:
-        acked.pop_below(position)
-    if ranges is not None:
-        ranges.pop_below(position)
-        if acked is None:
-            acked = ranges
-        else:
-            acked.update(ranges)
-    return acked or None
-
-
-def _resize(subscription: StoredSubscription, partitions: int) -> None:
-    for index in range(subscription.partitions, partitions):
-        subscription.cursors[index] = StoredCursor(0, 0)
-    for index in [index for index in subscription.cursors if index >= partitions]:
-        del subscription.cursors[index]
-    subscription.partitions = partitions
 
 
 def _is_large(cursor: StoredCursor) -> bool:

@@ -2,8 +2,8 @@
 
 `JournalPositions` (`journal_positions.py`) writes each change into a journal. `ShardPositions`
 (`storage/shared/shard_positions.py`) holds such a store for each shard of a cluster that this
-broker owns, and chooses the store before calling it. A reader without a subscription has a
-`MemoryCursor` (`broker/delivery/cursor.py`): its position enters no store and ends with it.
+broker owns, and chooses the store before calling it. `MemoryPositions` (`memory_positions.py`) has
+no journal: a reader without a durable subscription has such a store, which ends with the reader.
 
 **Atomic.** Each change is a record of a journal: written whole or not at all. The change is in
 memory when the call returns, and memory equals a replay of the journal. A change that raises has

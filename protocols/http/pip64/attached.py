@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
-from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
 from braidlog.broker.errors import SubscriptionBusy, SubscriptionNotFound
 from braidlog.broker.reading.chunks import piece_offsets
@@ -223,7 +223,7 @@ async def attach(
         if existing is not None and (existing.consumers or existing.resetting is not None):
             continue  # Another consumer was faster.
         partition.check_here()
-        cursor = SubscriptionCursor(subscription, partition.index)
+        cursor = DispatchCursor(subscription, partition.index)
         if not cursor.is_set:
             raise SubscriptionNotFound("another client has ended the subscription")
         dispatcher = dispatchers.make(partition, name, kind, cursor)

@@ -2,12 +2,13 @@
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import Consumer
-from braidlog.broker.delivery.cursor import MemoryCursor
+from braidlog.broker.delivery.cursor import reader_cursor
 from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
 from braidlog.broker.delivery.surroundings import Surroundings
@@ -48,6 +49,23 @@ class FakeConsumer(Consumer):
         return [delivery.offset for delivery in self.inbox]
 
 
+class FakeTopic:
+    """The part of a topic that a subscription asks."""
+
+    deleted = False
+    name = "public/default/t"
+    meta = SimpleNamespace(topic_id=1)
+    partitions = (None,) * 8
+
+    def partition(self, index):
+        return None
+
+
+def memory_cursor(position=0):
+    """Return a cursor of a reader on partition 0."""
+    return reader_cursor(FakeTopic(), b"s", 0, position)
+
+
 class Clock:
     """A wall clock in microseconds that tests set."""
 
@@ -63,7 +81,7 @@ class Stage:
 
     def __init__(self, nursery, kind, cursor=None, partition=None, limits=None, **settings):
         self.partition = partition or FakePartition()
-        self.cursor = cursor or MemoryCursor(0)
+        self.cursor = cursor or memory_cursor()
         self.clock = Clock()
         self.budget = ReadAheadBudget()
         surroundings = Surroundings(self.budget, self.clock, limits=limits or DeliveryLimits())

@@ -6,10 +6,9 @@ import pytest
 
 from braidlog.broker import errors
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.broker.delivery.cursor import MemoryCursor
 from braidlog.broker.reading.entries import EntryId
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.delivery.dispatch_fakes import FakeConsumer
+from tests.broker.delivery.dispatch_fakes import FakeConsumer, memory_cursor
 
 NAME = TopicName("public", "default", "t")
 
@@ -21,7 +20,7 @@ async def opened(broker, request):
     if request.param == "persistent":
         await broker.topics.create(NAME, 1)
         channel = broker.topics.partition(NAME, 0)
-        cursor = MemoryCursor(0)
+        cursor = memory_cursor(0)
         delivery = broker.dispatchers.make(channel, b"s", SubscriptionKind.EXCLUSIVE, cursor)
         delete = partial(broker.topics.delete, NAME)
     else:

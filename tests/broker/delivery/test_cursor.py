@@ -2,9 +2,10 @@
 
 import pytest
 
-from braidlog.broker.delivery.cursor import MemoryCursor, SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.storage.metadata.names import TopicName
+from tests.broker.delivery.dispatch_fakes import memory_cursor
 from tests.broker.metadata_fakes import House
 
 
@@ -26,7 +27,7 @@ def followed(cursor):
 
 
 async def test_only_the_mover_is_notified_of_an_own_move(subscription):
-    first, second = SubscriptionCursor(subscription, 0), SubscriptionCursor(subscription, 0)
+    first, second = DispatchCursor(subscription, 0), DispatchCursor(subscription, 0)
     heard = followed(first), followed(second)
     first.ack([(0, 2)], lazy=True)
     first.ack_to(5, lazy=True)
@@ -36,7 +37,7 @@ async def test_only_the_mover_is_notified_of_an_own_move(subscription):
 
 
 async def test_moves_of_other_clients_are_foreign(subscription):
-    moves = followed(SubscriptionCursor(subscription, 0))
+    moves = followed(DispatchCursor(subscription, 0))
     subscription.commit(0, 5)
     subscription.commit(1, 5)  # Another partition.
     subscription.commit(0, 3)
@@ -46,7 +47,7 @@ async def test_moves_of_other_clients_are_foreign(subscription):
 
 
 async def test_a_cursor_that_follows_no_more_is_no_listener(subscription):
-    cursor = SubscriptionCursor(subscription, 0)
+    cursor = DispatchCursor(subscription, 0)
     moves = followed(cursor)
     cursor.unfollow()
     subscription.commit(0, 5)
@@ -54,7 +55,7 @@ async def test_a_cursor_that_follows_no_more_is_no_listener(subscription):
 
 
 def test_only_its_owner_moves_a_cursor_in_memory():
-    cursor = MemoryCursor(3)
+    cursor = memory_cursor(3)
     moves = followed(cursor)
     cursor.ack([(3, 4)], lazy=True)
     cursor.seek(0)

@@ -7,7 +7,7 @@ import structlog.testing
 import trio
 
 from braidlog.broker.delivery import entry_reads
-from braidlog.broker.delivery.cursor import MemoryCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.limits import (
     READ_AHEAD_BYTES,
@@ -17,7 +17,7 @@ from braidlog.broker.delivery.limits import (
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.errors import StorageFull, SubscriptionBusy
 from braidlog.broker.positions.cursor_moves import CursorEvent
-from tests.broker.delivery.dispatch_fakes import stage
+from tests.broker.delivery.dispatch_fakes import memory_cursor, stage
 from tests.broker.delivery.entry_fakes import FakePartition
 
 pytestmark = pytest.mark.usefixtures("is_warm")
@@ -262,7 +262,7 @@ async def test_delivery_continues_at_the_log_start_after_retention(kind):
         assert play.cursor.position == 2
 
 
-class FullCursor(MemoryCursor):
+class FullCursor(DispatchCursor):
     """A cursor on a full disk: no position can be stored."""
 
     def ack_to(self, position, *, lazy):
@@ -270,7 +270,9 @@ class FullCursor(MemoryCursor):
 
 
 async def test_delivery_continues_at_the_log_start_on_a_full_disk_too(kind):
-    async with stage(kind, cursor=FullCursor(0)) as play:
+    async with stage(
+        kind, cursor=FullCursor(memory_cursor().subscription, 0, is_durable=False)
+    ) as play:
         play.partition.entries(1, 1, 1)
         play.partition.log_start_offset = 2
         consumer = play.join(permits=10)
@@ -344,7 +346,9 @@ async def test_delivery_resumes_when_the_cursor_moves_past_an_unreadable_record(
         consumer = play.join(permits=10)
         await play.settled()
         assert consumer.offsets == []
-        play.cursor.position = place + 1  # As a commit of another protocol moves the position.
+        play.cursor.subscription.ack_to(
+            0, place + 1, lazy=True
+        )  # As a commit of another protocol moves the position.
         play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
         await play.settled()
         assert consumer.offsets == [place + 1]

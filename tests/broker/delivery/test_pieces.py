@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.positions.cursor_moves import CursorEvent
@@ -23,7 +23,7 @@ def cursor():
     house = House()
     house.create(TopicName("public", "default", "t"), 1)
     (topic,) = house.topics.all()
-    return SubscriptionCursor(house.subscriptions.open(topic, b"s"), 0)
+    return DispatchCursor(house.subscriptions.open(topic, b"s"), 0)
 
 
 def laid_out(*, first=0):

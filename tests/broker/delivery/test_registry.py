@@ -8,13 +8,13 @@ from structlog.testing import capture_logs
 
 from braidlog.broker.closing import STEPS_TOGETHER
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.broker.delivery.cursor import MemoryCursor, SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.registry import KEPT_S, Dispatchers
 from braidlog.broker.errors import NotOwner, TopicNotFound
 from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.delivery.dispatch_fakes import FakeConsumer
+from tests.broker.delivery.dispatch_fakes import FakeConsumer, memory_cursor
 from tests.broker.delivery.entry_fakes import FakePartition
 from tests.broker.metadata_fakes import House
 from tests.broker.pieces import counting
@@ -31,7 +31,7 @@ def attached(dispatchers, partition, cursor, kind=EXCLUSIVE):
 
 async def test_dispatcher_is_found_while_it_has_consumers():
     dispatchers, partition = Dispatchers(), FakePartition()
-    dispatcher, consumer = attached(dispatchers, partition, MemoryCursor(0))
+    dispatcher, consumer = attached(dispatchers, partition, memory_cursor(0))
     assert dispatchers.find(partition, b"s") is dispatcher
     assert dispatchers.find(partition, b"t") is None
     assert dispatchers.find(FakePartition(partition_id=8), b"s") is None
@@ -46,7 +46,7 @@ async def test_a_pending_acknowledgement_does_not_outlive_its_dispatcher(kind):
     dispatchers, partition, cursor = (
         Dispatchers(),
         FakePartition(gate=trio.Event()),
-        MemoryCursor(0),
+        memory_cursor(0),
     )
     partition.entries(1, 1)
     dispatcher, consumer = attached(dispatchers, partition, cursor, kind)
@@ -63,7 +63,7 @@ async def test_a_pending_acknowledgement_does_not_outlive_its_dispatcher(kind):
 
 async def test_a_topic_that_moves_during_a_read_ends_its_delivery():
     dispatchers = Dispatchers()
-    dispatcher, consumer = attached(dispatchers, FakePartition(), MemoryCursor(0))
+    dispatcher, consumer = attached(dispatchers, FakePartition(), memory_cursor(0))
 
     async def read():
         raise NotOwner("no broker owns it now", 0)
@@ -77,7 +77,7 @@ async def test_a_topic_that_moves_during_a_read_ends_its_delivery():
     assert consumer.was_disconnected and not logged
 
 
-class MovedCursor(MemoryCursor):
+class MovedCursor(DispatchCursor):
     """A cursor whose topic has moved to another broker."""
 
     has_moved = False
@@ -88,10 +88,6 @@ class MovedCursor(MemoryCursor):
             raise NotOwner("no broker owns it now", 0)
         return 0
 
-    @position.setter
-    def position(self, _):
-        pass
-
     def state(self):
         assert self.position == 0
         return super().state()
@@ -99,7 +95,11 @@ class MovedCursor(MemoryCursor):
 
 @pytest.mark.parametrize("kind", SubscriptionKind)
 async def test_a_cursor_that_moves_while_its_pump_waits_ends_its_delivery(kind):
-    dispatchers, partition, cursor = Dispatchers(), FakePartition(), MovedCursor(0)
+    dispatchers, partition, cursor = (
+        Dispatchers(),
+        FakePartition(),
+        MovedCursor(memory_cursor().subscription, 0, is_durable=False),
+    )
     dispatcher, first = attached(dispatchers, partition, cursor, kind)
     dispatcher.flow(first, 10)
     with capture_logs() as logged:
@@ -115,7 +115,11 @@ async def test_a_cursor_that_moves_while_its_pump_waits_ends_its_delivery(kind):
 
 @pytest.mark.parametrize("kind", SubscriptionKind)
 async def test_a_connection_may_end_before_the_notice_of_a_moved_topic(kind):
-    dispatchers, partition, cursor = Dispatchers(), FakePartition(), MovedCursor(0)
+    dispatchers, partition, cursor = (
+        Dispatchers(),
+        FakePartition(),
+        MovedCursor(memory_cursor().subscription, 0, is_durable=False),
+    )
     dispatcher, consumer = attached(dispatchers, partition, cursor, kind)
     cursor.has_moved = partition.removed = True
     dispatcher.leave(consumer)
@@ -124,9 +128,9 @@ async def test_a_connection_may_end_before_the_notice_of_a_moved_topic(kind):
 
 async def test_the_kind_may_change_without_consumers():
     dispatchers, partition = Dispatchers(), FakePartition()
-    dispatcher, consumer = attached(dispatchers, partition, MemoryCursor(0))
+    dispatcher, consumer = attached(dispatchers, partition, memory_cursor(0))
     dispatcher.leave(consumer)
-    dispatcher, _ = attached(dispatchers, partition, MemoryCursor(0), SHARED)
+    dispatcher, _ = attached(dispatchers, partition, memory_cursor(0), SHARED)
     assert dispatcher.kind is SHARED
 
 
@@ -138,7 +142,7 @@ async def test_moves_by_other_listeners_reach_only_that_partitions_consumers():
     consumers = []
     for index, partition in enumerate((FakePartition(), FakePartition(partition_id=8))):
         subscription.start(index, 0)
-        cursor = SubscriptionCursor(subscription, index)
+        cursor = DispatchCursor(subscription, index)
         consumers.append(attached(dispatchers, partition, cursor)[1])
     subscription.commit(0, 5)
     assert not any(consumer.was_disconnected for consumer in consumers)
@@ -153,7 +157,7 @@ async def test_link_to_the_cursor_ends_with_the_dispatcher():
     topic = await house.topics.create(TopicName("public", "default", "t"), 1)
     subscription = house.subscriptions.open(topic, b"s")
     subscription.start(0, 0)
-    dispatchers, cursor = Dispatchers(), SubscriptionCursor(subscription, 0)
+    dispatchers, cursor = Dispatchers(), DispatchCursor(subscription, 0)
     dispatcher, consumer = attached(dispatchers, FakePartition(), cursor)
     assert len(subscription.listeners) == 1
     dispatcher.leave(consumer)
@@ -171,7 +175,7 @@ async def sought(dispatchers, dispatcher, position):
 
 async def test_position_in_memory_waits_for_the_reader_that_its_seek_closed(autojump_clock):
     dispatchers, partition = Dispatchers(), FakePartition()
-    dispatcher, consumer = attached(dispatchers, partition, MemoryCursor(0))
+    dispatcher, consumer = attached(dispatchers, partition, memory_cursor(0))
     await sought(dispatchers, dispatcher, 4)
     assert consumer.was_disconnected
     await trio.sleep(KEPT_S - 1)
@@ -187,7 +191,7 @@ async def test_position_in_memory_waits_for_the_reader_that_its_seek_closed(auto
 
 async def test_position_in_memory_of_a_reader_that_stays_away_is_forgotten(autojump_clock):
     dispatchers, partition = Dispatchers(), FakePartition()
-    dispatcher, _ = attached(dispatchers, partition, MemoryCursor(0))
+    dispatcher, _ = attached(dispatchers, partition, memory_cursor(0))
     await sought(dispatchers, dispatcher, 4)
     await trio.sleep(KEPT_S + 1)
     assert dispatchers.find(partition, b"s") is None
@@ -199,7 +203,7 @@ async def test_durable_position_needs_no_waiting():
     topic = await house.topics.create(TopicName("public", "default", "t"), 1)
     subscription = house.subscriptions.open(topic, b"s")
     subscription.start(0, 0)
-    dispatchers, cursor = Dispatchers(), SubscriptionCursor(subscription, 0)
+    dispatchers, cursor = Dispatchers(), DispatchCursor(subscription, 0)
     dispatcher, _ = attached(dispatchers, FakePartition(), cursor)
     await sought(dispatchers, dispatcher, 4)
     assert len(dispatchers) == 0
@@ -224,7 +228,7 @@ class Crowd:
         for number in range(subscriptions):
             partition = self.partitions[number % len(self.partitions)]
             name = b"%d" % number
-            dispatcher = self.dispatchers.make(partition, name, kind, MemoryCursor(0))
+            dispatcher = self.dispatchers.make(partition, name, kind, memory_cursor(0))
             for _ in range(each):
                 self.consumers.append(FakeConsumer("c"))
                 self.dispatchers.attach(dispatcher, self.consumers[-1])
@@ -272,7 +276,7 @@ async def test_no_consumer_joins_a_deleted_topic_before_the_old_consumers_left(c
     with pytest.raises(TopicNotFound):
         crowd.dispatchers.attach(dispatcher, FakeConsumer("late"))
     assert len(dispatcher.consumers) == 1
-    fresh = crowd.dispatchers.make(crowd.partitions[0], b"fresh", SHARED, MemoryCursor(0))
+    fresh = crowd.dispatchers.make(crowd.partitions[0], b"fresh", SHARED, memory_cursor(0))
     with pytest.raises(TopicNotFound):
         crowd.dispatchers.attach(fresh, FakeConsumer("late"))
     assert crowd.dispatchers.find(crowd.partitions[0], b"fresh") is None
@@ -323,8 +327,8 @@ async def test_a_partition_that_has_moved_is_free_for_new_consumers_at_once(crow
 
 async def test_a_bug_in_a_delivery_ends_only_its_consumers():
     dispatchers = Dispatchers()
-    broken, consumer = attached(dispatchers, FakePartition(), MemoryCursor(0))
-    other, stays = attached(dispatchers, FakePartition(partition_id=8), MemoryCursor(0))
+    broken, consumer = attached(dispatchers, FakePartition(), memory_cursor(0))
+    other, stays = attached(dispatchers, FakePartition(partition_id=8), memory_cursor(0))
 
     async def read():
         raise KeyError("a bug")
@@ -344,8 +348,8 @@ async def test_a_bug_in_a_delivery_ends_only_its_consumers():
 async def test_a_dispatcher_without_consumers_is_replaced():
     """As when a subscription's first consumer joins while a seek still awaits its reader."""
     dispatchers, partition = Dispatchers(), FakePartition()
-    first = dispatchers.make(partition, b"s", EXCLUSIVE, MemoryCursor(0))
-    second = dispatchers.make(partition, b"s", SHARED, MemoryCursor(5))
+    first = dispatchers.make(partition, b"s", EXCLUSIVE, memory_cursor(0))
+    second = dispatchers.make(partition, b"s", SHARED, memory_cursor(5))
     assert dispatchers.find(partition, b"s") is second is not first
     dispatchers.release(first)
     assert dispatchers.find(partition, b"s") is second

@@ -3,7 +3,7 @@
 import pytest
 
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.errors import TopicNotFound
 from braidlog.broker.reading.entries import resolve_time
 from tests.broker.positions.replaced import GROUP, replace_meanwhile, two_partitions
@@ -25,7 +25,7 @@ async def test_a_seek_in_a_removed_partition_does_not_affect_its_successor(broke
     topic = await two_partitions(broker)
     subscription = broker.subscriptions.get(topic, GROUP)
     old = topic.partitions[1]
-    cursor = SubscriptionCursor(subscription, 1)
+    cursor = DispatchCursor(subscription, 1)
     dispatcher = broker.dispatchers.make(old, GROUP, SubscriptionKind.EXCLUSIVE, cursor)
 
     async def seek():

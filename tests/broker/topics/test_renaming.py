@@ -10,7 +10,7 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.broker import Broker
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.topics import renaming
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.formats.record import Record
@@ -160,7 +160,7 @@ async def test_both_names_share_the_producer_memory(broker):
 async def test_delivery_under_the_old_name_ends_and_under_the_new_one_begins_at_once(broker):
     before = await filled(broker, partitions=1)
     (partition,) = before.partitions
-    cursor = SubscriptionCursor(broker.subscriptions.get(before, b"billing"), 0)
+    cursor = DispatchCursor(broker.subscriptions.get(before, b"billing"), 0)
     dispatcher = broker.dispatchers.make(partition, b"billing", SubscriptionKind.SHARED, cursor)
     consumer = FakeConsumer("c")
     broker.dispatchers.attach(dispatcher, consumer)

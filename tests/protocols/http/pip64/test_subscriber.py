@@ -5,10 +5,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.broker.delivery.cursor import MemoryCursor
 from braidlog.protocols.http.limits import MIB
 from braidlog.protocols.http.pip64 import subscriber as limits
 from braidlog.storage.formats.pulsar.entry_runs import PULSAR
+from tests.broker.delivery.dispatch_fakes import memory_cursor
 from tests.broker.held_disk import HeldDisk
 from tests.protocols.http.pip64.conftest import BASE, consumer_of
 from tests.protocols.http.pip64.test_consumers import (
@@ -145,7 +145,7 @@ async def test_an_exclusive_subscription_replaces_a_silent_consumer(app, orders,
 async def test_a_non_durable_reader_has_its_name_alone(broker, orders, ask):
     reader = PulsarLike("reader")
     dispatcher = broker.dispatchers.make(
-        orders.partitions[1], b"billing", SubscriptionKind.EXCLUSIVE, MemoryCursor(0)
+        orders.partitions[1], b"billing", SubscriptionKind.EXCLUSIVE, memory_cursor(0)
     )
     broker.dispatchers.attach(dispatcher, reader)
     answer = await ask("POST", SUBSCRIPTION, {"subscription_type": "Exclusive"})
