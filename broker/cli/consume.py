@@ -26,7 +26,7 @@ from braidlog.broker.cli.client import (
 from braidlog.broker.cli.message_printer import MessagePrinter
 from braidlog.broker.cli.message_text import Template
 from braidlog.broker.cli.output import HERE, Where, run_command
-from braidlog.broker.cli.places import Bounds, bounds_of, check_place, offset_of
+from braidlog.broker.cli.places import PartitionBounds, bounds_of, check_place, offset_of
 from braidlog.broker.cli.progress import progress
 
 EXIT_INTERRUPTED = 130
@@ -176,7 +176,9 @@ def tail(
 class PartitionReader:
     """Reads a partition from an offset on, over a connection that others may share."""
 
-    def __init__(self, client: AdminClient, topic: str, bounds: Bounds, decode: bool) -> None:
+    def __init__(
+        self, client: AdminClient, topic: str, bounds: PartitionBounds, decode: bool
+    ) -> None:
         """`bounds` are the first offset wanted, and the end of a read to the end."""
         self.topic = topic
         self.client = client
@@ -302,13 +304,13 @@ def _ask_and_watch(
 
 
 def _reader(
-    client: AdminClient, topic: str, bounds: Bounds, from_: str, until: str, decode: bool
+    client: AdminClient, topic: str, bounds: PartitionBounds, from_: str, until: str, decode: bool
 ) -> PartitionReader:
     start = offset_of(client, topic, bounds, from_, "--from")
     end = bounds.end
     if until != "end":
         end = offset_of(client, topic, bounds, until, "--until")
-    return PartitionReader(client, topic, Bounds(bounds.partition, start, end), decode)
+    return PartitionReader(client, topic, PartitionBounds(bounds.partition, start, end), decode)
 
 
 def _printer(topic: str, where: Where, show: ShowOptions, count: int | None) -> MessagePrinter:

@@ -25,7 +25,7 @@ OFFSET = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 WANTED = "expected earliest, latest, an offset, -N, a time as 2026-01-31T12:00:00Z, or 2h (ago)"
 
 
-class Bounds(NamedTuple):
+class PartitionBounds(NamedTuple):
     """The kept offsets of a partition; records below `end` are delivered."""
 
     partition: int
@@ -33,10 +33,12 @@ class Bounds(NamedTuple):
     end: int
 
 
-def bounds_of(client: AdminClient, topic: str, partition: int | None = None) -> Sequence[Bounds]:
+def bounds_of(
+    client: AdminClient, topic: str, partition: int | None = None
+) -> Sequence[PartitionBounds]:
     """Return the bounds of a topic's partitions, or of one partition. Raises AdminError."""
     found = [
-        Bounds(one["partition"], one["log_start_offset"], one["high_watermark"])
+        PartitionBounds(one["partition"], one["log_start_offset"], one["high_watermark"])
         for one in client.topic(topic)["partitions"]
     ]
     if partition is None:
@@ -71,7 +73,9 @@ def check_place(text: str, flag: str) -> None:
         time_us_of(text, flag)
 
 
-def offset_of(client: AdminClient, topic: str, bounds: Bounds, text: str, flag: str) -> int:
+def offset_of(
+    client: AdminClient, topic: str, bounds: PartitionBounds, text: str, flag: str
+) -> int:
     """Return the offset of a place in a partition, within the bounds. Raises AdminError."""
     if text == "earliest":
         return bounds.start

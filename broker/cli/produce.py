@@ -101,7 +101,7 @@ def produce(
         )
         if rate is not None:
             messages = _paced(messages, rate)
-        sending = Sending(client, f"/topics/{topic_path(topic)}", where.output)
+        sending = MessageSending(client, f"/topics/{topic_path(topic)}", where.output)
         return sending.run(message.schema, messages)
 
     return run_command(where, ask)
@@ -139,7 +139,7 @@ def import_(
     return run_command(where, ask)
 
 
-class Sending:
+class MessageSending:
     """Sends groups of new messages, and reports the results."""
 
     def __init__(self, client: AdminClient, path: str, output: str) -> None:

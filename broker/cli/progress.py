@@ -19,7 +19,7 @@ Unit = Literal["bytes", "records", "objects", "shards"]
 Advance = Callable[[int, int], None]  # Takes the amount done, and the whole amount (0: unknown).
 
 
-class Progress:
+class ProgressBar:
     """The line of a piece of work."""
 
     def __init__(
@@ -77,7 +77,7 @@ def progress(what: str, unit: Unit = "bytes", *, hidden: bool = False) -> Iterat
     if hidden or not stream.isatty():
         yield lambda done, total: None
         return
-    shown = Progress(what, unit, stream)
+    shown = ProgressBar(what, unit, stream)
     try:
         yield shown.advance
     finally:

@@ -65,7 +65,7 @@ class EntryRead:
     taken_out: list[tuple[int, int]] = field(default_factory=list)
 
 
-class _Full(Exception):
+class _FullRead(Exception):
     """The next entry is large, and smaller entries must be returned first."""
 
 
@@ -132,7 +132,7 @@ def read_steps(
                 made, found.next_offset, passed = yield from _foreign_entries(
                     batch, offset, policy, memory, have_some=bool(entries)
                 )
-            except _Full:
+            except _FullRead:
                 break
             except UnreadableRecord as error:
                 partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
@@ -173,7 +173,7 @@ def _foreign_entries(
     have_some: bool,
 ) -> Steps[Made]:
     """Return entries converted from the batch's records from `offset` on, the start of the next
-    read, and the unreadable part that was not refused. Raises _Full.
+    read, and the unreadable part that was not refused. Raises _FullRead.
     """
     made = yield from _made(batch, offset, policy, memory, have_some=have_some)
     if memory is None:
@@ -181,7 +181,7 @@ def _foreign_entries(
     if (size := sum([len(entry.body) for entry in made[0]])) <= 2 * DECODE_BYTES_MAX:
         size = 0
     if have_some and size:
-        raise _Full
+        raise _FullRead
     if not memory.settle(size):
         del made
         yield memory.expect(size)
@@ -217,7 +217,7 @@ def _made(
 
 
 async def _raise_full(_: int) -> None:
-    raise _Full
+    raise _FullRead
 
 
 def _make_entries(batch: Batch, offset: int, policy: UnreadableRecords, have_some: bool) -> Made:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.topics.partition import batches_bytes
 from braidlog.protocols.iggy.names import streams
-from braidlog.protocols.iggy.replies import Stats
+from braidlog.protocols.iggy.replies import StatsReply
 from braidlog.protocols.iggy.topics import KeptElsewhere, in_pieces
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class StoredTotals:
         self.size_bytes += batches_bytes(size, segments)
 
 
-async def broker_figures(broker: Broker, clients_count: int) -> Stats:
+async def broker_figures(broker: Broker, clients_count: int) -> StatsReply:
     """Return the record of GET_STATS."""
     stored, elsewhere = StoredTotals(), await broker.peers.kept()
     async for topic in in_pieces(broker.topics.all()):
@@ -61,7 +61,7 @@ async def broker_figures(broker: Broker, clients_count: int) -> Stats:
     process_s = max(time.clock_gettime(time.CLOCK_MONOTONIC) - _start_s(), 0.001)
     memory = _kib_figures("meminfo")
     io = _kib_figures("self/io")
-    return Stats(
+    return StatsReply(
         process_id=os.getpid(),
         cpu_usage=100 * time.process_time() / process_s,
         total_cpu_usage=min(100 * os.getloadavg()[0] / cpus, 100.0),

@@ -53,7 +53,7 @@ NUMBERED = ("stream", "topic", "group")  # Attributes of requests; the broker co
 ALL_CODES = frozenset(int(code) for code in CommandCode)
 
 
-class Family(enum.Enum):
+class DialectFamily(enum.Enum):
     """A peer's framing, detected from the first frame."""
 
     UNKNOWN = 0
@@ -104,7 +104,7 @@ class IggyMachine:
         self.manners = Manners()
         self._without_login = without_login
         self._candidates: Candidates = ()
-        self._family = Family.UNKNOWN
+        self._family = DialectFamily.UNKNOWN
 
     def frame_size(self, view: memoryview) -> int | None:
         """Return the whole size of the next frame; None while the first bytes are missing.
@@ -115,9 +115,9 @@ class IggyMachine:
         if len(view) < U32.size:
             return None
         (length,) = U32.unpack_from(view)
-        if self._family is Family.UNKNOWN:
-            self._family = Family.CLASSIC if length else Family.VSR
-        if self._family is Family.VSR:
+        if self._family is DialectFamily.UNKNOWN:
+            self._family = DialectFamily.CLASSIC if length else DialectFamily.VSR
+        if self._family is DialectFamily.VSR:
             return vsr.frame_size(view, vsr.HEADER_BYTES + self._longest)
         if length < LENGTH_MIN:
             raise ProtocolError(f"frame length {length}")
@@ -135,7 +135,7 @@ class IggyMachine:
 
         Raises ProtocolError for a frame at which the oldest dialect's server closes the connection.
         """
-        if self._family is Family.VSR:
+        if self._family is DialectFamily.VSR:
             return self._decode_vsr(frame)
         _, code = HEAD.unpack_from(frame)
         payload = frame[HEAD.size :]
@@ -176,12 +176,12 @@ class IggyMachine:
         """
         family, names, error_text, absent_is_error, self.session, self.logged_in = standing
         try:
-            self._family = Family(family)
+            self._family = DialectFamily(family)
             self._candidates = tuple(BY_NAME[name] for name in names)
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"a dialect that is not known here: {error}") from error
         self.manners = Manners(error_text=error_text, absent_is_error=absent_is_error)
-        if self._family is Family.VSR:
+        if self._family is DialectFamily.VSR:
             self.dialect = V
         elif self._candidates:
             self.dialect = self._candidates[0]

@@ -33,7 +33,7 @@ class JoinedGroup:
 
 
 @dataclass(slots=True)
-class Stats:
+class StatsReply:
     """Answer to GET_STATS: times in microseconds, sizes in bytes, cpu in percent."""
 
     process_id: int

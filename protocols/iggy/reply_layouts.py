@@ -128,7 +128,7 @@ D0_RECORDS: Records = {
     r.JoinedGroup: record(
         stream_id=f.NUMBER_FROM_1, topic_id=f.NUMBER_FROM_1, group_id=f.NUMBER_FROM_1
     ),
-    r.Stats: stats(f.Seconds(), {}, {}),
+    r.StatsReply: stats(f.Seconds(), {}, {}),
     r.StreamInfo: record(
         stream_id=f.NUMBER_FROM_1,
         created_us=f.U64_FIELD,
@@ -167,14 +167,14 @@ D1A_RECORDS: Records = {
 
 D1B_RECORDS: Records = {
     **D1A_RECORDS,
-    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {}),
+    r.StatsReply: stats(f.U64_FIELD, TOTAL_CPU, {}),
     r.TopicDetails: topic(f.ExpirySeconds(), TOPIC_SETTINGS),
 }
 
 D2_RECORDS: Records = {
     **D1B_RECORDS,
     # Earlier clients of this dialect ignore the fields that later versions added.
-    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, VERSION),
+    r.StatsReply: stats(f.U64_FIELD, TOTAL_CPU, VERSION),
     r.TopicDetails: topic(f.U64_FIELD, TOPIC_SETTINGS),
 }
 
@@ -188,7 +188,7 @@ D4_RECORDS: Records = {
     **{kind: layout.with_pieces(FROM_ZERO) for kind, layout in D2_RECORDS.items()},
     **partitions(0),
     # Rust's clients ignore the fields of D5; Go's of D5, whose version looks like D4, need them.
-    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),
+    r.StatsReply: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),
     r.LoginInfo: record(user_id=f.UserNumber(0, NOBODY_FROM_D4)),
     r.ClientInfo: client(f.UserNumber(0, NOBODY_FROM_D4)),
     r.UserDetails: record(

@@ -63,7 +63,7 @@ class Directory(Protocol):
         Raises: UnwritableChange; StorageFull, with none of them left; StorageFailed.
         """
 
-    def open_of_topic(self, one: NewPartition, settings: LogSettings, committer: Committer) -> Log:
+    def open_of_topic(self, part: NewPartition, settings: LogSettings, committer: Committer) -> Log:
         """Open a partition that the catalogue names. Raises DamagedLog, StorageFull,
         StorageFailed.
         """

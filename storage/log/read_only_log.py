@@ -28,7 +28,7 @@ LOOKS_MAX = 5
 
 
 @dataclass(slots=True, frozen=True)
-class Look:
+class SegmentLook:
     """The extent of a log: everything from `log_start_offset` to `high_watermark` is durable and
     may be read.
     """
@@ -47,10 +47,10 @@ class LogSource(Protocol):
     def partition_id(self) -> int:
         """Number of the partition."""
 
-    def look(self) -> Look:
+    def look(self) -> SegmentLook:
         """Return how far the log reaches now, and its segments."""
 
-    def look_if_changed(self) -> Look | None:
+    def look_if_changed(self) -> SegmentLook | None:
         """Return a new look if the segments changed since the last look."""
 
     def size_bytes(self) -> int:
@@ -103,7 +103,7 @@ class ReadOnlyLog:
             self._show(look)
         return look is not None
 
-    def _show(self, look: Look) -> None:
+    def _show(self, look: SegmentLook) -> None:
         self._close_segments()
         self._names = look.names
         self.log_start_offset, self.high_watermark = look.log_start_offset, look.high_watermark

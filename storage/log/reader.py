@@ -12,7 +12,7 @@ from braidlog.storage.log.directory_id import stored_directory_id
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.layout import PARTITIONS_NAME, numbers_among
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.read_only_log import Look, ReadOnlyLog
+from braidlog.storage.log.read_only_log import ReadOnlyLog, SegmentLook
 from braidlog.storage.log.scan import load_checked
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import KIND_PARTITION, SEGMENT_HEADER_BYTES
@@ -74,14 +74,14 @@ class FolderSource:
                 total += os.path.getsize(os.path.join(self._folder, name.file_name))
         return total
 
-    def look(self) -> Look:
+    def look(self) -> SegmentLook:
         """Return the watermark slot's offsets and the segments that are there."""
         slot = read_watermark(self._folder, self.partition_id)
         self._names, _ = segment_names(os.listdir(self._folder))
         starts = [slot.log_start_offset, *(name.base_offset for name in self._names[:1])]
-        return Look(self._names, max(starts), slot.durable_offset)
+        return SegmentLook(self._names, max(starts), slot.durable_offset)
 
-    def look_if_changed(self) -> Look | None:
+    def look_if_changed(self) -> SegmentLook | None:
         """As `LogSource.look_if_changed`."""
         if segment_names(os.listdir(self._folder))[0] == self._names:
             return None

@@ -46,7 +46,7 @@ def parent_of(path: str) -> str:
 
 def size_of(path: str, data: bytes | None, acl: Iterable[Acl]) -> int:
     """Return the bytes that a node counts."""
-    entries = sum(len(one.scheme) + len(one.id) + 4 for one in acl)
+    entries = sum(len(entry.scheme) + len(entry.id) + 4 for entry in acl)
     return len(path) + len(data or b"") + entries + NODE_OVERHEAD_BYTES
 
 
@@ -161,7 +161,7 @@ class StoredNodes:
         """Replace the journal's records by the present state. Raises StorageFull, StorageFailed."""
         state: list[StoredNodeChange] = [*self._state_without_nodes()]
         state += [NodeKept(path, node) for path, node in self.nodes.items()]
-        self._journal.rewrite([one] for one in state)
+        self._journal.rewrite([change] for change in state)
 
     # Snapshots
 
@@ -177,14 +177,14 @@ class StoredNodes:
             self._left = dict.fromkeys(self.nodes)
             self._journal.begin_gathering()
             self._journal.gather([*self._state_without_nodes()])
-        taken: list[StoredNodeChange] = []
+        changes: list[StoredNodeChange] = []
         room = GATHERED_BYTES
-        while self._left and len(taken) < GATHERED_NODES and room > 0:
+        while self._left and len(changes) < GATHERED_NODES and room > 0:
             path, _ = self._left.popitem()
             node = self.nodes[path]
-            taken.append(NodeKept(path, node))
+            changes.append(NodeKept(path, node))
             room -= len(node.data or b"")
-        self._gather(taken)
+        self._gather(changes)
         if not self._left:
             self._left = None
             self._journal.finish_gathering()

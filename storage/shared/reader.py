@@ -15,7 +15,7 @@ from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.files import File
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.places import place_of_offset
-from braidlog.storage.log.read_only_log import LOOKS_MAX, READ_BYTES, Look, ReadOnlyLog
+from braidlog.storage.log.read_only_log import LOOKS_MAX, READ_BYTES, ReadOnlyLog, SegmentLook
 from braidlog.storage.log.segment import Segment, segment_path
 from braidlog.storage.log.segment_header import KIND_CATALOGUE, KIND_PARTITION
 from braidlog.storage.log.segment_names import SegmentName
@@ -159,11 +159,11 @@ class StoreSource:
         """As `LogSource.size_bytes`."""
         return sum(segment.size for segment in self._pieces.segments)
 
-    def look(self) -> Look:
+    def look(self) -> SegmentLook:
         """As `LogSource.look`."""
         return self._show(self._look())
 
-    def look_if_changed(self) -> Look | None:
+    def look_if_changed(self) -> SegmentLook | None:
         """As `LogSource.look_if_changed`. Raises FileNotFoundError if the topic was deleted."""
         pieces = self._look()
         if pieces == self._pieces:
@@ -172,14 +172,14 @@ class StoreSource:
             raise FileNotFoundError(f"partition {self.partition_id} is gone")
         return self._show(pieces)
 
-    def _show(self, pieces: PartitionPieces) -> Look:
+    def _show(self, pieces: PartitionPieces) -> SegmentLook:
         self._pieces = pieces
         self._folder = f"partitions/{pieces.partition_id}"
         self._files.show(
             {segment_path(self._folder, segment.base): segment for segment in pieces.segments}
         )
         names = [SegmentName(segment.base) for segment in pieces.segments]
-        return Look(names, pieces.log_start, pieces.log_end)
+        return SegmentLook(names, pieces.log_start, pieces.log_end)
 
     def segment(self, name: SegmentName) -> Segment:
         """As `LogSource.segment`."""

@@ -179,10 +179,12 @@ class Repair:
         """Add a step for the nodes of ZooKeeper's clients, if the directory has nodes."""
         if not self._has_segments(NODES):
             return
-        found = self._replay(NODES, plan, lambda one: StoredNodes(one.journal, lost=one.lost))
-        if found is not None and found[0].is_damaged:
-            found[1].rewrite()
-            plan.steps.append(found[0].step(self._aside))
+        replayed = self._replay(
+            NODES, plan, lambda records: StoredNodes(records.journal, lost=records.lost)
+        )
+        if replayed is not None and replayed[0].is_damaged:
+            replayed[1].rewrite()
+            plan.steps.append(replayed[0].step(self._aside))
 
     def _replay(
         self, name: str, plan: RepairPlan, make: Callable[[JournalRepair], Replayed]

@@ -85,20 +85,24 @@ class OverviewApi:
         limit = query.page_limit(request)
         after = query.number(request, ("after",), -1, least=0, most=None)
         assert after is not None
-        open_now = [one for one in self._broker.connections if one.is_open and one.id > after]
-        open_now.sort(key=lambda one: one.id)
+        open_now = [
+            connection
+            for connection in self._broker.connections
+            if connection.is_open and connection.id > after
+        ]
+        open_now.sort(key=lambda connection: connection.id)
         now = trio.current_time()
         shown = [
             ConnectionInfo(
-                one.id,
-                one.protocol,
-                one.listener_name,
-                one.peer,
-                one.principal.name,
-                one.is_encrypted,
-                round(max(now - one.heard_at, 0.0), 3),
+                connection.id,
+                connection.protocol,
+                connection.listener_name,
+                connection.peer,
+                connection.principal.name,
+                connection.is_encrypted,
+                round(max(now - connection.heard_at, 0.0), 3),
             )
-            async for one in in_turns(open_now[:limit])
+            async for connection in in_turns(open_now[:limit])
         ]
         more = str(shown[-1].id) if len(open_now) > limit else None
         return json_response(ConnectionPage(shown, more))
@@ -124,10 +128,10 @@ class OverviewApi:
 
 
 def _totals(numbers: Mapping[tuple[str, tuple[str, ...]], Number]) -> dict[str, ProtocolTotals]:
-    found: dict[str, ProtocolTotals] = {}
+    by_protocol: dict[str, ProtocolTotals] = {}
     for (name, labels), number in numbers.items():
         field = TOTALS.get(name)
         if field is not None:
-            totals = found.setdefault(labels[0], ProtocolTotals())
+            totals = by_protocol.setdefault(labels[0], ProtocolTotals())
             setattr(totals, field, getattr(totals, field) + number.value)
-    return dict(sorted(found.items()))
+    return dict(sorted(by_protocol.items()))

@@ -26,7 +26,7 @@ Changes = Mapping[str, Setting | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class PolicyLevel:
     """Namespaces or topics: the objects that have policies."""
 
     name: str
@@ -46,14 +46,14 @@ class AdminPolicies:
     def calls(self, namespace: str, topic: str) -> Iterator[tuple[str, str, Endpoint]]:
         """Yield method, path and handler of each call; the paths are those of the two levels."""
         levels = (
-            Level(
+            PolicyLevel(
                 "namespace",
                 "the broker's configuration",
                 namespace,
                 self._of_namespace,
                 self._alter_namespace,
             ),
-            Level("topic", "its namespace", topic, self._of_topic, self._alter_topic),
+            PolicyLevel("topic", "its namespace", topic, self._of_topic, self._alter_topic),
         )
         for level in levels:
             for policy in POLICIES:
@@ -61,13 +61,13 @@ class AdminPolicies:
                     for method in methods:
                         yield method, f"{level.path}/{path}", self._endpoint(method, level, policy)
 
-    def _endpoint(self, method: str, level: Level, policy: Policy) -> Endpoint:
+    def _endpoint(self, method: str, level: PolicyLevel, policy: Policy) -> Endpoint:
         if method == "GET":
             return Endpoint(self._show(level, policy), Action.DESCRIBE)
         handler = self._remove if method == "DELETE" else self._set
         return Endpoint(handler(level, policy), Action.ALTER, statuses=NO_CONTENT)
 
-    def _show(self, level: Level, policy: Policy) -> Handler:
+    def _show(self, level: PolicyLevel, policy: Policy) -> Handler:
         async def show(request: Request) -> Response:
             shown = policy.shown(level.settings(request))
             is_empty = policy.is_empty_if_absent and shown is None
@@ -76,7 +76,7 @@ class AdminPolicies:
         more = "; with `applied`, the value in force" if level.name == "topic" else ""
         return _described(show, f"Show a {level.name}'s {policy.noun or policy.path}{more}.")
 
-    def _set(self, level: Level, policy: Policy) -> Handler:
+    def _set(self, level: PolicyLevel, policy: Policy) -> Handler:
         async def set_policy(request: Request) -> Response:
             if policy.check is not None:
                 policy.check(self._broker)
@@ -88,14 +88,14 @@ class AdminPolicies:
         form = f": {policy.form}" if policy.form else ""
         return _described(set_policy, f"Set a {level.name}'s {policy.noun or policy.path}{form}.")
 
-    def _remove(self, level: Level, policy: Policy) -> Handler:
+    def _remove(self, level: PolicyLevel, policy: Policy) -> Handler:
         async def remove(request: Request) -> Response:
             return await self._altered(level, request, policy.removal(request))
 
         text = f"Leave a {level.name}'s {policy.noun or policy.path} to {level.above}."
         return _described(remove, text)
 
-    async def _altered(self, level: Level, request: Request, changes: Changes) -> Response:
+    async def _altered(self, level: PolicyLevel, request: Request, changes: Changes) -> Response:
         await self._broker.durability.reached(await level.alter(request, changes))
         return done()
 

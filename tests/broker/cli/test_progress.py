@@ -3,7 +3,7 @@
 import io
 import sys
 
-from braidlog.broker.cli.progress import ERASE, Progress, progress
+from braidlog.broker.cli.progress import ERASE, ProgressBar, progress
 
 
 class Terminal(io.StringIO):
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 def test_the_line_has_share_rate_and_time_left():
     now = [0.0]
     terminal = Terminal()
-    shown = Progress("verify", "bytes", terminal, lambda: now[0])
+    shown = ProgressBar("verify", "bytes", terminal, lambda: now[0])
     now[0] = 2.0
     shown.advance(1 << 20, 4 << 20)
     expected = "verify   25 %  1.0 MiB of 4.0 MiB  512.0 KiB/s  0:06 left"
@@ -26,7 +26,7 @@ def test_the_line_has_share_rate_and_time_left():
 def test_an_unknown_amount_shows_the_rate_alone():
     now = [0.0]
     terminal = Terminal()
-    shown = Progress("import", "records", terminal, lambda: now[0])
+    shown = ProgressBar("import", "records", terminal, lambda: now[0])
     now[0] = 10.0
     shown.advance(12_000, 0)
     assert terminal.getvalue() == f"{ERASE}import  12,000 records  1,200 records/s"
@@ -35,7 +35,7 @@ def test_an_unknown_amount_shows_the_rate_alone():
 def test_the_line_is_not_drawn_more_often_than_eyes_can_follow():
     now = [0.0]
     terminal = Terminal()
-    shown = Progress("x", "records", terminal, lambda: now[0])
+    shown = ProgressBar("x", "records", terminal, lambda: now[0])
     for number in range(100):
         now[0] = number / 1000
         shown.advance(number, 100)

@@ -305,7 +305,7 @@ RECORDS = [
     (
         "stats",
         description.STATS,
-        r.Stats(1, 0.5, 0.25, *range(3, 18), "h", "o", "v", "k", "0.1", 100, 0, 1, 2, 3),
+        r.StatsReply(1, 0.5, 0.25, *range(3, 18), "h", "o", "v", "k", "0.1", 100, 0, 1, 2, 3),
         dict(
             zip(
                 [piece.name for piece in description.STATS.subcons],
