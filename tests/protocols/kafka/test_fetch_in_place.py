@@ -162,7 +162,7 @@ async def test_consecutive_answers_equal_copied_answers(
                 copied = await fetch_one(client, offset, bytes_max)
             assert data_of(given) == data_of(copied), (offset, bytes_max)
             offset = parse_set(data_of(given))[-1][0] + random_.choice((1, 1, 1, 2))
-    assert watched.sends > SETS // 4
+    assert watched.sends
     assert watched.leases.count == 0
 
 
