@@ -105,6 +105,8 @@ class EpollPoller:
         self._trio_fd: int | None = None  # trio's epoll, while the poller holds it
         self._clients_at = -math.inf  # time of the last service of a client
         self.turn_s = TURN_S_MAX
+        self.pass_s_max = PASS_S_MAX
+        self.held_back_s = HELD_BACK_S
 
     @property
     def is_in_the_loop(self) -> bool:
@@ -212,7 +214,7 @@ class EpollPoller:
         self._going += len(self._giving_way.unpark(count=count))
 
     def _serve_ready(self, ready: list[tuple[int, int]], begun: float) -> None:
-        """Make a pass: serve each ready socket once, as many as PASS_S_MAX allows."""
+        """Make a pass: serve each ready socket once, as many as `pass_s_max` allows."""
         # hot: see make bench
         due, self._due = self._due, {}
         more, self._more = self._more, {}
@@ -222,9 +224,11 @@ class EpollPoller:
         if len(due) > len(self._own) or more or not self._own.issuperset(due):
             self._clients_at = begun
         self.turn_s = max(min(TURN_S_MAX, TURNS_S / (len(due) + len(more) or 1)), TURN_S_MIN)
-        self._due = self._serve_some(due, begun + (PASS_S_MAX / 2 if more else PASS_S_MAX))
+        self._due = self._serve_some(
+            due, begun + (self.pass_s_max / 2 if more else self.pass_s_max)
+        )
         if more:
-            rest = self._serve_some(more, begun + PASS_S_MAX)
+            rest = self._serve_some(more, begun + self.pass_s_max)
             self._more = {**rest, **self._more}
         self._call_soon()
 
@@ -232,7 +236,8 @@ class EpollPoller:
         """Serve descriptors in order up to the time `end`, at least one; return the rest."""
         # hot: see make bench
         watched, now = self._watched, time.perf_counter
-        soon = now() + HELD_BACK_S
+        held_back_s = self.held_back_s
+        soon = now() + held_back_s
         waiting = iter(due)
         for fd in waiting:
             serve = watched.get(fd)  # None: ended since the descriptor was found ready.
@@ -241,7 +246,7 @@ class EpollPoller:
             at = now()
             if at >= soon:
                 self._call_soon()
-                soon = now() + HELD_BACK_S
+                soon = now() + held_back_s
             if at >= end:
                 break
         return dict.fromkeys(waiting)
