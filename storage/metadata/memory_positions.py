@@ -51,8 +51,8 @@ class MemoryPositions:
 
     def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
         """As `Positions.get`."""
-        found = self.find(topic_id, name)
-        return found.cursors.get(index) if found else None
+        subscription = self.find(topic_id, name)
+        return subscription.cursors.get(index) if subscription else None
 
     def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
         """All subscriptions of a topic, in no order: live objects that go on changing."""
@@ -118,17 +118,17 @@ class MemoryPositions:
 
     def deleting(self, topic_id: int, index: int, name: bytes) -> CursorChange | None:
         """Return the change that ends a cursor, with the last cursor the subscription."""
-        found = self.find(topic_id, name)
-        if found is None:
+        subscription = self.find(topic_id, name)
+        if subscription is None:
             return None
-        if not found.cursors.keys() - {index}:
+        if not subscription.cursors.keys() - {index}:
             return Unsubscribed(topic_id, name)
-        return CursorGone(topic_id, name, index) if index in found.cursors else None
+        return CursorGone(topic_id, name, index) if index in subscription.cursors else None
 
     def resizing(self, topic_id: int, partitions: int) -> CursorChange | None:
         """Return the change that gives a topic's subscriptions that many partitions."""
         named = self.topics.get(topic_id, {})
-        if all(found.partitions == partitions for found in named.values()):
+        if all(subscription.partitions == partitions for subscription in named.values()):
             return None
         return TopicResized(topic_id, partitions)
 
