@@ -14,13 +14,13 @@ import errno
 import os
 import sys
 
-from braidlog.storage.log import files
+from braidlog.storage.log import local_files
 from tests.storage.files_twins import InlineQueue
 
 FAULTS = ("full", "read-only", "no-sync", "no-write")
 
 
-class SwitchedDisk(files.Disk):
+class SwitchedDisk(local_files.Disk):
     """The real disk, with the fault that the control file names."""
 
     control = ""
@@ -101,7 +101,7 @@ class SwitchedDisk(files.Disk):
 
 if __name__ == "__main__":
     SwitchedDisk.control = sys.argv[1]
-    files.Disk = SwitchedDisk
+    local_files.Disk = SwitchedDisk
     from braidlog.broker.cli.main import run
 
     sys.exit(run(sys.argv[2:]))
