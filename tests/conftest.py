@@ -14,6 +14,7 @@ from trio._core import _run as scheduler
 
 from braidlog.broker.topics.schema_rules import PARSER
 from braidlog.protocols.http.management.health import SCRAPING
+from tests import turns
 from tests.listeners import open_listeners
 from tests.opened import opened_broker
 from tests.storage.open_directories import abandon_directories
@@ -84,3 +85,16 @@ async def open_client(broker):
     """`await open_client("kafka")`: a client of `broker`, as from `open_listeners`."""
     async with open_listeners(broker) as connect:
         yield connect
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    """Take a LongTurns out of its group: `--only-rerun` looks at the outer error alone, and an
+    asynchronous fixture raises within a nursery.
+    """
+    error = call.excinfo.value if call.excinfo is not None else None
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, turns.LongTurns) and error is not call.excinfo.value:
+        call.excinfo = pytest.ExceptionInfo.from_exception(error)
+    return (yield)

@@ -16,8 +16,9 @@ from braidlog.broker.runtime.garbage import SearchTime
 from braidlog.broker.runtime.loop_turns import PRODUCT, LongTurn, LoopTurns
 
 SUSPICIOUS_S = 0.05  # Processor time of a turn after which the test is counted.
-# Usual turns make up to 30,000 calls. A call and the code around it take 0.1 to 0.3 us.
-TURN_CALLS_MAX = 200_000
+# Usual turns make up to 30,000 calls; a POLL of 20,000 tiny Iggy messages makes 320,000 short calls
+# in some 45 ms, the longest turn that is known.
+TURN_CALLS_MAX = 400_000
 
 
 class LongTurns(AssertionError):
