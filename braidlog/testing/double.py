@@ -59,11 +59,13 @@ class Braidlog:
         return self
 
     def stop(self) -> None:
-        """Stop the broker and remove its data."""
+        """Stop the broker and remove its data. Raises RuntimeError if the broker does not stop."""
         running = self._running
         running.token.run_sync_soon(running.stop)
         assert self._thread is not None
         self._thread.join(STOP_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise RuntimeError(f"the broker did not stop within {STOP_TIMEOUT_S:.0f} s")
 
     def __enter__(self) -> Self:
         return self.start()

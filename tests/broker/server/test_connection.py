@@ -105,7 +105,8 @@ async def test_frames_taken_in_runs_and_others_keep_their_order(bench):
         b"".join(framed(kinds[at : at + 1] + text) for at, text in enumerate(texts))
     )
     assert [await receive_frame(client) for _ in texts] == texts
-    assert session(bench).turns[0] == len(texts)
+    # A turn has a limit of time too, which a busy machine may reach.
+    assert sum(session(bench).turns) == len(texts) and session(bench).turns[0] > 1
 
 
 async def test_a_turn_has_a_limit_of_frames_in_a_run(bench):
