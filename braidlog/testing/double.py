@@ -146,7 +146,7 @@ class Braidlog:
         try:
             settings = [(key, value, f"setting {key}") for key, value in self._settings.items()]
             run_broker(settings, self._started.set_result)
-        except BaseException as error:
+        except BaseException as error:  # `start` raises the error in its own thread.
             if self._started.done():
                 raise
             self._started.set_exception(BrokerNotStarted(str(error)))

@@ -22,7 +22,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Base of the faults. In JSON the field `fault` has the fault's name."""
 
     async def inject(self, running: Running) -> dict[str, object]:
-        """Begin the fault; return what there is to know. Raises ValueError, OSError."""
+        """Begin the fault; return its figures. Each fault does this. Raises ValueError, OSError."""
         raise NotImplementedError
 
 

@@ -76,7 +76,7 @@ class Gate:
         self.faults = AnswerFaults()
 
     def close(self) -> None:
-        """Stop listening; for a gate that never ran."""
+        """Stop listening."""
         self._socket.close()
 
     async def _serve(self, client: trio.SocketStream, broker_address: tuple[str, int]) -> None:

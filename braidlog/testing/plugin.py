@@ -33,7 +33,7 @@ def braidlog(braidlog_session: Braidlog) -> Iterator[Braidlog]:
 
 @pytest.fixture
 def braidlog_namespace(braidlog: Braidlog, request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    """Names of topics and groups for this test alone; its topics are deleted after the test."""
+    """Names of topics and groups for this test alone; the topics are deleted after the test."""
     namespace = braidlog.namespace(request.node.name)
     yield namespace
     braidlog.heal()

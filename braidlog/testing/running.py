@@ -6,6 +6,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +116,7 @@ async def _run(
     )
     try:
         await _serve(broker, config, faults, started, signals)
-    except BaseException:
+    except BaseException:  # After any error, release the lock.
         broker.abandon()
         raise
     broker.close()
@@ -129,6 +130,20 @@ async def _serve(
     signals: bool,
 ) -> None:
     gates = _gates(config)
+    with ExitStack() as opened:
+        for gate in gates.values():
+            opened.callback(gate.close)
+        await _serve_behind(gates, broker, config, faults, started, signals)
+
+
+async def _serve_behind(
+    gates: Mapping[str, Gate],
+    broker: Broker,
+    config: Config,
+    faults: Faults,
+    started: Callable[[Running], object],
+    signals: bool,
+) -> None:
     listeners = make_listeners(_behind(gates, config))
     with socket.create_server(("127.0.0.1", 0)) as control:
         control.setblocking(False)

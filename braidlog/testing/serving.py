@@ -36,7 +36,7 @@ def serve_ephemeral(settings: Sequence[Setting], ready_file: str | None) -> int:
         if ready_file is not None:
             Path(ready_file).unlink(missing_ok=True)  # Of an earlier run.
         run_broker(settings, started, signals=True)
-    except Exception as raised:
+    except Exception as raised:  # A start that fails is a line; a bug is raised again.
         error = first_error(raised)
         if isinstance(error, ConfigError):
             return refuse(str(error), EXIT_USAGE)

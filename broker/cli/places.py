@@ -56,7 +56,7 @@ def time_us_of(text: str, flag: str) -> int:
     """
     try:
         given = datetime.fromisoformat(text)
-    except ValueError:
+    except ValueError:  # No date: an age, read below.
         pass
     else:
         given = given if given.tzinfo is not None else given.replace(tzinfo=UTC)

@@ -43,7 +43,9 @@ class VirtualNode:
         return False
 
     def rights(self) -> Resource:
-        """Return the resource that a reader must be allowed to describe."""
+        """Return the resource that a reader must be allowed to describe; each kind of node has its
+        own.
+        """
         raise NotImplementedError
 
     def create(self, caller: Caller, data: bytes | None) -> Change:
