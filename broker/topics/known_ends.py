@@ -1,4 +1,5 @@
-"""Stores log ends in the cursors' journal, and warns at a start of logs that end earlier.
+"""Stores log ends in the cursors' journal, and warns at a start of logs that end earlier, or below
+a position.
 
 This detects an older backup of the files beside newer positions, and logs that lost their end.
 Knows no file.
@@ -14,6 +15,7 @@ import structlog
 import trio
 
 from braidlog.storage.errors import StorageFull
+from braidlog.storage.metadata.highest_position import highest_position, is_above_end
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
@@ -47,10 +49,10 @@ class KnownEnds:
             self._cursors.set_ends(self._cursors.ends.news(ends))
 
     def compare(self, topics: Iterable[Topic]) -> None:
-        """Warn of logs that end below their known end; forget the ends of deleted partitions.
-        Raises StorageFailed.
+        """Warn of logs that end below their known end or below a position; forget the ends of
+        deleted partitions. Raises StorageFailed.
 
-        A position above the end proves nothing: clients may commit any number.
+        A position above the end is no proof of a loss: Kafka clients may commit any number.
         """
         cursors, known = self._cursors, set()
         for topic in topics:
@@ -65,6 +67,16 @@ class KnownEnds:
                         partition=partition.index,
                         log_end_offset=end,
                         durable_end_offset=durable_end,
+                    )
+                    continue
+                position = highest_position(cursors, topic.meta.topic_id, partition.index)
+                if is_above_end(position, end):
+                    log.warning(
+                        "position_above_log_end",
+                        topic=topic.name.full,
+                        partition=partition.index,
+                        log_end_offset=end,
+                        position=position,
                     )
         with suppress(StorageFull):  # The next start forgets them.
             cursors.set_ends(cursors.ends.gone(known))

@@ -36,6 +36,7 @@ from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.nodes import StoredNodes
 from braidlog.storage.tools.dump import find_partitions
+from braidlog.storage.tools.folder_owners import FolderOwner, owners_of
 from braidlog.storage.tools.known_ends import JournalledEnds
 from braidlog.storage.tools.log_check import LogCheck, reservation_is_lost
 from braidlog.storage.tools.repair_catalogue import CatalogueRepair
@@ -49,12 +50,10 @@ from braidlog.storage.tools.verify import (
     CATALOGUE,
     CURSORS,
     NODES,
-    FolderOwner,
     NoDataDir,
     Replayed,
     is_data_dir,
     names_in,
-    owners_of,
     total_bytes,
 )
 
@@ -241,10 +240,10 @@ class Repair:
             survey = check.run(self._advance)
         first_free = 0
         if owner is not None:
-            first_free = ends.first_free(number, owner.topic, owner.index)
-            warning = None if present is None else ends.warning(number, survey.end_offset)
-            if warning is not None:
-                self._plan.warnings.append(f"{name}: {warning}")
+            first_free = ends.first_free(number, owner)
+            if present is not None:
+                warning = ends.warning(number, owner, survey.end_offset)
+                self._plan.warnings += [f"{name}: {warning}"] if warning else []
         if survey.holes or present is None:
             repair = PartitionRepair(self.files, self._aside, name, survey)
             repair.plan(self._plan, first_free=first_free)

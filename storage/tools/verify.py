@@ -8,7 +8,6 @@ import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeVar
 
 from braidlog.storage.errors import DamagedLog, StorageError
@@ -34,6 +33,7 @@ from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.nodes import StoredNodes
 from braidlog.storage.tools.findings import Finding, Level, VerifyReport
+from braidlog.storage.tools.folder_owners import FolderOwner, owners_of
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
 from braidlog.storage.tools.known_ends import JournalledEnds
 from braidlog.storage.tools.lock_holder import lock_holder
@@ -54,17 +54,6 @@ Lost = Callable[[DamagedLog], None]
 
 class NoDataDir(StorageError):
     """There is no data directory at that place."""
-
-
-@dataclass(slots=True, frozen=True)
-class FolderOwner:
-    """Which partition of which topic a folder is, as the catalogue says."""
-
-    topic: str
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.index}"
 
 
 class Verifier:
@@ -199,10 +188,8 @@ class Verifier:
         if replayed is None or owner is None or self._running:
             return
         end_offset = replayed[0].end_offset
-        if (reason := self._ends.warning(number, end_offset)) is not None:
+        if (reason := self._ends.warning(number, owner, end_offset)) is not None:
             self._say(Level.WARNING, name, folder, reason)
-        elif (note := self._ends.note(owner.topic, owner.index, end_offset)) is not None:
-            self._say(Level.NOTE, name, folder, note)
 
     def _topic_file(self, number: int, folder: str, owner: FolderOwner | None) -> str:
         """Check the partition named by the folder's topic file; return a name for reports."""
@@ -318,15 +305,6 @@ def is_data_dir(path: str | os.PathLike[str]) -> bool:
         except OSError as error:
             raise storage_error(error, "read", os.fspath(path)) from error
     return False
-
-
-def owners_of(catalogue: Catalogue) -> dict[int, FolderOwner]:
-    """Which partition of which topic each folder is, as the catalogue says."""
-    return {
-        partition_id: FolderOwner(meta.name.full, index)
-        for meta in catalogue.all_topics()
-        for index, partition_id in enumerate(meta.partition_ids)
-    }
 
 
 def names_in(path: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""A broker notes the ends of its logs, and warns at a start about a log that ends earlier."""
+"""A broker notes the ends of its logs, and warns at a start about a log that ends earlier or
+below a position."""
 
 import shutil
 
@@ -32,7 +33,7 @@ async def life(folder, records, position=0, seconds=0, *, is_killed=False):
         broker.abandon()
     else:
         broker.close()
-    return [line for line in lines if line["event"] == "log_ends_early"]
+    return [line for line in lines if line["event"] in ("log_ends_early", "position_above_log_end")]
 
 
 def restore(older, folder):
@@ -66,9 +67,17 @@ async def test_a_start_after_a_kill_warns_about_records_missing_since_the_last_n
     assert line["log_end_offset"] == 3 and line["durable_end_offset"] == 7
 
 
-async def test_a_position_above_the_end_is_legal(tmp_path):
-    """Kafka's clients may commit any number, and Iggy's store 0 in an empty partition."""
+async def test_a_start_warns_of_a_position_above_the_end(tmp_path):
+    """Kafka's clients may commit any number: the log is served as before."""
+    folder = tmp_path / "data"
+    assert await life(folder, 5, position=1 << 40) == []
+    (line,) = await life(folder, 1)
+    assert line["event"] == "position_above_log_end"
+    assert line["log_end_offset"] == 5 and line["position"] == 1 << 40
+
+
+async def test_a_position_of_1_in_an_empty_log_is_no_warning(tmp_path):
+    """Iggy's clients may store offset 0 before the first message."""
     folder = tmp_path / "data"
     assert await life(folder, 0, position=1) == []
-    assert await life(folder, 5, position=1 << 40) == []
     assert await life(folder, 0) == []

@@ -21,13 +21,13 @@ class Noting(Directory):
 
 
 def warnings_of(path):
-    found, report = verified(path)
-    found = [one for one in found if one.level is not Level.NOTE]
-    assert report.faults == 0 and report.warnings == len(found)
+    findings, report = verified(path)
+    findings = [finding for finding in findings if finding.level is not Level.NOTE]
+    assert report.faults == 0 and report.warnings == len(findings)
     repair = Repair(path, lambda done, total: None)
     plan = repair.plan()
     repair.close()
-    return [one.reason for one in found], plan
+    return [finding.reason for finding in findings], plan
 
 
 @pytest.fixture
@@ -84,13 +84,12 @@ def test_an_emptied_active_segment_without_watermark_is_a_warning(tmp_path):
     mended.crash()
 
 
-def test_a_position_above_the_end_is_legal_and_nothing_continues_above_it(noting):
+def test_a_position_above_the_end_is_a_warning_and_nothing_continues_above_it(noting):
     noting.move_cursor(1 << 50)
     noting.stop()
-    reasons, plan = warnings_of(noting.path)
-    assert reasons == [] and plan.steps == [] and plan.warnings == []
-    (note,), _ = verified(noting.path)
-    assert note.level is Level.NOTE and str(1 << 50) in note.reason
+    (reason,), plan = warnings_of(noting.path)
+    assert "ends at 36" in reason and str(1 << 50) in reason
+    assert plan.steps == [] and plan.warnings == [f"public/default/orders/0: {reason}"]
     shutil.rmtree(noting.path / "partitions/1")
     repaired(noting.path)
     mended = Noting(noting.path, **SMALL)
