@@ -23,6 +23,7 @@ TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to create.
 # flag.
 EXIT_CODES = {400: EXIT_USAGE, 404: EXIT_NOT_FOUND, 412: EXIT_USAGE, 422: EXIT_USAGE}
 CA_FILE = "BRAIDLOG_CA_FILE"
+REFUSED = frozenset({"error_code", "reason"})  # Fields of a broker's errors.
 API = "/api/v1"
 # A connection that was idle for longer is not used again: the answer to a request on a connection
 # that the broker ends would be lost.
@@ -191,7 +192,8 @@ class AdminClient:
             raise self._unreachable(error) from error
         self._used_at = time.monotonic()
         if response.status >= 400 and response.status != accepted:
-            message = self._parse(response.status, text)["message"]
+            answer = self._parse(response.status, text)
+            message = str(answer.get("message", answer.get("reason")))
             if response.status == http.client.UNAUTHORIZED and not self._credentials:
                 message += "; set BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD"
             raise AdminError(message, EXIT_CODES.get(response.status, EXIT_FAILED))
@@ -241,7 +243,7 @@ class AdminClient:
         try:
             answer = json.loads(text)
             is_good = status < 400 or status == accepted
-            if isinstance(answer, dict) and (is_good or "error_code" in answer):
+            if isinstance(answer, dict) and (is_good or REFUSED & answer.keys()):
                 return answer
         except ValueError:
             pass  # Raised below, as for every answer that no broker sends.

@@ -106,6 +106,7 @@ def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Rout
         ),
         route(f"{API}/stats", GET=Endpoint(overview.stats, Action.DESCRIBE, answer=Stats)),
         route("/metrics", GET=Endpoint(health.metrics, Action.DESCRIBE, other_formats=plain)),
+        route("/metrics/", GET=Endpoint(health.moved, Action.DESCRIBE, statuses=(301,))),
     ]
 
 

@@ -62,7 +62,7 @@ AREAS: Final = (
     _area(
         "Pulsar admin: cluster",
         "Brokers, and the lookup of topics.",
-        "/admin/v2/",
+        "/admin/",
         "/lookup/",
     ),
     _area(
@@ -108,4 +108,4 @@ def usual_spelling(path: str) -> str:
     path = path.replace("/topics/persistent/", "/topics/")
     path = path.replace("/subscriptions/", "/subscription/")
     path = path.replace("/consumers/{consumer}", "/consumer/{consumer}")
-    return path.removesuffix("/consumers")
+    return path.removesuffix("/consumers").rstrip("/")

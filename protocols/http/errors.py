@@ -34,11 +34,20 @@ class RequestRefused(Exception):
 
 
 class ErrorBody(msgspec.Struct):
-    """The answer to every refused request; Pulsar's admin clients show `reason`."""
+    """The answer to a refused request, except on the paths of Pulsar's admin API."""
 
     error_code: int
     code: str
     message: str
+    reason: str
+
+
+class PulsarErrorBody(msgspec.Struct):
+    """The answer to a refused request of Pulsar's admin API and lookup.
+
+    Go's admin client reads `code` as a number, so that a name there breaks the client.
+    """
+
     reason: str
 
 

@@ -28,7 +28,7 @@ from braidlog.broker.errors import BrokerError
 from braidlog.broker.metrics import Number
 from braidlog.broker.server.connection import forget_frames
 from braidlog.protocols.http import errors
-from braidlog.protocols.http.errors import ErrorBody
+from braidlog.protocols.http.errors import ErrorBody, PulsarErrorBody
 from braidlog.protocols.http.limits import JSON_PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ RETRY_AFTER_S = 1  # The header of 429 and 503 answers.
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id, if valid.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
+PULSAR_PATHS = ("/admin/", "/lookup/")  # Errors have the form of Apache Pulsar there.
 
 
 @dataclass(slots=True)
@@ -229,9 +230,11 @@ def json_response(body: msgspec.Struct, status: int = 200) -> Response:
 
 
 def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
-    """Return the answer for an error; every error has this form."""
+    """Return the answer for an error; every error has this form, or Pulsar's on Pulsar's paths."""
     exchange.code = wire.code
-    body = ErrorBody(wire.number, wire.code, message, message)
+    body: msgspec.Struct = ErrorBody(wire.number, wire.code, message, message)
+    if exchange.scope["path"].startswith(PULSAR_PATHS):
+        body = PulsarErrorBody(message)
     headers = {}
     if wire.status in (429, 503):
         headers["Retry-After"] = str(RETRY_AFTER_S)

@@ -57,6 +57,10 @@ class HealthApi:
         readiness = messages.Readiness(ready=all(checks.values()), checks=checks)
         return json_response(readiness, 200 if readiness.ready else 503)
 
+    async def moved(self, _: Request) -> Response:
+        """Redirect to `/metrics`: Apache Pulsar's scrapers request this path."""
+        return Response(status_code=301, headers={"Location": "/metrics"})
+
     async def metrics(self, request: Request) -> Response:
         """All metrics, in the text format that the scraper requests."""
         await import_in_thread(SCRAPING)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
+from braidlog.broker.errors import TopicNotFound
 from braidlog.protocols.http.path_names import name_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def topic_of(broker: Broker, request: Request) -> tuple[Topic, Sequence[Partitio
     topic = broker.topics.get(name)
     if index is None:
         return topic, tuple(topic.partitions)
+    if not topic.partitioned:
+        text = f"persistent://{name.full}-partition-{index} has zero partitions"
+        raise TopicNotFound(f"Partitioned Topic not found: {text}")
     return topic, (topic.partition(index),)
 
 

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS, QuotaPolicy
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import BAD_BODY, BAD_TTL, RequestRefused
+from braidlog.protocols.http.pulsar_admin.answers import as_number
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -117,6 +118,7 @@ def read_value(row: TopicSetting, body: object) -> Setting | None:
                 BAD_BODY, f"expected one of {UNDEFINED}, {', '.join(sorted(known))}"
             )
         return known[body]
+    body = as_number(body)
     if type(body) is not int or not 0 <= body <= LIMIT_MAX:
         unit = " of bytes" if row.name.endswith("_bytes") else ""
         raise RequestRefused(BAD_BODY, f"the body has to be a number{unit}, 0 or more")
@@ -124,6 +126,7 @@ def read_value(row: TopicSetting, body: object) -> Setting | None:
 
 
 def _read_ttl(body: object, _: Request) -> Changes:
+    body = as_number(body)
     if type(body) is not int or not 0 <= body <= LIMIT_MAX:
         raise RequestRefused(BAD_TTL, "Invalid value for message TTL, message TTL must >= 0")
     return {"message_ttl_s": body}
@@ -131,7 +134,8 @@ def _read_ttl(body: object, _: Request) -> Changes:
 
 def _read_retention(body: object, _: Request) -> Changes:
     limits = body if isinstance(body, dict) else {}
-    minutes, size = limits.get("retentionTimeInMinutes"), limits.get("retentionSizeInMB")
+    minutes = as_number(limits.get("retentionTimeInMinutes"))
+    size = as_number(limits.get("retentionSizeInMB"))
     for limit in (minutes, size):
         if type(limit) is not int or not INFINITE <= limit <= LIMIT_MAX:
             raise RequestRefused(BAD_BODY, "expected retentionTimeInMinutes and retentionSizeInMB")
@@ -171,7 +175,7 @@ def _read_quota(body: object, request: Request) -> Changes:
     quota = body if isinstance(body, dict) else {}
     limit, policy = _quota_settings(request)
     key = "limitTime" if limit == "backlog_age_s" else "limitSize"
-    number = quota.get(key, quota.get("limit") if key == "limitSize" else None)
+    number = as_number(quota.get(key, quota.get("limit") if key == "limitSize" else None))
     if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
         raise RequestRefused(BAD_BODY, f"{key}: expected a number, -1 for none")
     known = TOPIC_SETTINGS[policy].choices

@@ -43,6 +43,7 @@ TOPICS, TOPIC = f"{ADMIN}/persistent/{NAMESPACE}", f"{ADMIN}/persistent/{NAMED}"
 NON_PERSISTENT = f"{ADMIN}/non-persistent/{NAMED}"
 SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
 SCHEMAS = f"{ADMIN}/schemas/{NAMED}"
+OTHERS = ("/admin/{rest:path}", "/lookup/{rest:path}")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEE, MAKE, CHANGE = Action.DESCRIBE, Action.CREATE, Action.ALTER
 READ, END, RULE = Action.CONSUME, Action.DELETE, Action.ADMINISTER
@@ -58,7 +59,6 @@ def admin_routes(
         ClusterApi(broker, bodies, options.advertised_url),
         AdminTopics(broker, bodies),
     )
-    other = f"{ADMIN}/{{rest:path}}"
     calls = chain(  # The first path that matches a request serves the request.
         _of_cluster(cluster),
         _of_namespaces(cluster, topics),
@@ -69,7 +69,7 @@ def admin_routes(
         _of_permissions(AdminPermissions(broker, bodies)),
         AdminPolicies(broker, bodies).calls(SPACE, TOPIC),
         _of_jobs(AdminTopicJobs(broker)),
-        ((method, other, Endpoint(_not_served, SEE)) for method in METHODS),
+        ((method, path, Endpoint(_not_served, SEE)) for path in OTHERS for method in METHODS),
     )
     paths: dict[str, dict[str, Endpoint]] = {}
     for method, path, endpoint in calls:

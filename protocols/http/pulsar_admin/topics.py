@@ -28,7 +28,7 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import as_number, done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
 from braidlog.protocols.http.pulsar_admin.new_objects import check_new_topic
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
@@ -174,7 +174,7 @@ class AdminTopics:
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a partitioned topic."""
-        topic, _ = topic_of(self._broker, request)
+        topic = self._partitioned(request)
         wanted = query.truth(request, ("perPartition",))
         names = groups_seen(self._broker, request, topic)
         sees = group_check(self._broker, request, topic)
@@ -183,6 +183,13 @@ class AdminTopics:
             self._broker, topic, names, sees, per_partition=wanted, with_times=with_times
         )
         return json_answer(answer)
+
+    def _partitioned(self, request: Request) -> Topic:
+        """Return the partitioned topic of the path. Raises TopicNotFound in Apache's words."""
+        topic, _ = topic_of(self._broker, request)
+        if not topic.partitioned:
+            raise TopicNotFound(f"Partitioned Topic persistent://{topic.name.full} not found")
+        return topic
 
     async def internal_stats(self, request: Request) -> Response:
         """Ledger and cursors of a topic's partition."""
@@ -289,7 +296,7 @@ async def partition_count(bodies: BodyReader, request: Request, *, least: int = 
     body = await read_any(bodies, request)
     if isinstance(body, dict):
         check_new_topic(body.get("properties"))
-    count = body.get("partitions") if isinstance(body, dict) else body
+    count = as_number(body.get("partitions") if isinstance(body, dict) else body)
     if type(count) is not int or not least <= count <= PARTITIONS_MAX:
         text = "Number of partitions should be more than 0"
         raise RequestRefused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")

@@ -86,6 +86,6 @@ async def test_no_refusal_shows_the_words_of_a_library(app, part):
         for body in BODIES:
             answer = await call(app, method, path_of(path), pieces=[body])
             assert answer.status == 501 or answer.status < 500, (method, path, body, answer.body)
-            if answer.status >= 400 and LIBRARY.search(answer.json["message"]):
-                shown.setdefault(answer.json["message"], f"{method} {path} {body[:80]!r}")
+            if answer.status >= 400 and LIBRARY.search(answer.json["reason"]):
+                shown.setdefault(answer.json["reason"], f"{method} {path} {body[:80]!r}")
     assert shown == {}

@@ -321,10 +321,48 @@ async def test_schemas(ask):
     assert answer.json == {"compatibility": False, "schemaCompatibilityStrategy": "FULL"}
 
 
-async def test_unserved_calls_are_refused(ask):
-    for path in ("functions/public/default", "persistent/public/default/orders/dispatchRate"):
-        answer = await ask("GET", f"{ADMIN}/{path}")
-        assert (answer.status, answer.json["error_code"]) == (501, 50101)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/admin/v2/functions/public/default",
+        "/admin/v2/persistent/public/default/orders/replicatorDispatchRate",
+        "/admin/v2/brokers/standalone/standalone/ownedNamespaces",
+        "/admin/v3/functions/public/default/f",
+        "/admin/",
+        "/lookup/v2/topic/persistent/public/default/orders/more",
+    ],
+)
+async def test_unserved_calls_are_refused_with_a_reason(ask, path):
+    answer = await ask("GET", path, status=501)
+    assert answer.json == {"reason": f"GET {path} is not served here"}
+
+
+async def test_an_error_has_a_reason_alone_as_in_apache(ask):
+    """Go's admin client reads `code` as a number, and fails on a name."""
+    answer = await ask("GET", f"{ADMIN}/tenants/shop", status=404)
+    assert answer.json == {"reason": "Tenant shop does not exist"}
+
+
+async def test_a_topic_without_partitions_has_no_partitioned_figures(ask):
+    await ask("PUT", TOPIC, status=204)
+    full = "persistent://public/default/orders"
+    for path, reason in [
+        ("/partitioned-stats", f"Partitioned Topic {full} not found"),
+        (
+            "-partition-0/stats",
+            f"Partitioned Topic not found: {full}-partition-0 has zero partitions",
+        ),
+    ]:
+        answer = await ask("GET", TOPIC + path, status=404)
+        assert answer.json == {"reason": reason}
+
+
+async def test_numbers_as_text_are_numbers_as_in_apache(ask):
+    await ask("PUT", f"{PARTS}/partitions", "3", 204)
+    assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 3
+    await ask("PUT", f"{ADMIN}/persistent/public/default/other/partitions", "x", 406)
+    await ask("POST", f"{ADMIN}/namespaces/public/default/messageTTL", "120", 204)
+    assert (await ask("GET", f"{ADMIN}/namespaces/public/default/messageTTL")).json == 120
 
 
 async def test_a_lookup_without_a_pulsar_listener(ask):

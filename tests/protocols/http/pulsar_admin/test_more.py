@@ -45,9 +45,9 @@ async def test_a_topic_without_partitions_does_not_grow(ask, orders):  # noqa: F
 async def test_a_topic_is_deleted_only_by_the_call_for_its_kind(ask, orders, parts):  # noqa: F811
     for force in ("", "?force=true"):
         answer = await ask("DELETE", f"{PARTS}{force}", status=409)
-        assert answer.json["code"] == "other_kind_of_topic"
+        assert "partitioned topic" in answer.json["reason"]
         answer = await ask("DELETE", f"{TOPIC}/partitions{force}", status=409)
-        assert answer.json["code"] == "other_kind_of_topic"
+        assert "partitioned topic" in answer.json["reason"]
     await ask("DELETE", f"{PARTS}-partition-0", status=412)
     assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 2
 
@@ -55,7 +55,7 @@ async def test_a_topic_is_deleted_only_by_the_call_for_its_kind(ask, orders, par
 async def test_a_topic_does_not_shrink(ask, parts):  # noqa: F811
     for count in (1, 0, -1):
         answer = await ask("POST", f"{PARTS}/partitions", count, 422)
-        assert answer.json["code"] == "fewer_partitions"
+        assert "partitions" in answer.json["reason"]
     assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 2
 
 

@@ -59,7 +59,7 @@ async def test_grants_on_a_topic_apply_to_that_topic(ask, broker):
     await ask("DELETE", f"{ON_TOPIC}/anna", status=204)
     assert await ask("GET", ON_TOPIC) == {"anna": ["consume"]}
     refused = await ask("DELETE", f"{ON_TOPIC}/anna", status=412)
-    assert refused["message"] == "Permissions are not set at the topic level"
+    assert refused["reason"] == "Permissions are not set at the topic level"
 
 
 @secured

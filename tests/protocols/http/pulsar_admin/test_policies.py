@@ -106,7 +106,7 @@ async def test_retention_by_namespace_and_topic(ask, broker):
     assert settings.settings.delete_acknowledged
     await ask("DELETE", f"{NAMESPACE}/retention", status=204)
     assert settings.settings == LogSettings()
-    for bad in ({}, {**policy, "retentionSizeInMB": 0}, {**policy, "retentionSizeInMB": "5"}):
+    for bad in ({}, {**policy, "retentionSizeInMB": 0}, {**policy, "retentionSizeInMB": "much"}):
         await ask("POST", f"{NAMESPACE}/retention", bad, 400)
     await ask("POST", f"{ADMIN}/namespaces/no/where/retention", policy, 404)
 
