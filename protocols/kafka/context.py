@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.kafka.group_table import GroupTable
     from braidlog.protocols.kafka.login import KafkaLogin
-    from braidlog.protocols.kafka.membership import Client
     from braidlog.protocols.kafka.presence import Presence
+    from braidlog.protocols.kafka.roster import Client
     from braidlog.storage.metadata.names import TopicName
 
 # Partitions for which a connection remembers the progress of a fetch without records for Kafka.

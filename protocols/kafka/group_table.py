@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from braidlog.broker.broker import Broker
+    from braidlog.protocols.kafka.roster import KafkaMember
 
 # Groups with members now or lately; a group takes some kilobytes.
 GROUPS_MAX = 10_000
@@ -35,15 +36,16 @@ class GroupTable:
         self._groups: dict[bytes, KafkaGroup] = {}
         self._sizes: dict[bytes, int] = {}
         self._size = 0
-        self._waiting: dict[bytes, trio.lowlevel.ParkingLot] = {}
+        # Identity of a watched group -> the wait until its next deadline.
+        self._alarms: dict[int, trio.CancelScope] = {}
         self.polls = LongPolls()
 
     def find(self, name: bytes) -> KafkaGroup | None:
         """Return the group, after removing dead members; None if the table lacks the group."""
         group = self._groups.get(name)
-        if group is not None:
+        if group is not None and trio.current_time() >= group.next_due():
             self.changing(group, group.advance)
-        return self._groups.get(name)
+        return group
 
     def get(self, name: bytes) -> KafkaGroup:
         """Return the group, created if needed. Raises MemberRefused."""
@@ -82,32 +84,29 @@ class GroupTable:
             self._sizes[group.name] = size
 
     def changing(self, group: KafkaGroup, change: Callable[[float], object]) -> None:
-        """Change a group at the current time, and wake the tasks that wait for the change."""
-        before = group.changes
+        """Change a group at the current time."""
         change(trio.current_time())
-        if group.changes != before:
-            self.wake(group)
+        self.settle(group)
 
-    def wake(self, group: KafkaGroup) -> None:
-        """Wake the tasks that wait for a change of a group."""
+    def settle(self, group: KafkaGroup) -> None:
+        """Take note of a changed group: of its bytes, and of its next deadline."""
         self.weigh(group)
-        lot = self._waiting.get(group.name)
-        if lot is not None:
-            lot.unpark_all()
+        alarm = self._alarms.get(id(group))
+        if alarm is None:
+            return
+        due = group.next_due() if group.members else -math.inf  # The watch of an empty group ends.
+        alarm.deadline = min(alarm.deadline, due)
 
-    async def wait(self, group: KafkaGroup, seconds: float = math.inf) -> None:
-        """Return when the group has changed or its next deadline is due, at the latest after
-        `seconds`.
-        """
-        lot = self._waiting.setdefault(group.name, trio.lowlevel.ParkingLot())
+    async def wait(self, member: KafkaMember, seconds: float = math.inf) -> None:
+        """Return when the group has something for the member, at the latest after `seconds`."""
+        woken = trio.Event()
+        member.wakers.append(woken.set)
         try:
-            with trio.move_on_at(min(group.next_due(), trio.current_time() + seconds)):
-                await lot.park()
+            with trio.move_on_after(seconds):
+                await woken.wait()
         finally:
-            # Other woken tasks may wait again by now, in a newer lot.
-            if not lot and self._waiting.get(group.name) is lot:
-                del self._waiting[group.name]
-        self.changing(group, group.advance)
+            if woken.set in member.wakers:
+                member.wakers.remove(woken.set)
 
     async def watch(self, group: KafkaGroup) -> None:
         """Remove dead members at their deadlines while the group has members. The caller has set
@@ -115,9 +114,13 @@ class GroupTable:
         """
         try:
             while group.members and self._groups.get(group.name) is group:
-                await self.wait(group)
+                with trio.CancelScope(deadline=group.next_due()) as alarm:
+                    self._alarms[id(group)] = alarm
+                    await trio.sleep_forever()
+                self.changing(group, group.advance)
         finally:
             group.watched = False
+            self._alarms.pop(id(group), None)
 
     def call_at(self, group: KafkaGroup, at: float) -> None:
         """Schedule the members' next contact at that time: the first contact removes the dead

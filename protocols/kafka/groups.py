@@ -1,8 +1,8 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the members of a group share its partitions.
 
 The leader assigns the partitions, in bytes that these handlers pass on unread. A member waits in
-its handler; the others' actions or its deadline wake it. One task for each group removes dead
-members when their time is up; it runs on some member's connection.
+its handler until the group wakes it with an answer. One task for each group removes dead
+members when their time is up; it runs on some member's connection, and moves on when that ends.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from braidlog.protocols.kafka.membership import (
     MEMBER_BYTES_MAX,
     GroupState,
     KafkaGroup,
-    KafkaMember,
     MemberRefused,
 )
+from braidlog.protocols.kafka.roster import KafkaMember
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupResponse
 from braidlog.protocols.kafka.wire.leave_group import (
@@ -35,6 +35,7 @@ SESSION_MS_MIN = 1000
 SESSION_MS_MAX = 1_800_000
 REBALANCE_MS_MAX = 24 * 3_600_000  # Nobody waits longer for members that do not come.
 LEAVES_VERSION = 3  # From here on a LeaveGroup names several members.
+SKIP_VERSION = 9  # from here on a leader can be told that the assignments stand
 PROMISE_VERSION = 4  # from here on a member is given an id before it joins
 MOVED_LOOK_S = 1.0  # Between two checks whether a group has moved to another broker.
 
@@ -67,44 +68,40 @@ async def _join(context: KafkaContext, request: JoinGroupRequest) -> JoinGroupRe
         groups.weigh(group)
         return JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED, member_id=promised)
     member = group.admit(request, context.client, now)
-    groups.wake(group)
+    groups.settle(group)
     context.presence.heard(group, member)
-    member.joined = member.parked = True
-    waited = False
+    group.park(member)
+    is_answered = False
     try:
-        while group.state is GroupState.PREPARING and _is_in(group, member):
-            await _wait(context, group)
-        waited = True
+        while group.state is GroupState.PREPARING and group.roster.has(member):
+            await _wait(context, group, member)
+        is_answered = True
     finally:
-        # A client that went away has not joined, and is dead when its session ends.
-        member.joined, member.parked = waited, False
-        member.heard(trio.current_time())
+        group.unpark(member, trio.current_time(), is_answered=is_answered)
     _check_in(group, member)
-    return group.joined_reply(member.member_id)
+    return group.joined_reply(member.member_id, may_skip=context.version >= SKIP_VERSION)
 
 
-async def _wait(context: KafkaContext, group: KafkaGroup) -> None:
-    """Return when the group has changed. Raises MemberRefused if another broker coordinates it now:
-    the other members learn that with their next request, and do not join here.
+async def _wait(context: KafkaContext, group: KafkaGroup, member: KafkaMember) -> None:
+    """Return when the group has something for the member.
+
+    Raises MemberRefused if another broker coordinates the group now: the other members learn that
+    with their next request, and do not join here.
     """
     is_alone = not context.broker.placement.others()
-    await context.groups.wait(group, math.inf if is_alone else MOVED_LOOK_S)
+    await context.groups.wait(member, math.inf if is_alone else MOVED_LOOK_S)
     if not context.coordinates(group.name):
         raise MemberRefused(Code.NOT_COORDINATOR)
-
-
-def _is_in(group: KafkaGroup, member: KafkaMember) -> bool:
-    return group.members.get(member.member_id) is member
 
 
 def _check_in(group: KafkaGroup, member: KafkaMember) -> None:
     """Check that it is still a member. Raises MemberRefused. A static member that was replaced is
     fenced: if it rejoined, the two would replace each other for ever.
     """
-    if _is_in(group, member):
+    if group.roster.has(member):
         return
     instance = member.instance_id
-    other = None if instance is None else group.find_instance(instance)
+    other = None if instance is None else group.roster.instance(instance)
     is_fenced = other is not None and other.member_id != member.member_id
     raise MemberRefused(Code.FENCED_INSTANCE_ID if is_fenced else Code.UNKNOWN_MEMBER_ID)
 
@@ -131,7 +128,7 @@ async def _sync(context: KafkaContext, request: SyncGroupRequest) -> bytes:
         context.groups.changing(group, lambda now: group.assign(assignments, now))
     member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
     while group.state is GroupState.COMPLETING and group.generation == request.generation_id:
-        await _wait(context, group)
+        await _wait(context, group, member)
     _check_in(group, member)
     member.heard(trio.current_time())
     if group.state is not GroupState.STABLE or group.generation != request.generation_id:
@@ -178,7 +175,7 @@ def _leave(
     if group is None:
         return Code.UNKNOWN_MEMBER_ID
     code = group.leave(member_id, instance_id, trio.current_time())
-    context.groups.wake(group)
+    context.groups.settle(group)
     return code
 
 

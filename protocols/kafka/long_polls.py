@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import trio
 
-from braidlog.protocols.kafka.membership import Client
+from braidlog.protocols.kafka.roster import Client
 
 # How long a fetch may still wait if its client has to rejoin its group: short for a person, long
 # for a client that goes on fetching until its next heartbeat.

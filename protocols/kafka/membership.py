@@ -10,9 +10,10 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from braidlog.protocols.kafka.deadlines import Deadlines
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.roster import Client, KafkaMember, Roster
 from braidlog.protocols.kafka.wire.describe_groups import DescribedGroupMember
 from braidlog.protocols.kafka.wire.join_group import (
     JoinGroupRequest,
@@ -23,11 +24,6 @@ from braidlog.protocols.kafka.wire.join_group import (
 
 GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all members.
 MEMBER_BYTES_MAX = 1024 * 1024  # A member's metadata and assignment.
-# A living member sends a request within this share of its session timeout. Clients send a heartbeat
-# every 0.07 (Java) to 0.3 (kafka-python) of the timeout by default; Kafka's documentation advises a
-# third at most.
-HEARD_SHARE = 0.3
-RECONNECT_S = 0.5  # Minimum time for a member to reconnect.
 
 
 class GroupState(enum.Enum):
@@ -47,67 +43,38 @@ class MemberRefused(Exception):
         self.code = code
 
 
-Client = tuple[bytes, bytes]
-"""Client id and host."""
-
-
-@dataclass(slots=True)
-class KafkaMember:
-    """A member of a group; times are in seconds of the caller's clock."""
-
-    member_id: bytes
-    instance_id: bytes | None
-    client: Client
-    session_s: float
-    rebalance_s: float
-    protocols: Mapping[bytes, bytes]
-    due: float  # time at which the member counts as dead
-    joined: bool = False  # the member waits for the rebalance in preparation
-    parked: bool = False  # the member's JoinGroup is not answered yet
-    assignment: bytes = b""
-    speaks_over: object = None  # the member's last connection, while open
-
-    @property
-    def size(self) -> int:
-        """Bytes kept for the member: protocols with their metadata, assignment, names."""
-        own_bytes = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
-        names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
-        return own_bytes + len(self.assignment) + names
-
-    def heard(self, now: float) -> None:
-        """Note a sign of life."""
-        self.due = now + self.session_s
-
-    def lost(self, now: float) -> None:
-        """Note that the member's connection has ended. A static member may stay away for its
-        session timeout.
-        """
-        if self.instance_id is None:
-            heard = min(self.due - self.session_s, now)
-            again = max(heard + self.session_s * HEARD_SHARE, now + RECONNECT_S)
-            self.due = min(self.due, again)
-
-
-@dataclass(slots=True)
 class KafkaGroup:
-    """A group with its members in order of arrival."""
+    """A group with its members in order of arrival.
 
-    name: bytes
-    state: GroupState = GroupState.EMPTY
-    generation: int = 0
-    protocol_type: bytes = b""
-    protocol_name: bytes = b""
-    leader: bytes = b""
-    members: dict[bytes, KafkaMember] = field(default_factory=dict)
-    # issued member ids -> deadline for joining
-    promised: dict[bytes, float] = field(default_factory=dict)
-    join_due: float = 0.0  # deadline after which a rebalance continues without missing members
-    # delay between the first member's arrival and the first generation
-    initial_delay_s: float = 0.0
-    begin_due: float = 0.0  # earliest start of a first generation
-    changes: int = 0  # number of changes that waiting tasks may care about
-    watched: bool = False  # a task wakes at the next member's deadline
-    call: Callable[[Client], None] = lambda client: None  # asks a client to rejoin
+    The owner looks again at `next_due`, and after each change of that time.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        *,
+        call: Callable[[Client], None] = lambda client: None,
+        initial_delay_s: float = 0.0,
+    ) -> None:
+        """Start without members. `call` asks a client to rejoin; a first generation waits
+        `initial_delay_s` for more members.
+        """
+        self.name = name
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.protocol_type = b""
+        self.protocol_name = b""
+        self.leader = b""
+        self.roster = Roster()
+        self.members: Mapping[bytes, KafkaMember] = self.roster.members
+        self.promised: dict[bytes, float] = {}  # issued member ids -> deadline for joining
+        self.join_due = 0.0  # deadline after which a rebalance continues without missing members
+        self.begin_due = 0.0  # earliest start of a first generation
+        self.watched = False  # a task wakes at the next member's deadline
+        self._call = call
+        self._initial_delay_s = initial_delay_s
+        self._promised_size = 0
+        self._promise_dues: Deadlines[bytes] = Deadlines(self.promised.__contains__)
 
     # Joining.
 
@@ -119,12 +86,12 @@ class KafkaGroup:
         known = self.members.get(member_id)
         instance = request.group_instance_id
         if known is None and instance is not None:
-            known = self.find_instance(instance)
+            known = self.roster.instance(instance)
             if known is not None and member_id:
                 raise MemberRefused(Code.FENCED_INSTANCE_ID)
         elif known is not None and instance != known.instance_id:
             raise MemberRefused(Code.FENCED_INSTANCE_ID)
-        if known is None and member_id and self.promised.pop(member_id, None) is None:
+        if known is None and member_id and not self._take_promise(member_id):
             raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
         if known is None and len(self.members) >= GROUP_MEMBERS_MAX:
             raise MemberRefused(Code.GROUP_MAX_SIZE_REACHED)
@@ -149,28 +116,40 @@ class KafkaGroup:
         if len(self.promised) >= GROUP_MEMBERS_MAX:
             raise MemberRefused(Code.GROUP_MAX_SIZE_REACHED)
         member_id = new_member_id(client_id)
-        self.promised[member_id] = now + session_s
+        self.promised[member_id] = due = now + session_s
+        self._promised_size += len(member_id)
+        self._promise_dues.add(due, member_id, len(self.promised))
         return member_id
 
     def forget_promises(self, now: float) -> None:
         """Drop issued ids whose clients did not join in time."""
-        self.promised = {member_id: due for member_id, due in self.promised.items() if due > now}
+        for member_id in list(self._promise_dues.take_due(now)):
+            self._take_promise(member_id)
+
+    def _take_promise(self, member_id: bytes) -> bool:
+        """Drop an issued id; return False if it is none."""
+        if self.promised.pop(member_id, None) is None:
+            return False
+        self._promised_size -= len(member_id)
+        return True
 
     def _enter(self, member: KafkaMember, known: KafkaMember | None, now: float) -> None:
-        if known is not None and known.member_id != member.member_id:
-            del self.members[known.member_id]  # A static member with a new id.
-            if self.leader == known.member_id:
-                self.leader = member.member_id
-            known = None
+        is_back = known is not None and known.member_id != member.member_id
         unchanged = known is not None and dict(known.protocols) == dict(member.protocols)
+        leads = known is not None and known.member_id == self.leader
         if known is not None:
             member.assignment = known.assignment
-        self.members[member.member_id] = member
-        member.joined = True
-        leads = member.member_id == self.leader
-        if self.state is GroupState.COMPLETING and unchanged:
+        if is_back:  # A static member with a new id.
+            assert known is not None
+            self.roster.remove(known)
+            if leads:
+                self.leader, member.led_as = member.member_id, known.led_as or known.member_id
+        self.roster.add(member)
+        if self.state is GroupState.STABLE and is_back and self._choice() == self.protocol_name:
+            return  # The assignments stand (KIP-345).
+        if self.state is GroupState.COMPLETING and unchanged and not is_back:
             return
-        if self.state is GroupState.STABLE and unchanged and not leads:
+        if self.state is GroupState.STABLE and unchanged and not leads and not is_back:
             return
         if self.state is not GroupState.PREPARING:
             self._prepare(now, {member.member_id})
@@ -179,14 +158,12 @@ class KafkaGroup:
     def _check_protocols(self, request: JoinGroupRequest, protocols: Mapping[bytes, bytes]) -> None:
         if not protocols or not request.protocol_type:
             raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
-        others = [
-            member for member in self.members.values() if member.member_id != request.member_id
-        ]
-        if not others:
+        member_id = request.member_id or b""
+        if len(self.members) == (member_id in self.members):
             return
         if request.protocol_type != self.protocol_type:
             raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
-        if not set(protocols).intersection(*(other.protocols for other in others)):
+        if not self.roster.fits(protocols, member_id):
             raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
 
     def _prepare(self, now: float, joined: set[bytes]) -> None:
@@ -194,56 +171,80 @@ class KafkaGroup:
         generation may have begun and ended before the answer.
         """
         if self.state is GroupState.EMPTY:
-            self.begin_due = now + self.initial_delay_s
+            self.begin_due = now + self._initial_delay_s
         self.state = GroupState.PREPARING
         for member in self.members.values():
-            member.joined = member.parked or member.member_id in joined
-            if not member.joined:
-                self.call(member.client)
+            if not member.parked and member.member_id not in joined:
+                self.roster.absent.add(member.member_id)
+                self._call(member.client)
+            member.wake()  # A SyncGroup that waits is refused.
         self.join_due = now + max(member.rebalance_s for member in self.members.values())
-        self.changes += 1
+
+    def park(self, member: KafkaMember) -> None:
+        """Note that a member's JoinGroup waits for the generation."""
+        member.parked = True
+
+    def unpark(self, member: KafkaMember, now: float, *, is_answered: bool) -> None:
+        """Note that a member's JoinGroup waits no longer. Unanswered, its client went away: the
+        member has not joined, and is dead when its session ends.
+        """
+        member.parked = False
+        member.heard(now)
+        if not is_answered and self.state is GroupState.PREPARING and self.roster.has(member):
+            self.roster.absent.add(member.member_id)
 
     def advance(self, now: float) -> None:
         """Remove dead members; complete a rebalance once all have joined or the time is up."""
-        dead = [other for other in self.members.values() if self._is_dead(other, now)]
-        for member in dead:
+        if now < self.next_due():
+            return
+        for member in self.roster.take_dead(now, self._waits):
             self._remove(member, now)
         if self.state is not GroupState.PREPARING:
             return
-        late = [other for other in self.members.values() if not other.joined]
+        late = self.roster.absent
         if now < (self.join_due if late else self.begin_due):
             return
-        for member in late:
-            del self.members[member.member_id]
+        for member_id in list(late):
+            self.roster.remove(self.members[member_id])
         self._complete(now)
 
-    def _is_dead(self, member: KafkaMember, now: float) -> bool:
-        waits = self.state is GroupState.PREPARING and member.joined
-        return now >= member.due and not waits
+    def _waits(self, member: KafkaMember) -> bool:
+        """Return True if the member waits for a rebalance: it lives as long as that."""
+        is_absent = member.member_id in self.roster.absent
+        return self.state is GroupState.PREPARING and not is_absent
+
+    def _choice(self) -> bytes:
+        """Return the protocol that the leader prefers among those that all members support."""
+        return next(iter(self.roster.shared(self.members[self.leader].protocols)))
 
     def _complete(self, now: float) -> None:
         self.generation += 1
-        self.changes += 1
+        self.roster.absent.clear()
         if not self.members:
             self.state, self.leader, self.protocol_name = GroupState.EMPTY, b"", b""
             return
         if self.leader not in self.members:
             self.leader = next(iter(self.members))
-        shared = set.intersection(*(set(other.protocols) for other in self.members.values()))
-        self.protocol_name = next(
-            name for name in self.members[self.leader].protocols if name in shared
-        )
+        self.protocol_name = self._choice()
         self.state = GroupState.COMPLETING
         for member in self.members.values():
-            member.assignment = b""
+            member.led_as = b""
+            self.roster.assign(member, b"")
             member.heard(now)
+            member.wake()
 
-    def joined_reply(self, member_id: bytes) -> JoinGroupResponse:
-        """Return a member's JoinGroup answer after the generation's start. Raises MemberRefused."""
-        if member_id not in self.members:
+    def joined_reply(self, member_id: bytes, *, may_skip: bool = True) -> JoinGroupResponse:
+        """Return a member's JoinGroup answer after the generation's start. Raises MemberRefused.
+
+        A static leader that has come back does not assign again. A client that can be told to skip
+        the assignment leads; another client is shown its former id as the leader's (KIP-814).
+        """
+        member = self.members.get(member_id)
+        if member is None:
             raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
+        leader = (not may_skip and member.led_as) or self.leader
         members: list[JoinGroupResponseMember] = []
-        if member_id == self.leader:
+        if member_id == leader:
             name = self.protocol_name
             members = [
                 JoinGroupResponseMember(
@@ -255,8 +256,10 @@ class KafkaGroup:
             ]
         return JoinGroupResponse(
             generation_id=self.generation,
+            protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
-            leader=self.leader,
+            leader=leader,
+            skip_assignment=bool(member.led_as and may_skip),
             member_id=member_id,
             members=members,
         )
@@ -264,17 +267,9 @@ class KafkaGroup:
     @property
     def size(self) -> int:
         """Bytes kept for the group's clients."""
-        members_size = sum(other.size for other in self.members.values())
-        return len(self.name) + sum(map(len, self.promised)) + members_size
+        return len(self.name) + self._promised_size + self.roster.size
 
     # Membership.
-
-    def find_instance(self, instance_id: bytes) -> KafkaMember | None:
-        """Return the static member of that name."""
-        for member in self.members.values():
-            if member.instance_id == instance_id:
-                return member
-        return None
 
     def check(
         self, member_id: bytes | None, instance_id: bytes | None, generation: int
@@ -282,7 +277,7 @@ class KafkaGroup:
         """Return the member that sent a request in this generation. Raises MemberRefused."""
         member = self.members.get(member_id or b"")
         if member is None:
-            if instance_id is not None and self.find_instance(instance_id) is not None:
+            if instance_id is not None and self.roster.instance(instance_id) is not None:
                 raise MemberRefused(Code.FENCED_INSTANCE_ID)
             raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
         if generation != self.generation:
@@ -291,19 +286,19 @@ class KafkaGroup:
 
     def assign(self, assignments: Mapping[bytes, bytes], now: float) -> None:
         """Store the leader's assignments; the generation is then stable."""
-        for member in self.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
-            member.heard(now)
         self.state = GroupState.STABLE
-        self.changes += 1
+        for member in self.members.values():
+            self.roster.assign(member, assignments.get(member.member_id, b""))
+            member.heard(now)
+            member.wake()
 
     def leave(self, member_id: bytes | None, instance_id: bytes | None, now: float) -> Code:
         """End a membership."""
-        if self.promised.pop(member_id or b"", None) is not None:
+        if self._take_promise(member_id or b""):
             return Code.NONE
         member = self.members.get(member_id or b"")
         if member is None and instance_id is not None:
-            member = self.find_instance(instance_id)
+            member = self.roster.instance(instance_id)
             if member is not None and member_id:
                 return Code.FENCED_INSTANCE_ID
         if member is None:
@@ -312,9 +307,12 @@ class KafkaGroup:
         self.advance(now)
         return Code.NONE
 
+    def lost(self, member: KafkaMember, now: float) -> None:
+        """Note that the connection of a member has ended."""
+        self.roster.lost(member, now)
+
     def _remove(self, member: KafkaMember, now: float) -> None:
-        del self.members[member.member_id]
-        self.changes += 1
+        self.roster.remove(member)
         if self.state is GroupState.PREPARING:
             return
         if self.members:
@@ -324,14 +322,10 @@ class KafkaGroup:
 
     def next_due(self) -> float:
         """Return the time at which `advance` must run next if nothing else happens."""
-        dues = [other.due for other in self.members.values() if not self._waits(other)]
+        due = self.roster.next_due()
         if self.state is GroupState.PREPARING:
-            is_late = any(not other.joined for other in self.members.values())
-            dues.append(self.join_due if is_late else self.begin_due)
-        return min(dues, default=float("inf"))
-
-    def _waits(self, member: KafkaMember) -> bool:
-        return self.state is GroupState.PREPARING and member.joined
+            return min(due, self.join_due if self.roster.absent else self.begin_due)
+        return due
 
     def described(self, members: Iterable[KafkaMember] | None = None) -> list[DescribedGroupMember]:
         """Return all members, or these, in the form that tools show."""

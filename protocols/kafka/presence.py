@@ -14,7 +14,8 @@ import trio
 if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
     from braidlog.protocols.kafka.group_table import GroupTable
-    from braidlog.protocols.kafka.membership import KafkaGroup, KafkaMember
+    from braidlog.protocols.kafka.membership import KafkaGroup
+    from braidlog.protocols.kafka.roster import KafkaMember
 
 # Memberships kept for a connection: a client has one, or a few. Beyond that, groups wait for the
 # oldest until their sessions end.
@@ -61,7 +62,15 @@ class Presence:
             if member is None or member.speaks_over is not self:
                 continue
             member.speaks_over = None
-            member.lost(now)
-            self._groups.wake(group)
+            group.lost(member, now)
+            self._groups.settle(group)
             if not group.watched:  # The task that finds dead members was this connection's.
-                self._groups.call_at(group, member.due)
+                self._hand_on(group, member)
+
+    def _hand_on(self, group: KafkaGroup, lost: KafkaMember) -> None:
+        """Let the connection of another member find the dead; without any, the next request."""
+        for member in group.members.values():
+            if isinstance(other := member.speaks_over, Presence) and other._connection.is_open:
+                other._watch(group)
+                return
+        self._groups.call_at(group, lost.due)

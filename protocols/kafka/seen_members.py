@@ -15,7 +15,8 @@ from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.protocols.kafka.context import KafkaContext
-    from braidlog.protocols.kafka.membership import KafkaGroup, KafkaMember
+    from braidlog.protocols.kafka.membership import KafkaGroup
+    from braidlog.protocols.kafka.roster import KafkaMember
 
 TOPICS_PER_TURN: Final = 500  # Some 5 us each where the rules are asked.
 

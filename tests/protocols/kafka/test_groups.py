@@ -330,13 +330,18 @@ async def test_a_group_with_readers_of_other_protocols_is_not_deleted(
 async def test_every_group_with_members_is_watched(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
-    other, _, second = await two_members(client, open_client)
+    other, first, second = await two_members(client, open_client)
+    third = await another(open_client)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None and group.watched
+    member = group.members[first.member_id]
     await client.stream.aclose()  # This also ends the watching task.
+    await until(lambda: member.speaks_over is None)
+    assert group.watched  # The other member's connection has taken over.
+    await other.stream.aclose()
     await until(lambda: not group.watched)
     assert group.members
-    await beat(other, second)
+    await beat(third, second)
     assert group.watched
 
 

@@ -8,9 +8,9 @@ from braidlog.protocols.kafka.membership import (
     MEMBER_BYTES_MAX,
     GroupState,
     KafkaGroup,
-    KafkaMember,
     MemberRefused,
 )
+from braidlog.protocols.kafka.roster import KafkaMember
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
@@ -188,6 +188,55 @@ def test_a_returning_static_member_gets_a_new_id_and_fences_the_old() -> None:
         join(group, member_id=first.member_id, instance=b"i")
     assert group.leave(None, b"i", 0.0) == Code.NONE
     assert not group.members
+
+
+def test_a_static_member_keeps_its_assignment_without_a_rebalance() -> None:
+    """KIP-345: the generation stands; a new member id fences the old."""
+    group, (leader, _) = stable(2)
+    static = join(group, instance=b"i")
+    for one in list(group.members.values())[:-1]:
+        join(group, member_id=one.member_id)
+    group.assign({static.member_id: b"mine"}, 0.0)
+    generation = group.generation
+    again = join(group, 1.0, instance=b"i")
+    assert (group.state, group.generation) == (GroupState.STABLE, generation)
+    assert again.assignment == b"mine"
+    reply = group.joined_reply(again.member_id)
+    assert (reply.generation_id, reply.leader, reply.members) == (generation, leader.member_id, [])
+    assert group.check(again.member_id, b"i", generation) is again
+    with refused(Code.FENCED_INSTANCE_ID):
+        group.check(static.member_id, b"i", generation)
+
+
+def test_a_static_leader_that_comes_back_skips_the_assignment() -> None:
+    """A client that cannot be told so is shown its former id as the leader's."""
+    group = KafkaGroup(b"g")
+    old = join(group, instance=b"i")
+    group.assign({old.member_id: b"mine"}, 0.0)
+    for _ in range(2):
+        new = join(group, 1.0, instance=b"i")
+        assert (group.state, group.generation, group.leader) == (
+            GroupState.STABLE,
+            1,
+            new.member_id,
+        )
+        reply = group.joined_reply(new.member_id)
+        assert (reply.leader, len(reply.members), reply.skip_assignment) == (new.member_id, 1, True)
+        reply = group.joined_reply(new.member_id, may_skip=False)
+        assert (reply.leader, reply.members, reply.skip_assignment) == (old.member_id, [], False)
+    join(group, 2.0, member_id=new.member_id, instance=b"i", names=(b"range", b"other"))
+    reply = group.joined_reply(new.member_id, may_skip=False)
+    assert (group.generation, reply.leader) == (2, new.member_id)
+
+
+def test_a_static_member_that_changes_the_protocol_makes_all_join_again() -> None:
+    group = KafkaGroup(b"g")
+    member = join(group, instance=b"i", names=(b"range",))
+    group.assign({member.member_id: b"mine"}, 0.0)
+    with refused(Code.INCONSISTENT_GROUP_PROTOCOL):
+        join(group, 1.0, instance=b"i", names=(b"sticky",))
+    join(group, 1.0, instance=b"i", names=(b"sticky", b"range"))
+    assert (group.state, group.protocol_name) == (GroupState.COMPLETING, b"sticky")
 
 
 def test_leaving_makes_the_others_join_again() -> None:

@@ -16,8 +16,9 @@ from braidlog.protocols.kafka.long_polls import (
     CLIENTS_CALLED_MAX,
     REJOIN_POLL_S,
 )
-from braidlog.protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, KafkaGroup, KafkaMember
+from braidlog.protocols.kafka.membership import KafkaGroup
 from braidlog.protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
+from braidlog.protocols.kafka.roster import HEARD_SHARE, RECONNECT_S, KafkaMember
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.protocols.kafka.frames import Client, fetch
 from tests.protocols.kafka.talk import FOO, OpenClient
@@ -61,8 +62,7 @@ async def poll(table: GroupTable, client: tuple[bytes, bytes] = CLIENT) -> float
 
 def settle(group: KafkaGroup) -> None:
     """Let all members join and have an assignment."""
-    for member in group.members.values():
-        member.joined = True
+    group.roster.absent.clear()
     group.advance(trio.current_time())
     group.assign({}, trio.current_time())
 
@@ -226,6 +226,7 @@ async def test_the_end_of_a_connection_reaches_the_group(
     assert member.due <= trio.current_time() + member.session_s * HEARD_SHARE
     assert await beat(client, first) == Code.NONE
     member.due = 0.0
+    group.lost(member, 0.0)
     assert await beat(client, first) == Code.REBALANCE_IN_PROGRESS
 
 
@@ -255,12 +256,12 @@ async def test_a_wait_after_a_change_is_woken_by_the_next_change(
 ) -> None:
     table = GroupTable()
     group = table.get(GROUP)
-    admit(group)
+    member = admit(group)
     woken = []
 
     async def wait(number: int) -> None:
         for _ in range(2):
-            await table.wait(group)
+            await table.wait(member)
             woken.append(number)
 
     begun = trio.current_time()
@@ -269,6 +270,6 @@ async def test_a_wait_after_a_change_is_woken_by_the_next_change(
             nursery.start_soon(wait, number)
         for _ in range(2):
             await trio.testing.wait_all_tasks_blocked()
-            table.wake(group)
+            member.wake()
     assert len(woken) == 6
     assert trio.current_time() == begun
