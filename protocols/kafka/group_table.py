@@ -119,7 +119,7 @@ class GroupTable:
                     await trio.sleep_forever()
                 self.changing(group, group.advance)
         finally:
-            group.watched = False
+            group.watch_ends()
             self._alarms.pop(id(group), None)
 
     def call_at(self, group: KafkaGroup, at: float) -> None:

@@ -307,6 +307,14 @@ class KafkaGroup:
         self.advance(now)
         return Code.NONE
 
+    def watch_begins(self) -> None:
+        """Note that a task removes dead members at their deadlines."""
+        self.watched = True
+
+    def watch_ends(self) -> None:
+        """Note that this task has ended."""
+        self.watched = False
+
     def lost(self, member: KafkaMember, now: float) -> None:
         """Note that the connection of a member has ended."""
         self.roster.lost(member, now)

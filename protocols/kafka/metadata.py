@@ -19,6 +19,7 @@ from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.kafka.context import BrokerAddress, KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.fields import ENTRIES_INLINE_MAX
+from braidlog.protocols.kafka.kept_partitions import KEPT, describe
 from braidlog.protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
 from braidlog.protocols.kafka.wire.find_coordinator import (
     FindCoordinatorRequest,
@@ -28,7 +29,6 @@ from braidlog.protocols.kafka.wire.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
@@ -84,24 +84,21 @@ class _Described:
 
     def add(self, topic: Topic) -> Steps[None]:
         """Describe a topic."""
-        partitions: list[MetadataResponsePartition] = []
         context = self.context
         leader = context.address_of(context.broker.placement.owner(topic.name))
-        code, node = Code.NONE, [leader.node_id] if leader else []
+        code, number = Code.NONE, NOWHERE.node_id
         if leader is None:
             code = Code.LEADER_NOT_AVAILABLE
-        number = leader.node_id if leader else NOWHERE.node_id
-        for partition in tuple(topic.partitions):
-            partitions.append(
-                MetadataResponsePartition(
-                    error_code=code,
-                    partition_index=partition.index,
-                    leader_id=number,
-                    replica_nodes=node,
-                    isr_nodes=node,
-                )
-            )
-            yield from self._count()
+        else:
+            number = leader.node_id
+        wanted = (len(topic.partitions), int(code), number)
+        partitions = KEPT.get(wanted)
+        if partitions is None or not partitions.is_ready(context.version):
+            described = []
+            for index in range(wanted[0]):
+                described.append(describe(index, code, number))
+                yield from self._count()
+            partitions = partitions or KEPT.keep(wanted, described)
         name = topic.name.topic.encode()
         self.topics.append(MetadataResponseTopic(name=name, partitions=partitions))
         self.ticket = max(self.ticket, topic.ticket)

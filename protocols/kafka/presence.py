@@ -48,11 +48,16 @@ class Presence:
             del self._spoken[next(iter(self._spoken))]
         self._watch(group)
 
-    def _watch(self, group: KafkaGroup) -> None:
-        """Start the task that finds dead members if it does not run: its connection may be gone."""
-        if not group.watched:
-            group.watched = True
-            self._connection.nursery.start_soon(self._groups.watch, group)
+    def _watch(self, group: KafkaGroup) -> bool:
+        """Start the task that finds dead members if it does not run. Return False if it cannot run
+        on this connection, which ends.
+        """
+        # A task keeps the connection's time to the end: a nursery without tasks is closed.
+        connection = self._connection
+        if not group.watched and connection.is_open and connection.nursery.child_tasks:
+            group.watch_begins()
+            connection.nursery.start_soon(self._groups.watch, group)
+        return group.watched
 
     def ended(self) -> None:
         """Note that the connection has ended: its members are dead unless heard from soon."""
@@ -70,7 +75,6 @@ class Presence:
     def _hand_on(self, group: KafkaGroup, lost: KafkaMember) -> None:
         """Let the connection of another member find the dead; without any, the next request."""
         for member in group.members.values():
-            if isinstance(other := member.speaks_over, Presence) and other._connection.is_open:
-                other._watch(group)
+            if isinstance(other := member.speaks_over, Presence) and other._watch(group):
                 return
         self._groups.call_at(group, lost.due)

@@ -11,18 +11,19 @@ KIP-482. Versions that are not flexible take null for every string and array, as
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.fields import FieldReader, Writer, uvarint_bytes
-from braidlog.storage.formats.api import Part
+from braidlog.storage.formats.api import Part, StoredPart
 
 LATEST = 1 << 15  # "and every later version"; as a first version: never
 NO_UUID = bytes(16)
 NULL, PRESENT = b"\xff", b"\x01"  # before a structure that may be null
 
+Item = TypeVar("Item")
 Value = Any  # A field's value; the type depends on the field.
 EMPTY: tuple[Value, ...] = ((), [])  # The empty default of a list, and a list that was read.
 Pieces = Sequence[Part] | memoryview  # A message set: pieces to write, or a view of the frame.
@@ -334,6 +335,32 @@ class _Bytes:
             out.piece(piece)
 
 
+class KeptList(list[Item]):
+    """A list for many answers, which must not change: its bytes are made once for each version.
+
+    Threads may encode the same list: they make the same bytes.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        super().__init__(items)
+        self._encoded: dict[int, bytes] = {}  # version -> the items without their count
+
+    def is_ready(self, version: int) -> bool:
+        """Return True if the bytes of this version are made."""
+        return version in self._encoded
+
+    def encoded(self, of: Layout, version: int) -> bytes:
+        """Return the bytes of all items."""
+        data = self._encoded.get(version)
+        if data is None:
+            out = Writer()
+            for item in self:
+                of.write(out, item, version)
+            parts = (part.read() if isinstance(part, StoredPart) else part for part in out.parts())
+            data = self._encoded[version] = b"".join(parts)
+        return data
+
+
 class _List:
     """A list; null reads as an empty list where null has no meaning."""
 
@@ -351,6 +378,9 @@ class _List:
 
     def write(self, out: Writer, value: Sequence[Any] | None, version: int) -> None:
         self._length.write(out, -1 if value is None else len(value))
+        if isinstance(value, KeptList):
+            out.piece(value.encoded(self._of, version))
+            return
         for item in value or ():
             self._of.write(out, item, version)
 

@@ -108,7 +108,7 @@ async def test_a_waiting_join_ends_when_the_group_moves(
         table = groups_of(broker, "public/default")
         group = table.find(GROUP)
         assert group is not None
-        table.wake(group)  # As after MOVED_LOOK_S.
+        group.members[promised.member_id].wake()  # As after MOVED_LOOK_S.
     assert replies[0].error_code == Code.NOT_COORDINATOR
 
 
@@ -117,7 +117,7 @@ async def test_a_wait_for_a_group_is_interrupted_to_check_for_a_move(
 ) -> None:
     table = GroupTable()
     group = table.get(GROUP)
-    group.admit(join(session_ms=1_000_000), (b"c", b"/h"), trio.current_time())
+    member = group.admit(join(session_ms=1_000_000), (b"c", b"/h"), trio.current_time())
     begun = trio.current_time()
-    await table.wait(group, MOVED_LOOK_S)
+    await table.wait(member, MOVED_LOOK_S)
     assert trio.current_time() - begun == pytest.approx(MOVED_LOOK_S)

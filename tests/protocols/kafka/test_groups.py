@@ -350,7 +350,7 @@ async def test_a_dead_member_is_found_after_its_timeout(autojump_clock: trio.abc
     group = table.get(GROUP)
     group.admit(join(session_ms=6000), (b"c", b"/h"), trio.current_time())
     begun = trio.current_time()
-    group.watched = True
+    group.watch_begins()
     await table.watch(group)
     assert trio.current_time() == pytest.approx(begun + 6)
     assert not group.members

@@ -68,6 +68,7 @@ def settle(group: KafkaGroup) -> None:
 
 
 def presence_in(nursery: trio.Nursery, table: GroupTable) -> Presence:
+    nursery.start_soon(trio.sleep_forever)  # As the task that keeps a connection's time.
     connection: Any = SimpleNamespace(nursery=nursery, is_open=True)
     return Presence(connection, table)
 
