@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 import trio
 
@@ -194,7 +193,7 @@ class Broker:
             cursors,
             self._partitions,
             self.placement,
-            defaults=TopicDefaults(**msgspec.structs.asdict(self.config.topics)),
+            defaults=TopicDefaults.of(self.config.topics),
             now_us=self.now_us,
             report=self.durability.report_storage_error,
         )

@@ -8,7 +8,7 @@ BrokerError
  +- OffsetOutOfRange, RecordTooLarge, CorruptBatch, UnreadableRecord, DamagedLog
  +- SubscriptionBusy, ProducerBusy, ProducerFenced, TopicInUse, TopicTerminated
  +- NotAuthenticated, NotAuthorized, UserNotFound, UserExists
- +- LimitExceeded, StorageFull, StorageFailed, ShuttingDown
+ +- LimitExceeded, PolicyViolated, StorageFull, StorageFailed, ShuttingDown
  +- Conflict, NotOwner, Unanswered
 """
 
@@ -143,6 +143,10 @@ class UserExists(BrokerError):
 
 class LimitExceeded(BrokerError):
     """A named limit, or a limit of the settings, was reached."""
+
+
+class PolicyViolated(BrokerError):
+    """A setting of the topic or namespace forbids the request."""
 
 
 class StorageFull(BrokerError):

@@ -45,7 +45,7 @@ def values(row: TopicSetting) -> str:
     if number is None:
         return "a name or `none`"
     low, high = number
-    text = UNITS[row.name.rpartition("_")[2]]
+    text = UNITS.get(row.name.rpartition("_")[2], "a number")
     if low:
         text += f", at least {low}"
     if high is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Principal
 from braidlog.broker.errors import LimitExceeded
+from braidlog.broker.runtime.bucket import Bucket
 
 if TYPE_CHECKING:
     from braidlog.broker.config.settings import AccessConfig, PrincipalLimits
@@ -24,27 +25,6 @@ PAUSE_S_MAX: Final = 10.0
 # is dropped first: its debt is the smallest.
 PRINCIPALS_MAX: Final = 10_000
 HOUR_S: Final = 3600.0
-
-
-class Bucket:
-    """A rate with a burst: the unused part of the last `burst_s` may be used at once."""
-
-    __slots__ = ("_burst", "_clock_s", "_left", "_rate", "_seen_s")
-
-    def __init__(self, rate: float, burst_s: float, clock_s: Callable[[], float]) -> None:
-        """`rate` is per second."""
-        self._rate = rate
-        self._burst = rate * burst_s
-        self._left = self._burst
-        self._clock_s = clock_s
-        self._seen_s = clock_s()
-
-    def spend(self, amount: float) -> float:
-        """Spend this amount, into debt if need be; return the seconds until the debt is paid."""
-        now = self._clock_s()
-        self._left = min(self._burst, self._left + (now - self._seen_s) * self._rate) - amount
-        self._seen_s = now
-        return max(0.0, -self._left / self._rate)
 
 
 class Allowance:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.errors import StorageFull
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Following:
             self._cursors.resize(meta.topic_id, count)
             topics.extend(topic, self._opened(topic, len(topic.partitions)))
         self._factory.alter(topic, topic.settings)
+        topics.tell(topic, TopicEvent.ALTERED)
         if topic.is_terminated and not all(one.is_terminated for one in topic.partitions):
             topics.end(topic)
 

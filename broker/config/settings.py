@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from braidlog.broker.config.topics import TopicsConfig
 from braidlog.broker.config.units import parse_bytes, parse_seconds
 from braidlog.broker.config.wording import SETTING_NOUNS, explain, fault_of
 from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
@@ -55,17 +56,6 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     # record that the reader's protocol cannot carry (docs/mapping.md).
     unreadable_records: Literal["refuse", "skip", "raw"] = "refuse"
     uncarried_records: Literal["leave_out", "mark"] = "leave_out"
-
-
-class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Creation of topics."""
-
-    auto_create: bool = (
-        True  # At listeners whose clients expect it; a listener may have its own switch.
-    )
-    num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
-    # Of Pulsar producers; Kafka producers ask for deduplication themselves.
-    deduplication: bool = False
 
 
 class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

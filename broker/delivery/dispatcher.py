@@ -8,13 +8,17 @@ an entry and the entries that come back. Knows no protocol command and no socket
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 import trio
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.cursor import DispatchCursor
+from braidlog.broker.delivery.dispatch_rates import RateLimit
 from braidlog.broker.delivery.pump import Pump
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import SubscriptionBusy
@@ -22,6 +26,7 @@ from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.reading.entries import Entry, EntryId, EntrySpan
+from braidlog.broker.topics.client_limits import ClientLimits
 from braidlog.storage.formats.api import BatchFlag
 
 if TYPE_CHECKING:
@@ -56,6 +61,47 @@ class Dispatcher(Pump):
         # A seek is under way: new consumers wait for its end.
         self.resetting: trio.Event | None = None
         self._seeks = 0  # Number of seeks, including any that we may have missed.
+        self._client_limits = ClientLimits()  # The limits that were applied last.
+        self._rates: Sequence[RateLimit] = ()
+
+    # Limits of the topic's settings.
+
+    def _follow_settings(self) -> None:
+        """Apply the limits of the topic's settings, if they changed."""
+        limits = self.cursor.subscription.topic.client_limits
+        if limits is self._client_limits:
+            return
+        self._client_limits, base = limits, self._surroundings.limits
+        self._limits = replace(
+            base,
+            unacked_max_consumer=limits.unacked_consumer or base.unacked_max_consumer,
+            unacked_max_subscription=limits.unacked_subscription or base.unacked_max_subscription,
+        )
+        own = limits.subscription_dispatch
+        of_partition = self._surroundings.rates.of(self.partition.partition_id, limits.dispatch)
+        rates = (of_partition, RateLimit(own, trio.current_time) if own is not None else None)
+        self._rates = [rate for rate in rates if rate is not None]
+        for consumer in self.consumers:
+            self._unblock(consumer)
+
+    def _is_slowed(self) -> bool:
+        """Return True if delivery has to wait for a rate; the pump goes on by itself."""
+        self._follow_settings()
+        wait_s = max((rate.wait_s() for rate in self._rates), default=0.0)
+        self._slowed_until = trio.current_time() + wait_s if wait_s > 0 else math.inf
+        return wait_s > 0
+
+    def _rate_room(self) -> tuple[float, float]:
+        """Return the messages and bytes that the rates let pass now."""
+        rooms = [rate.room() for rate in self._rates]
+        if not rooms:
+            return math.inf, math.inf
+        return min(room[0] for room in rooms), min(room[1] for room in rooms)
+
+    def _count_delivered(self, messages: int, size: int) -> None:
+        """Count delivered messages for the rates."""
+        for rate in self._rates:
+            rate.spend(messages, size)
 
     @property
     def backlog(self) -> int:
@@ -72,7 +118,8 @@ class Dispatcher(Pump):
     def attach(self, consumer: Consumer) -> None:
         """Add a consumer. Raises SubscriptionBusy, InvalidRequest."""
         self.check_room(consumer)
-        if len(self.consumers) >= self._limits.consumers_max:
+        limits = self.cursor.subscription.topic.client_limits
+        if len(self.consumers) >= (limits.subscription_consumers or self._limits.consumers_max):
             raise SubscriptionBusy("Subscription reached max consumers limit")  # Apache's words.
         if not self.consumers:
             self.rewind()
@@ -152,6 +199,9 @@ class Dispatcher(Pump):
         state = self.cursor.state()
         position, has_holes = state.position, bool(state.acked)
         special, bytes_max = self._special, self._limits.turn_bytes
+        if self._rates:
+            messages, left = self._rate_room()
+            room, bytes_max = ceil(min(room, messages)), ceil(min(bytes_max, left))
         while ahead and wanted < room and len(taken) < entries_max and size < bytes_max:
             entry = ahead.popleft()  # hot: see make bench
             if has_holes or entry.offset < position:
@@ -173,6 +223,7 @@ class Dispatcher(Pump):
         consumer.permits -= wanted
         consumer.messages_out += wanted
         consumer.bytes_out += size
+        self._count_delivered(wanted, size)
         self._sent(consumer, taken)
         consumer.send(taken, size)
 
@@ -363,6 +414,9 @@ class Dispatcher(Pump):
     @abc.abstractmethod
     def _moved_ahead(self) -> None:
         """Handle a move of the cursor forward by another client."""
+
+    def _unblock(self, consumer: Consumer) -> None:
+        """Resume delivery to a consumer below its limit of unacknowledged messages."""
 
     def _joined(self, consumer: Consumer) -> None:
         """Handle an attached consumer."""

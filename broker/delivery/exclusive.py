@@ -28,7 +28,8 @@ class OrderedDispatcher(Dispatcher):
 
     def _get_ready(self) -> bool:
         active = self.active
-        return active is not None and active.can_take and active.takes_more()
+        can_take = active is not None and active.can_take and active.takes_more()
+        return can_take and not self._is_slowed()
 
     def _give(self) -> bool:
         assert self.active is not None

@@ -189,7 +189,11 @@ class KeySharedDispatcher(SharedDispatcher):
         position, has_holes = state.position, bool(state.acked)
         ahead, waiting, slot_of = self._ahead, self._again.lanes, self._slot
         count = size = 0
-        entries_max, bytes_max = self._limits.turn_entries, self._limits.turn_bytes
+        entries_max: float = self._limits.turn_entries
+        bytes_max: float = self._limits.turn_bytes
+        if self._rates:
+            messages, left = self._rate_room()
+            entries_max, bytes_max = min(entries_max, messages), min(bytes_max, left)
         while ahead and count < entries_max and size < bytes_max:
             entry = ahead[0]  # hot: see make bench
             if has_holes or entry.offset < position:

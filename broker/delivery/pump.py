@@ -70,6 +70,7 @@ class Pump(abc.ABC):
         self._pausing: trio.CancelScope | None = None  # Around the pump's other waits.
         self._retry_at = math.inf  # Time of the next try at `stopped_at`; infinite: now.
         self._retry_wait_s = 0.0
+        self._slowed_until = math.inf  # End of the wait for a rate; infinite: no wait.
         self._reported_at = -1  # Position of `stopped_at` last reported to the operator.
 
     async def run(self) -> None:
@@ -351,4 +352,4 @@ class Pump(abc.ABC):
 
     def _due_at(self) -> float:
         """Return the time of the pump's next check without a wake, in trio's seconds."""
-        return self._retry_at
+        return min(self._retry_at, self._slowed_until)

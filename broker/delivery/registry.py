@@ -17,6 +17,7 @@ import trio
 from braidlog.broker.closing import Closing
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.cursor import DispatchCursor
+from braidlog.broker.delivery.dispatch_rates import PartitionRates
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
@@ -24,7 +25,7 @@ from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
 from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAheadBudget
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.delivery.surroundings import Surroundings, wall_clock_us
-from braidlog.broker.errors import BrokerError, NotOwner
+from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.topic import Topic, TopicEvent
@@ -73,6 +74,7 @@ class Dispatchers:
         self.closing = closing or Closing()
         self._ending: set[Dispatcher] = set()  # Dispatchers of removed partitions.
         self._budget = ReadAheadBudget(output=output)
+        self._rates = PartitionRates(trio.current_time)
         self._nursery: trio.Nursery | None = None  # Nursery of the pumps; None: no pump runs yet.
         self._pumps: dict[Dispatcher, trio.CancelScope] = {}
         self._dispatchers: dict[Key, Dispatcher] = {}
@@ -91,6 +93,10 @@ class Dispatchers:
             numbers = {partition.partition_id for partition in topic.partitions}
             for dispatcher in self._dispatchers.values():
                 if dispatcher.partition.partition_id in numbers:
+                    dispatcher.wake()
+        elif event is TopicEvent.ALTERED:
+            for partition in topic.partitions:
+                for dispatcher in self._on.get(partition.partition_id, {}).values():
                     dispatcher.wake()
         elif event in GOING:
             gone = [
@@ -216,7 +222,9 @@ class Dispatchers:
         cursor: DispatchCursor,
         keys: KeySharing,
     ) -> Dispatcher:
-        shared = Surroundings(self._budget, self._now_us, self.release, self.keep)
+        shared = Surroundings(
+            self._budget, self._now_us, self.release, self.keep, rates=self._rates
+        )
         match kind:
             case SubscriptionKind.EXCLUSIVE:
                 return ExclusiveDispatcher(partition, name, cursor, shared)
@@ -241,6 +249,10 @@ class Dispatchers:
         except BrokerError:
             self.release(dispatcher)
             raise
+        most = dispatcher.cursor.subscription.topic.client_limits.consumers
+        there = self.on(dispatcher.partition) if most is not None else ()
+        if most is not None and sum(len(other.consumers) for other in there) >= most:
+            raise SubscriptionBusy("Topic reached max consumers limit")  # Apache's words.
         dispatcher.attach(consumer)
         self._kept.pop(_key(dispatcher), None)
 
@@ -275,6 +287,8 @@ class Dispatchers:
             return
         _take_out(self._named, dispatcher.name, key)
         _take_out(self._on, dispatcher.partition.partition_id, key)
+        if dispatcher.partition.partition_id not in self._on:
+            self._rates.forget(dispatcher.partition.partition_id)
         self._pumps.pop(dispatcher).cancel()
         dispatcher.close()
         self._kept.pop(key, None)

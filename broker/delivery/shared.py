@@ -159,7 +159,7 @@ class SharedDispatcher(Dispatcher):
         self._again.bring_back(trio.current_time())
         if self._returning:
             self._return_some()
-        if self.is_blocked:
+        if self._is_slowed() or self.is_blocked:
             return False
         return any(c.can_take and c.takes_more() for c in self.consumers)
 
@@ -312,6 +312,7 @@ class SharedDispatcher(Dispatcher):
         consumer.permits -= wanted
         consumer.messages_out += wanted
         consumer.bytes_out += len(entry.body)
+        self._count_delivered(wanted, len(entry.body))
         if entry.flags & CHUNK:
             self._chunk_given(consumer, entry)
         self._sent(consumer, (entry,))

@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import trio
+
+from braidlog.broker.delivery.dispatch_rates import PartitionRates
 from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
 
@@ -24,3 +27,5 @@ class Surroundings:
     keep: Callable[..., None] = lambda _: None
     """Keeps the dispatcher's position in memory for consumers that a seek closed."""
     limits: DeliveryLimits = field(default_factory=DeliveryLimits)
+    rates: PartitionRates = field(default_factory=lambda: PartitionRates(trio.current_time))
+    """Rates of delivery of each partition."""

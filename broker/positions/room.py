@@ -16,12 +16,16 @@ TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; bound
 def check_new(topic: Topic, name: bytes, cursors: Positions) -> None:
     """Check that a topic can have another subscription, of that name.
 
-    Raises InvalidName, TopicNotFound, LimitExceeded.
+    Raises InvalidName, TopicNotFound, LimitExceeded, PolicyViolated.
     """
     if topic.deleted:
         raise errors.TopicNotFound(f"{topic.name} was deleted")
     if len(name) > NAME_BYTES_MAX:
         raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
+    most = topic.client_limits.subscriptions
+    if most is not None and cursors.count(topic.meta.topic_id) >= most:
+        text = "Exceed the maximum number of subscriptions of the topic"  # Apache's words.
+        raise errors.PolicyViolated(f"{text}: persistent://{topic.name.full}")
     if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
         raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")
     if cursors.totals.subscriptions >= SUBSCRIPTIONS_MAX:

@@ -41,6 +41,7 @@ class ClusterTopics:
         self.find_numbered, self.number = local.find_numbered, local.number
         self.find_by_id, self.partition = local.find_by_id, local.partition
         self.list, self.all = local.list, local.all
+        self.inherited = local.inherited
         self.resolve_pulsar, self.pulsar_partition = local.resolve_pulsar, local.pulsar_partition
         self.is_deduplicated = local.is_deduplicated
 

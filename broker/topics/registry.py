@@ -24,8 +24,13 @@ Guarantees:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from braidlog.broker.config.topics import TopicsConfig
+from braidlog.broker.topics.settings_table import NO_LIMIT
 
 if TYPE_CHECKING:
     import trio
@@ -44,6 +49,18 @@ class TopicDefaults:
     auto_create: bool = True
     num_partitions: int = 1
     deduplication: bool = False
+    # Settings of topics: namespaces and topics may override them.
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: TopicsConfig) -> TopicDefaults:
+        """Return the defaults by the configuration; a limit of `none` is stored as NO_LIMIT."""
+        usual, named = TopicsConfig(), {"auto_create", "num_partitions", "deduplication"}
+        settings: dict[str, Setting] = {}
+        for name, value in msgspec.structs.asdict(config).items():
+            if name not in named and value != getattr(usual, name):
+                settings[name] = NO_LIMIT if value is None else value
+        return cls(config.auto_create, config.num_partitions, config.deduplication, settings)
 
 
 class TopicRegistry(Protocol):
@@ -55,6 +72,11 @@ class TopicRegistry(Protocol):
     @property
     def defaults(self) -> TopicDefaults:
         """Defaults for topics that set nothing else."""
+
+    def inherited(self, tenant: str, namespace: str) -> Mapping[str, Setting]:
+        """Return the settings for a namespace's topics without their own: the namespace's, else the
+        broker's.
+        """
 
     @property
     def altering(self) -> trio.Lock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Final
 
@@ -97,6 +97,10 @@ class TopicSetting:
         if plain is None:
             return NO_LIMIT if self.is_limit else None
         assert isinstance(plain, str | int)
+        if isinstance(plain, str) and not self.choices and self.hint != Name:
+            if not plain.strip().isdecimal():
+                raise ValueError(f"{text!r} is not a number")
+            return int(plain)
         return plain
 
 
@@ -117,6 +121,30 @@ def _log(
         kafka=kafka,
         pulsar=pulsar,
         iggy=iggy,
+    )
+
+
+def _limit(
+    name: str, pulsar: str, effect: str, default: int | None = None, *, of_broker: bool = True
+) -> TopicSetting:
+    """Return a limit for Pulsar's clients of a topic, without which 0 means none."""
+    return TopicSetting(
+        name,
+        Limit,
+        default,
+        effect,
+        broker=f"topics.{name}" if of_broker else "",
+        pulsar=pulsar,
+        zero_is_none=True,
+    )
+
+
+def _dispatch_rate(name: str, pulsar: str, of: str) -> Sequence[TopicSetting]:
+    """Return the settings of a rate of delivery: messages and bytes in a period."""
+    return (
+        _limit(f"{name}_messages", pulsar, f"messages delivered in a period {of}"),
+        _limit(f"{name}_bytes", pulsar, f"bytes delivered in a period {of}"),
+        TopicSetting(f"{name}_period_s", Count, 1, "the period; 0 is a second", pulsar=pulsar),
     )
 
 
@@ -276,5 +304,49 @@ _ROWS: Final = (
         "[mapping.md](mapping.md#records-that-a-reader-cannot-receive)",
     ),
     _log("uncarried_records", "a record that the reader's protocol cannot carry"),
+    _limit("producers_max", "maxProducersPerTopic", "Pulsar producers of a partition"),
+    _limit("consumers_max", "maxConsumersPerTopic", "consumers of a partition (Pulsar, HTTP)"),
+    _limit(
+        "subscription_consumers_max",
+        "maxConsumersPerSubscription",
+        "consumers of a subscription of a partition (Pulsar, HTTP)",
+    ),
+    _limit(
+        "subscriptions_max",
+        "maxSubscriptionsPerTopic",
+        "groups of a topic; Pulsar and HTTP create no more",
+    ),
+    _limit(
+        "unacked_consumer_max",
+        "maxUnackedMessagesPerConsumer",
+        "unacknowledged messages of a consumer of a Shared or Key_Shared subscription",
+        50_000,
+    ),
+    _limit(
+        "unacked_subscription_max",
+        "maxUnackedMessagesPerSubscription",
+        "the same for all consumers of a subscription of a partition",
+        200_000,
+    ),
+    _limit(
+        "message_bytes_max",
+        "maxMessageSize",
+        "bytes of a message of a Pulsar producer; larger messages are refused",
+    ),
+    _limit("topics_max", "maxTopicsPerNamespace", "topics of the namespace, partitions counted"),
+    _limit(
+        "publish_rate_messages",
+        "publishRate",
+        "messages a second of a partition's Pulsar producers, which have to wait",
+    ),
+    _limit("publish_rate_bytes", "publishRate", "the same in bytes"),
+    *_dispatch_rate("dispatch_rate", "dispatchRate", "to all subscriptions of a partition"),
+    *_dispatch_rate(
+        "subscription_dispatch_rate", "subscriptionDispatchRate", "to each subscription"
+    ),
+    _limit("subscribe_rate", "subscribeRate", "SUBSCRIBEs of a Pulsar consumer in a period"),
+    TopicSetting(
+        "subscribe_rate_period_s", Count, 30, "the period of that rate", pulsar="subscribeRate"
+    ),
 )
 TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {row.name: row for row in _ROWS}

@@ -6,11 +6,12 @@ Knows no file and no protocol; only `broker/topics/topics.py` creates and change
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Resource
+from braidlog.broker.topics.client_limits import ClientLimits, KnownLimits, client_limits
 from braidlog.storage.metadata.names import InvalidTopicName, check_topic_name, split_partition
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class TopicEvent(enum.Enum):
     DELETED = "deleted"
     TERMINATED = "terminated"
     RENAMED = "renamed"  # Clients see a deletion; a new topic has the partitions' logs.
+    ALTERED = "altered"  # The settings in force may differ.
     MOVED = "moved"  # Another broker is now the owner: clients must connect there.
 
 
@@ -91,7 +93,8 @@ class Topic:
 
     def __init__(self, meta: TopicMeta) -> None:
         self.meta = meta
-        self.inherited: Mapping[str, Setting] = {}  # Its namespace's settings.
+        self.inherited: Mapping[str, Setting] = {}  # Its namespace's, else the broker's settings.
+        self._known_limits = KnownLimits()
         self.resource = Resource.of_topic(meta.name)  # Name of the topic in access control.
         self.partitions: list[Partition] = []
         self.ticket = 0
@@ -125,6 +128,11 @@ class Topic:
     def settings(self) -> Mapping[str, Setting]:
         """Settings in force: the topic's own, else the namespace's."""
         return {**self.inherited, **self.meta.settings}
+
+    @property
+    def client_limits(self) -> ClientLimits:
+        """Limits of the topic's clients in force."""
+        return self._known_limits.of(self.inherited, self.meta.settings)
 
     @property
     def is_terminated(self) -> bool:
@@ -216,13 +224,23 @@ class NonPersistentTopic(PlacedTopic):
         self,
         meta: TopicMeta,
         placement: Placement,
-        inherited: Mapping[str, Setting],
+        inherited: Callable[[], Mapping[str, Setting]],
         channel: Channel,
     ) -> None:
-        """`inherited` are the namespace's settings."""
+        """`inherited` returns the namespace's settings, else the broker's."""
         super().__init__(meta, placement)
-        self.inherited = inherited
+        self._source = inherited
         self._channel = channel
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """As `Topic.settings`."""
+        return {**self._source(), **self.meta.settings}
+
+    @property
+    def client_limits(self) -> ClientLimits:
+        """As `Topic.client_limits`."""
+        return client_limits(self.settings)
 
     @property
     def figures_name(self) -> str:

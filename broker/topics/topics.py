@@ -20,6 +20,7 @@ from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPIC_PARTITIONS_MAX, TOPICS_MAX
 from braidlog.broker.topics.auto_creation import AutoCreation
 from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.topics.client_limits import check_topics
 from braidlog.broker.topics.deletion import HeldNames, Leaving
 from braidlog.broker.topics.moves import Moves
 from braidlog.broker.topics.registry import TopicDefaults
@@ -239,6 +240,7 @@ class Topics:
                     await self._alter_partitions(topic, {**topic.inherited, **settings})
                 ticket = await self._catalogue.alter_settings(topic.meta.topic_id, settings)
                 topic.note_ticket(ticket)
+                self.tell(topic, TopicEvent.ALTERED)
             except BaseException:  # Includes cancellation: a client may disconnect meanwhile.
                 if not topic.deleted:
                     self._factory.alter(topic, before)
@@ -257,10 +259,12 @@ class Topics:
             with as_broker_errors(self._report):
                 self._factory.check(settings)
             ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
+            inherited = self.inherited(tenant, namespace)
             with trio.CancelScope(shield=True):  # The client may disconnect meanwhile.
                 for topic in self.list(tenant, namespace):
-                    topic.inherit(settings)
+                    topic.inherit(inherited)
                     await self._follow_namespace(topic)
+                    self.tell(topic, TopicEvent.ALTERED)
             return ticket
 
     async def _follow_namespace(self, topic: Topic) -> None:
@@ -283,7 +287,11 @@ class Topics:
         return topic
 
     def _inherited(self, name: TopicName) -> Mapping[str, Setting]:
-        return self.namespace_settings(name.tenant, name.namespace) or {}
+        return self.inherited(name.tenant, name.namespace)
+
+    def inherited(self, tenant: str, namespace: str) -> Mapping[str, Setting]:
+        """As `TopicRegistry.inherited`."""
+        return {**self.defaults.settings, **(self.namespace_settings(tenant, namespace) or {})}
 
     def namespace_settings(self, tenant: str, namespace: str) -> Mapping[str, Setting] | None:
         """Return the settings of a namespace; None if the namespace does not exist."""
@@ -361,10 +369,12 @@ class Topics:
 
     def inherit(self, tenant: str, namespace: str) -> None:
         """Apply the settings of a namespace to its topics. Raises storage errors."""
-        settings = self.namespace_settings(tenant, namespace)
-        for topic in self.list(tenant, namespace) if settings is not None else ():
-            topic.inherit(settings or {})
+        is_there = self.namespace_settings(tenant, namespace) is not None
+        inherited = self.inherited(tenant, namespace)
+        for topic in self.list(tenant, namespace) if is_there else ():
+            topic.inherit(inherited)
             self._factory.alter(topic, topic.settings)
+            self.tell(topic, TopicEvent.ALTERED)
 
     def move_away(self, topic: Topic) -> None:
         """Close the clients of a topic that another broker now owns."""
@@ -400,6 +410,8 @@ class Topics:
             raise errors.TopicExists(f"{name} is there already")
         if len(self._topics) >= TOPICS_MAX:
             raise errors.LimitExceeded(f"there are {TOPICS_MAX} topics")
+        metas = self._catalogue.state.topics(name.tenant, name.namespace)
+        check_topics(metas, self._inherited(name), partitions)
         self._check_partitions(partitions)
 
     def _check_partitions(self, more: int) -> None:
@@ -429,6 +441,8 @@ class Topics:
             raise errors.InvalidRequest(
                 f"{name} has {count} partitions and can have up to {TOPIC_PARTITIONS_MAX}"
             )
+        metas = self._catalogue.state.topics(name.tenant, name.namespace)
+        check_topics(metas, topic.inherited, total - count)
         self._check_partitions(total - count)
         self._check_cursors(topic, total - count)
         if topic.layout_users and (topic.partitioned or total > 1) != topic.partitioned:

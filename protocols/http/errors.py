@@ -76,6 +76,7 @@ BAD_VALUE_SCHEMA = WireCode(422, 42204, "bad_value_schema")
 BAD_MESSAGES = WireCode(422, 42205, "bad_messages")
 BAD_ACK_TYPE = WireCode(422, 42206, "bad_ack_type")
 # Pulsar's admin API; the statuses are those that Pulsar's clients know.
+BAD_LIMIT = WireCode(412, 41204, "bad_limit")
 BAD_TTL = WireCode(412, 41203, "bad_ttl")
 NOTHING_TO_EXPIRE = WireCode(409, 40924, "nothing_to_expire")
 NOT_ON_NON_PERSISTENT = WireCode(405, 40521, "not_on_non_persistent")
@@ -92,6 +93,7 @@ TOPIC_BUSY = WireCode(412, 41220, "topic_busy")
 SUBSCRIPTION_BUSY = WireCode(412, 41221, "subscription_busy")
 PERMISSIONS_NOT_SET = WireCode(412, 41222, "permissions_not_set")
 NOTHING_TO_EXAMINE = WireCode(412, 41223, "nothing_to_examine")
+POLICY_VIOLATED = WireCode(412, 41224, "policy_violated")
 BAD_POSITION = WireCode(422, 42220, "bad_position")
 UNREADABLE_SCHEMA = WireCode(422, 42221, "unreadable_schema")
 FEWER_PARTITIONS = WireCode(422, 42222, "fewer_partitions")
@@ -129,6 +131,7 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
     errors.UserNotFound: WireCode(404, 40406, "user_not_found"),
     errors.UserExists: WireCode(409, 40908, "user_exists"),
     errors.LimitExceeded: TOO_BUSY,
+    errors.PolicyViolated: POLICY_VIOLATED,
     errors.NotSupported: NOT_SUPPORTED,
     errors.UnreadableRecord: WireCode(500, 50002, "unreadable_record"),
     errors.DamagedLog: WireCode(500, 50003, "damaged_log"),

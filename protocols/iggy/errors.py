@@ -123,6 +123,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,
     errors.UserExists: ErrorCode.USER_ALREADY_EXISTS,
     errors.LimitExceeded: ErrorCode.ERROR,
+    errors.PolicyViolated: ErrorCode.ERROR,
     errors.StorageFull: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.StorageFailed: ErrorCode.CANNOT_APPEND_MESSAGE,
     # Clients from crate 0.6 on reconnect and resend after this error, which is safe: the command

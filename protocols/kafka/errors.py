@@ -96,6 +96,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.UserNotFound: Code.UNKNOWN,
     errors.UserExists: Code.UNKNOWN,
     errors.LimitExceeded: Code.POLICY_VIOLATION,
+    errors.PolicyViolated: Code.POLICY_VIOLATION,
     # Retriable for clients that know it: producing goes on once there is space again.
     errors.StorageFull: Code.STORAGE_ERROR,
     errors.StorageFailed: Code.STORAGE_ERROR,

@@ -39,6 +39,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.UserNotFound: ServerError.NotAllowedError,
     errors.UserExists: ServerError.NotAllowedError,
     errors.LimitExceeded: ServerError.TooManyRequests,
+    errors.PolicyViolated: ServerError.NotAllowedError,
     # Clients reconnect and send again, until there is space.
     errors.StorageFull: ServerError.PersistenceError,
     errors.StorageFailed: ServerError.PersistenceError,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from braidlog.broker.access.quotas import PAUSE_S_MAX
 from braidlog.broker.delivery.non_persistent.channel import NON_PERSISTENT_ID, NonPersistentChannel
 from braidlog.broker.errors import BrokerError, StorageFull, TopicNotFound
 from braidlog.broker.reading.entries import Entry
@@ -29,6 +30,7 @@ from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
     from braidlog.protocols.pulsar.client import PulsarClient
+    from braidlog.protocols.pulsar.registry import Producer
 
 # Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
 # drops a message only on ChecksumError.
@@ -44,6 +46,7 @@ class Sending:
         self._client = client
         self._runs: dict[int, SendRun] = {}
         self._receipts = messages.ReceiptWriter()
+        self.pause_s = 0.0  # Wait for the publish rate.
 
     def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
         """Take the complete SENDs at the front; returns the (bytes, frames) taken.
@@ -75,7 +78,7 @@ class Sending:
         if producer_id is None:
             return 0, 0
         run = self._runs.get(producer_id) or self._begin(producer_id)
-        if run is None or run.accepted is not None:  # Closed, or each SEND needs a check.
+        if run is None or run.is_checked:  # Closed, or each SEND needs a check.
             return 0, 0
         size, *sends = SPEEDUPS.cut_sends(
             received, frames_max, *limits, producer_id, run.entries.info.record_count, NO_SEQUENCE
@@ -93,6 +96,9 @@ class Sending:
         except CorruptBody as error:
             code, text = self._fault(payload, error)
             self._refuse(run, command, code, text)
+            return
+        if len(payload) > run.message_bytes_max:
+            self._refuse(run, command, self._drop_code(), "Exceed maximum message size")
             return
         # These belong to transactions, replication and shadow topics: no client sends them here.
         is_ordinary = not (command.HasField("txnid_most_bits") or command.HasField("message_id"))
@@ -155,6 +161,7 @@ class Sending:
                     info.record_count,
                     size,
                 )
+            self._count_published(producer, info.record_count, size)
         ledger = producer.partition.partition_id
         client.outbox.answer([b"".join(self._answers(run, ledger, base_offset))], ticket)
         if ends:
@@ -180,6 +187,23 @@ class Sending:
         protocol = client.connection.protocol
         client.broker.metrics.records_in(protocol, topic.full, records, len(body))
         topic.publish(sent, records, len(body))
+        self._count_published(run.producer, records, len(body))
+
+    def _count_published(self, producer: Producer, records: int, size: int) -> None:
+        """Count records for the topic's publish rate: the client is read again once the rate
+        allows more.
+        """
+        rate = producer.topic.client_limits.publish
+        if rate is None:
+            return
+        limit = self._client.shared.publish_rates.of(producer.partition.partition_id, rate)
+        if limit is not None:
+            self.pause_s = max(self.pause_s, limit.spend(records, size))
+
+    def take_pause(self) -> float:
+        """Return the seconds to wait before the client's next command, and forget them."""
+        pause_s, self.pause_s = self.pause_s, 0.0
+        return min(pause_s, PAUSE_S_MAX)
 
     def _answers(self, run: SendRun, ledger: int, base_offset: int) -> list[bytes]:
         """A receipt or an error for each SEND, in their order."""
@@ -220,6 +244,10 @@ class Sending:
         is_checked = bytes(payload[:2]) == b"\x0e\x01" and len(payload) >= messages.CHECKSUM_BYTES
         if is_checked and crc32c(payload[6:]) != int.from_bytes(payload[2:6], "big"):
             return ServerError.ChecksumError, "Checksum failed on the broker"
+        return self._drop_code(), str(error)
+
+    def _drop_code(self) -> ServerError:
+        """Return the error on which the client drops the message, and goes on."""
         if self._client.version_text.startswith(NOT_ALLOWED_CLIENTS):
-            return ServerError.NotAllowedError, str(error)
-        return ServerError.ChecksumError, str(error)
+            return ServerError.NotAllowedError
+        return ServerError.ChecksumError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
+
+import trio
 
 from braidlog.broker.access.rights import Action
 from braidlog.broker.runtime.endings import EndConnection
@@ -125,9 +127,12 @@ class PulsarSession:
             self.client.heard(frames)
         return size, frames
 
-    def turn_ended(self) -> None:
-        """Store the sends of this receive."""
+    def turn_ended(self) -> Coroutine[Any, Any, None] | None:
+        """Store the sends of this receive; wait if a topic's publish rate demands it."""
         self._sending.flush()
+        if self._sending.pause_s > 0:
+            return trio.sleep(self._sending.take_pause())
+        return None
 
     def on_deadline(self, now: float) -> float:
         """Ping every 30 s; end a connection that has been silent since the last ping, unless the

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import trio
+
+from braidlog.broker.delivery.dispatch_rates import PartitionRates
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.pulsar.registry import Producer, ProducerRegistry
+from braidlog.protocols.pulsar.subscribe_rates import SubscribeRates
 from braidlog.protocols.pulsar.topic_lists import TopicLists
 
 if TYPE_CHECKING:
@@ -27,6 +31,8 @@ class SharedState:
         self.dispatchers = broker.dispatchers
         self.producers = ProducerRegistry(self._raise_epoch)
         self.topic_lists = TopicLists(broker.topics)
+        self.publish_rates = PartitionRates(trio.current_time)
+        self.subscribes = SubscribeRates(trio.current_time)
         self._started = f"{broker.now_us():x}"
         self._named = 0
         broker.topics.listeners.add(self)
@@ -46,7 +52,8 @@ class SharedState:
         """Close the producers of a topic that was deleted, terminated, renamed or moved: it takes
         no more messages, or only under its new name or at another broker.
         """
-        self.topic_lists.topic_changed(topic)
+        if event is not TopicEvent.ALTERED:
+            self.topic_lists.topic_changed(topic)
         if event in ENDING:
             for channel in topic.channels:
                 self._close(self.producers.take_all(channel))

@@ -128,6 +128,8 @@ async def _attach(
         await resolving.find(client, Action.CONSUME, command.topic)
     named = _named(client, command)
     topic, partition = named.topic, named.partition
+    subscriber = (partition.partition_id, client.peer, consumer.name, consumer.consumer_id)
+    client.shared.subscribes.check(subscriber, topic.client_limits.subscribe)
     kind = KINDS[command.subType]
     dispatchers, name = client.shared.dispatchers, command.subscription.encode()
     while True:

@@ -66,6 +66,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.UserNotFound: Code.SYSTEM_ERROR,
     errors.UserExists: Code.SYSTEM_ERROR,
     errors.LimitExceeded: Code.SYSTEM_ERROR,
+    errors.PolicyViolated: Code.SYSTEM_ERROR,
     errors.StorageFull: Code.SYSTEM_ERROR,
     errors.StorageFailed: Code.SYSTEM_ERROR,
     errors.ShuttingDown: Code.CONNECTION_LOSS,

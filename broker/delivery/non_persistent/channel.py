@@ -13,7 +13,13 @@ from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.failover import choose_active
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.delivery.limits import CONSUMERS_MAX
-from braidlog.broker.errors import LimitExceeded, NotSupported, SubscriptionBusy, TopicNotFound
+from braidlog.broker.errors import (
+    LimitExceeded,
+    NotSupported,
+    PolicyViolated,
+    SubscriptionBusy,
+    TopicNotFound,
+)
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.topics.topic import NonPersistentTopic
 
@@ -51,13 +57,13 @@ class NonPersistentChannel:
         index: int | None,
         placement: Placement,
         *,
-        inherited: Mapping[str, Setting],
+        inherited: Callable[[], Mapping[str, Setting]],
         number: int,
         idle: Callable[[NonPersistentChannel], None],
     ) -> None:
-        """`index` is the partition's, None without partitions; `inherited` are the namespace's
-        settings; `number` tells the channel apart from every partition and channel; `idle` is
-        called when the last producer or consumer has left.
+        """`index` is the partition's, None without partitions; `inherited` returns the
+        namespace's settings; `number` tells the channel apart from every partition and channel;
+        `idle` is called when the last producer or consumer has left.
         """
         self.topic = NonPersistentTopic(meta, placement, inherited, self)
         self.index = index or 0
@@ -96,6 +102,11 @@ class NonPersistentChannel:
         """True if nobody produces or consumes."""
         return not self.producers and not any(s.consumers for s in self.subscriptions.values())
 
+    @property
+    def consumer_count(self) -> int:
+        """Number of consumers of all subscriptions."""
+        return sum(len(subscription.consumers) for subscription in self.subscriptions.values())
+
     async def check_room(self) -> None:
         """As `Channel.check_room`."""
 
@@ -118,7 +129,7 @@ class NonPersistentChannel:
     ) -> NonPersistentSubscription:
         """The subscription of that name; one without consumers is made anew, of that kind.
 
-        Raises LimitExceeded.
+        Raises LimitExceeded, PolicyViolated.
         """
         there = self.subscriptions.get(name)
         if there is not None and there.consumers:
@@ -127,6 +138,10 @@ class NonPersistentChannel:
             raise LimitExceeded(
                 f"a topic has at most {NON_PERSISTENT_SUBSCRIPTIONS_MAX} subscriptions"
             )
+        most = self.topic.client_limits.subscriptions
+        if there is None and most is not None and len(self.subscriptions) >= most:
+            text = "Exceed the maximum number of subscriptions of the topic"  # Apache's words.
+            raise PolicyViolated(f"{text}: {self.full}")
         made = self.subscriptions[name] = NonPersistentSubscription(
             self, name, kind, policy, is_kept=is_kept
         )
@@ -206,8 +221,11 @@ class NonPersistentSubscription:
         """
         if self.kind is SubscriptionKind.EXCLUSIVE and self.consumers:
             raise SubscriptionBusy("Exclusive consumer is already connected")
-        if len(self.consumers) >= CONSUMERS_MAX:
+        limits = self.partition.topic.client_limits
+        if len(self.consumers) >= (limits.subscription_consumers or CONSUMERS_MAX):
             raise SubscriptionBusy("Subscription reached max consumers limit")
+        if limits.consumers is not None and self.partition.consumer_count >= limits.consumers:
+            raise SubscriptionBusy("Topic reached max consumers limit")
         if self.policy is not None:
             self.policy.check(consumer.key_ranges)
 

@@ -7,6 +7,7 @@ such a topic does. Other protocols do not see non-persistent topics. Knows no co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -177,7 +178,7 @@ class NonPersistentTopics:
             meta,
             index,
             self._placement,
-            inherited=self._namespaces.get(name.tenant, name.namespace).settings,
+            inherited=partial(self._topics.inherited, name.tenant, name.namespace),
             number=-self._made,
             idle=self._note_idle,
         )

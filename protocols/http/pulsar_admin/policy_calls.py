@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
@@ -56,7 +57,7 @@ class AdminPolicies:
             PolicyLevel("topic", "its namespace", topic, self._of_topic, self._alter_topic),
         )
         for level in levels:
-            for policy in POLICIES:
+            for policy in filter(partial(_is_at, level), POLICIES):
                 for path, methods in policy.calls(is_topic=level.name == "topic"):
                     for method in methods:
                         yield method, f"{level.path}/{path}", self._endpoint(method, level, policy)
@@ -70,8 +71,12 @@ class AdminPolicies:
     def _show(self, level: PolicyLevel, policy: Policy) -> Handler:
         async def show(request: Request) -> Response:
             shown = policy.shown(level.settings(request))
-            is_empty = policy.is_empty_if_absent and shown is None
-            return Response(status_code=200) if is_empty else json_answer(shown)
+            is_topic = level.name == "topic"
+            if shown is None and (not is_topic or query.truth(request, ("applied",))):
+                shown = policy.applied if is_topic else policy.unset
+            if shown is None:  # Apache answers with an empty body.
+                return Response(status_code=policy.topic_absent_status if is_topic else 200)
+            return json_answer(shown)
 
         more = "; with `applied`, the value in force" if level.name == "topic" else ""
         return _described(show, f"Show a {level.name}'s {policy.noun or policy.path}{more}.")
@@ -111,6 +116,10 @@ class AdminPolicies:
 
     def _alter_topic(self, request: Request, changes: Changes) -> Awaitable[int]:
         return self._broker.topics.alter_settings(name_of(request)[0], changes)
+
+
+def _is_at(level: PolicyLevel, policy: Policy) -> bool:
+    return level.name in policy.levels
 
 
 def _described(handler: Handler, text: str) -> Handler:

@@ -13,6 +13,7 @@ from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.reading.entries import EntryId
+from braidlog.broker.topics.client_limits import ClientLimits
 from tests.broker.delivery.entry_fakes import FakePartition
 
 
@@ -56,6 +57,7 @@ class FakeTopic:
     name = "public/default/t"
     meta = SimpleNamespace(topic_id=1)
     partitions = (None,) * 8
+    client_limits = ClientLimits()
 
     def partition(self, index):
         return None
@@ -116,6 +118,11 @@ class Stage:
         """
         assert isinstance(trio.lowlevel.current_clock(), MockClock)
         await trio.sleep(seconds)
+
+    def limit(self, **limits):
+        """Set the limits of the topic's clients."""
+        self.cursor.subscription.topic.client_limits = ClientLimits(**limits)
+        self.dispatcher.wake()
 
     def id(self, offset, *ack_set):
         return EntryId(self.partition.partition_id, offset, ack_set)

@@ -1,5 +1,7 @@
 """Effects of a topic's settings on its logs, and their forms for users."""
 
+import dataclasses
+
 import pytest
 
 from braidlog.broker.config.settings import LogConfig
@@ -76,11 +78,14 @@ def test_every_topic_setting_is_accepted():
     values |= dict.fromkeys(policies, "producer_exception")
     values |= {"cleanup_policy": "compact,delete", "min_dirty_ppm": 5}
     values |= {"unreadable_records": "skip", "uncarried_records": "mark"}
-    given = {name: values.get(name, "2MiB" if "bytes" in name else "2d") for name in TOPIC_SETTINGS}
+    units = {"bytes": "2MiB", "ms": "2d", "s": "2d", "hold": "2d"}
+    counts = [name for name in TOPIC_SETTINGS if name.rpartition("_")[2] not in units]
+    values |= {name: "5" for name in counts if name not in values}
+    given = {name: values.get(name, units.get(name.rpartition("_")[2])) for name in TOPIC_SETTINGS}
     kept = read_settings(given)
     found = log_settings(LogConfig(), kept)
     backlog = {"message_ttl_s", "backlog_bytes", "backlog_age_s", *policies}
-    of_logs = kept.keys() - {"schema_compatibility", "deduplication"} - backlog
+    of_logs = kept.keys() & {field.name for field in dataclasses.fields(found)} - backlog
     assert {name: getattr(found, name) for name in of_logs} == {n: kept[n] for n in of_logs}
 
 

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from braidlog.broker.runtime.endings import ProtocolError
+from braidlog.broker.topics.client_limits import ClientLimits
 from braidlog.broker.topics.partition import Appended
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.machine import PulsarMachine
@@ -52,6 +53,7 @@ class FakeClient:
         partition.stored = lambda: partition
         self.producers = {
             number: SimpleNamespace(
+                topic=SimpleNamespace(client_limits=ClientLimits()),
                 partition=partition,
                 producer_id=number,
                 number=0,

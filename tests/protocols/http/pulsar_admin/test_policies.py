@@ -4,6 +4,7 @@ import pytest
 
 from braidlog.broker.errors import TopicTerminated
 from braidlog.broker.positions.backlog import limits_of
+from braidlog.broker.topics.client_limits import Rate
 from braidlog.broker.topics.schema_rules import SchemaStrategy
 from braidlog.broker.topics.schemas import strategy_of
 from braidlog.broker.topics.settings_table import QuotaPolicy
@@ -20,12 +21,12 @@ NAMESPACE = f"{ADMIN}/namespaces/public/default"
 async def test_deduplication_by_namespace_and_topic(ask, broker):
     await ask("PUT", TOPIC, status=204)
     topic = broker.topics.get(ORDERS)
-    assert (await ask("GET", f"{NAMESPACE}/deduplication")).json is None
+    assert (await ask("GET", f"{NAMESPACE}/deduplication", status=200)).body == b""
     await ask("POST", f"{NAMESPACE}/deduplication", True, 204)
     assert (await ask("GET", f"{NAMESPACE}/deduplication")).json is True
     assert broker.topics.is_deduplicated(topic)
     assert (await ask("GET", f"{TOPIC}/stats")).json["deduplicationStatus"] == "Enabled"
-    assert (await ask("GET", f"{TOPIC}/deduplicationEnabled")).json is None
+    assert (await ask("GET", f"{TOPIC}/deduplicationEnabled", status=200)).body == b""
     await ask("POST", f"{TOPIC}/deduplicationEnabled", False, 204)
     assert not broker.topics.is_deduplicated(topic)
     assert (await ask("GET", f"{TOPIC}/stats")).json["deduplicationStatus"] == "Disabled"
@@ -57,7 +58,7 @@ async def test_compaction_thresholds_by_namespace_and_topic(ask, broker):
     await ask("PUT", TOPIC, status=204)
     log = broker.topics.get(ORDERS).partitions[0].log
     path = "compactionThreshold"
-    assert (await ask("GET", f"{NAMESPACE}/{path}")).json is None
+    assert (await ask("GET", f"{NAMESPACE}/{path}", status=200)).body == b""
     await ask("PUT", f"{NAMESPACE}/{path}", 1 << 20, 204)
     assert (await ask("GET", f"{NAMESPACE}/{path}")).json == 1 << 20
     assert log.settings.compaction_threshold_bytes == 1 << 20
@@ -68,7 +69,8 @@ async def test_compaction_thresholds_by_namespace_and_topic(ask, broker):
     assert log.settings.compaction_threshold_bytes == 1 << 20
     await ask("DELETE", f"{NAMESPACE}/{path}", status=204)
     assert log.settings.compaction_threshold_bytes is None
-    for wrong in (-1, True, "much", None):
+    await ask("PUT", f"{NAMESPACE}/{path}", -1, 412)
+    for wrong in (True, "much", None):
         await ask("PUT", f"{NAMESPACE}/{path}", wrong, 400)
 
 
@@ -84,7 +86,7 @@ async def test_retention_by_namespace_and_topic(ask, broker):
     policy = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5}
     await ask("PUT", TOPIC, status=204)
     settings = broker.topics.get(ORDERS).partitions[0].log
-    assert (await ask("GET", f"{NAMESPACE}/retention")).json is None
+    assert (await ask("GET", f"{NAMESPACE}/retention", status=200)).body == b""
     await ask("POST", f"{NAMESPACE}/retention", policy, 204)
     assert (await ask("GET", f"{NAMESPACE}/retention")).json == policy
     assert (settings.settings.retention_ms, settings.settings.retention_bytes) == (
@@ -200,3 +202,101 @@ async def test_messages_of_a_subscription_expire_on_request(ask, broker):
     # No message is waiting.
     await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)
     await ask("PUT", f"{TOPIC}/unload", status=204)
+
+
+NUMBERS = [
+    ("maxProducersPerTopic", "maxProducers", "0"),
+    ("maxConsumersPerTopic", "maxConsumers", "0"),
+    ("maxConsumersPerSubscription", "maxConsumersPerSubscription", ""),
+    ("maxSubscriptionsPerTopic", "maxSubscriptionsPerTopic", ""),
+    ("maxUnackedMessagesPerConsumer", "maxUnackedMessagesOnConsumer", "50000"),
+    ("maxUnackedMessagesPerSubscription", "maxUnackedMessagesOnSubscription", "200000"),
+]
+
+
+@pytest.mark.parametrize(("of_namespace", "of_topic", "default"), NUMBERS)
+async def test_a_limit_by_namespace_and_topic(ask, of_namespace, of_topic, default):
+    await ask("PUT", TOPIC, status=204)
+    upper, own = f"{NAMESPACE}/{of_namespace}", f"{TOPIC}/{of_topic}"
+    assert (await ask("GET", upper, status=200)).body == b""
+    assert (await ask("GET", f"{own}?applied=true")).body.decode() == default
+    await ask("POST", upper, 5, 204)
+    assert (await ask("GET", upper)).json == 5
+    assert (await ask("GET", own)).body == b""
+    assert (await ask("GET", f"{own}?applied=true")).json == 5
+    await ask("POST", own, 0, 204)
+    assert (await ask("GET", own)).json == 0
+    assert (await ask("GET", f"{own}?applied=true")).json == 0
+    for path in (own, upper):
+        await ask("POST", path, -1, 412)
+        await ask("POST", path, "x", 400)
+        await ask("DELETE", path, status=204)
+        assert (await ask("GET", path)).body == b""
+
+
+async def test_rates_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    publish = {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": -1}
+    await ask("POST", f"{NAMESPACE}/publishRate", publish, 204)
+    assert (await ask("GET", f"{NAMESPACE}/publishRate")).json == publish
+    assert topic.client_limits.publish == Rate(10, None)
+    await ask("GET", f"{TOPIC}/publishRate", status=204)
+    await ask("POST", f"{NAMESPACE}/publishRate", {}, 204)
+    none = dict.fromkeys(publish, -1)
+    assert (await ask("GET", f"{NAMESPACE}/publishRate")).json == none
+    assert topic.client_limits.publish is None
+    await ask("DELETE", f"{NAMESPACE}/publishRate", status=204)
+    for path in ("dispatchRate", "subscriptionDispatchRate"):
+        given = {"dispatchThrottlingRateInMsg": 10}
+        shown = {
+            "dispatchThrottlingRateInMsg": 10,
+            "dispatchThrottlingRateInByte": 0,
+            "relativeToPublishRate": False,
+            "ratePeriodInSecond": 0,
+        }
+        usual = shown | {"dispatchThrottlingRateInMsg": 0, "ratePeriodInSecond": 1}
+        assert (await ask("GET", f"{TOPIC}/{path}?applied=true")).json == usual
+        await ask("POST", f"{TOPIC}/{path}", given, 204)
+        assert (await ask("GET", f"{TOPIC}/{path}")).json == shown
+        await ask("POST", f"{TOPIC}/{path}", {"relativeToPublishRate": True}, 501)
+        await ask("POST", f"{TOPIC}/{path}", [], 400)
+        await ask("POST", f"{TOPIC}/{path}", {"ratePeriodInSecond": "x"}, 400)
+    limits = topic.client_limits
+    assert limits.dispatch == limits.subscription_dispatch == Rate(10, None)
+    await ask("POST", f"{TOPIC}/subscribeRate", {"subscribeThrottlingRatePerConsumer": 3}, 204)
+    shown = {"subscribeThrottlingRatePerConsumer": 3, "ratePeriodInSecond": 30}
+    assert (await ask("GET", f"{TOPIC}/subscribeRate")).json == shown
+    assert topic.client_limits.subscribe == Rate(3, None, 30)
+
+
+async def test_the_message_size_is_a_policy_of_topics_alone(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await ask("GET", f"{TOPIC}/maxMessageSize", status=204)
+    await ask("POST", f"{TOPIC}/maxMessageSize", 1000, 204)
+    assert (await ask("GET", f"{TOPIC}/maxMessageSize")).json == 1000
+    assert broker.topics.get(ORDERS).client_limits.message_bytes == 1000
+    for wrong in (-1, 10**9):
+        await ask("POST", f"{TOPIC}/maxMessageSize", wrong, 412)
+    await ask("GET", f"{NAMESPACE}/maxMessageSize", status=501)
+
+
+async def test_the_topics_of_a_namespace_are_limited(ask):
+    path = f"{NAMESPACE}/maxTopicsPerNamespace"
+    assert (await ask("GET", path)).json == 0
+    await ask("POST", path, 3, 204)
+    await ask("PUT", TOPIC, status=204)
+    text = "Exceed maximum number of topics in namespace."
+    assert (await ask("PUT", f"{PARTS}/partitions", 3, 412)).json == {"reason": text}
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    await ask("POST", f"{PARTS}/partitions", 3, 412)
+    await ask("DELETE", path, status=204)
+    await ask("POST", f"{PARTS}/partitions", 3, 204)
+
+
+async def test_the_subscriptions_of_a_topic_are_limited(ask):
+    await ask("PUT", TOPIC, status=204)
+    await ask("POST", f"{TOPIC}/maxSubscriptionsPerTopic", 1, 204)
+    await ask("PUT", f"{TOPIC}/subscription/a", status=204)
+    refused = await ask("PUT", f"{TOPIC}/subscription/b", status=412)
+    assert "maximum number of subscriptions" in refused.json["reason"]

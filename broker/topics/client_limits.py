@@ -1,0 +1,111 @@
+"""Limits and rates that the settings of a topic set for its clients: Pulsar's policies, enforced.
+
+`Topic.client_limits` has the values in force, through the three levels: the topic's own setting,
+else the namespace's, else the broker's. Knows no client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from braidlog.broker.errors import PolicyViolated
+from braidlog.broker.topics.settings import limit_of
+
+if TYPE_CHECKING:
+    from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
+
+UNLIMITED: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Messages and bytes in a period; None: no limit."""
+
+    messages: int | None
+    size: int | None
+    period_s: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """The limits of a topic; None: no limit, and for unacknowledged messages: the default."""
+
+    producers: int | None = None
+    consumers: int | None = None
+    subscription_consumers: int | None = None
+    subscriptions: int | None = None
+    unacked_consumer: int | None = None
+    unacked_subscription: int | None = None
+    message_bytes: int | None = None
+    publish: Rate | None = None
+    dispatch: Rate | None = None
+    subscription_dispatch: Rate | None = None
+    subscribe: Rate | None = None
+
+
+@dataclass(slots=True)
+class KnownLimits:
+    """The limits by the settings of two levels, computed once for each change of a level."""
+
+    limits: ClientLimits = field(default_factory=ClientLimits)
+    _inherited: Mapping[str, Setting] | None = None
+    _own: Mapping[str, Setting] | None = None
+
+    def of(self, inherited: Mapping[str, Setting], own: Mapping[str, Setting]) -> ClientLimits:
+        """Return the limits. Levels are compared by identity: a change replaces the mapping."""
+        if inherited is not self._inherited or own is not self._own:
+            self._inherited, self._own = inherited, own
+            limits = client_limits({**inherited, **own})
+            if limits != self.limits:
+                self.limits = limits
+        return self.limits
+
+
+def client_limits(settings: Mapping[str, Setting]) -> ClientLimits:
+    """Return the limits by the settings in force."""
+    return ClientLimits(
+        producers=limit_of(settings, "producers_max"),
+        consumers=limit_of(settings, "consumers_max"),
+        subscription_consumers=limit_of(settings, "subscription_consumers_max"),
+        subscriptions=limit_of(settings, "subscriptions_max"),
+        unacked_consumer=_unacked(settings, "unacked_consumer_max"),
+        unacked_subscription=_unacked(settings, "unacked_subscription_max"),
+        message_bytes=limit_of(settings, "message_bytes_max"),
+        publish=_rate(settings, "publish_rate"),
+        dispatch=_rate(settings, "dispatch_rate"),
+        subscription_dispatch=_rate(settings, "subscription_dispatch_rate"),
+        subscribe=_subscribe_rate(settings),
+    )
+
+
+def check_topics(metas: Sequence[TopicMeta], inherited: Mapping[str, Setting], more: int) -> None:
+    """Raise PolicyViolated if the namespace of these topics may not have so many more
+    partitions.
+    """
+    most = limit_of(inherited, "topics_max")
+    if most is not None and sum(len(meta.partition_ids) for meta in metas) + more > most:
+        # Apache's words.
+        raise PolicyViolated("Exceed maximum number of topics in namespace.")
+
+
+def _unacked(settings: Mapping[str, Setting], name: str) -> int | None:
+    if name not in settings:
+        return None
+    return limit_of(settings, name) or UNLIMITED
+
+
+def _rate(settings: Mapping[str, Setting], name: str) -> Rate | None:
+    messages = limit_of(settings, f"{name}_messages")
+    size = limit_of(settings, f"{name}_bytes")
+    if messages is None and size is None:
+        return None
+    return Rate(messages, size, limit_of(settings, f"{name}_period_s") or 1)
+
+
+def _subscribe_rate(settings: Mapping[str, Setting]) -> Rate | None:
+    times = limit_of(settings, "subscribe_rate")
+    if times is None:
+        return None
+    return Rate(times, None, limit_of(settings, "subscribe_rate_period_s") or 30)

@@ -1,0 +1,56 @@
+"""Rates of delivery hold over seconds, whatever a turn delivers."""
+
+import math
+
+import pytest
+import trio
+
+from braidlog.broker.delivery.dispatch_rates import WAIT_S_MIN, PartitionRates, RateLimit
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.delivery.key_slots import KeyRing
+from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.topics.client_limits import Rate
+from tests.broker.delivery.dispatch_fakes import stage
+
+
+def test_a_limit_counts_messages_and_bytes():
+    limit = RateLimit(Rate(10, 1000, 2), lambda: 0.0)  # 5 messages and 500 bytes a second.
+    assert limit.room() == (1.25, 125)
+    assert limit.spend(1, 625) == 1.0
+    assert limit.wait_s() == 1.0
+    assert RateLimit(Rate(10, None), lambda: 0.0).room() == (2.5, math.inf)
+
+
+def test_a_wait_is_long_enough_for_a_turn():
+    limit = RateLimit(Rate(10_000, None), lambda: 0.0)
+    limit.spend(2500, 0)
+    assert limit.wait_s() == WAIT_S_MIN
+
+
+def test_subscriptions_of_a_partition_share_its_limit():
+    rates = PartitionRates(lambda: 0.0)
+    limit = rates.of(1, Rate(10, None))
+    assert rates.of(1, Rate(10, None)) is limit
+    assert rates.of(1, Rate(20, None)) is not limit
+    assert rates.of(1, None) is None and len(rates) == 0
+
+
+KINDS = [
+    (ExclusiveDispatcher, {}),
+    (SharedDispatcher, {}),
+    (KeySharedDispatcher, {"policy": KeyRing()}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
+async def test_a_rate_holds_over_ten_seconds(kind, options, autojump_clock):
+    async with stage(kind, **options) as play:
+        play.limit(subscription_dispatch=Rate(50, None))
+        play.partition.entries(*[1] * 2000)
+        consumer = play.join(permits=5000)
+        await trio.sleep(10)
+        assert 450 <= len(consumer.inbox) <= 550
+        play.limit()
+        await trio.sleep(1)
+        assert len(consumer.inbox) == 2000
