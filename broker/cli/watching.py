@@ -40,7 +40,7 @@ def connections(*, watch: Watch = None, where: Where = HERE) -> int:
             page = client.ask("GET", f"{API}/connections{query}")
             found += page["connections"]
             after = page["next"]
-        columns = ("id", "protocol", "listener", "address", "user", "encrypted", "idle_s")
+        columns = tuple(found[0]) if found else ("id", "protocol", "listener", "address")
         print_answer(where, found, lambda: [("", columns, cells(found, columns))])
         return 0
 

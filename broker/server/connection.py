@@ -21,16 +21,14 @@ from braidlog.broker.access.acting import work_for
 from braidlog.broker.access.listing import seen, sees_all
 from braidlog.broker.access.rights import ANONYMOUS, Action, Principal, Resource
 from braidlog.broker.errors import LimitExceeded, NotAuthenticated
-from braidlog.broker.limits import (
-    CLOSE_S,
-    LINGER_BYTES_MAX,
-    LINGER_S,
-)
+from braidlog.broker.limits import CLOSE_S, LINGER_BYTES_MAX, LINGER_S
 from braidlog.broker.runtime.endings import EndConnection, ProtocolError
+from braidlog.broker.runtime.error_groups import forget_frames, leaves
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receiver import Receiver, Waiting
 from braidlog.broker.runtime.sessions import Session, holds_rights
 from braidlog.broker.runtime.tls_socket import Stream, TlsSocket
+from braidlog.broker.server.tcp_info import TCP_CLOSE, TCP_CLOSE_WAIT, tcp_state, tcp_traffic
 from braidlog.storage.log.file_part import LostBytes
 
 if TYPE_CHECKING:
@@ -41,8 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DISCARD_BYTES = 64 * 1024
-# States of a socket that is reset, or whose peer has closed its sending side (tcp(7), TCP_INFO).
-TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
+LIBRARY_MAX = 100  # characters of a client's library that are kept
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: bytes that the peer did not read are dropped.
 
 
@@ -72,7 +69,7 @@ class Connection:
 
     For sessions: `id`, `protocol`, `listener_name`, `peer`, `host`, `local`, `advertised`,
     `loopback`, `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`,
-    `act_for`, `answer_half_closed`, `end`.
+    `act_for`, `note_library`, `answer_half_closed`, `end`.
     """
 
     def __init__(self, broker: Broker, listener: Served, sock: Stream, connection_id: int) -> None:
@@ -86,6 +83,7 @@ class Connection:
         self.advertised: tuple[str, int] = listener.advertised_to(self.local)
         self.loopback = listener.loopback  # True if only this machine can reach the listener
         self.at = f"{self.protocol} {self.host}"  # the client's origin, for the audit log
+        self.library = ""  # The client's library and version, as the client names them.
         self.principal: Principal = ANONYMOUS  # The client's principal; set by `act_for`.
         self._proof: Identity | None = None  # The client's proof of identity at the login.
         self._allowance: Allowance | None = None
@@ -114,6 +112,14 @@ class Connection:
         self._leaving = False
         self._begun_seen = 0  # at the last `notice_gone`
         self._answers_half_closed = False  # see `answer_half_closed`
+
+    def note_library(self, name: str) -> None:
+        """Keep the name of the client's library, for people; unprintable characters become `?`."""
+        self.library = "".join(c if c.isprintable() else "?" for c in name[:LIBRARY_MAX])
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes received from the peer, and the bytes that the peer has acknowledged."""
+        return tcp_traffic(self._sock)
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raise NotAuthorized if the client may not do that."""
@@ -250,7 +256,7 @@ class Connection:
         is_same, self._begun_seen = begun == self._begun_seen, begun
         if not is_same or begun == self._receiver.done:
             return False
-        state = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        state = tcp_state(self._sock)
         return state == TCP_CLOSE or (state == TCP_CLOSE_WAIT and not self._answers_half_closed)
 
     async def run(self) -> None:
@@ -320,7 +326,7 @@ class Connection:
         """Log the causes that ended the conversation: a bug comes before the client's faults, which
         come before the network's.
         """
-        causes = [cause for error in errors for cause in _leaves(error)]
+        causes = [cause for error in errors for cause in leaves(error)]
         bugs = [cause for cause in causes if not isinstance(cause, EndConnection | OSError)]
         if bugs:
             self._note("connection_failed", type(bugs[0]).__name__, exc_info=bugs[0])
@@ -466,31 +472,6 @@ class Connection:
             self.log.debug("connection_lost", reason=str(error))
         self._leave()
         self.nursery.cancel_scope.cancel()
-
-
-def _leaves(error: BaseException) -> Generator[BaseException, None, None]:
-    """Yield the errors in a group, nested groups included."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
-
-
-def forget_frames(errors: Sequence[BaseException]) -> None:
-    """Drop the tracebacks of logged errors and of their causes: a frame in a traceback often refers
-    to the error again.
-    """
-    left: list[BaseException | None] = list(errors)
-    while left:
-        one = left.pop()
-        if one is None:
-            continue
-        one.__traceback__ = None
-        left += (one.__context__, one.__cause__)
-        one.__context__ = one.__cause__ = None
-        if isinstance(one, BaseExceptionGroup):
-            left += one.exceptions
 
 
 def address_text(address: tuple[Any, ...]) -> str:

@@ -23,7 +23,11 @@ class OpenConnection(Protocol):
     peer: str
     is_encrypted: bool
     principal: Principal
+    library: str
     outbox: Outbox
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes received and the bytes that the peer has acknowledged."""
 
     @property
     def heard_at(self) -> float:

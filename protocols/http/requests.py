@@ -26,7 +26,7 @@ from braidlog.broker.access.acting import work_for
 from braidlog.broker.access.rights import ANONYMOUS, Principal
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.metrics import Number
-from braidlog.broker.server.connection import forget_frames
+from braidlog.broker.runtime.error_groups import forget_frames
 from braidlog.protocols.http import errors
 from braidlog.protocols.http.errors import ErrorBody, PulsarErrorBody
 from braidlog.protocols.http.limits import JSON_PIECE_BYTES

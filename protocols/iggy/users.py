@@ -38,6 +38,7 @@ ACTIVE, INACTIVE = 1, 2  # Status of a user.
 async def login(context: IggyContext, request: u.LoginUser) -> IggyAnswer:
     """Log a user in by password, also again on the same connection. Raises Refusal."""
     authentication, at = context.broker.authentication, context.connection.at
+    _note_library(context, request.version)
     name, password = request.username, request.password
     expected = _root_password(context, name)
     try:
@@ -55,6 +56,7 @@ async def login(context: IggyContext, request: u.LoginUser) -> IggyAnswer:
 def login_with_token(context: IggyContext, request: u.LoginWithToken) -> IggyAnswer:
     """Log a user in by an access token. Raises Refusal."""
     broker = context.broker
+    _note_library(context, request.version)
     try:
         identity = broker.authentication.bearer(request.token, context.connection.at)
     except errors.NotAuthenticated as error:
@@ -63,6 +65,12 @@ def login_with_token(context: IggyContext, request: u.LoginWithToken) -> IggyAns
     if user is None:
         raise Refusal(ErrorCode.INVALID_TOKEN, "a token of nobody whom Iggy could number")
     return _let_in(context, user.user_id - ROOT_USER_ID, identity)
+
+
+def _note_library(context: IggyContext, version: str) -> None:
+    """Keep the version of the client's library, which older dialects do not send."""
+    if version:
+        context.connection.note_library(f"iggy {version}")
 
 
 def logout(context: IggyContext, request: u.LogoutUser) -> IggyAnswer:

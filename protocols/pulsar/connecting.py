@@ -51,6 +51,7 @@ async def _log_in(client: PulsarClient, command: CommandConnect) -> None:
 
 def _take_in(client: PulsarClient, command: CommandConnect) -> None:
     client.machine.connected()
+    client.connection.note_library(command.client_version)
     version = min(PROTOCOL_VERSION, command.protocol_version)
     client.speaks(
         command.client_version,

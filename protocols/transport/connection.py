@@ -17,7 +17,7 @@ from typing import Any
 import h11
 import trio
 
-from braidlog.broker.server.connection import forget_frames
+from braidlog.broker.runtime.error_groups import forget_frames
 from braidlog.protocols.transport.messages import (
     WHOLE_BODY,
     DateHeader,

@@ -33,15 +33,20 @@ TOTALS = {
 
 
 class ConnectionInfo(msgspec.Struct):
-    """An open connection of Kafka, Pulsar or Iggy. `idle_s` is the time since its last request."""
+    """An open connection of Kafka, Pulsar or Iggy. `library`: the name that the client gives; empty
+    if none. `idle_s`: the time since the last bytes from the client. Bytes as the kernel counts.
+    """
 
     id: int
     protocol: str
     listener: str
     address: str
     user: str
+    library: str
     encrypted: bool
     idle_s: float
+    bytes_in: int
+    bytes_out: int
 
 
 class ConnectionPage(msgspec.Struct):
@@ -99,8 +104,10 @@ class OverviewApi:
                 connection.listener_name,
                 connection.peer,
                 connection.principal.name,
+                connection.library,
                 connection.is_encrypted,
                 round(max(now - connection.heard_at, 0.0), 3),
+                *connection.traffic(),
             )
             async for connection in in_turns(open_now[:limit])
         ]

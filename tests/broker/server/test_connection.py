@@ -425,3 +425,13 @@ async def test_a_handler_that_cancels_the_broker_ends_its_connection_at_once(ben
         await ended.wait()
     await client.send_all(framed(b"Estill here"))
     assert await receive_frame(client) == b"still here"
+
+
+async def test_a_connection_keeps_a_printable_library_and_counts_bytes(bench):
+    client = await bench.connect()
+    await client.send_all(framed(b"E" + b"x" * 100))
+    await receive_exactly(client, 104)
+    (connection,) = bench.connections
+    connection.note_library("evil\x1b[31m" + "y" * 200)
+    assert connection.library == "evil?[31m" + "y" * 91
+    await until(lambda: connection.traffic() == (105, 104))

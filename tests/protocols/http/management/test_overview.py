@@ -24,6 +24,8 @@ def connection(number, *, is_open=True):
         principal=Principal("anna"),
         is_encrypted=True,
         is_open=is_open,
+        library="librdkafka 2.12.1",
+        traffic=lambda: (1000, 2000),
         heard_at=trio.current_time() - 1.5,
     )
 
@@ -42,8 +44,11 @@ async def test_connections_are_listed_by_id_in_pages(app, broker, autojump_clock
                 "listener": "kafka",
                 "address": "10.0.0.1:3",
                 "user": "anna",
+                "library": "librdkafka 2.12.1",
                 "encrypted": True,
                 "idle_s": 1.5,
+                "bytes_in": 1000,
+                "bytes_out": 2000,
             }
         ],
         "next": None,
