@@ -1,5 +1,6 @@
 """`python -m conformance.bench.scale [--topics N] [--connections N] [--unacked N] [--acked N]
-[--delayed N]`: many topics, connections and messages of Pulsar clients on a single broker.
+[--delayed N] [--members N]`: many topics, connections and messages of Pulsar clients, and many
+members of a Kafka group, on a single broker.
 
 A number of 0 leaves an item out. Prints the broker's memory after each step, the longest waits of
 healthy clients meanwhile, and the turns of the broker's loop with more than 50 ms of processor
@@ -10,6 +11,8 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+
+import trio
 
 from conformance.clients.raw.pulsar import (
     ACK,
@@ -29,6 +32,7 @@ from conformance.clients.raw.pulsar import (
 from conformance.ending import end_on_signals
 from conformance.hostile.healthy import Healthy
 from conformance.server import RunningBroker
+from conformance.today.many_groups import live_and_die
 
 SETTINGS = ("loop_turn_log_ms=50",)
 IN_FLIGHT = 1000
@@ -159,7 +163,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.bench.scale", description=__doc__)
     for name, most in (("topics", 10_000), ("connections", 1000)):
         parser.add_argument(f"--{name}", type=int, default=most)
-    for name, most in (("unacked", 100_000), ("delayed", 1_000_000)):
+    for name, most in (("unacked", 100_000), ("delayed", 1_000_000), ("members", 1000)):
         parser.add_argument(f"--{name}", type=int, default=most)
     parser.add_argument("--acked", type=int, default=1000, help="messages of a megabyte")
     wanted = parser.parse_args()
@@ -198,6 +202,9 @@ def _go_through(broker: RunningBroker, wanted: argparse.Namespace) -> None:
         delay(address, wanted.delayed, lambda: tell(f"{wanted.delayed} delayed messages"))
     for wire in wires:
         wire.close()
+    if wanted.members:
+        trio.run(live_and_die, 1, *broker.address("kafka"), wanted.members)
+        tell(f"{wanted.members} members of a Kafka group")
 
 
 if __name__ == "__main__":

@@ -136,26 +136,29 @@ class Member:
         return Answer(received[8:])
 
 
-async def live_and_die(groups: int, host: str, port: int) -> None:
+async def live_and_die(groups: int, host: str, port: int, members_each: int = MEMBERS) -> None:
     """Let all members join and a member of each group die; the others get new assignments."""
     shares = Shares(groups)
     members = [
-        Member(number, place, shares) for number in range(groups) for place in range(MEMBERS)
+        Member(number, place, shares) for number in range(groups) for place in range(members_each)
     ]
     async with trio.open_nursery() as nursery:
         began = time.monotonic()
         for begun in range(0, groups, GROUPS_AT_ONCE):
             coming = begun + GROUPS_AT_ONCE
-            for member in members[begun * MEMBERS : coming * MEMBERS]:
+            for member in members[begun * members_each : coming * members_each]:
                 nursery.start_soon(member.live, host, port)
             have_come = [0] * min(coming, groups)
-            await _until(partial(shares.is_done, range(MEMBERS), have_come))
-        print(f"{groups} groups joined in {time.monotonic() - began:.1f} s", flush=True)
+            await _until(partial(shares.is_done, range(members_each), have_come))
+        print(
+            f"{groups} groups of {members_each} joined in {time.monotonic() - began:.1f} s",
+            flush=True,
+        )
         last = [found.pop(0) for found in shares.of]
-        for member in members[::MEMBERS]:
+        for member in members[::members_each]:
             member.life.cancel()
         began = time.monotonic()
-        await _until(lambda: shares.is_done(range(1, MEMBERS), last))
+        await _until(lambda: shares.is_done(range(1, members_each), last))
         print(f"shared out again in {time.monotonic() - began:.1f} s", flush=True)
         nursery.cancel_scope.cancel()
 
