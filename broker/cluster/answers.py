@@ -108,12 +108,13 @@ class PeerCallHandler:
         broker = self._broker
         commits = broker.subscriptions.commits(group)
         told: list[list[str] | None] = []
-        for full, index, offset, metadata, time_us in wanted:
+        for full, index, *given in wanted:
             name = TopicName(*full.split("/", 2))
             try:
                 self._check_position(call, Action.CONSUME, group, name)
                 topic = broker.topics.get(name)
-                commits.add(topic, index, offset, kafka=KafkaCommit(offset, metadata, time_us))
+                commit = KafkaCommit(*given)
+                commits.add(topic, index, commit.offset, kafka=commit)
                 told.append(None)
             except errors.BrokerError as error:
                 told.append(named_error(error))
@@ -144,7 +145,7 @@ class PeerCallHandler:
         topic.partition(index)
         subscription = self._broker.subscriptions.find(topic, group)
         given = None if subscription is None else subscription.committed(index)
-        return None if given is None else (given.offset, given.metadata)
+        return None if given is None else (given.offset, given.metadata, given.leader_epoch)
 
     async def _positions(self, call: Call) -> list[tuple[str, int]]:
         """Return positions only of topics that the client may see."""

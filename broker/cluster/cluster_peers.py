@@ -411,7 +411,7 @@ def _position(
     """Return a position as `Answers` sends it; an error follows only if there is an error."""
     if error is not None:
         return _error(error)
-    return None if given is None else (given[0], given[1])
+    return None if given is None else (given[0], given[1], given[2])
 
 
 def _raise_told(reply: Reply) -> None:

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.catalogue_records import SchemaMeta
     from braidlog.storage.metadata.names import TopicName
 
-# Topic's full name, partition, offset, metadata, time in microseconds.
-Commit = tuple[str, int, int, bytes | None, int]
+# Topic's full name, partition, offset, metadata, time in microseconds, leader epoch.
+Commit = tuple[str, int, int, bytes | None, int, int]
 # Topic's full name, and partition.
 Place = tuple[str, int]
 # Messages, bytes and segments of a topic.
 Kept = tuple[int, int, int]
-# Offset and metadata as committed; None: never set.
-Committed = tuple[int, bytes | None] | None
+# Offset, metadata and leader epoch as committed; None: never set.
+Committed = tuple[int, bytes | None, int] | None
 
 
 @dataclass(slots=True, frozen=True)

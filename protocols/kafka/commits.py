@@ -48,6 +48,7 @@ TIME_US_MAX = 2**63 - 1
 # Commits written in a single turn, about two milliseconds. Then other connections get their turn.
 PIECE_COMMITS = 256
 MEMBERS_VERSION = 2  # from here on a member's generation is checked; 0.8 ignores it
+TEXT_VERSION = 2  # From here on metadata is never null; 0.8 returns null as committed.
 WHOLE_ERROR_VERSION = 2  # From here on an OffsetFetch can fail as a whole.
 
 # How long an OffsetFetch waits for the owner of a topic that moves: a takeover takes a second or
@@ -128,7 +129,8 @@ def _commit(
         return [Code.UNKNOWN] * len(piece), 0
     if context.version >= MEMBERS_VERSION:
         generation = request.generation_id_or_member_epoch
-        code = check_commit(context, request.group_id, generation, request.member_id)
+        member = (request.member_id, request.group_instance_id)
+        code = check_commit(context, request.group_id, generation, *member)
         if code != Code.NONE:
             return [code] * len(piece), 0
     commits = context.broker.subscriptions.commits(request.group_id)
@@ -165,6 +167,7 @@ def _add(
                 commit_given.offset,
                 commit_given.metadata,
                 commit_given.time_us,
+                commit_given.leader_epoch,
             )
             return Elsewhere(error.node_id, commit)
     except BrokerError as error:
@@ -198,7 +201,9 @@ def _as_given(context: KafkaContext, target: OffsetCommitRequestPartition) -> Ka
         time_us = context.broker.now_us()
     else:
         time_us = max(-TIME_US_MAX, min(target.commit_timestamp * US_PER_MS, TIME_US_MAX))
-    return KafkaCommit(target.committed_offset, target.committed_metadata, time_us)
+    return KafkaCommit(
+        target.committed_offset, target.committed_metadata, time_us, target.committed_leader_epoch
+    )
 
 
 def _characters(text: bytes | None) -> int:
@@ -343,8 +348,10 @@ def _committed(
         raise  # The caller then asks the owner.
     except BrokerError as error:
         return _refused(context, index, error)
+    if committed is None:
+        return _answer_of(context, index, None)
     return _answer_of(
-        context, index, None if committed is None else (committed.offset, committed.metadata)
+        context, index, (committed.offset, committed.metadata, committed.leader_epoch)
     )
 
 
@@ -367,9 +374,12 @@ def _answer_of(
     is_old = context.version == 0
     if committed is None:
         return _no_offset(index, Code.UNKNOWN_TOPIC_OR_PARTITION if is_old else Code.NONE)
-    offset, metadata = committed
+    offset, metadata, leader_epoch = committed
+    if is_old or (metadata is None and context.version >= TEXT_VERSION):
+        metadata = b""  # ZooKeeper, of version 0, kept no metadata.
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=offset,
-        metadata=b"" if is_old else metadata,  # ZooKeeper kept no metadata.
+        committed_leader_epoch=leader_epoch,
+        metadata=metadata,
     )

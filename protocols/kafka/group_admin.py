@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
+
 from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
@@ -41,6 +43,7 @@ from braidlog.protocols.turns import in_turns
 if TYPE_CHECKING:
     from braidlog.broker.positions.members import SubscriptionMember
     from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.kafka.membership import KafkaGroup
 
 TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
 
@@ -81,12 +84,30 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
                 members=others,
             )
         peers, namespace = context.broker.peers, context.namespace
-        if topics or await peers.positions(context.asker, name or b"", namespace):
-            return DescribedGroup(group_id=name, group_state=GroupState.EMPTY.value)
+        if (
+            topics
+            or _is_left(context, group)
+            or await peers.positions(context.asker, name or b"", namespace)
+        ):
+            return DescribedGroup(
+                group_id=name,
+                group_state=GroupState.EMPTY.value,
+                protocol_type=b"" if group is None else group.protocol_type,
+            )
     except BrokerError as error:
         context.refused(error)
         return _dead(name, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
     return _dead(name)
+
+
+def _is_left(context: KafkaContext, group: KafkaGroup | None) -> bool:
+    """Return True if the group's last member left lately, and the client may see all topics: those
+    of such a group are unknown.
+    """
+    if group is None or not group.exists(trio.current_time()):
+        return False
+    place = (context.names.tenant, context.names.namespace)
+    return sees_all(context.broker.access, context.connection.principal, place)
 
 
 def _dead(name: bytes | None, code: Code = Code.NONE) -> DescribedGroup:
@@ -107,9 +128,10 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
     names = context.names
     access, principal = context.broker.access, context.connection.principal
     is_whole = sees_all(access, principal, (names.tenant, names.namespace))
+    now = trio.current_time()
     for name in context.groups.names():
         group = context.groups.find(name)
-        if group is not None and group.members and (is_whole or name in listed):
+        if group is not None and (name in listed or (is_whole and group.exists(now))):
             listed[name] = group.protocol_type
     groups = []
     async for name, kind in in_turns(sorted(listed.items()), TOPICS_PER_TURN):
@@ -141,15 +163,16 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
         return Code.NOT_COORDINATOR, 0
     group = context.groups.find(name)
     if group is not None and group.members:
-        is_known = await seen_members(context, group) or await _topics_of(context, name)
-        return (Code.NON_EMPTY_GROUP if is_known else Code.GROUP_ID_NOT_FOUND), 0
+        is_seen = await seen_members(context, group) or await _topics_of(context, name)
+        return (Code.NON_EMPTY_GROUP if is_seen else Code.GROUP_ID_NOT_FOUND), 0
     ticket = 0
     try:
         topics = await _topics_of(context, name)
         if await _others(context, topics, name):
             return Code.NON_EMPTY_GROUP, 0
         peers = context.broker.peers
-        is_elsewhere = await peers.end_group(context.asker, name, context.namespace)
+        is_known = await peers.end_group(context.asker, name, context.namespace)
+        is_known |= bool(topics) or _is_left(context, group)
         context.groups.forget(name)
         for topic in topics:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))
@@ -160,7 +183,7 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
         return Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, ticket
     except BrokerError as error:
         return context.refused(error), ticket
-    return (Code.NONE if topics or is_elsewhere else Code.GROUP_ID_NOT_FOUND), ticket
+    return (Code.NONE if is_known else Code.GROUP_ID_NOT_FOUND), ticket
 
 
 async def _others(

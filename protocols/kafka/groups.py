@@ -180,16 +180,22 @@ def _leave(
 
 
 def check_commit(
-    context: KafkaContext, group: bytes, generation: int, member_id: bytes | None
+    context: KafkaContext,
+    group: bytes,
+    generation: int,
+    member_id: bytes | None,
+    instance_id: bytes | None,
 ) -> Code:
-    """Return the code of a member's commit; a commit without a generation is always allowed."""
-    if generation < 0:
+    """Return the code of a member's commit; a commit that names no member is always allowed."""
+    if generation < 0 and not member_id and instance_id is None:
         return Code.NONE
     try:
         group_found = context.groups.find(_checked_name(context, group))
+        if generation < 0 and (group_found is None or not group_found.members):
+            return Code.NONE  # A consumer that joins no group: its name decides nothing.
         if group_found is None:
             return Code.UNKNOWN_MEMBER_ID
-        member = group_found.check(member_id, None, generation)
+        member = group_found.check(member_id, instance_id, generation)
     except MemberRefused as error:
         return error.code
     context.presence.heard(group_found, member)

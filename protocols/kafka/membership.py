@@ -8,6 +8,7 @@ Membership API", and kafka/coordinator/group of apache/kafka 3.9.
 from __future__ import annotations
 
 import enum
+import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -23,6 +24,9 @@ from braidlog.protocols.kafka.wire.join_group import (
 )
 
 GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all members.
+# How long a group without members and positions exists: Kafka removes such groups every 10 minutes
+# (offsets.retention.check.interval.ms).
+EMPTY_KEPT_S = 600.0
 MEMBER_BYTES_MAX = 1024 * 1024  # A member's metadata and assignment.
 
 
@@ -70,6 +74,7 @@ class KafkaGroup:
         self.promised: dict[bytes, float] = {}  # issued member ids -> deadline for joining
         self.join_due = 0.0  # deadline after which a rebalance continues without missing members
         self.begin_due = 0.0  # earliest start of a first generation
+        self.emptied_at = -math.inf  # when the last member left
         self.watched = False  # a task wakes at the next member's deadline
         self._call = call
         self._initial_delay_s = initial_delay_s
@@ -85,12 +90,12 @@ class KafkaGroup:
         member_id = request.member_id or b""
         known = self.members.get(member_id)
         instance = request.group_instance_id
-        if known is None and instance is not None:
+        if instance is not None:
+            if member_id:
+                self._check_instance(member_id, instance)
             known = self.roster.instance(instance)
-            if known is not None and member_id:
-                raise MemberRefused(Code.FENCED_INSTANCE_ID)
-        elif known is not None and instance != known.instance_id:
-            raise MemberRefused(Code.FENCED_INSTANCE_ID)
+        elif known is not None:
+            instance = known.instance_id
         if known is None and member_id and not self._take_promise(member_id):
             raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
         if known is None and len(self.members) >= GROUP_MEMBERS_MAX:
@@ -143,7 +148,7 @@ class KafkaGroup:
             assert known is not None
             self.roster.remove(known)
             if leads:
-                self.leader, member.led_as = member.member_id, known.led_as or known.member_id
+                self.leader, member.led_as = member.member_id, known.member_id
         self.roster.add(member)
         if self.state is GroupState.STABLE and is_back and self._choice() == self.protocol_name:
             return  # The assignments stand (KIP-345).
@@ -222,6 +227,7 @@ class KafkaGroup:
         self.roster.absent.clear()
         if not self.members:
             self.state, self.leader, self.protocol_name = GroupState.EMPTY, b"", b""
+            self.emptied_at = now
             return
         if self.leader not in self.members:
             self.leader = next(iter(self.members))
@@ -275,14 +281,22 @@ class KafkaGroup:
         self, member_id: bytes | None, instance_id: bytes | None, generation: int
     ) -> KafkaMember:
         """Return the member that sent a request in this generation. Raises MemberRefused."""
+        if instance_id is not None:
+            self._check_instance(member_id, instance_id)
         member = self.members.get(member_id or b"")
         if member is None:
-            if instance_id is not None and self.roster.instance(instance_id) is not None:
-                raise MemberRefused(Code.FENCED_INSTANCE_ID)
             raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
         if generation != self.generation:
             raise MemberRefused(Code.ILLEGAL_GENERATION)
         return member
+
+    def _check_instance(self, member_id: bytes | None, instance_id: bytes) -> None:
+        """Check that a member is the latest of its instance. Raises MemberRefused."""
+        static = self.roster.instance(instance_id)
+        if static is None:
+            raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
+        if static.member_id != member_id:
+            raise MemberRefused(Code.FENCED_INSTANCE_ID)
 
     def assign(self, assignments: Mapping[bytes, bytes], now: float) -> None:
         """Store the leader's assignments; the generation is then stable."""
@@ -296,16 +310,23 @@ class KafkaGroup:
         """End a membership."""
         if self._take_promise(member_id or b""):
             return Code.NONE
+        try:
+            if member_id and instance_id is not None:
+                self._check_instance(member_id, instance_id)
+        except MemberRefused as error:
+            return error.code
         member = self.members.get(member_id or b"")
-        if member is None and instance_id is not None:
+        if not member_id and instance_id is not None:
             member = self.roster.instance(instance_id)
-            if member is not None and member_id:
-                return Code.FENCED_INSTANCE_ID
         if member is None:
             return Code.UNKNOWN_MEMBER_ID
         self._remove(member, now)
         self.advance(now)
         return Code.NONE
+
+    def exists(self, now: float) -> bool:
+        """Return True if the group has members, or its last member left a short time ago."""
+        return bool(self.members) or now < self.emptied_at + EMPTY_KEPT_S
 
     def watch_begins(self) -> None:
         """Note that a task removes dead members at their deadlines."""

@@ -11,11 +11,15 @@ from braidlog.storage.metadata.ranges import RangeSet
 class KafkaCommit(
     msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, gc=False
 ):
-    """A Kafka commit as it was sent: any number; no metadata, or empty, or text; the time."""
+    """A Kafka commit as it was sent: any number; no metadata, or empty, or text; the time.
+
+    The leader epoch is -1 if the client named none.
+    """
 
     offset: int
     metadata: bytes | None
     time_us: int
+    leader_epoch: int = -1
 
 
 class StoredCursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):

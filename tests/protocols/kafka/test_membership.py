@@ -214,6 +214,7 @@ def test_a_static_leader_that_comes_back_skips_the_assignment() -> None:
     old = join(group, instance=b"i")
     group.assign({old.member_id: b"mine"}, 0.0)
     for _ in range(2):
+        former = group.leader
         new = join(group, 1.0, instance=b"i")
         assert (group.state, group.generation, group.leader) == (
             GroupState.STABLE,
@@ -223,7 +224,7 @@ def test_a_static_leader_that_comes_back_skips_the_assignment() -> None:
         reply = group.joined_reply(new.member_id)
         assert (reply.leader, len(reply.members), reply.skip_assignment) == (new.member_id, 1, True)
         reply = group.joined_reply(new.member_id, may_skip=False)
-        assert (reply.leader, reply.members, reply.skip_assignment) == (old.member_id, [], False)
+        assert (reply.leader, reply.members, reply.skip_assignment) == (former, [], False)
     join(group, 2.0, member_id=new.member_id, instance=b"i", names=(b"range", b"other"))
     reply = group.joined_reply(new.member_id, may_skip=False)
     assert (group.generation, reply.leader) == (2, new.member_id)
@@ -272,9 +273,13 @@ def test_an_instance_with_another_member_id_is_fenced() -> None:
     group = KafkaGroup(b"g")
     one = join(group, instance=b"i")
     join(group, instance=b"i", member_id=one.member_id)
-    for member_id, instance in ((one.member_id, b"j"), (one.member_id, None), (b"other", b"i")):
-        with refused(Code.FENCED_INSTANCE_ID):
-            join(group, member_id=member_id, instance=instance)
+    with refused(Code.FENCED_INSTANCE_ID):
+        join(group, member_id=b"other", instance=b"i")
+    for member_id in (one.member_id, b"other"):
+        with refused(Code.UNKNOWN_MEMBER_ID):
+            join(group, member_id=member_id, instance=b"j")
+    assert join(group, member_id=one.member_id).instance_id == b"i"
+    assert group.leave(one.member_id, b"j", 0.0) == Code.UNKNOWN_MEMBER_ID
     assert group.leave(b"other", b"i", 0.0) == Code.FENCED_INSTANCE_ID
     assert group.leave(None, b"i", 0.0) == Code.NONE
     assert not group.members
