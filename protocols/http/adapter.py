@@ -53,8 +53,10 @@ class RestAdapter:
         _import_server()
 
     def describe(self, host: str, port: int, options: RestOptions) -> str:
-        """Return a command to copy and paste."""
-        return f"curl http://{address_text((host, port))}/api/v1/topics"
+        """Return the console's address, and a command to copy and paste."""
+        url = f"http://{address_text((host, port))}"
+        command = f"curl {url}/api/v1/topics"
+        return command if options.console == "off" else f"{url}/ui in a browser, or {command}"
 
 
 def _import_server() -> Serve:

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import Bodies, BodyReader
+from braidlog.protocols.http.console.routes import console_routes
 from braidlog.protocols.http.documentation import Documentation
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.management.groups import GroupsApi
@@ -53,6 +54,7 @@ class Application(Requests):
     def __init__(self, broker: Broker, options: RestOptions, stopping: trio.Event) -> None:
         self.consumers = Consumers(broker, options)
         routes = make_routes(broker, options, stopping, self.consumers)
+        routes += console_routes(broker, options, self, Bodies.of(options, stopping).of_others)
         super().__init__(Answering(routes, ERROR_HANDLERS), broker)
 
 
@@ -116,7 +118,6 @@ def _managing(
     route = routes.route
     topics = TopicsApi(broker, bodies.of_others)
     importing = ImportApi(broker, bodies.of_messages, registry)
-    groups = GroupsApi(broker)
     detail = messages.TopicDetail
     return [
         *user_routes(broker, bodies.of_others, routes, API),
@@ -127,7 +128,11 @@ def _managing(
                 Action.DESCRIBE,
                 lists=True,
                 answer=messages.TopicPage,
-                query=(*PAGE, Query("namespace", "tenant/namespace: its topics alone.", TEXT)),
+                query=(
+                    *PAGE,
+                    Query("namespace", "tenant/namespace: its topics alone.", TEXT),
+                    Query("contains", "Topics with this text in their full names alone.", TEXT),
+                ),
             ),
         ),
         route(
@@ -156,6 +161,14 @@ def _managing(
                 importing.store, Action.ADMINISTER, body=ImportRequest, answer=ImportAnswer
             ),
         ),
+        *_groups(broker, routes),
+    ]
+
+
+def _groups(broker: Broker, routes: Routes) -> list[Route]:
+    route = routes.route
+    groups = GroupsApi(broker)
+    return [
         route(
             f"{API}/groups",
             GET=Endpoint(

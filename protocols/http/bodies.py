@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qs
 
 import msgspec
 import trio
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.options import RestOptions
     from braidlog.protocols.http.requests import Exchange
 
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+FORM_FIELDS_MAX = 1000  # Of a form of the console; the largest form has some 60 fields.
 BODY = "the body"  # The name of a whole body in texts of errors.
 # Most bodies are complete within this time. Until then no task watches for a stop, because such a
 # task costs as much as a small body. STOP_S allows for this delay.
@@ -132,10 +135,28 @@ class BodyReader:
                 raise RequestRefused(BAD_BODY, explain(error, whole=BODY)) from None
         return body
 
+    async def read_form(self, request: Request) -> dict[str, list[str]]:
+        """Return the fields of an HTML form: the values of each name. Raises RequestRefused."""
+        body = await self._take_whole(request, FORM)
+        try:
+            return parse_qs(
+                body.decode(),
+                keep_blank_values=True,
+                strict_parsing=bool(body),
+                errors="strict",
+                max_num_fields=FORM_FIELDS_MAX,
+            )
+        except ValueError as error:
+            raise RequestRefused(BAD_BODY, f"the body is not a form: {error}") from None
+
     async def _read(self, request: Request) -> bytes:
+        return await self._take_whole(request, JSON)
+
+    async def _take_whole(self, request: Request, wanted: str) -> bytes:
+        """Return the body if its media type is `wanted`. Raises RequestRefused."""
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type not in ("", "application/json") and not media_type.endswith("+json"):
-            raise RequestRefused(NOT_JSON, f"the body has to be application/json, not {media_type}")
+        if media_type not in ("", wanted) and not (wanted == JSON and media_type.endswith("+json")):
+            raise RequestRefused(NOT_JSON, f"the body has to be {wanted}, not {media_type}")
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise RequestRefused(NOT_JSON, "the body has to come uncompressed")
         declared = request.headers.get("content-length", "0")

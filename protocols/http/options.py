@@ -30,3 +30,5 @@ class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     metrics_series_max: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 200_000
     # Below this free space the broker is not ready.
     disk_free_bytes_min: Annotated[int, msgspec.Meta(ge=0)] = 64 * MIB
+    # The pages at `/ui`: with changes, without changes, or no pages.
+    console: Literal["on", "read_only", "off"] = "on"

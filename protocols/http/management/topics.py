@@ -36,19 +36,23 @@ class TopicsApi:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """A page of topics by name, all or of a namespace: `?namespace=`, `?after=`, `?limit=`.
+        """A page of topics by name, all or of a namespace: `?namespace=`, `?contains=` (a part of
+        the name), `?after=`, `?limit=`.
 
         The page shows the topics that the client may see.
         """
         limit = page_limit(request)
         after = request.query_params.get("after", "")
         namespace = request.query_params.get("namespace")
+        part = request.query_params.get("contains", "")
         is_seen = seen_by(self._broker, request)
 
         def wanted(topic: Topic) -> bool:
             name = topic.name
             in_namespace = namespace in (None, f"{name.tenant}/{name.namespace}")
-            return in_namespace and name.full > after and is_seen(topic.resource)
+            return (
+                in_namespace and name.full > after and part in name.full and is_seen(topic.resource)
+            )
 
         topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
         elsewhere = await self._broker.peers.kept()

@@ -105,12 +105,12 @@ async def test_garbage_does_not_affect_other_clients(listener, seed):
         assert await ask(kept, "/healthz") == (200, b"ok\n")
 
 
-def test_describe_gives_a_line_to_paste():
-    options = RestOptions()
-    assert (
-        ADAPTER.describe("127.0.0.1", 8080, options) == "curl http://127.0.0.1:8080/api/v1/topics"
-    )
-    assert ADAPTER.describe("::1", 80, options) == "curl http://[::1]:80/api/v1/topics"
+def test_describe_gives_the_consoles_address_and_a_line_to_paste():
+    line = ADAPTER.describe("127.0.0.1", 8080, RestOptions())
+    command = "curl http://127.0.0.1:8080/api/v1/topics"
+    assert line == f"http://127.0.0.1:8080/ui in a browser, or {command}"
+    assert ADAPTER.describe("127.0.0.1", 8080, RestOptions(console="off")) == command
+    assert "http://[::1]:80/ui" in ADAPTER.describe("::1", 80, RestOptions())
 
 
 def head_and_body(answer: bytes) -> tuple[list[str], bytes]:

@@ -1,0 +1,114 @@
+"""Pages of topics: the list, and a topic's partitions, settings, producers and readers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.protocols.http.console.inside import ApiError
+from braidlog.protocols.http.console.visits import API, Page, Visit
+from braidlog.protocols.http.management.messages import TopicDetail, TopicPage
+
+TOPICS_SHOWN = 100  # On a page of the list.
+PARTITIONS_SHOWN = 100  # On a topic's page, from `from` on.
+PRODUCERS_SHOWN = 100
+
+
+class ListedProducer(msgspec.Struct, rename="camel"):
+    """An open producer, as Pulsar's statistics describe producers."""
+
+    producer_name: str = ""
+    address: str = ""
+    client_version: str = ""
+    connected_since: str = ""
+
+
+class Producers(msgspec.Struct):
+    """The part of Pulsar's statistics with the producers."""
+
+    publishers: list[ListedProducer] = []
+
+
+class ShownSetting(msgspec.Struct):
+    """A setting of a topic; `is_changed` if the topic has a value of its own."""
+
+    name: str
+    value: str
+    effect: str
+    is_changed: bool
+
+
+async def show_topics(visit: Visit) -> Page:
+    """The topics that the user may see, a page at a time by name."""
+    contains, after = visit.query("contains"), visit.query("after")
+    page = await visit.api.get(
+        f"{API}/topics",
+        TopicPage,
+        limit=TOPICS_SHOWN,
+        after=after,
+        contains=contains or None,
+    )
+    values = {
+        "topics": page.topics,
+        "next": page.next,
+        "after": after,
+        "contains": contains,
+    }
+    return Page("topics.html", values)
+
+
+async def show_topic(visit: Visit) -> Page:
+    """A topic: bounds of its partitions, settings, producers and readers."""
+    topic = await visit.api.get(f"{API}/topics/{visit.topic}", TopicDetail)
+    first = visit.number("from", 0)
+    shown = topic.partitions[first : first + PARTITIONS_SHOWN]
+    producers = await _producers(visit, topic)
+    values = {
+        "topic": topic,
+        "records": sum(
+            bounds.high_watermark - bounds.log_start_offset for bounds in topic.partitions
+        ),
+        "size_bytes": sum(partition.size_bytes for partition in topic.partitions),
+        "partitions": shown,
+        "first": first,
+        "next": first + PARTITIONS_SHOWN if first + len(shown) < len(topic.partitions) else None,
+        "settings": shown_settings(topic),
+        "producers": producers[:PRODUCERS_SHOWN],
+        "more_producers": max(len(producers) - PRODUCERS_SHOWN, 0),
+    }
+    return Page("topic.html", values)
+
+
+def shown_settings(topic: TopicDetail) -> list[ShownSetting]:
+    """Return every setting of a topic with its value in force, the topic's own values first."""
+    settings = [
+        ShownSetting(
+            name=row.name,
+            value=_value_text(topic.settings.get(name, topic.in_force.get(name, row.default))),
+            effect=row.effect,
+            is_changed=name in topic.settings,
+        )
+        for name, row in TOPIC_SETTINGS.items()
+    ]
+    return sorted(settings, key=lambda setting: not setting.is_changed)
+
+
+def _value_text(value: object) -> str:
+    """Return a value as the command line takes values."""
+    if value is None or value == -1:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(getattr(value, "value", value))
+
+
+async def _producers(visit: Visit, topic: TopicDetail) -> list[ListedProducer]:
+    """Return the open producers of a topic; none if the user may not see them."""
+    call = "partitioned-stats" if topic.partitioned else "stats"
+    path = f"/admin/v2/persistent/{visit.topic}/{call}"
+    try:
+        return (await visit.api.get(path, Producers)).publishers
+    except ApiError as error:
+        if error.status in (401, 403):
+            return []
+        raise

@@ -1,0 +1,49 @@
+"""Pages of topics."""
+
+from tests.protocols.http.asgi import call
+
+TOPIC = "/api/v1/topics/public/default/orders"
+
+
+async def test_the_list_shows_a_page_of_topics_and_leads_to_the_next(browser, app):
+    for number in range(101):
+        await call(app, "PUT", f"/api/v1/topics/public/default/t{number:03d}")
+    page = await browser.get("/ui/topics")
+    assert "public/default/t099" in page.text and "public/default/t100" not in page.text
+    following = next(link for link in page.links if "after=" in link)
+    page = await browser.get(following)
+    assert "public/default/t100" in page.text and "public/default/t099" not in page.text
+
+
+async def test_the_list_can_be_filtered_by_a_part_of_the_name(browser, app):
+    for name in ("orders", "order-lines", "people"):
+        await call(app, "PUT", f"/api/v1/topics/public/default/{name}")
+    page = await browser.get("/ui/topics?contains=order")
+    assert "order-lines" in page.text and "people" not in page.text
+    assert "No topic" in (await browser.get("/ui/topics?contains=<b>")).text
+
+
+async def test_a_topic_shows_bounds_and_marks_changed_settings(browser, app):
+    await call(app, "PUT", TOPIC, {"partitions": 3, "settings": {"retention_ms": "7d"}})
+    await call(app, "POST", "/topics/public/default/orders/partitions/2", {"messages": [{}, {}]})
+    page = await browser.get("/ui/topics/public/default/orders")
+    assert "Partition 2 0 2 2" in page.text
+    assert "retention_ms 604800000 set for this topic" in page.text
+    assert "durability synced default" in page.text
+
+
+async def test_partitions_come_in_pages(browser, app):
+    await call(app, "PUT", TOPIC, {"partitions": 101})
+    page = await browser.get("/ui/topics/public/default/orders")
+    assert "Partition 99" in page.text and "Partition 100" not in page.text
+    page = await browser.get(next(link for link in page.links if "from=" in link))
+    assert "Partition 100" in page.text and "Partition 99" not in page.text
+
+
+async def test_a_topic_shows_open_producers_and_groups(browser, app, broker):
+    await call(app, "PUT", TOPIC)
+    positions = {"positions": {"0": 0}}
+    await call(app, "PUT", "/api/v1/groups/public/default/orders/bill%3Cb%3E/positions", positions)
+    page = await browser.get("/ui/topics/public/default/orders")
+    assert "bill<b>" in page.text and "b" not in page.elements
+    assert "No client has an open producer" in page.text
