@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from braidlog.broker.cli.client import AdminError
 from braidlog.broker.cli.output import OutputOption, fail, table_text
+from braidlog.broker.cli.places import time_us_of
 from braidlog.broker.cli.progress import progress
 from braidlog.broker.config.units import parse_bytes, parse_seconds
 
@@ -48,6 +50,10 @@ class Runs:
         Literal["earliest", "latest"],
         Parameter(name="--from", help="Where a partition's first export begins."),
     ] = "earliest"
+    until: Annotated[
+        str | None,
+        Parameter(help="End before the first record of a time, 2026-01-31T12:00:00Z or 2h (ago)."),
+    ] = None
 
 
 @Parameter(name="*")
@@ -155,7 +161,6 @@ def export(
         return fail(f"{error.name} is missing: {SPARK_HINT}", EXIT_FAILED)
     from braidlog.storage.metadata.names import InvalidTopicName
 
-    group = progress_group or f"export:{to.absolute().name}"
     try:
         names = _names(topics, pattern)
         job = jobs.ExportJob(
@@ -164,11 +169,12 @@ def export(
             on_corrupt=faults.corrupt,
             fail_on_loss=faults.lost == "fail",
             start=runs.start,
+            until_us=_until_us(runs),
             bounds=_bounds(runs),
             table=TableSettings(
                 files.partition_by, files.time, Compression.parse(files.compression)
             ),
-            progress=None if url is None else jobs.Progress(url, group),
+            progress=None if url is None else jobs.Progress(url, progress_group or _group_of(to)),
             compact=files.compact,
         )
         pause_s = parse_seconds(runs.loop, unit="s") if runs.loop else None
@@ -187,6 +193,11 @@ def export(
     return EXIT_DONE
 
 
+def _group_of(target: Path) -> str:
+    """Return the group that shows an export's position by default."""
+    return f"export:{target.absolute().name}"
+
+
 def _bounds(runs: Runs) -> Bounds:
     """Return the bounds of an export. Raises ValueError."""
     from braidlog.storage.export.ranges import Bounds
@@ -196,6 +207,14 @@ def _bounds(runs: Runs) -> Bounds:
         if given is not None and given < 1:
             raise ValueError(f"{name} is 1 or more")
     return Bounds(runs.max_rows, bytes_max, parse_bytes(runs.min_bytes))
+
+
+def _until_us(runs: Runs) -> int | None:
+    """Return the time at which a run ends, in microseconds. Raises ValueError."""
+    try:
+        return None if runs.until is None else time_us_of(runs.until, "--until")
+    except AdminError as error:
+        raise ValueError(str(error)) from None
 
 
 def _names(topics: tuple[str, ...], pattern: str | None) -> tuple[TopicName, ...]:

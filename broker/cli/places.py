@@ -22,7 +22,8 @@ from braidlog.broker.cli.client import (
 from braidlog.broker.config.units import parse_seconds
 
 OFFSET = re.compile(r"-?[0-9]{1,19}", re.ASCII)
-WANTED = "expected earliest, latest, an offset, -N, a time as 2026-01-31T12:00:00Z, or 2h (ago)"
+TIME = "a time as 2026-01-31T12:00:00Z, or 2h (ago)"
+PLACE = f"earliest, latest, an offset, -N, {TIME}"
 
 
 class PartitionBounds(NamedTuple):
@@ -49,7 +50,7 @@ def bounds_of(
     return chosen
 
 
-def time_us_of(text: str, flag: str) -> int:
+def time_us_of(text: str, flag: str, wanted: str = TIME) -> int:
     """Return the time of `2026-01-31T12:00:00Z` or of `2h` ago, in microseconds. Raises AdminError.
 
     A time without a zone is in UTC.
@@ -64,13 +65,13 @@ def time_us_of(text: str, flag: str) -> int:
     try:
         return time.time_ns() // 1000 - round(parse_seconds(text, unit="") * 1_000_000)
     except (ValueError, OverflowError):
-        raise AdminError(f"{flag} {text}: {WANTED}", EXIT_USAGE) from None
+        raise AdminError(f"{flag} {text}: expected {wanted}", EXIT_USAGE) from None
 
 
 def check_place(text: str, flag: str) -> None:
     """Raise AdminError if the text names no place."""
     if text not in ("earliest", "latest") and not OFFSET.fullmatch(text):
-        time_us_of(text, flag)
+        time_us_of(text, flag, PLACE)
 
 
 def offset_of(

@@ -23,6 +23,7 @@ from braidlog.storage.export.places import open_log, shown, tell_positions
 from braidlog.storage.export.ranges import Bounds, ExportPlan, is_kept, plan
 from braidlog.storage.export.readers import ExportLog, PartitionState, topic_matches
 from braidlog.storage.export.session import Report, Spark
+from braidlog.storage.export.source.offsets import offset_at
 from braidlog.storage.export.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 from braidlog.storage.metadata.names import TopicName
 
@@ -76,13 +77,18 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """An export: source, target and settings. `start` applies to partitions never exported."""
+    """An export: source, target and settings. `start` applies to partitions never exported.
+
+    `until_us`: a run ends in each partition before the first record with that timestamp or a later
+    timestamp, in microseconds.
+    """
 
     source: ExportSource
     target: Path
     on_corrupt: OnCorrupt = "fail"
     fail_on_loss: bool = True
     start: Literal["earliest", "latest"] = "earliest"
+    until_us: int | None = None
     bounds: Bounds = field(default_factory=Bounds)
     table: TableSettings = field(default_factory=TableSettings)
     progress: Progress | None = None
@@ -215,7 +221,7 @@ def _export_once(
         else:
             folder.drop_intent(number)
     last = folder.last_commit()
-    export_plan = _planned(job, partitions, last.positions if last else {})
+    export_plan = _planned(job, partitions, last.positions if last else {}, run.log)
     if export_plan.ranges or export_plan.gaps:
         intent = Intent(number, export_plan.ranges, export_plan.gaps)
         folder.write_intent(intent)
@@ -223,8 +229,12 @@ def _export_once(
 
 
 def _planned(
-    job: ExportJob, partitions: Sequence[PartitionState], positions: dict[int, int]
+    job: ExportJob, partitions: Sequence[PartitionState], positions: dict[int, int], log: ExportLog
 ) -> ExportPlan:
+    ends = {}
+    if job.until_us is not None:
+        bounded = ((state, offset_at(log, state, job.until_us)) for state in partitions)
+        ends = {state.partition_id: end for state, end in bounded if end is not None}
     return plan(
         partitions,
         positions,
@@ -232,6 +242,7 @@ def _planned(
         bounds=job.bounds,
         cores=os.cpu_count() or 1,
         from_latest=job.start == "latest",
+        ends=ends,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TypeVar
 
 from braidlog.storage.export.readers import PartitionState
@@ -73,11 +74,13 @@ def plan(
     bounds: Bounds = Bounds(),
     cores: int = 1,
     from_latest: bool = False,
+    ends: Mapping[int, int] = MappingProxyType({}),
 ) -> ExportPlan:
     """Plan tasks from the exported positions (partition id to next offset) up to the watermarks.
 
     A partition that was never exported starts at its log start, or at its watermark with
-    `from_latest`. There are tasks for all `cores` if the backlog is large enough.
+    `from_latest`. `ends` (partition id to offset) end the run of a partition before its watermark.
+    There are tasks for all `cores` if the backlog is large enough.
 
     Raises:
         RecordsLost: a position lies below the log start, unless `fail_on_loss` is False.
@@ -85,9 +88,10 @@ def plan(
             would leave out the records written meanwhile.
     """
     export_plan = ExportPlan()
-    backlogs: list[tuple[PartitionState, int]] = []
+    backlogs: list[tuple[PartitionState, int, int]] = []  # with the start and the end
     for state in partitions:
-        first = state.watermark if from_latest else state.log_start_offset
+        end = min(ends.get(state.partition_id, state.watermark), state.watermark)
+        first = end if from_latest else state.log_start_offset
         start = positions.get(state.partition_id, first)
         if start > state.watermark:
             raise LogTooShort(state.topic, state.index, start, state.watermark)
@@ -97,15 +101,15 @@ def plan(
             gap = Range(state.partition_id, state.index, start, state.log_start_offset, state.topic)
             export_plan.gaps.append(gap)
             start = state.log_start_offset
-        if start < state.watermark or (from_latest and state.partition_id not in positions):
-            backlogs.append((state, start))
-    backlog = sum(_bytes_of(state, state.watermark - start) for state, start in backlogs)
+        if start < end or (from_latest and state.partition_id not in positions):
+            backlogs.append((state, start, end))
+    backlog = sum(_bytes_of(state, end - start) for state, start, end in backlogs)
     if backlog < bounds.bytes_min:  # An empty range, which fixes a beginning, makes no file.
-        backlogs = [(state, start) for state, start in backlogs if start == state.watermark]
-    counts = _shares([state.watermark - start for state, start in backlogs], backlogs, bounds)
-    size = sum(_bytes_of(state, count) for (state, _), count in zip(backlogs, counts, strict=True))
+        backlogs = [(state, start, end) for state, start, end in backlogs if start == end]
+    counts = _shares([(state, end - start) for state, start, end in backlogs], bounds)
+    size = sum(_bytes_of(state, count) for (state, *_), count in zip(backlogs, counts, strict=True))
     task_bytes = min(TASK_BYTES, max(TASK_BYTES_MIN, size // max(1, cores)))
-    for (state, start), count in zip(backlogs, counts, strict=True):
+    for (state, start, _), count in zip(backlogs, counts, strict=True):
         export_plan.ranges += _split(state, start, count, task_bytes)
     return export_plan
 
@@ -142,18 +146,17 @@ def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
     )
 
 
-def _shares(
-    wanted: list[int], backlogs: list[tuple[PartitionState, int]], bounds: Bounds
-) -> list[int]:
-    """Return the number of offsets of each backlog within the bounds; at least 1 in all, if any."""
+def _shares(backlogs: Sequence[tuple[PartitionState, int]], bounds: Bounds) -> list[int]:
+    """Return the number of offsets of each backlog, given with its whole number, within the bounds;
+    at least 1 in all, if any.
+    """
+    wanted = [count for _, count in backlogs]
     total = sum(wanted)
     fraction = 1.0
     if bounds.rows_max is not None and total:
         fraction = min(fraction, bounds.rows_max / total)
     if bounds.bytes_max is not None and total:
-        size = sum(
-            _bytes_of(state, count) for (state, _), count in zip(backlogs, wanted, strict=True)
-        )
+        size = sum(_bytes_of(state, count) for state, count in backlogs)
         fraction = min(fraction, bounds.bytes_max / max(1, size))
     if fraction >= 1:
         return wanted

@@ -172,14 +172,19 @@ def first_row_at(reader: ExportPartition, state: PartitionState, time_us: int) -
     return None
 
 
+def offset_at(log: ExportLog, state: PartitionState, time_us: int) -> int | None:
+    """Return the offset of a time in a partition, as `first_row_at`. Raises OSError."""
+    with log.open(state.topic, state.index, state.partition_id) as reader:
+        return first_row_at(reader, state, time_us)
+
+
 def _at(edge: Edge, state: PartitionState, log: ExportLog, default: int) -> int | None:
     """Return the offset of an edge; None for a time later than every record."""
     time_us = edge.time_us
     if edge.times_us is not None:
         time_us = edge.times_us.get(state.topic, {}).get(state.index)
     if time_us is not None:
-        with log.open(state.topic, state.index, state.partition_id) as reader:
-            return first_row_at(reader, state, time_us)
+        return offset_at(log, state, time_us)
     offset = edge.offset
     if edge.offsets is not None:
         offset = edge.offsets.get(state.topic, {}).get(state.index, default)

@@ -58,10 +58,10 @@ class House:
             )[0]
             self.logs[name, index] = log
 
-    def append(self, name, values, index=0, body_format=BodyFormat.KAFKA):
+    def append(self, name, values, index=0, body_format=BodyFormat.KAFKA, *, publish_us=None):
         log = self.logs[name, index]
         base = log.log_end_offset
-        records = [record(value=value) for value in values]
+        records = [record(value=value, publish_us=publish_us) for value in values]
         for number, one in enumerate(records):
             one.offset = base + number
         codec = codec_for(body_format)
@@ -148,6 +148,16 @@ def test_bounded_runs_continue_in_turn(house):
     rows = [house.export("orders", bounds=Bounds(rows_max=4)).rows for _ in range(4)]
     assert rows == [4, 4, 2, 0]
     assert [row[2] for row in house.rows()] == list(range(10))
+
+
+def test_a_run_ends_before_the_first_record_of_a_time(house):
+    house.topic("orders")
+    for time_us in (1_000_000, 2_000_000, 3_000_000):
+        house.append("orders", values(2), 0, BodyFormat.PULSAR, publish_us=time_us)
+    assert house.export("orders", until_us=3_000_000).rows == 4
+    assert house.export("orders", until_us=2_000_000).rows == 0, "an earlier run went further"
+    assert house.export("orders", until_us=3_000_001).rows == 2
+    assert [row[2] for row in house.rows()] == list(range(6))
 
 
 def test_an_export_from_the_latest_skips_older_records(house):

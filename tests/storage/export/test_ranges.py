@@ -112,6 +112,12 @@ def test_from_latest_fixes_the_start_of_the_first_export():
     assert plan([state(watermark=120)], {7: 100}, from_latest=True)[0].start == 100
 
 
+def test_a_run_ends_at_a_given_end_that_an_earlier_run_may_have_passed():
+    assert plan([state()], {7: 40}, ends={7: 60}) == [Range(7, 0, 40, 60, TOPIC)]
+    assert plan([state()], {7: 60}, ends={7: 60}) == plan([state()], {7: 80}, ends={7: 60}) == []
+    assert plan([state()], {}, ends={7: 60}, from_latest=True) == [Range(7, 0, 60, 60, TOPIC)]
+
+
 def test_a_range_is_kept_while_its_partition_is_complete():
     part = Range(7, 0, 10, 50, TOPIC)
     assert is_kept(part, [state()])
