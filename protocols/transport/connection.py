@@ -1,5 +1,8 @@
 """An HTTP/1.1 connection: h11 parses the requests, an ASGI application answers them.
 
+An application may accept a request to change to WebSocket (`websocket.py`): it sends
+`websocket.accept` instead of a response.
+
 A single task serves the requests of a connection in turn. While a request runs, the connection
 reads only for the application: the rest of the body, then the client's disconnect. Knows no route
 and no listener.
@@ -16,14 +19,24 @@ from typing import Any
 
 import h11
 import trio
+from wsproto import WSConnection
+from wsproto.utilities import RemoteProtocolError
 
 from braidlog.broker.runtime.error_groups import forget_frames
 from braidlog.protocols.transport.messages import (
+    WEBSOCKET,
     WHOLE_BODY,
     DateHeader,
     Response,
     body_size,
     request_scope,
+)
+from braidlog.protocols.transport.websocket import (
+    MESSAGE_BYTES_MAX,
+    NORMAL,
+    WebSocket,
+    asks_for_websocket,
+    open_machine,
 )
 
 Scope = dict[str, Any]
@@ -116,7 +129,12 @@ class HttpConnection:
         if request.is_received:
             scope[WHOLE_BODY] = request.body
         scope.update(self._extra)
+        if asks_for_websocket(head):
+            scope["extensions"][WEBSOCKET] = request.offer_websocket(head)
         await self._settings.app(scope, request.receive, request.send)
+        if request.websocket is not None:
+            await request.websocket.finish()
+            return False
         if not request.response.is_complete or request.has_left:
             return False
         return not self._settings.is_stopping and await self._finish(request)
@@ -249,6 +267,8 @@ class RunningRequest:
         self._received = 0
         self._is_first_piece = True
         self._is_read = False  # The application has received the end of the body.
+        self.websocket: WebSocket | None = None  # After the application accepted the change.
+        self._offered: WSConnection | None = None
 
     @property
     def unread(self) -> int | None:
@@ -274,7 +294,11 @@ class RunningRequest:
         self.body = b"".join(pieces)
 
     async def receive(self) -> Message:
-        """Return the next piece of the body; after the body, wait for the client's disconnect."""
+        """Return the next piece of the body; after the body, wait for the client's disconnect. On a
+        WebSocket, return the next message.
+        """
+        if self.websocket is not None:
+            return await self.websocket.receive()
         try:
             while not self._is_read and not self.has_left:
                 if self.body or self.is_received:
@@ -314,8 +338,37 @@ class RunningRequest:
             if received:
                 self._http.receive_data(received)
 
+    def offer_websocket(self, head: h11.Request) -> str:
+        """Let the application accept the change to WebSocket. Return the fault of the opening
+        request; "" if the request is valid.
+        """
+        try:
+            self._offered = open_machine(head)
+        except RemoteProtocolError as error:
+            forget_frames([error])
+            return str(error)
+        return ""
+
+    async def _send_frame(self, message: Message) -> None:
+        """Send one of ASGI's messages for a WebSocket."""
+        if message["type"] == "websocket.accept":
+            assert self._offered is not None, "the client asked for no WebSocket"
+            limit = message.get("message_bytes_max", MESSAGE_BYTES_MAX)
+            rest = self._http.trailing_data[0]
+            self.websocket = WebSocket(self._connection, self._offered, rest, limit)
+            await self.websocket.accept([*message.get("headers", ()), DATE.now()])
+            return
+        assert self.websocket is not None, f"{message['type']} before websocket.accept"
+        if message["type"] == "websocket.send":
+            await self.websocket.send(message["text"])
+        else:
+            await self.websocket.close(message.get("code", NORMAL), message.get("reason", ""))
+
     async def send(self, message: Message) -> None:
         """Send an ASGI message; do nothing if the client is gone."""
+        if message["type"].startswith("websocket."):
+            await self._send_frame(message)
+            return
         for piece in self.response.write(message):
             if not self.has_left:
                 is_first, self._is_first_piece = self._is_first_piece, False

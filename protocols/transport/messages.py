@@ -16,6 +16,9 @@ TOGETHER_BYTES = 64 * 1024
 
 # Key of a request's scope: the body, if the whole body arrived with the head.
 WHOLE_BODY: Final = "braidlog.body"
+# Key of a scope's extensions for a request to change to WebSocket: the fault of the opening
+# request, "" for a valid request.
+WEBSOCKET: Final = "braidlog.websocket"
 
 ASGI = {"spec_version": "2.1", "version": "3.0"}
 WITHOUT_BODY = frozenset((204, 304))
