@@ -24,7 +24,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from braidlog.broker.server.connection import forget_frames
+from braidlog.broker.runtime.error_groups import forget_frames
 
 Message = Mapping[str, Any]
 Headers = Sequence[tuple[bytes, bytes]]
