@@ -29,6 +29,7 @@ from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.config.settings import Config
 from braidlog.broker.coordination.nodes import Nodes
 from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
+from braidlog.broker.delivery.producers import ProducerRegistry
 from braidlog.broker.delivery.registry import Dispatchers
 from braidlog.broker.limits import CLOSED_FOR_ACCEPT
 from braidlog.broker.metrics import Metrics
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.cluster.peers import Peers
     from braidlog.broker.server.opened import OpenConnection, OpenListener
+    from braidlog.broker.topics.topic import Topic
     from braidlog.storage.directory.directory import Directory
     from braidlog.storage.metadata.positions import Positions
 
@@ -136,6 +138,7 @@ class Broker:
         self.members = Members()  # shared by all listeners
         self.members.add_source(self.dispatchers.members)
         self.publishers = Publishers()
+        self.open_producers = ProducerRegistry(self._raise_epoch, self.closing)
         self.nodes = Nodes(self.parts.nodes_journal, report)
         self.compactor = self._compactor()
         self._listen()
@@ -394,11 +397,23 @@ class Broker:
         """
         await self.waiters.wait_any(targets)
 
+    def _raise_epoch(self, topic: Topic) -> int:
+        """Store that the topic's epoch was given to a producer; nothing is stored for a
+        non-persistent topic.
+        """
+        if not topic.is_persistent:
+            topic.meta.topic_epoch += 1
+            return 0
+        return self.producers.raise_epoch(topic)
+
     def _listen(self) -> None:
         """Connect each part to the parts whose changes it follows."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
+        self.topics.listeners.add(self.open_producers)
+        self.publishers.add_source(self.open_producers.publishers)
+        self.backlogs.full.add(self.open_producers.close_all)
         self.figures = TopicFigures(self.metrics, self.topics, self.non_persistent)
 
 

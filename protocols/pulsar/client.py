@@ -24,12 +24,12 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.channel import Channel
+    from braidlog.broker.delivery.producers import Producer
     from braidlog.broker.errors import BrokerError
     from braidlog.broker.metrics import Number
     from braidlog.broker.server.connection import Connection
     from braidlog.protocols.pulsar.consumer import PulsarConsumer
     from braidlog.protocols.pulsar.options import PulsarOptions
-    from braidlog.protocols.pulsar.registry import Producer
     from braidlog.protocols.pulsar.shared import SharedState
     from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandProducer, CommandSubscribe
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.delivery.channel import Channel
+from braidlog.broker.delivery.producers import AccessMode, Producer
 from braidlog.broker.errors import BrokerError, ProducerBusy
 from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.limits import PRODUCERS_MAX
-from braidlog.protocols.pulsar.registry import AccessMode, Producer
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandCloseProducer,
     CommandProducer,

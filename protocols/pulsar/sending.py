@@ -29,8 +29,8 @@ from braidlog.storage.formats.pulsar.prepare import BODY_FORMAT, JOINED_ENTRY_BY
 from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
+    from braidlog.broker.delivery.producers import Producer
     from braidlog.protocols.pulsar.client import PulsarClient
-    from braidlog.protocols.pulsar.registry import Producer
 
 # Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
 # drops a message only on ChecksumError.

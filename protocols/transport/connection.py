@@ -32,8 +32,8 @@ from braidlog.protocols.transport.messages import (
     request_scope,
 )
 from braidlog.protocols.transport.websocket import (
-    MESSAGE_BYTES_MAX,
     NORMAL,
+    WEBSOCKET_BYTES_MAX,
     WebSocket,
     asks_for_websocket,
     open_machine,
@@ -353,7 +353,7 @@ class RunningRequest:
         """Send one of ASGI's messages for a WebSocket."""
         if message["type"] == "websocket.accept":
             assert self._offered is not None, "the client asked for no WebSocket"
-            limit = message.get("message_bytes_max", MESSAGE_BYTES_MAX)
+            limit = message.get("message_bytes_max", WEBSOCKET_BYTES_MAX)
             rest = self._http.trailing_data[0]
             self.websocket = WebSocket(self._connection, self._offered, rest, limit)
             await self.websocket.accept([*message.get("headers", ()), DATE.now()])

@@ -29,7 +29,9 @@ from braidlog.broker.runtime.error_groups import forget_frames
 Message = Mapping[str, Any]
 Headers = Sequence[tuple[bytes, bytes]]
 
-MESSAGE_BYTES_MAX: Final = 1 << 20  # Of a received message, unless the application says otherwise.
+WEBSOCKET_BYTES_MAX: Final = (
+    1 << 20
+)  # Of a received message, unless the application says otherwise.
 # A client that sends nothing for this time gets a ping. Each client answers, if it lives.
 PING_S: Final = 30.0
 SILENT_S: Final = 300.0  # Apache's idle limit (webSocketSessionIdleTimeoutMillis).
@@ -85,7 +87,7 @@ class WebSocket:
         stream: Duplex,
         machine: WSConnection,
         received: bytes,
-        message_bytes_max: int = MESSAGE_BYTES_MAX,
+        message_bytes_max: int = WEBSOCKET_BYTES_MAX,
     ) -> None:
         """Take the bytes that were `received` after the opening request."""
         self.has_left = False  # No frame can be sent any more.

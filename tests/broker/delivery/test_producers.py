@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from braidlog.broker.delivery.producers import AccessMode, Producer, ProducerRegistry
 from braidlog.broker.errors import ProducerBusy, ProducerFenced
-from braidlog.protocols.pulsar.registry import AccessMode, Producer, ProducerRegistry
 
 SHARED, EXCLUSIVE, WAIT, FENCING = AccessMode
 

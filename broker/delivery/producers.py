@@ -10,14 +10,18 @@ import enum
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from braidlog.broker.errors import BrokerError, ProducerBusy, ProducerFenced
 from braidlog.broker.topics.publishers import OpenProducer
+from braidlog.broker.topics.topic import TopicEvent
 
 if TYPE_CHECKING:
+    from braidlog.broker.closing import Closing
     from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.topics.topic import Topic
+
+ENDING: Final = (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.RENAMED, TopicEvent.MOVED)
 
 
 class AccessMode(enum.IntEnum):
@@ -103,9 +107,12 @@ class _Producers:
 class ProducerRegistry:
     """All producers of a broker."""
 
-    def __init__(self, raise_epoch: Callable[[Topic], int]) -> None:
-        """`raise_epoch` stores that the topic's current epoch was given to a producer."""
+    def __init__(self, raise_epoch: Callable[[Topic], int], closing: Closing | None = None) -> None:
+        """`raise_epoch` stores that the topic's current epoch was given to a producer; `closing`
+        closes the producers of topics that end.
+        """
         self._raise_epoch = raise_epoch
+        self._closing = closing
         self._partitions: dict[int, _Producers] = {}
         self._granted: dict[int, int] = {}  # Highest topic epoch that a partition's producer has.
 
@@ -167,6 +174,15 @@ class ProducerRegistry:
         """Forget every producer of a partition; the caller closes them."""
         producers = self._partitions.pop(partition.partition_id, None)
         return list(producers.by_name.values()) if producers else []
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """Close the producers of a topic that was deleted, terminated, renamed or moved: it takes
+        no more messages, or only under its new name or at another broker.
+        """
+        if event in ENDING and self._closing is not None:
+            for channel in topic.channels:
+                if producers := self.take_all(channel):
+                    self._closing.add(_closed(producers))
 
     def count(self, partition: Channel) -> int:
         """Return the number of producers of a partition."""
@@ -246,6 +262,12 @@ class ProducerRegistry:
         producers = self._partitions.get(partition.partition_id)
         if producers is not None and not producers.by_name:
             del self._partitions[partition.partition_id]
+
+
+def _closed(producers: Sequence[Producer]) -> Iterator[None]:
+    for producer in producers:
+        producer.owner.close_producer(producer)
+        yield
 
 
 def _ready(producers: _Producers) -> bool:
