@@ -18,7 +18,7 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.protocols.http.console import sign_in, topic_pages
+from braidlog.protocols.http.console import message_pages, sign_in, topic_pages
 from braidlog.protocols.http.console.inside import ApiError, InnerApi
 from braidlog.protocols.http.console.rendering import Templates
 from braidlog.protocols.http.console.sessions import (
@@ -80,6 +80,9 @@ VIEWS: dict[str, View] = {
     "sign-out": View(post=sign_in.sign_out, is_harmless=True),
     "topics": View(topic_pages.show_topics),
     TOPIC: View(topic_pages.show_topic),
+    f"{TOPIC}/messages": View(message_pages.show_messages),
+    f"{TOPIC}/messages/{{partition}}/{{offset}}": View(message_pages.show_message),
+    f"{TOPIC}/download": View(message_pages.download),
 }
 
 
