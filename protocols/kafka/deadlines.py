@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -41,13 +41,15 @@ class Deadlines(Generic[Thing]):
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
 
-    def take_due(self, now: float) -> Iterator[Thing]:
-        """Remove and return the live things whose time has come."""
+    def take_due(self, now: float) -> list[Thing]:
+        """Remove and return the live things whose time has come, each once."""
         heap = self._heap
+        due: dict[int, Thing] = {}
         while heap and heap[0][0] <= now:
             thing = heapq.heappop(heap)[2]
             if self._is_live(thing):
-                yield thing
+                due[id(thing)] = thing
+        return list(due.values())
 
     def _rebuild(self) -> None:
         """Keep the soonest entry of each live thing."""

@@ -128,7 +128,7 @@ class KafkaGroup:
 
     def forget_promises(self, now: float) -> None:
         """Drop issued ids whose clients did not join in time."""
-        for member_id in list(self._promise_dues.take_due(now)):
+        for member_id in self._promise_dues.take_due(now):
             self._take_promise(member_id)
 
     def _take_promise(self, member_id: bytes) -> bool:

@@ -152,7 +152,7 @@ class Roster:
     def take_dead(self, now: float, is_safe: Callable[[KafkaMember], bool]) -> list[KafkaMember]:
         """Return the members that are due and not safe; `next_due` is then above `now`."""
         dead = []
-        for member in list(self._dues.take_due(now)):
+        for member in self._dues.take_due(now):
             if member.due <= now and not is_safe(member):
                 dead.append(member)
             else:  # A sign of life after this moment sets no earlier deadline.

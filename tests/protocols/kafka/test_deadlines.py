@@ -18,9 +18,17 @@ def test_the_soonest_live_thing_is_next() -> None:
     assert dues.next_due() == 3.0
     things.remove("a")
     assert dues.next_due() == 5.0
-    assert list(dues.take_due(4.0)) == []
-    assert list(dues.take_due(5.0)) == ["b"]
+    assert dues.take_due(4.0) == []
+    assert dues.take_due(5.0) == ["b"]
     assert dues.next_due() == math.inf
+
+
+def test_a_thing_with_two_entries_is_due_once() -> None:
+    live = Thing()
+    dues = Deadlines[Thing](lambda thing: thing is live)
+    dues.add(7.0, live, 1)
+    dues.add(8.0, live, 1)
+    assert dues.take_due(9.0) == [live]
 
 
 def test_entries_of_things_that_are_gone_have_a_limit() -> None:

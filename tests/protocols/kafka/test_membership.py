@@ -118,6 +118,13 @@ def test_a_dead_member_makes_the_others_join_again() -> None:
     assert (group.state, len(group.members)) == (GroupState.COMPLETING, 2)
 
 
+def test_a_lost_member_dies_once() -> None:
+    group, (_, second) = stable(2)
+    group.lost(second, 0.0)
+    group.advance(99.0)
+    assert group.state is GroupState.EMPTY
+
+
 def test_when_all_are_dead_the_group_is_empty() -> None:
     group, _ = stable(3)
     group.advance(99.0)
