@@ -254,7 +254,7 @@ class KeySharedDispatcher(SharedDispatcher):
     def _hold_delayed(self, entry: Entry, slot: int) -> bool:
         """Hold an entry for later delivery; return False if the entry is due."""
         due_ms = ids.entry_metadata(entry.body).deliver_at_time
-        return self._hold_early(entry, due_ms, slot)
+        return self._client_limits.delays and self._hold_early(entry, due_ms, slot)
 
     def _hold_slot(self, slot: int, consumer: Consumer) -> None:
         """Count another entry of a slot that the consumer holds."""

@@ -65,7 +65,6 @@ class SharedDispatcher(Dispatcher):
         self._redeliveries: dict[int, int] = {}  # Number of returns of an entry, if not 0.
         self._chunk_consumer: dict[bytes, Consumer] = {}  # By chunk uuid, oldest first.
         self._unacked = 0
-        self.is_blocked = False
 
     @property
     def delayed(self) -> int:
@@ -167,14 +166,14 @@ class SharedDispatcher(Dispatcher):
         return not self._ready_lanes() and self._give_ahead()
 
     def _give_ahead(self) -> bool:
+        if not self._ahead:
+            return False
         entries_max = (
             self._limits.turn_entries_shared
             if len(self.consumers) > 1
             else self._limits.turn_entries
         )
         gave = False
-        if not self._ahead:
-            return False
         for _ in range(self._limits.turn_entries // entries_max):
             consumer = self._next()
             if consumer is None or not self._take(consumer, self._room(consumer), entries_max):
@@ -249,9 +248,9 @@ class SharedDispatcher(Dispatcher):
         if generation != self._generation:
             return
         found = [entry for entry in read.entries if entry.offset in self._again]
-        # Retention or compaction may have removed the entry.
         if not found or found[0].offset != first:
             self._again.discard(first)
+            # Retention or compaction removed the entry.
             gone_to = read.entries[0].offset if read.entries else read.next_offset
             if gone_to > first:  # No consumer can acknowledge the entry any more.
                 self._pass_holes([(first, gone_to)])
@@ -352,12 +351,13 @@ class SharedDispatcher(Dispatcher):
 
     def _offer(self, consumer: Consumer, entry: Entry) -> bool:
         metadata = ids.entry_metadata(entry.body)
-        if entry.flags & DELAYED and self._hold_early(entry, metadata.deliver_at_time, 0):
+        is_delayed = entry.flags & DELAYED and self._client_limits.delays
+        if is_delayed and self._hold_early(entry, metadata.deliver_at_time, 0):
             return False
         if metadata.num_chunks_from_msg <= 1:
             return True
-        owner = self._chunk_consumer.get(metadata.uuid, consumer)
-        if owner is consumer and metadata.uuid not in self._again.lanes:
+        owner, lanes = self._chunk_consumer.get(metadata.uuid, consumer), self._again.lanes
+        if owner is consumer and metadata.uuid not in lanes:
             self._chunk_given(consumer, entry)
             return True
         self._wait((entry.offset,), metadata.uuid)

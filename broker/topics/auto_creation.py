@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker import errors
+from braidlog.broker.topics.settings import limit_of
+from braidlog.broker.topics.settings_table import TopicKind
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.deletion import HeldNames
@@ -36,11 +38,16 @@ class AutoCreation:
             return topic
         if self._held_names.is_held(name):
             raise errors.TopicNotFound(f"{name} was deleted or renamed while clients used it")
-        if not registry.defaults.auto_create:
+        settings, defaults = registry.inherited(name.tenant, name.namespace), registry.defaults
+        if not settings.get("auto_topic_creation", defaults.auto_create):
             raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
+        partitions, is_partitioned = defaults.num_partitions, None
+        if (kind := settings.get("auto_topic_type")) is not None:
+            is_partitioned = kind == TopicKind.PARTITIONED.value
+            partitions = (limit_of(settings, "auto_topic_partitions") or 1) if is_partitioned else 1
         self._under_way[name] = trio.Event()
         try:
-            return await registry.create(name, registry.defaults.num_partitions)
+            return await registry.create(name, partitions, partitioned=is_partitioned)
         except errors.TopicExists:
             return registry.get(name)
         finally:

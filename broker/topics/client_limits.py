@@ -43,6 +43,20 @@ class ClientLimits:
     dispatch: Rate | None = None
     subscription_dispatch: Rate | None = None
     subscribe: Rate | None = None
+    creates_subscriptions: bool = True
+    subscription_types: frozenset[str] | None = None  # None: all.
+    delays: bool = True
+    delay_ms_max: int | None = None
+    needs_schema: bool = False
+    adds_schemas: bool = True
+    needs_encryption: bool = False
+
+    @property
+    def checks_messages(self) -> bool:
+        """True if each message of a producer has to be checked."""
+        return (
+            self.message_bytes is not None or self.delay_ms_max is not None or self.needs_encryption
+        )
 
 
 @dataclass(slots=True)
@@ -77,6 +91,13 @@ def client_limits(settings: Mapping[str, Setting]) -> ClientLimits:
         dispatch=_rate(settings, "dispatch_rate"),
         subscription_dispatch=_rate(settings, "subscription_dispatch_rate"),
         subscribe=_subscribe_rate(settings),
+        creates_subscriptions=bool(settings.get("auto_subscription_creation", True)),
+        subscription_types=_subscription_types(settings),
+        delays=bool(settings.get("delayed_delivery", True)),
+        delay_ms_max=limit_of(settings, "delayed_delivery_max_ms"),
+        needs_schema=bool(settings.get("schema_required")),
+        adds_schemas=bool(settings.get("schema_auto_update", True)),
+        needs_encryption=bool(settings.get("encryption_required")),
     )
 
 
@@ -102,6 +123,11 @@ def _rate(settings: Mapping[str, Setting], name: str) -> Rate | None:
     if messages is None and size is None:
         return None
     return Rate(messages, size, limit_of(settings, f"{name}_period_s") or 1)
+
+
+def _subscription_types(settings: Mapping[str, Setting]) -> frozenset[str] | None:
+    names = settings.get("subscription_types")
+    return frozenset(names.split(",")) if isinstance(names, str) and names else None
 
 
 def _subscribe_rate(settings: Mapping[str, Setting]) -> Rate | None:

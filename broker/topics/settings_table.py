@@ -38,6 +38,20 @@ class QuotaPolicy(enum.Enum):
     EVICT = "consumer_backlog_eviction"  # The slowest subscriptions lose the oldest messages.
 
 
+class TopicKind(enum.Enum):
+    """Kind of a topic; the value is Pulsar's word."""
+
+    PLAIN = "non-partitioned"
+    PARTITIONED = "partitioned"
+
+
+class InactiveMode(enum.Enum):
+    """Condition for the deletion of an inactive topic; the value is Pulsar's word."""
+
+    NO_SUBSCRIPTIONS = "delete_when_no_subscriptions"
+    CAUGHT_UP = "delete_when_subscriptions_caught_up"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
     """A setting of a topic.
@@ -347,6 +361,120 @@ _ROWS: Final = (
     _limit("subscribe_rate", "subscribeRate", "SUBSCRIBEs of a Pulsar consumer in a period"),
     TopicSetting(
         "subscribe_rate_period_s", Count, 30, "the period of that rate", pulsar="subscribeRate"
+    ),
+    TopicSetting(
+        "auto_topic_creation",
+        Switch,
+        True,
+        "of a namespace: clients create its topics by naming them",
+        broker="topics.auto_create",
+        pulsar="autoTopicCreation",
+    ),
+    TopicSetting(
+        "auto_topic_type",
+        TopicKind,
+        TopicKind.PLAIN,
+        "kind of a topic that a client creates by naming it",
+        broker="topics.num_partitions",
+        pulsar="autoTopicCreation",
+    ),
+    TopicSetting(
+        "auto_topic_partitions", Limit, None, "its partitions", pulsar="autoTopicCreation"
+    ),
+    TopicSetting(
+        "auto_subscription_creation",
+        Switch,
+        True,
+        "Pulsar's consumers create their subscription",
+        pulsar="autoSubscriptionCreation",
+    ),
+    TopicSetting(
+        "subscription_types",
+        Name,
+        None,
+        "kinds of subscription that Pulsar's consumers may use, as `Shared,Failover`",
+        pulsar="subscriptionTypesEnabled",
+    ),
+    TopicSetting(
+        "subscription_expiration_minutes",
+        Limit,
+        None,
+        "a group without members that does not move for so long is deleted; checked every "
+        "`log.retention_check_ms`",
+        pulsar="subscriptionExpirationTime",
+        zero_is_none=True,
+    ),
+    TopicSetting(
+        "inactive_topics_deleted",
+        Switch,
+        False,
+        "the topic is deleted when no client has used it for `inactive_topic_s`",
+        pulsar="inactiveTopicPolicies",
+    ),
+    TopicSetting(
+        "inactive_topic_mode",
+        InactiveMode,
+        InactiveMode.NO_SUBSCRIPTIONS,
+        "only without groups, or also if all groups have acknowledged everything",
+        pulsar="inactiveTopicPolicies",
+    ),
+    TopicSetting("inactive_topic_s", Count, 60, "time without use", pulsar="inactiveTopicPolicies"),
+    TopicSetting(
+        "delayed_delivery",
+        Switch,
+        True,
+        "messages wait for their delivery time; otherwise they are delivered at once",
+        pulsar="delayedDelivery",
+    ),
+    TopicSetting(
+        "delayed_delivery_tick_ms",
+        Count,
+        1000,
+        "without effect here: delivery times are exact",
+        pulsar="delayedDelivery",
+    ),
+    TopicSetting(
+        "delayed_delivery_max_ms",
+        Limit,
+        None,
+        "longest delay of a message of a Pulsar producer",
+        pulsar="delayedDelivery",
+        zero_is_none=True,
+    ),
+    TopicSetting(
+        "schema_required",
+        Switch,
+        False,
+        "Pulsar's producers need a schema if the topic has a schema",
+        pulsar="schemaValidationEnforced",
+    ),
+    TopicSetting(
+        "schema_auto_update",
+        Switch,
+        True,
+        "Pulsar's producers may add a schema",
+        pulsar="isAllowAutoUpdateSchema",
+    ),
+    TopicSetting(
+        "encryption_required",
+        Switch,
+        False,
+        "Pulsar's producers have to encrypt their messages",
+        pulsar="encryptionRequired",
+    ),
+    TopicSetting(
+        "deduplication_snapshot_entries",
+        Limit,
+        None,
+        "without effect here: sequences need no snapshots",
+        pulsar="deduplicationSnapshotInterval",
+    ),
+    TopicSetting(
+        "persistence",
+        Name,
+        None,
+        "without effect here: Apache's copies of a message in BookKeeper",
+        pulsar="persistence",
     ),
 )
 TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {row.name: row for row in _ROWS}

@@ -161,7 +161,13 @@ def _prepare(
         holds_layout=holds_layout,
     )
     ticket = topic.ticket
-    if command.HasField("schema"):
+    if topic.client_limits.needs_encryption and not command.encrypted:
+        domain = "persistent" if partition.is_persistent else "non-persistent"
+        text = f"Encryption is required in {domain}://{topic.name.full}"
+        raise CommandRefused(ServerError.MetadataError, text)
+    if not command.HasField("schema"):
+        schemas.check_needed(topic)
+    else:
         opened.schema_version, schema_ticket = schemas.of_producer(client, topic, command.schema)
         ticket = max(ticket, schema_ticket)
     return opened, ticket

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.topics.client_limits import UNLIMITED
+from braidlog.broker.topics.client_limits import ClientLimits
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE, signed
 from braidlog.storage.formats.pulsar.entry_runs import SendInfo
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSend, ServerError
@@ -38,14 +38,13 @@ class SendRun:
     )
     has_repeats: bool = False
 
-    message_bytes_max: int = UNLIMITED
-    is_checked: bool = False  # Each SEND needs a check, of its sequence or its size.
+    limits: ClientLimits = field(init=False)
+    is_checked: bool = False  # Each SEND needs a check, of its sequence or by the topic's limits.
 
     def __post_init__(self) -> None:
         self.accepted = self.producer.last_sequence
-        most = self.producer.topic.client_limits.message_bytes
-        self.message_bytes_max = UNLIMITED if most is None else most
-        self.is_checked = self.accepted is not None or most is not None
+        self.limits = self.producer.topic.client_limits
+        self.is_checked = self.accepted is not None or self.limits.checks_messages
 
     def add(
         self, command: CommandSend, payload: memoryview, send: SendInfo

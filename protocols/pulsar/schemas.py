@@ -19,6 +19,7 @@ from braidlog.broker.topics.schemas import (
     latest_version,
     numbered,
     readable,
+    version_of,
 )
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import CommandRefused, refusal
@@ -50,13 +51,36 @@ def of_producer(client: PulsarClient, topic: Topic, schema: Schema) -> tuple[byt
 
     Raises CommandRefused (IncompatibleSchema), StorageFull, StorageFailed.
     """
-    if schema.type in WITHOUT_DEFINITION:
+    if _is_without_definition(schema):
+        check_needed(topic)
         return NO_VERSION, 0
+    stored = _stored(schema)
     try:
-        version, ticket = client.broker.schemas.add(topic, _stored(schema))
+        if not topic.client_limits.adds_schemas and version_of(topic, stored) is None:
+            text = "Schema not found and schema auto updating is disabled."  # Apache's words.
+            raise IncompatibleSchema(text)
+        version, ticket = client.broker.schemas.add(topic, stored)
     except IncompatibleSchema as error:
         raise CommandRefused(ServerError.IncompatibleSchema, str(error)) from None
     return VERSION.pack(version), ticket
+
+
+def check_needed(topic: Topic) -> None:
+    """Refuse a producer without a schema if the topic's settings demand one. Raises
+    CommandRefused.
+    """
+    if topic.client_limits.needs_schema and latest_version(topic.meta.schemas) is not None:
+        text = "Producers cannot connect or send message without a schema to topics with a schema"
+        raise CommandRefused(ServerError.IncompatibleSchema, text)
+
+
+def _is_without_definition(schema: Schema) -> bool:
+    """Return True for plain bytes and for "the topic's schema". Bytes with a name or properties
+    (Go's `NewBytesSchema`) are a schema of their own, as in Apache.
+    """
+    if schema.type == Schema.Type.Value("None") and (schema.name or schema.properties):
+        return False
+    return schema.type in WITHOUT_DEFINITION
 
 
 def of_consumer(client: PulsarClient, topic: Topic, schema: Schema) -> int:
@@ -66,7 +90,7 @@ def of_consumer(client: PulsarClient, topic: Topic, schema: Schema) -> int:
     """
     if latest_version(topic.meta.schemas) is None:
         return of_producer(client, topic, schema)[1]
-    if schema.type not in WITHOUT_DEFINITION:
+    if not _is_without_definition(schema):
         try:
             readable(topic, _stored(schema))
         except IncompatibleSchema as error:

@@ -22,6 +22,7 @@ from braidlog.protocols.pulsar.messages import NO_SEQUENCE
 from braidlog.protocols.pulsar.runs import REPEATED, SendRun
 from braidlog.storage.errors import CorruptBody
 from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.pulsar.entry import read_metadata
 from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
 from braidlog.storage.formats.pulsar.entry_runs import parse_send
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSend, ServerError
@@ -30,6 +31,7 @@ from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.producers import Producer
+    from braidlog.broker.topics.client_limits import ClientLimits
     from braidlog.protocols.pulsar.client import PulsarClient
 
 # Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
@@ -97,9 +99,11 @@ class Sending:
             code, text = self._fault(payload, error)
             self._refuse(run, command, code, text)
             return
-        if len(payload) > run.message_bytes_max:
-            self._refuse(run, command, self._drop_code(), "Exceed maximum message size")
-            return
+        if run.limits.checks_messages:
+            refused = self._forbidden(run.limits, payload)
+            if refused is not None:
+                self._refuse(run, command, *refused)
+                return
         # These belong to transactions, replication and shadow topics: no client sends them here.
         is_ordinary = not (command.HasField("txnid_most_bits") or command.HasField("message_id"))
         if is_ordinary and not send.flags & MARKER:
@@ -245,6 +249,21 @@ class Sending:
         if is_checked and crc32c(payload[6:]) != int.from_bytes(payload[2:6], "big"):
             return ServerError.ChecksumError, "Checksum failed on the broker"
         return self._drop_code(), str(error)
+
+    def _forbidden(
+        self, limits: ClientLimits, payload: memoryview
+    ) -> tuple[ServerError, str] | None:
+        """Return the error for a message that the topic's settings forbid, in Apache's words."""
+        if limits.message_bytes is not None and len(payload) > limits.message_bytes:
+            return self._drop_code(), "Exceed maximum message size"
+        metadata, _ = read_metadata(payload, check=False)
+        if limits.needs_encryption and not metadata.encryption_keys:
+            return ServerError.MetadataError, "Messages must be encrypted"
+        most = limits.delay_ms_max
+        delay_ms = metadata.deliver_at_time - self._client.broker.now_us() // 1000
+        if most is not None and delay_ms > most:
+            return self._drop_code(), f"Exceeds max allowed delivery delay of {most} milliseconds"
+        return None
 
     def _drop_code(self) -> ServerError:
         """Return the error on which the client drops the message, and goes on."""

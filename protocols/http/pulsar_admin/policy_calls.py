@@ -14,7 +14,8 @@ from braidlog.broker.access.rights import Action
 from braidlog.protocols.http import query
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
-from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, Setting, Settings
+from braidlog.protocols.http.pulsar_admin.policies import Policy, Setting, Settings
+from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class AdminPolicies:
             if shown is None and (not is_topic or query.truth(request, ("applied",))):
                 shown = policy.applied if is_topic else policy.unset
             if shown is None:  # Apache answers with an empty body.
+                shown = policy.topic_unset if is_topic else None
+            if shown is None:
                 return Response(status_code=policy.topic_absent_status if is_topic else 200)
             return json_answer(shown)
 

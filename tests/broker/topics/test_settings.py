@@ -79,8 +79,10 @@ def test_every_topic_setting_is_accepted():
     values |= {"cleanup_policy": "compact,delete", "min_dirty_ppm": 5}
     values |= {"unreadable_records": "skip", "uncarried_records": "mark"}
     units = {"bytes": "2MiB", "ms": "2d", "s": "2d", "hold": "2d"}
-    counts = [name for name in TOPIC_SETTINGS if name.rpartition("_")[2] not in units]
-    values |= {name: "5" for name in counts if name not in values}
+    for name, row in TOPIC_SETTINGS.items():
+        usual = True if row.is_switch else row.choices[0] if row.choices else "5"
+        if name not in values and (usual != "5" or name.rpartition("_")[2] not in units):
+            values[name] = usual
     given = {name: values.get(name, units.get(name.rpartition("_")[2])) for name in TOPIC_SETTINGS}
     kept = read_settings(given)
     found = log_settings(LogConfig(), kept)

@@ -99,3 +99,65 @@ async def test_a_publish_rate_makes_the_client_wait(client, limit):
     await client.put(*[entry(b"x")] * 80)  # A quarter of a second's messages, and 30 more.
     await client.silent()  # Answered when the broker reads the client again.
     assert trio.current_time() - began >= 30 / 200 - 0.01
+
+
+async def test_only_the_enabled_kinds_of_subscription_are_served(client, limit):
+    await limit(subscription_types="Failover,Exclusive")
+    subscribe = {"topic": TOPIC, "subscription": "s", "consumer_id": 1, **SHARED}
+    code, text = await client.refused(Type.SUBSCRIBE, **subscribe)
+    assert code == ServerError.NotAllowedError and "doesn't support Shared sub type" in text
+    await client.subscribe()
+
+
+async def test_a_consumer_creates_no_subscription_where_that_is_off(client, broker, limit):
+    await limit(auto_subscription_creation=False)
+    subscribe = {"topic": TOPIC, "subscription": "s", "consumer_id": 1, **SHARED}
+    code, _ = await client.refused(Type.SUBSCRIBE, **subscribe)
+    assert code == ServerError.SubscriptionNotFound
+    broker.subscriptions.open(broker.topics.get(NAME), b"s").start(0, 0)
+    await client.subscribe(**SHARED)
+
+
+async def test_a_producer_without_schema_is_refused_where_schemas_are_needed(client, limit):
+    await limit(schema_required=True)
+    schema = {"name": "s", "schema_data": b"", "type": 1}
+    await client.produce()
+    await client.produce(producer_id=1, schema=schema)
+    code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=2)
+    assert code == ServerError.IncompatibleSchema
+
+
+async def test_a_producer_adds_no_schema_where_that_is_off(client, limit):
+    await limit(schema_auto_update=False)
+    schema = {"name": "s", "schema_data": b"", "type": 1}
+    refused = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=2, schema=schema)
+    text = "Schema not found and schema auto updating is disabled."
+    assert refused == (ServerError.IncompatibleSchema, text)
+
+
+async def test_only_encrypted_messages_are_stored_where_encryption_is_needed(client, limit):
+    await limit(encryption_required=True)
+    refused = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=2)
+    assert refused == (ServerError.MetadataError, f"Encryption is required in {TOPIC}")
+    await client.produce(encrypted=True)
+    await client.send(Type.SEND, entry(b"x"), producer_id=0, sequence_id=0)
+    assert (await client.next(Type.SEND_ERROR)).message == "Messages must be encrypted"
+
+
+async def test_a_message_with_a_long_delay_is_refused(client, broker, limit):
+    await limit(delayed_delivery_max_ms=60_000)
+    await client.produce()
+    now_ms = broker.now_us() // 1000
+    late = entry(b"x", deliver_at_time=now_ms + 3_600_000)
+    await client.send(Type.SEND, late, producer_id=0, sequence_id=0)
+    assert "max allowed delivery delay" in (await client.next(Type.SEND_ERROR)).message
+    assert await client.put(entry(b"x", deliver_at_time=now_ms), sequence_id=1) == [0]
+
+
+async def test_messages_are_not_delayed_where_that_is_off(client, broker, limit):
+    await limit(delayed_delivery=False)
+    await client.produce()
+    due_ms = broker.now_us() // 1000 + 3_600_000
+    await client.put(entry(b"x", deliver_at_time=due_ms))
+    await client.subscribe(permits=5, **EARLIEST, **SHARED)
+    assert len(await client.take(1)) == 1

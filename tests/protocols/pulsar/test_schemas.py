@@ -166,3 +166,15 @@ def test_a_refusal_may_quote_invalid_text():
     """JSON can hold half a surrogate pair, which no text of an answer can."""
     refused = CommandRefused(ServerError.IncompatibleSchema, "not an Avro schema: \ud800ing")
     assert b"\\ud800ing" in messages.error(1, refused.code, refused.text)
+
+
+async def test_bytes_with_a_name_are_a_schema_as_in_apache(client):
+    """Go's `NewBytesSchema` has a name and properties."""
+    schema = {"name": "bytes", "schema_data": b"", "type": 0}
+    answer = await client.produce(schema=schema)
+    assert answer.schema_version == bytes(8)
+    found = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=TOPIC)
+    assert found.HasField("schema") and found.schema.type == 0
+    assert (
+        await client.produce(producer_id=1, schema={**schema, "name": ""})
+    ).schema_version == b""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from braidlog.broker.errors import TopicTerminated
+from braidlog.broker.errors import TopicNotFound, TopicTerminated
 from braidlog.broker.positions.backlog import limits_of
 from braidlog.broker.topics.client_limits import Rate
 from braidlog.broker.topics.schema_rules import SchemaStrategy
@@ -300,3 +300,106 @@ async def test_the_subscriptions_of_a_topic_are_limited(ask):
     await ask("PUT", f"{TOPIC}/subscription/a", status=204)
     refused = await ask("PUT", f"{TOPIC}/subscription/b", status=412)
     assert "maximum number of subscriptions" in refused.json["reason"]
+
+
+SHOWN = [
+    (NAMESPACE, "autoTopicCreation", {"allowAutoTopicCreation": False}),
+    (
+        NAMESPACE,
+        "autoTopicCreation",
+        {
+            "allowAutoTopicCreation": True,
+            "topicType": "partitioned",
+            "defaultNumPartitions": 3,
+        },
+    ),
+    (NAMESPACE, "autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False}),
+    (TOPIC, "autoSubscriptionCreation", {"allowAutoSubscriptionCreation": False}),
+    (NAMESPACE, "subscriptionTypesEnabled", ["Shared", "Failover"]),
+    (TOPIC, "subscriptionTypesEnabled", ["Shared", "Failover"]),
+    (NAMESPACE, "subscriptionExpirationTime", 5),
+    (
+        TOPIC,
+        "inactiveTopicPolicies",
+        {
+            "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+            "maxInactiveDurationSeconds": 9,
+            "deleteWhileInactive": True,
+        },
+    ),
+    (
+        TOPIC,
+        "inactiveTopicPolicies",
+        {"maxInactiveDurationSeconds": 9, "deleteWhileInactive": False},
+    ),
+    (
+        NAMESPACE,
+        "delayedDelivery",
+        {"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0},
+    ),
+    (NAMESPACE, "schemaValidationEnforced", True),
+    (TOPIC, "schemaValidationEnforced", True),
+    (NAMESPACE, "isAllowAutoUpdateSchema", False),
+    (NAMESPACE, "encryptionRequired", True),
+    (NAMESPACE, "deduplicationSnapshotInterval", 5),
+    (
+        TOPIC,
+        "persistence",
+        {
+            "bookkeeperEnsemble": 1,
+            "bookkeeperWriteQuorum": 1,
+            "bookkeeperAckQuorum": 1,
+            "managedLedgerMaxMarkDeleteRate": 0.5,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("level", "path", "value"), SHOWN)
+async def test_a_policy_is_shown_as_it_was_set(ask, level, path, value):
+    await ask("PUT", TOPIC, status=204)
+    await ask("POST", f"{level}/{path}", value, 204)
+    assert (await ask("GET", f"{level}/{path}")).json == value
+    assert (await ask("GET", f"{TOPIC}/{path}?applied=true")).status in (200, 501)
+
+
+REFUSED = [
+    ("autoTopicCreation", {"allowAutoTopicCreation": True}, 412, "Unknown topic type [null]"),
+    ("autoTopicCreation", {"allowAutoTopicCreation": True, "topicType": "x"}, 412, "type [x]"),
+    (
+        "autoTopicCreation",
+        {"allowAutoTopicCreation": True, "topicType": "partitioned"},
+        412,
+        "cannot be null when the type is partitioned",
+    ),
+    ("subscriptionTypesEnabled", ["x"], 400, "expected a list"),
+    ("subscriptionExpirationTime", -1, 412, "0 or more"),
+    ("delayedDelivery", {"active": "x"}, 400, "active has to be true or false"),
+    ("encryptionRequired", "x", 400, "true or false"),
+    (
+        "persistence",
+        {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 2, "bookkeeperAckQuorum": 1},
+        400,
+        "Bookkeeper Ensemble (1) >= WriteQuorum (2) >= AckQuorum (1)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "status", "reason"), REFUSED)
+async def test_a_value_that_apache_refuses_is_refused(ask, path, value, status, reason):
+    answer = await ask("POST", f"{NAMESPACE}/{path}", value, status)
+    assert reason in answer.json["reason"]
+
+
+async def test_topics_are_created_by_their_namespace(ask, broker):
+    policy = {
+        "allowAutoTopicCreation": True,
+        "topicType": "partitioned",
+        "defaultNumPartitions": 3,
+    }
+    await ask("POST", f"{NAMESPACE}/autoTopicCreation", policy, 204)
+    topic = await broker.topics.auto_create(ORDERS)
+    assert (len(topic.partitions), topic.partitioned) == (3, True)
+    await ask("POST", f"{NAMESPACE}/autoTopicCreation", {"allowAutoTopicCreation": False}, 204)
+    with pytest.raises(TopicNotFound):
+        await broker.topics.auto_create(ORDERS.__class__("public", "default", "more"))

@@ -6,7 +6,8 @@ import pytest
 
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, Limit, Switch, TopicSetting
 from braidlog.protocols.http.errors import RequestRefused
-from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, read_value
+from braidlog.protocols.http.pulsar_admin.policies import Policy, read_value
+from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 
 
 class Mode(enum.Enum):

@@ -1,0 +1,409 @@
+"""Policies of namespaces and topics in Pulsar's admin API, mapped to the broker's settings.
+
+The rows of `broker/topics/settings_table.py` name the policies; a policy of a single setting needs
+no code here. A namespace's setting applies to its topics that do not set their own value. A policy
+that the broker does not enforce has no path, unless its effect names the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from starlette.requests import Request
+
+from braidlog.broker.topics.settings_table import (
+    NO_LIMIT,
+    TOPIC_SETTINGS,
+    InactiveMode,
+    QuotaPolicy,
+    TopicKind,
+)
+from braidlog.protocols.http import query
+from braidlog.protocols.http.errors import (
+    BAD_BODY,
+    BAD_LIMIT,
+    BAD_TTL,
+    NOT_SUPPORTED,
+    RequestRefused,
+)
+from braidlog.protocols.http.pulsar_admin.answers import as_number
+from braidlog.protocols.http.pulsar_admin.policies import (
+    LIMIT_MAX,
+    Changes,
+    Policy,
+    PolicyField,
+    Setting,
+    Settings,
+)
+
+MINUTE_MS: Final = 60_000
+MIB: Final = 1 << 20
+MESSAGE_BYTES_MAX: Final = 5 << 20  # Apache's largest message, and that of the Pulsar listener.
+INFINITE: Final = -1  # In a retention policy.
+PARTITIONS_MAX: Final = 10_000  # Of a topic.
+SUBSCRIPTION_TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
+PERSISTENCE: Final = (
+    "bookkeeperEnsemble",
+    "bookkeeperWriteQuorum",
+    "bookkeeperAckQuorum",
+    "managedLedgerMaxMarkDeleteRate",
+)
+# Pulsar's kinds of quota, each with its settings for limit and policy.
+QUOTA_KINDS: Final = {
+    "destination_storage": ("backlog_bytes", "backlog_bytes_policy"),
+    "message_age": ("backlog_age_s", "backlog_age_policy"),
+}
+
+
+def _read_ttl(body: object, _: Request) -> Changes:
+    body = as_number(body)
+    if type(body) is not int or not 0 <= body <= LIMIT_MAX:
+        raise RequestRefused(BAD_TTL, "Invalid value for message TTL, message TTL must >= 0")
+    return {"message_ttl_s": body}
+
+
+def _read_retention(body: object, _: Request) -> Changes:
+    limits = body if isinstance(body, dict) else {}
+    minutes = as_number(limits.get("retentionTimeInMinutes"))
+    size = as_number(limits.get("retentionSizeInMB"))
+    for limit in (minutes, size):
+        if type(limit) is not int or not INFINITE <= limit <= LIMIT_MAX:
+            raise RequestRefused(BAD_BODY, "expected retentionTimeInMinutes and retentionSizeInMB")
+    assert isinstance(minutes, int) and isinstance(size, int)
+    if (minutes == 0) != (size == 0):
+        raise RequestRefused(BAD_BODY, "both limits of a retention policy are 0, or none is")
+    return {
+        "retention_ms": NO_LIMIT if minutes <= 0 else minutes * MINUTE_MS,
+        "retention_bytes": NO_LIMIT if size <= 0 else size * MIB,
+        "keep_unacknowledged": True,
+        "delete_acknowledged": minutes == 0,
+    }
+
+
+def _retention_shown(settings: Settings) -> dict[str, int] | None:
+    if "keep_unacknowledged" not in settings or "retention_ms" not in settings:
+        return None
+    if settings.get("delete_acknowledged"):
+        return {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    kept_ms, kept_bytes = settings["retention_ms"], settings.get("retention_bytes", NO_LIMIT)
+    assert isinstance(kept_ms, int) and isinstance(kept_bytes, int)
+    return {
+        "retentionTimeInMinutes": INFINITE if kept_ms == NO_LIMIT else kept_ms // MINUTE_MS,
+        "retentionSizeInMB": INFINITE if kept_bytes == NO_LIMIT else kept_bytes // MIB,
+    }
+
+
+def _quota_settings(request: Request) -> tuple[str, str]:
+    """Return the settings for limit and policy of the quota kind in the query. Raises
+    RequestRefused.
+    """
+    kind = query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
+    return QUOTA_KINDS[kind]
+
+
+def _read_quota(body: object, request: Request) -> Changes:
+    quota = body if isinstance(body, dict) else {}
+    limit, policy = _quota_settings(request)
+    key = "limitTime" if limit == "backlog_age_s" else "limitSize"
+    number = as_number(quota.get(key, quota.get("limit") if key == "limitSize" else None))
+    if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
+        raise RequestRefused(BAD_BODY, f"{key}: expected a number, -1 for none")
+    known = TOPIC_SETTINGS[policy].choices
+    if quota.get("policy") not in known:
+        raise RequestRefused(BAD_BODY, f"the attribute policy has to be one of {', '.join(known)}")
+    return {limit: max(number, 0), policy: quota["policy"]}
+
+
+def _quotas_shown(settings: Settings) -> dict[str, dict[str, Setting]]:
+    shown: dict[str, dict[str, Setting]] = {}
+    for kind, (limit, policy) in QUOTA_KINDS.items():
+        if limit in settings:
+            number = settings[limit] or INFINITE
+            is_age = limit == "backlog_age_s"
+            size = INFINITE if is_age else number
+            shown[kind] = {
+                "limit": size,
+                "limitSize": size,
+                "limitTime": number if is_age else INFINITE,
+                "policy": settings.get(policy, QuotaPolicy.HOLD.value),
+            }
+    return shown
+
+
+def _read_size(body: object, _: Request) -> Changes:
+    size = as_number(body)
+    if type(size) is not int:
+        raise RequestRefused(BAD_BODY, "the body has to be a number of bytes")
+    if not 0 <= size <= MESSAGE_BYTES_MAX:
+        text = "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller"
+        raise RequestRefused(BAD_LIMIT, f"{text} than that in the broker-level")
+    return {"message_bytes_max": size}
+
+
+def _read_auto_topics(body: object, request: Request) -> Changes:
+    fields = body if isinstance(body, dict) else {}
+    kind, count = fields.get("topicType"), as_number(fields.get("defaultNumPartitions"))
+    fault = ""
+    if fields.get("allowAutoTopicCreation"):
+        if kind not in TOPIC_SETTINGS["auto_topic_type"].choices:
+            fault = f"Unknown topic type [{'null' if kind is None else str(kind)[:60]}]"
+        elif kind == TopicKind.PARTITIONED.value and count is None:
+            fault = "[defaultNumPartitions] cannot be null when the type is partitioned."
+        elif kind == TopicKind.PLAIN.value and count is not None:
+            fault = (
+                "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
+            )
+        elif count is not None and not (type(count) is int and 0 < count <= PARTITIONS_MAX):
+            fault = "[defaultNumPartitions] cannot be less than 1 for partition type."
+    if fault:
+        text = f"Invalid configuration for autoTopicCreationOverride. the detail is {fault}"
+        raise RequestRefused(BAD_LIMIT, text)
+    policy = Policy("autoTopicCreation", fields=AUTO_TOPIC_FIELDS)
+    return policy.changes_by_fields(body)
+
+
+def _read_types(body: object, _: Request) -> Changes:
+    names = body if isinstance(body, list) else [None]
+    if not all(isinstance(name, str) and name in SUBSCRIPTION_TYPES for name in names):
+        raise RequestRefused(BAD_BODY, f"expected a list of {', '.join(SUBSCRIPTION_TYPES)}")
+    return {"subscription_types": ",".join(dict.fromkeys(map(str, names)))}
+
+
+def _types_shown(settings: Settings) -> list[str] | None:
+    names = settings.get("subscription_types")
+    return str(names).split(",") if names else [] if names == "" else None
+
+
+def _read_persistence(body: object, _: Request) -> Changes:
+    if body is None:
+        return {"persistence": None}
+    if not isinstance(body, dict):
+        raise RequestRefused(BAD_BODY, f"expected an object with {', '.join(PERSISTENCE)}")
+    counts = [as_number(body.get(name, 0)) for name in PERSISTENCE[:3]]
+    rate = body.get(PERSISTENCE[3], 0.0)
+    is_number = isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate < 1e9
+    if not is_number or not all(type(count) is int and 0 <= count < 1000 for count in counts):
+        raise RequestRefused(BAD_BODY, f"{', '.join(PERSISTENCE)}: expected numbers, 0 or more")
+    if counts != sorted(counts, key=lambda count: -int(str(count))):
+        ensemble, write, ack = counts
+        text = f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})"
+        raise RequestRefused(BAD_BODY, text)
+    values = dict(zip(PERSISTENCE, [*counts, float(rate)], strict=True))
+    return {"persistence": json.dumps(values, separators=(",", ":"))}
+
+
+def _persistence_shown(settings: Settings) -> object:
+    stored = settings.get("persistence")
+    return None if stored is None else json.loads(str(stored))
+
+
+def _dispatch_rate(path: str, setting: str) -> Policy:
+    """Return a policy about a rate of delivery."""
+    fields = (
+        PolicyField("dispatchThrottlingRateInMsg", f"{setting}_messages", 0),
+        PolicyField("dispatchThrottlingRateInByte", f"{setting}_bytes", 0),
+        PolicyField("ratePeriodInSecond", f"{setting}_period_s", 0),
+    )
+
+    def read(body: object, _: Request) -> Changes:
+        if isinstance(body, dict) and body.get("relativeToPublishRate"):
+            text = "a rate of delivery relative to the rate of publishing is not served here"
+            raise RequestRefused(NOT_SUPPORTED, text)
+        return Policy(path, fields=fields).changes_by_fields(body)
+
+    def show(settings: Settings) -> object:
+        shown = Policy(path, fields=fields).fields_shown(settings)
+        return shown and {**shown, "relativeToPublishRate": False}
+
+    return Policy(
+        path,
+        "rate of delivery: messages and bytes in a period",
+        "the messages and bytes in a period of seconds, 0 for no limit",
+        read=read,
+        show=show,
+        applied={
+            "dispatchThrottlingRateInMsg": 0,
+            "dispatchThrottlingRateInByte": 0,
+            "relativeToPublishRate": False,
+            "ratePeriodInSecond": 1,
+        },
+    )
+
+
+AUTO_TOPIC_FIELDS: Final = (
+    PolicyField("allowAutoTopicCreation", "auto_topic_creation", False),
+    PolicyField("topicType", "auto_topic_type"),
+    PolicyField("defaultNumPartitions", "auto_topic_partitions"),
+)
+# The policies that differ from the default form.
+_OWN_FORM: Final = (
+    Policy(
+        "deduplication",
+        "deduplication",
+        "the body is true or false",
+        topic_path="deduplicationEnabled",
+    ),
+    Policy(
+        "schemaCompatibilityStrategy",
+        "strategy for schema compatibility",
+        "the body is the strategy's name",
+        namespace_method="PUT",
+        topic_method="PUT",
+        is_removable=False,
+    ),
+    Policy(
+        "retention",
+        "retention: the time and the bytes for which acknowledged messages are kept",
+        read=_read_retention,
+        show=_retention_shown,
+    ),
+    Policy(
+        "messageTTL",
+        "message TTL, after which messages count as acknowledged",
+        "the number of seconds, 0 for never",
+        read=_read_ttl,
+        topic_query="messageTTL",
+    ),
+    Policy(
+        "backlogQuota",
+        "backlog quota, a limit by bytes (`destination_storage`) or by age (`message_age`)",
+        "the limit, and the policy beyond the limit",
+        read=_read_quota,
+        show=_quotas_shown,
+        removed=lambda request: dict.fromkeys(_quota_settings(request)),
+        shown_at="backlogQuotaMap",
+    ),
+    Policy(
+        "compactionThreshold",
+        "compaction threshold, a number of new bytes",
+        "the body is a number of bytes, 0 for never",
+        check=lambda broker: broker.compactor.check_possible(),
+        namespace_method="PUT",
+    ),
+    Policy("maxProducersPerTopic", topic_path="maxProducers", applied=0),
+    Policy("maxConsumersPerTopic", topic_path="maxConsumers", applied=0),
+    Policy("maxConsumersPerSubscription", topic_absent_status=204),
+    Policy("maxSubscriptionsPerTopic", topic_absent_status=204),
+    Policy(
+        "maxUnackedMessagesPerConsumer", topic_path="maxUnackedMessagesOnConsumer", applied=50_000
+    ),
+    Policy(
+        "maxUnackedMessagesPerSubscription",
+        topic_path="maxUnackedMessagesOnSubscription",
+        applied=200_000,
+    ),
+    Policy("maxMessageSize", levels=("topic",), read=_read_size, topic_absent_status=204),
+    Policy("maxTopicsPerNamespace", levels=("namespace",), unset=0),
+    Policy(
+        "publishRate",
+        "rate of publishing: messages and bytes a second",
+        "the messages and bytes a second, -1 or 0 for no limit",
+        fields=(
+            PolicyField("publishThrottlingRateInMsg", "publish_rate_messages", NO_LIMIT),
+            PolicyField("publishThrottlingRateInByte", "publish_rate_bytes", NO_LIMIT),
+        ),
+        topic_absent_status=204,
+    ),
+    _dispatch_rate("dispatchRate", "dispatch_rate"),
+    _dispatch_rate("subscriptionDispatchRate", "subscription_dispatch_rate"),
+    Policy(
+        "subscribeRate",
+        "rate of subscribing: times that a consumer may subscribe in a period",
+        "the number of times, and the period in seconds",
+        fields=(
+            PolicyField("subscribeThrottlingRatePerConsumer", "subscribe_rate", NO_LIMIT),
+            PolicyField("ratePeriodInSecond", "subscribe_rate_period_s", 30),
+        ),
+        applied={"subscribeThrottlingRatePerConsumer": 0, "ratePeriodInSecond": 30},
+    ),
+    Policy(
+        "autoTopicCreation",
+        "creation of topics that clients name",
+        "`allowAutoTopicCreation`, `topicType` and `defaultNumPartitions`",
+        levels=("namespace",),
+        read=_read_auto_topics,
+        show=Policy("autoTopicCreation", fields=AUTO_TOPIC_FIELDS).fields_shown,
+    ),
+    Policy(
+        "autoSubscriptionCreation",
+        "creation of subscriptions by their first consumer",
+        "`allowAutoSubscriptionCreation`, true or false",
+        fields=(PolicyField("allowAutoSubscriptionCreation", "auto_subscription_creation", True),),
+        applied={"allowAutoSubscriptionCreation": True},
+    ),
+    Policy(
+        "subscriptionTypesEnabled",
+        "kinds of subscription that consumers may use",
+        "the list of kinds; empty for all",
+        read=_read_types,
+        show=_types_shown,
+        unset=[],
+        topic_absent_status=204,
+    ),
+    Policy("subscriptionExpirationTime", levels=("namespace",), form="a number of minutes"),
+    Policy(
+        "inactiveTopicPolicies",
+        "deletion of inactive topics",
+        "`deleteWhileInactive`, `maxInactiveDurationSeconds` and `inactiveTopicDeleteMode`",
+        fields=(
+            PolicyField("inactiveTopicDeleteMode", "inactive_topic_mode"),
+            PolicyField("maxInactiveDurationSeconds", "inactive_topic_s", 0),
+            PolicyField("deleteWhileInactive", "inactive_topics_deleted", False),
+        ),
+        applied={
+            "inactiveTopicDeleteMode": InactiveMode.NO_SUBSCRIPTIONS.value,
+            "maxInactiveDurationSeconds": 60,
+            "deleteWhileInactive": False,
+        },
+    ),
+    Policy(
+        "delayedDelivery",
+        "delayed delivery",
+        "`active`, `tickTime` and `maxDeliveryDelayInMillis`",
+        fields=(
+            PolicyField("tickTime", "delayed_delivery_tick_ms", 0),
+            PolicyField("active", "delayed_delivery", False),
+            PolicyField("maxDeliveryDelayInMillis", "delayed_delivery_max_ms", 0),
+        ),
+        applied={"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0},
+    ),
+    Policy(
+        "schemaValidationEnforced",
+        "need of a schema for producers, if the topic has a schema",
+        "true or false",
+        is_removable=False,
+        unset=False,
+        topic_unset=False,
+    ),
+    Policy(
+        "isAllowAutoUpdateSchema",
+        "right of producers to add a schema",
+        "true or false",
+        levels=("namespace",),
+        is_removable=False,
+        unset=True,
+    ),
+    Policy(
+        "encryptionRequired",
+        "need of encryption for producers",
+        "true or false",
+        levels=("namespace",),
+        is_removable=False,
+        unset=False,
+    ),
+    Policy("deduplicationSnapshotInterval", is_removable=False, may_be_empty=True),
+    Policy(
+        "persistence",
+        "copies of a message in BookKeeper, without effect here",
+        "the numbers of bookies, and a rate",
+        read=_read_persistence,
+        show=_persistence_shown,
+        applied=dict(zip(PERSISTENCE, (1, 1, 1, 0.0), strict=True)),
+    ),
+)
+_BY_PATH: Final = {policy.path: policy for policy in _OWN_FORM}
+POLICIES: Final = tuple(
+    _BY_PATH.get(path) or Policy(path)
+    for path in dict.fromkeys(row.pulsar for row in TOPIC_SETTINGS.values() if row.pulsar)
+)
