@@ -28,6 +28,7 @@ from braidlog.broker.commit.waiters import Awaited, Waiters
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.config.settings import Config
 from braidlog.broker.coordination.nodes import Nodes
+from braidlog.broker.delivery.inactivity import Inactivity
 from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
 from braidlog.broker.delivery.producers import ProducerRegistry
 from braidlog.broker.delivery.registry import Dispatchers
@@ -139,6 +140,7 @@ class Broker:
         self.members.add_source(self.dispatchers.members)
         self.publishers = Publishers()
         self.open_producers = ProducerRegistry(self._raise_epoch, self.closing)
+        self.inactivity = self._make_inactivity()
         self.nodes = Nodes(self.parts.nodes_journal, report)
         self.compactor = self._compactor()
         self._listen()
@@ -188,6 +190,16 @@ class Broker:
             interval_ms=self.config.log.retention_check_ms,
             ages=self.ages,
             expired=self.metrics.expired,
+        )
+
+    def _make_inactivity(self) -> Inactivity:
+        return Inactivity(
+            self.topics,
+            self.subscriptions,
+            self.dispatchers,
+            self.members,
+            self.publishers,
+            interval_ms=self.config.log.retention_check_ms,
         )
 
     def _local_topics(self, cursors: Positions) -> Topics:
@@ -287,6 +299,7 @@ class Broker:
                 nursery.start_soon(self.durability.promote)
                 nursery.start_soon(self.retention.run)
                 nursery.start_soon(self.backlogs.run)
+                nursery.start_soon(self.inactivity.run)
                 nursery.start_soon(self.compactor.run)
                 nursery.start_soon(self._partitions.run)
                 nursery.start_soon(self._partitions.memories.run)

@@ -1,0 +1,104 @@
+"""Unused topics and groups are deleted where the settings ask for that, and no others."""
+
+import pytest
+
+from braidlog.broker.positions.members import SubscriptionMember
+from braidlog.broker.topics.publishers import OpenProducer
+from braidlog.storage.metadata.names import TopicName
+from tests.broker.records import append
+
+NAME = TopicName("public", "default", "t")
+GROUP = b"g"
+DELETED = {"inactive_topics_deleted": True, "inactive_topic_s": 60}
+
+
+class House:
+    """A topic, and a clock that the test sets."""
+
+    def __init__(self, broker, topic):
+        self.broker = broker
+        self.topic = topic
+        self.now_s = 0.0
+        broker.inactivity._clock_s = lambda: self.now_s
+
+    async def passed(self, seconds):
+        """Check now, and again after that time."""
+        await self.broker.inactivity.check()
+        self.now_s += seconds
+        await self.broker.inactivity.check()
+
+    async def set(self, **settings):
+        await self.broker.topics.alter_settings(NAME, settings)
+
+    @property
+    def is_there(self):
+        return self.broker.topics.find(NAME) is not None
+
+
+@pytest.fixture
+async def house(broker):
+    return House(broker, await broker.topics.create(NAME, 2))
+
+
+async def test_an_unused_topic_is_deleted_after_its_time(house):
+    await house.passed(3600)
+    assert house.is_there  # Nothing asks for a deletion.
+    await house.set(**DELETED)
+    await house.passed(59)
+    assert house.is_there
+    house.now_s += 1
+    await house.broker.inactivity.check()
+    assert not house.is_there
+
+
+async def test_a_record_is_a_use(house):
+    await house.set(**DELETED)
+    await house.passed(59)
+    await append(house.broker, house.topic.partitions[1], "plain", [b"x"])
+    await house.passed(59)
+    assert house.is_there
+
+
+async def test_a_producer_is_a_use(house):
+    await house.set(**DELETED)
+    producer = OpenProducer("p", 1, "Shared", False, "", "", 0, {})
+    house.broker.publishers.add_source(lambda _: [producer])
+    await house.passed(3600)
+    assert house.is_there
+
+
+@pytest.mark.parametrize(
+    ("mode", "position", "is_left"),
+    [
+        ("delete_when_no_subscriptions", 1, True),
+        ("delete_when_subscriptions_caught_up", 0, True),
+        ("delete_when_subscriptions_caught_up", 1, False),
+    ],
+)
+async def test_groups_keep_a_topic_by_the_mode(house, mode, position, is_left):
+    await house.set(**DELETED, inactive_topic_mode=mode)
+    await append(house.broker, house.topic.partitions[0], "plain", [b"x"])
+    group = house.broker.subscriptions.open(house.topic, GROUP)
+    group.start(0, position)
+    group.start(1, 0)
+    await house.passed(60)
+    assert house.is_there is is_left
+
+
+async def test_a_group_without_members_expires(house):
+    group = house.broker.subscriptions.open(house.topic, GROUP)
+    group.start(0, 0)
+    await house.set(subscription_expiration_minutes=1)
+    await house.passed(59)
+    group.seek(0, 0)
+    await house.passed(1)
+    assert house.broker.subscriptions.find(house.topic, GROUP) is None
+    assert house.is_there
+
+
+async def test_a_group_with_a_member_stays(house):
+    house.broker.subscriptions.open(house.topic, GROUP).start(0, 0)
+    house.broker.members.add_source(lambda *_: [SubscriptionMember("kafka", "k", "", (0,))])
+    await house.set(subscription_expiration_minutes=1)
+    await house.passed(3600)
+    assert house.broker.subscriptions.find(house.topic, GROUP) is not None
