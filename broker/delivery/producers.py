@@ -139,6 +139,7 @@ class ProducerRegistry:
         """
         if self._holder(producer) is not None:
             raise _name_taken(producer)
+        self._check_count(producer)
         producers = self._partitions.setdefault(producer.partition.partition_id, _Producers())
         try:
             self._let_in(producers, producer, topic_epoch)
@@ -207,6 +208,16 @@ class ProducerRegistry:
     def _holder(self, producer: Producer) -> Producer | None:
         producers = self._partitions.get(producer.partition.partition_id)
         return producers.by_name.get(producer.name) if producers else None
+
+    def _check_count(self, producer: Producer) -> None:
+        """Raise ProducerBusy if the topic's settings allow no more producers."""
+        most, partition = producer.topic.client_limits.producers, producer.partition
+        if most is not None and self.count(partition) >= most:
+            domain = "persistent" if partition.is_persistent else "non-persistent"
+            name = f"{domain}://{producer.topic.name.full}"
+            if producer.topic.partitioned:
+                name += f"-partition-{partition.index}"
+            raise ProducerBusy(f"Topic '{name}' reached max producers limit")  # Apache's words.
 
     def _let_in(self, producers: _Producers, producer: Producer, topic_epoch: int | None) -> None:
         mode = producer.mode

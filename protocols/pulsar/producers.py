@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.delivery.channel import Channel
 from braidlog.broker.delivery.producers import AccessMode, Producer
-from braidlog.broker.errors import BrokerError, ProducerBusy
+from braidlog.broker.errors import BrokerError
 from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
@@ -145,7 +145,6 @@ def _prepare(
 ) -> tuple[Producer, int]:
     """Return the requested producer, not admitted yet, and the ticket that the answer waits for."""
     partition.check_open()
-    _check_count(client, topic, partition)
     _check_backlog(client, topic, partition)
     opened = Producer(
         client,
@@ -171,17 +170,6 @@ def _prepare(
         opened.schema_version, schema_ticket = schemas.of_producer(client, topic, command.schema)
         ticket = max(ticket, schema_ticket)
     return opened, ticket
-
-
-def _check_count(client: PulsarClient, topic: Topic, partition: Channel) -> None:
-    """Raise ProducerBusy if the topic's settings allow no more producers."""
-    most = topic.client_limits.producers
-    if most is not None and client.shared.producers.count(partition) >= most:
-        domain = "persistent" if partition.is_persistent else "non-persistent"
-        name = f"{domain}://{topic.name.full}"
-        if topic.partitioned:
-            name += f"-partition-{partition.index}"
-        raise ProducerBusy(f"Topic '{name}' reached max producers limit")  # Apache's words.
 
 
 def _check_backlog(client: PulsarClient, topic: Topic, partition: Channel) -> None:

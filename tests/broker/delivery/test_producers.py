@@ -6,6 +6,7 @@ import pytest
 
 from braidlog.broker.delivery.producers import AccessMode, Producer, ProducerRegistry
 from braidlog.broker.errors import ProducerBusy, ProducerFenced
+from braidlog.broker.topics.client_limits import ClientLimits
 
 SHARED, EXCLUSIVE, WAIT, FENCING = AccessMode
 
@@ -38,7 +39,9 @@ class Listener:
 
     def __init__(self, partitions=1, topic_epoch=0):
         self.meta = SimpleNamespace(topic_id=1, topic_epoch=topic_epoch)
-        self.topic = SimpleNamespace(meta=self.meta, name="t", partitions=[None] * partitions)
+        self.topic = SimpleNamespace(
+            client_limits=ClientLimits(), meta=self.meta, name="t", partitions=[None] * partitions
+        )
         self.partition = SimpleNamespace(partition_id=7)
         self.registry = ProducerRegistry(self.raise_epoch)
 
