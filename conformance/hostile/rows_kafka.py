@@ -14,6 +14,7 @@ import crc32c
 from conformance.clients.raw import kafka
 from conformance.hostile.mutation import KAFKA
 from conformance.hostile.rows import TOPIC, Command, Protocol, Talk, recorded
+from conformance.hostile.rows_kafka_flexible import flexible_rows
 
 NAME = kafka.string(TOPIC.encode())
 GROUP = kafka.string(b"hostile group")
@@ -23,6 +24,7 @@ TO_PARTITION = ONE + NAME + ONE + struct.pack(">i", 0)
 MESSAGE = kafka.message(b"key", b"value")
 # Target of commands that an attack may complete: separate groups and topics.
 PASSING = kafka.string(b"hostile-passing")
+HEADER_BYTES = 4 + 8 + 5  # Size, kind and correlation id, client id.
 NO_PRODUCER = struct.pack(">qhi", -1, -1, -1)
 
 
@@ -191,6 +193,10 @@ def _commands() -> Iterator[Command]:
     for version in PRODUCE_VERSIONS:
         records = MESSAGE if version < 3 else record_batch(RECORD)
         yield Command(f"produce v{version}", produce(version, records))
+    newest = {key: body(highest) for key, (_, highest, body) in BODIES.items()}
+    newest[0] = produce(8, record_batch(RECORD))[HEADER_BYTES:]
+    newest[1] = fetch(11)[HEADER_BYTES:]
+    yield from flexible_rows({0: 8, 1: 11, **{key: row[1] for key, row in BODIES.items()}}, newest)
     for row in recorded("kafka/golden-frames.tsv"):
         yield Command(f"{row[0]}, recorded", bytes.fromhex(row[5]))
 

@@ -90,10 +90,10 @@ async def delete_topics(context: KafkaContext, request: DeleteTopicsRequest) -> 
     for name in dict.fromkeys(request.topic_names):
         try:
             ticket = max(ticket, await context.broker.topics.delete(topic_named(context, name)))
-            code, _ = SUCCESS
+            code, text = SUCCESS
         except BrokerError as error:
-            code, _ = refusal(context, error)
-        done.append(DeletableTopicResult(name=name, error_code=code))
+            code, text = refusal(context, error)
+        done.append(DeletableTopicResult(name=name, error_code=code, error_message=text))
     return KafkaAnswer(DeleteTopicsResponse(responses=done), ticket)
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.errors import BrokerError, NotAuthorized, TopicNotFound
-from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, wire_code
+from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, UnknownTopicId, wire_code
 from braidlog.protocols.kafka.messages import Reply
-from braidlog.protocols.kafka.names import PROTOCOL, IllegalName, NameSpace
+from braidlog.protocols.kafka.names import PROTOCOL, IllegalName, NameSpace, visible
 from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.protocols.kafka.topic_ids import find_topic
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -101,6 +102,20 @@ class KafkaContext:
     def partition(self, name: bytes | None, index: int) -> Partition:
         """Return a partition of that topic. Raises as `topic`; PartitionNotFound."""
         return self.topic(name).partition(index)
+
+    def topic_with_id(self, topic_id: bytes) -> Topic:
+        """Return the topic that a request names by its id. Raises NotAuthorized, UnknownTopicId."""
+        topic = find_topic(self.broker.topics, topic_id)
+        is_ours = topic is not None and (topic.name.tenant, topic.name.namespace) == self.namespace
+        if topic is None or not is_ours or not visible(topic.name):
+            raise UnknownTopicId(f"no topic has the id {topic_id.hex()}")
+        self.connection.check(self.action, topic.resource)
+        return topic
+
+    def partition_with_id(self, topic_id: bytes | None, index: int) -> Partition:
+        """Return a partition of that topic. Raises as `topic_with_id`; PartitionNotFound."""
+        assert topic_id is not None
+        return self.topic_with_id(topic_id).partition(index)
 
     def address_of(self, owner: Owner | None) -> BrokerAddress | None:
         """Return an owner's address for clients of this listener (None: this broker). Returns None

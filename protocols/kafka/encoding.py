@@ -2,20 +2,37 @@
 Knows no connection and no broker.
 
 Layouts: Kafka 0.8.2 protocol guide, checked against a running 0.8.2.2 broker; later versions as in
-`wire/`. All answers of the served versions begin with the size and the correlation id.
+`wire/`. All answers begin with the size and the correlation id; behind them stand the tagged fields
+of a flexible version, of which no answer has any.
 """
 
 import struct
 from collections.abc import Sequence
 
-from braidlog.protocols.kafka.fields import INT16, INT32, PIECE_BYTES_MIN, Writer
-from braidlog.protocols.kafka.messages import Fetched, FetchReply, ProduceReply, Reply
+from braidlog.protocols.kafka.fields import (
+    INT16,
+    INT32,
+    PIECE_BYTES_MIN,
+    Writer,
+    uvarint_bytes,
+)
+from braidlog.protocols.kafka.messages import (
+    BY_ID_VERSION,
+    Fetched,
+    FetchReply,
+    Produced,
+    ProduceReply,
+    Reply,
+)
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsResponse
 from braidlog.storage.formats.api import Buffer, Part, StoredPart
 
 FRAME_HEAD = struct.Struct(">ii")  # bytes that follow the first field, correlation id
+FLEXIBLE_HEAD = struct.Struct(">iiB")  # The same, then the number of tagged fields.
+NO_TAGS = b"\0"
+NO_LIST = b"\1"  # An empty list of a flexible version.
 # Partition, error, base offset, since version 2 the time, since 5 the log's start.
 PRODUCED, PRODUCED_V2, PRODUCED_V5 = map(struct.Struct, (">ihq", ">ihqq", ">ihqqq"))
-NO_ERRORS = INT32.pack(0)  # Since version 8: which records were wrong.
 NO_THROTTLE = INT32.pack(0)
 NO_SESSION = bytes(6)  # Since version 7 of Fetch: no error, and session 0.
 NONE_ABORTED = NOT_ELSEWHERE = -1  # No aborted transactions; no other replica to read from.
@@ -24,6 +41,8 @@ NONE_ABORTED = NOT_ELSEWHERE = -1  # No aborted transactions; no other replica t
 FETCHED, FETCHED_V4, FETCHED_V5, FETCHED_V11 = map(
     struct.Struct, (">ihqi", ">ihqqii", ">ihqqqii", ">ihqqqiii")
 )
+# From version 12 on a byte says that aborted transactions are null, and the set's size follows.
+FETCHED_V12 = struct.Struct(">ihqqqBi")
 
 
 def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
@@ -38,7 +57,11 @@ def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
         reply.write(out, reply, version)
         parts = out.parts()
     size = sum(map(len, parts)) + INT32.size
-    head = FRAME_HEAD.pack(size, correlation_id)
+    # Clients read the answer to ApiVersions before they know whether the broker is flexible.
+    if version >= reply.FLEXIBLE and type(reply) is not ApiVersionsResponse:
+        head = FLEXIBLE_HEAD.pack(size + 1, correlation_id, 0)
+    else:
+        head = FRAME_HEAD.pack(size, correlation_id)
     if len(parts) == 1 and type(parts[0]) is bytes:
         return [head + parts[0]]
     return [head, *parts]
@@ -49,7 +72,51 @@ def string(value: bytes | None) -> bytes:
     return b"\xff\xff" if value is None else INT16.pack(len(value)) + value
 
 
+def compact_string(value: bytes | None) -> bytes:
+    """Return a string of a flexible version; None is null."""
+    return NO_TAGS if value is None else uvarint_bytes(len(value) + 1) + value
+
+
+def _key(name: bytes | None, version: int) -> bytes:
+    """Return the name, or the id, of a topic in an answer of a flexible version."""
+    if version < BY_ID_VERSION:
+        return compact_string(name)
+    assert name is not None
+    return name
+
+
+def _produce_flexible(reply: ProduceReply, version: int) -> list[Buffer]:  # hot: see make bench
+    out = [uvarint_bytes(len(reply.topics) + 1)]
+    for name, partitions in reply.topics.items():
+        out += (_key(name, version), uvarint_bytes(len(partitions) + 1))
+        for index, result in partitions.items():
+            offset, start = result.base_offset, result.log_start_offset
+            out += (
+                PRODUCED_V5.pack(index, result.error, offset, result.append_ms, start),
+                _wrong_flexible(result) if result.wrong else NO_LIST,
+                compact_string(result.message) if result.message else NO_TAGS,
+                NO_TAGS,
+            )
+        out.append(NO_TAGS)
+    out += (NO_THROTTLE, NO_TAGS)
+    return [b"".join(out)]
+
+
+def _wrong_flexible(result: Produced) -> bytes:
+    return uvarint_bytes(len(result.wrong) + 1) + b"".join(
+        INT32.pack(place) + compact_string(reason) + NO_TAGS for place, reason in result.wrong
+    )
+
+
+def _wrong(result: Produced) -> bytes:
+    return INT32.pack(len(result.wrong)) + b"".join(
+        INT32.pack(place) + string(reason) for place, reason in result.wrong
+    )
+
+
 def _produce(reply: ProduceReply, version: int) -> list[Buffer]:  # hot: see make bench
+    if version >= reply.FLEXIBLE:
+        return _produce_flexible(reply, version)
     out = [INT32.pack(len(reply.topics))]
     for name, partitions in reply.topics.items():
         out += (string(name), INT32.pack(len(partitions)))
@@ -63,7 +130,7 @@ def _produce(reply: ProduceReply, version: int) -> list[Buffer]:  # hot: see mak
                 start = result.log_start_offset
                 out.append(PRODUCED_V5.pack(index, error, offset, result.append_ms, start))
             if version >= 8:
-                out += (NO_ERRORS, string(result.message))
+                out += (_wrong(result), string(result.message))
     if version >= 1:
         out.append(NO_THROTTLE)
     return [b"".join(out)]
@@ -76,10 +143,15 @@ def _fetch(reply: FetchReply, version: int) -> list[Part]:
         small += NO_THROTTLE
     if version >= 7:
         small += NO_SESSION
-    small += INT32.pack(len(reply.topics))
+    is_flexible = version >= reply.FLEXIBLE
+    small += uvarint_bytes(len(reply.topics) + 1) if is_flexible else INT32.pack(len(reply.topics))
     for name, partitions in reply.topics.items():
-        small += string(name)
-        small += INT32.pack(len(partitions))
+        if is_flexible:
+            small += _key(name, version)
+            small += uvarint_bytes(len(partitions) + 1)
+        else:
+            small += string(name)
+            small += INT32.pack(len(partitions))
         for index, fetched in partitions.items():
             small += _fetched_head(index, fetched, version)
             for piece in fetched.parts:
@@ -90,6 +162,12 @@ def _fetch(reply: FetchReply, version: int) -> list[Part]:
                     parts.append(bytes(small))
                     small.clear()
                 parts.append(piece)
+            if is_flexible:
+                small += NO_TAGS
+        if is_flexible:
+            small += NO_TAGS
+    if is_flexible:
+        small += NO_TAGS
     return [*parts, bytes(small)] if small else parts
 
 
@@ -102,4 +180,7 @@ def _fetched_head(index: int, fetched: Fetched, version: int) -> bytes:
     start = fetched.log_start_offset
     if version < 11:
         return FETCHED_V5.pack(index, error, end, end, start, NONE_ABORTED, size)
+    if version >= FetchReply.FLEXIBLE:
+        fixed = FETCHED_V12.pack(index, error, end, end, start, 0, NOT_ELSEWHERE)
+        return fixed + uvarint_bytes(size + 1)
     return FETCHED_V11.pack(index, error, end, end, start, NONE_ABORTED, NOT_ELSEWHERE, size)

@@ -9,6 +9,7 @@ from typing import Final
 from braidlog.broker.errors import BrokerError
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
+from braidlog.protocols.kafka.errors import UnknownEpoch
 from braidlog.protocols.kafka.wire.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,6 +18,12 @@ from braidlog.protocols.kafka.wire.offset_for_leader_epoch import (
 )
 
 EPOCH: Final = 0
+
+
+def check_epoch(known: int) -> None:
+    """Check the leader epoch that a client knows, -1 for none. Raises UnknownEpoch."""
+    if known > EPOCH:
+        raise UnknownEpoch(f"the client knows leader epoch {known}, and this broker {EPOCH}")
 
 
 async def offsets_for_epochs(

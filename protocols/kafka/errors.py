@@ -54,14 +54,25 @@ class Code(enum.IntEnum):
     SASL_AUTHENTICATION_FAILED = 58
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
     MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
     INVALID_RECORD = 87
+    UNKNOWN_TOPIC_ID = 100
 
 
 class GroupNotAuthorized(errors.NotAuthorized):
     """The client may not do this to a group; Kafka has a separate code for that."""
+
+
+class UnknownTopicId(errors.TopicNotFound):
+    """No topic of this listener has the id."""
+
+
+class UnknownEpoch(errors.BrokerError):
+    """The client knows a later leader than this broker does."""
 
 
 WIRE_CODES: dict[type[errors.BrokerError], Code] = {
@@ -91,6 +102,8 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.NotOwner: Code.NOT_LEADER_FOR_PARTITION,
     errors.Unanswered: Code.REQUEST_TIMED_OUT,  # Kafka's own code for an unknown outcome.
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
+    UnknownTopicId: Code.UNKNOWN_TOPIC_ID,
+    UnknownEpoch: Code.UNKNOWN_LEADER_EPOCH,
     GroupNotAuthorized: Code.GROUP_AUTHORIZATION_FAILED,
     errors.NotAuthenticated: Code.SASL_AUTHENTICATION_FAILED,
     errors.UserNotFound: Code.UNKNOWN,

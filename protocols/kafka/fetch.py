@@ -19,9 +19,16 @@ from braidlog.broker.reading.turn import Turn
 from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.epochs import EPOCH, check_epoch
+from braidlog.protocols.kafka.errors import Code, UnknownTopicId
 from braidlog.protocols.kafka.large_requests import large_requests
-from braidlog.protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
+from braidlog.protocols.kafka.messages import (
+    BY_ID_VERSION,
+    Fetched,
+    FetchReply,
+    FetchRequest,
+    FetchTarget,
+)
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.storage.formats.api import Buffer, Codec, Part, StoredPart
 from braidlog.storage.formats.kafka.message_sets import KAFKA
@@ -82,11 +89,13 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
     readings: list[PartitionFetch] = []
     refused: dict[int, Fetched] = {}  # by code: a request may name 50,000 missing partitions
     number = 0
+    by_id = context.version >= BY_ID_VERSION
+    find = context.partition_with_id if by_id else context.partition
     for name, targets in request.topics.items():
         by_index = topics[name] = {}
         for index, target in targets.items():
             try:
-                by_index[index] = reading = _begin(context, name, index, target)
+                by_index[index] = reading = _begin(context, find(name, index), target)
                 readings.append(reading)
             except BrokerError as error:
                 code = context.refused(error)
@@ -105,11 +114,10 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
     return KafkaAnswer(FetchReply(fetched))
 
 
-def _begin(
-    context: KafkaContext, name: bytes | None, index: int, target: FetchTarget
-) -> PartitionFetch:
-    """Start reading a partition. Raises BrokerError."""
-    partition = context.partition(name, index)
+def _begin(context: KafkaContext, partition: Partition, target: FetchTarget) -> PartitionFetch:
+    """Start reading a partition. Raises UnknownEpoch."""
+    if target.epoch > EPOCH:
+        check_epoch(target.epoch)
     offset = target.offset
     if context.walked:
         walked = context.walked.get(partition.partition_id)
@@ -263,7 +271,8 @@ class _Fetching:
     def _read(self, reading: PartitionFetch, partition: Partition) -> Steps[None]:
         """Read up to the present high watermark, or as far as there is room. Raises BrokerError."""
         if partition.removed:
-            raise TopicNotFound(partition.topic.name.full)
+            gone = UnknownTopicId if self._context.version >= BY_ID_VERSION else TopicNotFound
+            raise gone(partition.topic.name.full)
         room = min(reading.target.bytes_max - reading.size, self._room)
         # The present end: with busy writers, a moving end would never be reached.
         end = partition.high_watermark

@@ -85,6 +85,10 @@ class FieldReader(BigEndianReader):
         """Return an unsigned number of up to 32 bits, in groups of 7 bits, lowest first. Raises
         ProtocolError.
         """
+        pos = self._pos  # hot: see make bench
+        if pos < self._end and self._view[pos] < 0x80:
+            self._pos = pos + 1
+            return self._view[pos]
         number = 0
         for shift in range(0, UVARINT_BITS, 7):
             byte = self.u8()
@@ -92,6 +96,32 @@ class FieldReader(BigEndianReader):
             if byte < 0x80:
                 return number
         raise ProtocolError(f"number of more than {UVARINT_BITS // 7} bytes")
+
+    def compact_string(self) -> bytes | None:
+        """Return a string of a flexible version; None for null. Raises ProtocolError."""
+        size = self.uvarint() - 1
+        return None if size < 0 else bytes(self.take(size))
+
+    def compact_count(self) -> int:
+        """Return the number of entries of an array of a flexible version, -1 for null. Raises
+        ProtocolError, ManyEntries.
+        """
+        count = self.uvarint() - 1
+        if count > 0:
+            self.add_entries(count)
+        return count
+
+    def skip_tags(self) -> None:
+        """Skip the tagged fields at the end of a structure. Raises ProtocolError, ManyEntries."""
+        pos = self._pos  # hot: see make bench
+        if pos < self._end and not self._view[pos]:
+            self._pos = pos + 1
+            return
+        count = self.uvarint()
+        self.add_entries(count)
+        for _ in range(count):
+            self.uvarint()  # The number of the field.
+            self.take(self.uvarint())
 
     def entries(self) -> Iterator[int]:
         """Iterate over the indexes of an array; a negative count is an empty array. Raises

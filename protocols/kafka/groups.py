@@ -109,13 +109,22 @@ def _check_in(group: KafkaGroup, member: KafkaMember) -> None:
 async def sync_group(context: KafkaContext, request: SyncGroupRequest) -> KafkaAnswer:
     """Give a member its assignment: the leader is answered at once, the others wait for it."""
     try:
-        return KafkaAnswer(SyncGroupResponse(assignment=await _sync(context, request)))
+        group, assignment = await _sync(context, request)
     except MemberRefused as error:
         return KafkaAnswer(SyncGroupResponse(error_code=error.code))
+    reply = SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=assignment,
+    )
+    return KafkaAnswer(reply)
 
 
-async def _sync(context: KafkaContext, request: SyncGroupRequest) -> bytes:
+async def _sync(context: KafkaContext, request: SyncGroupRequest) -> tuple[KafkaGroup, bytes]:
     group, member = _member(context, request)
+    named, known = request.protocol_name, group.protocol_name
+    if request.protocol_type not in (None, group.protocol_type) or named not in (None, known):
+        raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is GroupState.COMPLETING and member.member_id == group.leader:
         assignments = {
             assignment.member_id: assignment.assignment or b""
@@ -133,7 +142,7 @@ async def _sync(context: KafkaContext, request: SyncGroupRequest) -> bytes:
     member.heard(trio.current_time())
     if group.state is not GroupState.STABLE or group.generation != request.generation_id:
         raise MemberRefused(Code.REBALANCE_IN_PROGRESS)
-    return member.assignment
+    return group, member.assignment
 
 
 def heartbeat(context: KafkaContext, request: HeartbeatRequest) -> KafkaAnswer:

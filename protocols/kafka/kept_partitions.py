@@ -6,6 +6,7 @@ share a description. A change of either asks for another description: nothing he
 
 from __future__ import annotations
 
+from braidlog.protocols.kafka.epochs import EPOCH
 from braidlog.protocols.kafka.schema import KeptList
 from braidlog.protocols.kafka.wire.metadata import MetadataResponsePartition
 
@@ -23,6 +24,7 @@ def describe(index: int, code: int, leader: int) -> MetadataResponsePartition:
         error_code=code,
         partition_index=index,
         leader_id=leader,
+        leader_epoch=EPOCH,
         replica_nodes=replicas,
         isr_nodes=replicas,
     )

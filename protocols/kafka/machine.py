@@ -13,7 +13,7 @@ from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
 from braidlog.protocols.kafka.messages import Reply, Request, RequestBody
-from braidlog.protocols.kafka.tables import APIS, SERVED
+from braidlog.protocols.kafka.tables import APIS, FLEXIBLE, SERVED
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
@@ -78,6 +78,8 @@ class KafkaMachine:
         if by_hand is None:
             _check_kind(kind)
         client_id = reader.string()
+        if kind in FLEXIBLE:
+            reader.skip_tags()
         self._kind = kind
         body = by_hand(reader) if by_hand else _by_table(reader, api_key, version)
         self.entries = reader.named
@@ -89,7 +91,7 @@ class KafkaMachine:
 
 
 def _by_table(reader: RequestReader, api_key: int, version: int) -> RequestBody:
-    if api_key == API_VERSIONS_KEY:  # Its fields depend on its version, and are not needed.
+    if (api_key, version) not in SERVED:  # ApiVersions, in a layout of later releases.
         return ApiVersionsRequest()
     body: RequestBody = APIS[api_key].request.read(reader, version)
     return body

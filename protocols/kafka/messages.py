@@ -8,13 +8,15 @@ dict of dicts here: see `by_partition.py`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.storage.formats.api import Part
 
 T = TypeVar("T")
-ByPartition = Mapping[bytes | None, Mapping[int, T]]  # topic name -> partition number -> T
+# Topic name, or from version 13 of both messages on its id -> partition number -> T.
+ByPartition = Mapping[bytes | None, Mapping[int, T]]
+BY_ID_VERSION = 13
 
 
 # Not frozen: many small objects are created, and frozen costs four times as much.
@@ -30,10 +32,13 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class FetchTarget:
-    """A partition's fetch offset, and the limit in bytes."""
+    """A partition's fetch offset, the limit in bytes, and the epoch of the leader that the client
+    knows, -1 for none.
+    """
 
     offset: int
     bytes_max: int
+    epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -69,11 +74,14 @@ class Produced:
     append_ms: int = -1  # -1: the times are the producer's own.
     log_start_offset: int = -1
     message: bytes | None = None
+    wrong: Sequence[tuple[int, bytes | None]] = ()  # Records at fault: place in the set, reason.
 
 
 @dataclass(slots=True)
 class ProduceReply:
     """Answers a ProduceRequest."""
+
+    FLEXIBLE: ClassVar[int] = 9
 
     topics: ByPartition[Produced]
 
@@ -92,6 +100,8 @@ class Fetched:
 @dataclass(slots=True)
 class FetchReply:
     """Answers a FetchRequest."""
+
+    FLEXIBLE: ClassVar[int] = 12
 
     topics: ByPartition[Fetched]
 

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.access.rights import CLUSTER, Action, Resource
 from braidlog.broker.errors import BrokerError, InvalidName
 from braidlog.broker.runtime.steps import Steps
+from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.context import BrokerAddress, KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.fields import ENTRIES_INLINE_MAX
 from braidlog.protocols.kafka.kept_partitions import KEPT, describe
 from braidlog.protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
+from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
 from braidlog.protocols.kafka.wire.find_coordinator import (
+    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
@@ -43,14 +46,20 @@ ENTRIES_PER_TURN = 200
 TOPICS_MADE_MAX = 100
 CLUSTER_ID = b"braidlog"
 GROUP_KEY = 0  # of FindCoordinator; the others are for transactions and share groups
+BATCHES_VERSION = 4  # From this version of FindCoordinator on a request names several groups.
+ASKS_BY_ID_VERSION = 12  # From this version of Metadata on a request can name topics by their ids.
 
 
 def metadata(context: KafkaContext, request: MetadataRequest) -> Steps[KafkaAnswer]:
     """Answer who leads which partition; topics asked for by name are created if needed."""
     makes = request.allow_auto_topic_creation and context.options.auto_create
-    described = _Described(context, makes)
-    for name in dict.fromkeys(topic.name for topic in request.topics or ()):
-        yield from _describe_named(context, described, name)
+    described = _Described(context, makes, request.include_topic_authorized_operations)
+    named = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
+    for name, topic_id in named:
+        if name is None and topic_id != NO_ID and context.version >= ASKS_BY_ID_VERSION:
+            yield from _describe_with_id(context, described, topic_id)
+        else:
+            yield from _describe_named(context, described, name)
     if request.topics is None or (not request.topics and not context.version):
         names = context.names
         for topic in context.broker.topics.list(names.tenant, names.namespace):
@@ -68,6 +77,8 @@ def metadata(context: KafkaContext, request: MetadataRequest) -> Steps[KafkaAnsw
         controller_id=controller.node_id,
         topics=described.topics,
     )
+    if request.include_cluster_authorized_operations:
+        reply.cluster_authorized_operations = operations(context, CLUSTER)
     return KafkaAnswer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
 
 
@@ -77,6 +88,7 @@ class _Described:
 
     context: KafkaContext
     makes: bool  # whether topics that are not there are made
+    shows_operations: bool  # whether the client asks what it may do to the topics
     topics: list[MetadataResponseTopic] = field(default_factory=list)
     ticket: int = 0  # once this is durable, all of them are
     entries: int = 0  # topics and partitions
@@ -99,14 +111,18 @@ class _Described:
                 described.append(describe(index, code, number))
                 yield from self._count()
             partitions = partitions or KEPT.keep(wanted, described)
-        name = topic.name.topic.encode()
-        self.topics.append(MetadataResponseTopic(name=name, partitions=partitions))
+        described_topic = MetadataResponseTopic(
+            name=topic.name.topic.encode(), topic_id=id_of(topic), partitions=partitions
+        )
+        if self.shows_operations:
+            described_topic.topic_authorized_operations = operations(context, topic.resource)
+        self.topics.append(described_topic)
         self.ticket = max(self.ticket, topic.ticket)
         yield from self._count()
 
-    def refuse(self, code: Code, name: bytes | None) -> Steps[None]:
+    def refuse(self, code: Code, name: bytes | None, topic_id: bytes = NO_ID) -> Steps[None]:
         """Add a topic that cannot be described, with its error code."""
-        self.topics.append(MetadataResponseTopic(error_code=code, name=name))
+        self.topics.append(MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id))
         yield from self._count()
 
     def _count(self) -> Steps[None]:
@@ -129,32 +145,59 @@ def _describe_named(
         yield from described.add(topic)
 
 
-def find_coordinator(context: KafkaContext, request: FindCoordinatorRequest) -> KafkaAnswer:
-    """Answer which broker coordinates a group; a null name has none, as in 0.8.2."""
-    if request.key_type != GROUP_KEY:
-        code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return KafkaAnswer(_coordinator(code, NOWHERE, b"transactions are not served"))
-    if request.key is None:
-        return KafkaAnswer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
+def _describe_with_id(context: KafkaContext, described: _Described, topic_id: bytes) -> Steps[None]:
     try:
-        context.check_group(request.key)
+        topic = context.topic_with_id(topic_id)
     except BrokerError as error:
-        return KafkaAnswer(_coordinator(context.refused(error), NOWHERE))
-    address = context.address_of(context.broker.placement.owner_of_name(request.key))
+        yield from described.refuse(context.refused(error), None, topic_id)
+    else:
+        yield from described.add(topic)
+
+
+def find_coordinator(context: KafkaContext, request: FindCoordinatorRequest) -> KafkaAnswer:
+    """Answer which broker coordinates each group; a null name has none, as in 0.8.2."""
+    if context.version < BATCHES_VERSION:
+        coordinator = _coordinator(context, request.key, request.key_type)
+        reply = FindCoordinatorResponse(
+            error_code=coordinator.error_code,
+            error_message=coordinator.error_message,
+            node_id=coordinator.node_id,
+            host=coordinator.host,
+            port=coordinator.port,
+        )
+        return KafkaAnswer(reply)
+    coordinators = [
+        _coordinator(context, key, request.key_type) for key in request.coordinator_keys
+    ]
+    return KafkaAnswer(FindCoordinatorResponse(coordinators=coordinators))
+
+
+def _coordinator(context: KafkaContext, key: bytes | None, key_type: int) -> Coordinator:
+    if key_type != GROUP_KEY:
+        code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _found(key, code, NOWHERE, b"transactions are not served")
+    if key is None:
+        return _found(key, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE)
+    try:
+        context.check_group(key)
+    except BrokerError as error:
+        return _found(key, context.refused(error), NOWHERE)
+    address = context.address_of(context.broker.placement.owner_of_name(key))
     if address is None:
-        return KafkaAnswer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
-    return KafkaAnswer(_coordinator(Code.NONE, address))
+        return _found(key, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE)
+    return _found(key, Code.NONE, address)
 
 
-def _coordinator(
-    code: Code, address: BrokerAddress, message: bytes | None = None
-) -> FindCoordinatorResponse:
-    return FindCoordinatorResponse(
-        error_code=code,
-        error_message=message,
+def _found(
+    key: bytes | None, code: Code, address: BrokerAddress, message: bytes | None = None
+) -> Coordinator:
+    return Coordinator(
+        key=key,
         node_id=address.node_id,
         host=address.host,
         port=address.port,
+        error_code=code,
+        error_message=message,
     )
 
 

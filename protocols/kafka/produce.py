@@ -16,7 +16,7 @@ from braidlog.broker.topics.producer_memory import StoredBatch
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import refuse_keyless
-from braidlog.protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
+from braidlog.protocols.kafka.messages import BY_ID_VERSION, Produced, ProduceReply, ProduceRequest
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.sequences import judge
 from braidlog.storage.errors import BodyError
@@ -79,6 +79,8 @@ class _Producing:
             options.message_bytes_max, options.batch_bytes_max, options.inflated_bytes_max
         )
         self._version = context.version
+        by_id = context.version >= BY_ID_VERSION
+        self._partition = context.partition_with_id if by_id else context.partition
         self._acks = request.acks
         self._sets = (
             (name, index, message_set)
@@ -147,7 +149,7 @@ class _Producing:
         """Append a set; return steps if something may have to wait."""
         self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
-            partition = self._context.partition(name, index)
+            partition = self._partition(name, index)
             if partition.wants_keys:
                 return self._append_keyed(partition, message_set)
             return self._append_to(partition, message_set)

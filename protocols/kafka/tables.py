@@ -1,6 +1,4 @@
-"""The api keys that are served, with their structures and versions: up to the last version before
-the flexible ones.
-"""
+"""The api keys that are served, with their structures and versions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,33 +75,33 @@ class Api:
 
 # The newest served version of each request; the request and its response.
 SERVED_APIS: Sequence[tuple[int, type[Struct], type[Struct]]] = (
-    (8, ProduceRequest, ProduceResponse),
-    (11, FetchRequest, FetchResponse),
-    (5, ListOffsetsRequest, ListOffsetsResponse),
-    (8, MetadataRequest, MetadataResponse),
-    (7, OffsetCommitRequest, OffsetCommitResponse),
-    (5, OffsetFetchRequest, OffsetFetchResponse),
-    (2, FindCoordinatorRequest, FindCoordinatorResponse),
-    (5, JoinGroupRequest, JoinGroupResponse),
-    (3, HeartbeatRequest, HeartbeatResponse),
-    (3, LeaveGroupRequest, LeaveGroupResponse),
-    (3, SyncGroupRequest, SyncGroupResponse),
-    (4, DescribeGroupsRequest, DescribeGroupsResponse),
-    (2, ListGroupsRequest, ListGroupsResponse),
+    (13, ProduceRequest, ProduceResponse),
+    (18, FetchRequest, FetchResponse),
+    (6, ListOffsetsRequest, ListOffsetsResponse),
+    (13, MetadataRequest, MetadataResponse),
+    (9, OffsetCommitRequest, OffsetCommitResponse),
+    (7, OffsetFetchRequest, OffsetFetchResponse),
+    (5, FindCoordinatorRequest, FindCoordinatorResponse),
+    (9, JoinGroupRequest, JoinGroupResponse),
+    (4, HeartbeatRequest, HeartbeatResponse),
+    (5, LeaveGroupRequest, LeaveGroupResponse),
+    (5, SyncGroupRequest, SyncGroupResponse),
+    (5, DescribeGroupsRequest, DescribeGroupsResponse),
+    (3, ListGroupsRequest, ListGroupsResponse),
     (1, SaslHandshakeRequest, SaslHandshakeResponse),
-    (2, ApiVersionsRequest, ApiVersionsResponse),
+    (4, ApiVersionsRequest, ApiVersionsResponse),
     (4, CreateTopicsRequest, CreateTopicsResponse),
-    (3, DeleteTopicsRequest, DeleteTopicsResponse),
-    (1, DeleteRecordsRequest, DeleteRecordsResponse),
-    (1, InitProducerIdRequest, InitProducerIdResponse),
-    (3, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-    (3, DescribeConfigsRequest, DescribeConfigsResponse),
-    (1, AlterConfigsRequest, AlterConfigsResponse),
-    (1, DescribeLogDirsRequest, DescribeLogDirsResponse),
-    (1, SaslAuthenticateRequest, SaslAuthenticateResponse),
-    (1, CreatePartitionsRequest, CreatePartitionsResponse),
-    (1, DeleteGroupsRequest, DeleteGroupsResponse),
-    (0, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    (5, DeleteTopicsRequest, DeleteTopicsResponse),
+    (2, DeleteRecordsRequest, DeleteRecordsResponse),
+    (5, InitProducerIdRequest, InitProducerIdResponse),
+    (4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    (4, DescribeConfigsRequest, DescribeConfigsResponse),
+    (2, AlterConfigsRequest, AlterConfigsResponse),
+    (2, DescribeLogDirsRequest, DescribeLogDirsResponse),
+    (2, SaslAuthenticateRequest, SaslAuthenticateResponse),
+    (3, CreatePartitionsRequest, CreatePartitionsResponse),
+    (2, DeleteGroupsRequest, DeleteGroupsResponse),
+    (1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
 )
 
 APIS: Mapping[int, Api] = {
@@ -114,6 +112,10 @@ APIS: Mapping[int, Api] = {
 # The requests that are answered, by api key and version.
 SERVED = frozenset(
     (key, version) for key, api in APIS.items() for version in range(api.version_max + 1)
+)
+# Those in which headers and structures end with tagged fields (KIP-482).
+FLEXIBLE = frozenset(
+    (key, version) for key, version in SERVED if version >= APIS[key].request.FLEXIBLE
 )
 
 

@@ -21,6 +21,7 @@ from braidlog.protocols.kafka.messages import (
     Request,
     RequestBody,
 )
+from braidlog.protocols.kafka.schema import NO_UUID
 from braidlog.protocols.kafka.wire import (
     fetch,
     find_coordinator,
@@ -95,19 +96,39 @@ __all__ = [
 ]
 
 
+TOPIC_ID_BYTES = 16
+
+
 def _topics(
     topics: ByPartition[Any], topic: type, one: Callable[[int, Any], object], name: str = "name"
 ) -> list[Any]:
     return [
-        topic(**{name: key}, partitions=[one(index, value) for index, value in parts.items()])
+        topic(**_named(key, name), partitions=[one(index, value) for index, value in parts.items()])
         for key, parts in topics.items()
     ]
+
+
+def _named(key: bytes | None, name: str = "name") -> dict[str, bytes | None]:
+    """Return the fields for a topic: a name of 16 bytes is also its id."""
+    is_id = key is not None and len(key) == TOPIC_ID_BYTES
+    return {name: key, "topic_id": key} if is_id else {name: key}
+
+
+def _wrong(place: int, reason: bytes | None) -> object:
+    make = produce.BatchIndexAndErrorMessage
+    return make(batch_index=place, batch_index_error_message=reason)
+
+
+def _key(topic: Any, name: str = "name") -> bytes | None:
+    """Return the name of a topic, or its id if the version has no name."""
+    topic_id: bytes = getattr(topic, "topic_id", NO_UUID)
+    return getattr(topic, name) if topic_id == NO_UUID else topic_id  # type: ignore[no-any-return]
 
 
 def _split(topics: Iterable[Any], one: Callable[[Any], Any], **names: str) -> ByPartition[Any]:
     name, index = names.get("name", "name"), names.get("index", "partition_index")
     return by_partition(
-        (getattr(topic, name), getattr(part, index), one(part))
+        (_key(topic, name), getattr(part, index), one(part))
         for topic in topics
         for part in topic.partitions
     )
@@ -141,7 +162,7 @@ FULL: dict[type, Callable[[Any], Any]] = {
         timeout_ms=body.timeout_ms,
         topic_data=[
             produce.TopicProduceData(
-                name=name,
+                **_named(name),
                 partition_data=[
                     produce.PartitionProduceData(index=index, records=data)
                     for index, data in parts.items()
@@ -153,7 +174,7 @@ FULL: dict[type, Callable[[Any], Any]] = {
     ProduceReply: lambda body: produce.ProduceResponse(
         responses=[
             produce.TopicProduceResponse(
-                name=name,
+                **_named(name),
                 partition_responses=[
                     produce.PartitionProduceResponse(
                         index=index,
@@ -162,6 +183,7 @@ FULL: dict[type, Callable[[Any], Any]] = {
                         log_append_time_ms=one.append_ms,
                         log_start_offset=one.log_start_offset,
                         error_message=one.message,
+                        record_errors=[_wrong(*wrong) for wrong in one.wrong],
                     )
                     for index, one in parts.items()
                 ],
@@ -178,7 +200,10 @@ FULL: dict[type, Callable[[Any], Any]] = {
             body.topics,
             fetch.FetchTopic,
             lambda index, one: fetch.FetchPartition(
-                partition=index, fetch_offset=one.offset, partition_max_bytes=one.bytes_max
+                partition=index,
+                fetch_offset=one.offset,
+                partition_max_bytes=one.bytes_max,
+                current_leader_epoch=one.epoch,
             ),
             "topic",
         ),
@@ -324,7 +349,7 @@ SHORT: dict[type, Callable[[Any], Any]] = {
         body.acks,
         body.timeout_ms,
         by_partition(
-            (topic.name, one.index, memoryview(b"") if one.records is None else one.records)
+            (_key(topic), one.index, memoryview(b"") if one.records is None else one.records)
             for topic in body.topic_data
             for one in topic.partition_data
         ),
@@ -333,7 +358,7 @@ SHORT: dict[type, Callable[[Any], Any]] = {
     produce.ProduceResponse: lambda body: ProduceReply(
         by_partition(
             (
-                topic.name,
+                _key(topic),
                 one.index,
                 Produced(
                     one.error_code,
@@ -341,6 +366,7 @@ SHORT: dict[type, Callable[[Any], Any]] = {
                     one.log_append_time_ms,
                     one.log_start_offset,
                     one.error_message,
+                    [(bad.batch_index, bad.batch_index_error_message) for bad in one.record_errors],
                 ),
             )
             for topic in body.responses
@@ -353,7 +379,9 @@ SHORT: dict[type, Callable[[Any], Any]] = {
         body.min_bytes,
         _split(
             body.topics,
-            lambda one: FetchTarget(one.fetch_offset, one.partition_max_bytes),
+            lambda one: FetchTarget(
+                one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch
+            ),
             name="topic",
             index="partition",
         ),

@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from braidlog.protocols.kafka.fields import FieldReader, Writer
-from braidlog.protocols.kafka.tables import APIS
+from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
 from braidlog.protocols.kafka.wire.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -28,6 +28,7 @@ API_KEYS: dict[type, int] = {
 }
 
 
+API_VERSIONS_KEY = 18  # Its answer has the old header in any version.
 KEY_OF: dict[object, int] = {api.request: key for key, api in APIS.items()}
 
 
@@ -36,6 +37,8 @@ def table_request(api_key: int, version: int, correlation_id: int, body: object)
     out = Writer()
     APIS[api_key].request.write(out, m.full(body), version)
     head = struct.pack(">hhihs", api_key, version, correlation_id, 1, b"t")
+    if (api_key, version) in FLEXIBLE:
+        head += b"\0"
     frame = head + b"".join(map(bytes, out.parts()))
     return len(frame).to_bytes(4, "big") + frame
 
@@ -105,6 +108,8 @@ class Client(FrameStream):
         assert frame is not None, "closed"
         reader = FieldReader(memoryview(frame), 4)
         assert reader.i32() == self.correlation_id
+        if (api_key, version) in FLEXIBLE and api_key != API_VERSIONS_KEY:
+            assert reader.u8() == 0
         reply = APIS[api_key].reply.read(reader, version)
         assert not reader.left
         return reply

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.record import Record
@@ -35,7 +36,7 @@ async def fetch_v(
     return reply.topics[FOO][0]
 
 
-@pytest.mark.parametrize("version", range(4, 12))
+@pytest.mark.parametrize("version", range(4, 13))
 async def test_old_and_new_clients_read_each_others_records(client: Client, version: int) -> None:
     await produce_one(client, message_set(b"old"))
     sent = m.ProduceRequest(-1, 1000, {FOO: {0: memoryview(batch_of(b"a", b"b"))}})
@@ -102,7 +103,7 @@ async def test_producer_ids_are_unique(client: Client) -> None:
     assert min(given) > 0
 
 
-@pytest.mark.parametrize("version", [0, 2, 3, 9])
+@pytest.mark.parametrize("version", [0, 2, 9])
 async def test_api_versions_are_answered_in_any_version(client: Client, version: int) -> None:
     head = struct.pack(">hhih", 18, version, 5, -1) + bytes(10)
     await client.stream.send_all(len(head).to_bytes(4, "big") + head)
@@ -110,8 +111,21 @@ async def test_api_versions_are_answered_in_any_version(client: Client, version:
     assert frame is not None
     error, count = struct.unpack_from(">hi", frame, 8)
     assert error == (0 if version < 3 else 35)
-    assert struct.unpack_from(">hhh", frame, 14) == (0, 0, 8)
+    assert struct.unpack_from(">hhh", frame, 14) == (0, 0, 13)
     assert count > 5
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_api_versions_of_a_named_client(client: Client, version: int) -> None:
+    asked = ApiVersionsRequest(
+        client_software_name=b"apache-kafka-java", client_software_version=b"4.3.1"
+    )
+    reply = await client.call_with_table(asked, version)
+    assert reply.error_code == 0
+    assert {key.api_key: key.max_version for key in reply.api_keys}[0] == 13
+    asked.client_software_name = b"-x"
+    reply = await client.call_with_table(asked, version)
+    assert (reply.error_code, reply.api_keys) == (42, [])
 
 
 async def test_offsets_by_time_are_exact_and_have_the_records_time(client: Client) -> None:

@@ -1,7 +1,7 @@
 """The tables, compared with frames of real clients and with literal bytes."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,9 @@ from braidlog.protocols.kafka.fields import (
     Writer,
 )
 from braidlog.protocols.kafka.machine import HEADER, KafkaMachine
+from braidlog.protocols.kafka.messages import BY_ID_VERSION
 from braidlog.protocols.kafka.schema import Struct
-from braidlog.protocols.kafka.tables import APIS, is_served, ranges
+from braidlog.protocols.kafka.tables import APIS, FLEXIBLE, is_served, ranges
 from braidlog.protocols.kafka.wire.api_versions import ApiVersion, ApiVersionsResponse
 from braidlog.protocols.kafka.wire.fetch import ForgottenTopic
 from tests.protocols.kafka import forms as m
@@ -110,7 +111,7 @@ def test_fetch_v11_with_a_session_and_a_rack() -> None:
     reader = RequestReader(data)
     request = DECODERS[1, 11](reader)
     assert not reader.left
-    target = m.FetchTarget(7, 1024)
+    target = m.FetchTarget(7, 1024, 5)
     assert request == m.FetchRequest(-1, 500, 1, {b"foo": {0: target}}, 1 << 20)
     assert m.short(APIS[1].request.read(FieldReader(data), 11)) == request
     reply = m.FetchReply({b"foo": {0: m.Fetched(0, 9, [b"abc"], 3, 2)}})
@@ -137,37 +138,60 @@ def test_entries_above_the_limit_are_refused_before_they_are_built() -> None:
 NAMES = [None, b"", b"topic"]
 
 
-def by_partition(rng: random.Random, one: Callable[[], object]) -> m.ByPartition[Any]:
+def by_partition(
+    rng: random.Random, one: Callable[[], object], names: Sequence[bytes | None] = NAMES
+) -> m.ByPartition[Any]:
     """Return values for some partitions of some topics."""
     return {
         name: {rng.randrange(-(2**31), 2**31): one() for _ in range(rng.randrange(1, 4))}
-        for name in rng.sample(NAMES, rng.randrange(4))
+        for name in rng.sample(names, rng.randrange(4))
     }
+
+
+def names_of(version: int, flexible: int) -> Sequence[bytes | None]:
+    """Return names of topics for a version of Produce or Fetch, or their ids."""
+    if version < flexible:
+        return NAMES
+    if version < BY_ID_VERSION:
+        return [b"", b"topic", bytes(127), bytes(130)]
+    return [b"1" * 16, b"2" * 16, b"3" * 16]
 
 
 def check_by_hand(api_key: int, version: int, request: m.RequestBody, reply: m.Reply) -> None:
     """Compare the hand-written parser and writer with the generated structures."""
-    frame = HEADER.pack(api_key, version, 7) + INT16.pack(-1) + written(m.full(request), version)
+    is_flexible = (api_key, version) in FLEXIBLE
+    tags = b"\0" * is_flexible
+    frame = HEADER.pack(api_key, version, 7) + INT16.pack(-1) + tags
+    frame += written(m.full(request), version)
     machine = KafkaMachine(1 << 20)
     decoded = machine.decode(memoryview(INT32.pack(len(frame)) + frame))
     assert decoded == m.Request(7, None, request, version)
     answer = b"".join(map(bytes, machine.encode(7, reply)))
-    assert answer[BODY_POS:] == written(m.full(reply), version)
+    assert answer[:4] == INT32.pack(len(answer) - 4)
+    assert answer[BODY_POS:] == tags + written(m.full(reply), version)
 
 
 @pytest.mark.parametrize("version", range(APIS[0].version_max + 1))
 def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
     rng = random.Random(version)
+    names = names_of(version, m.ProduceReply.FLEXIBLE)
     for _ in range(50):
-        sets = by_partition(rng, lambda: memoryview(rng.randbytes(rng.randrange(30))))
+        sets = by_partition(
+            rng,
+            lambda: memoryview(rng.randbytes(rng.randrange(rng.choice((30, 300, 40_000))))),
+            names,
+        )
         request = m.ProduceRequest(rng.randrange(-2, 3), rng.randrange(9999), sets)
         request.transactional_id = rng.choice(NAMES) if version >= 3 else None
         reply = m.ProduceReply(
             by_partition(
                 rng,
                 lambda: m.Produced(
-                    rng.randrange(80), rng.randrange(2**40), rng.randrange(9), 3, rng.choice(NAMES)
+                    *(rng.randrange(80), rng.randrange(2**40), rng.randrange(9), 3),
+                    rng.choice((None, b"wrong")),
+                    [(rng.randrange(9), rng.choice((None, b"why")))] * rng.randrange(3),
                 ),
+                names,
             )
         )
         check_by_hand(0, version, request, reply)
@@ -176,23 +200,35 @@ def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
 @pytest.mark.parametrize("version", range(APIS[1].version_max + 1))
 def test_the_hand_written_fetch_code_agrees_with_the_table(version: int) -> None:
     rng = random.Random(version)
+    names = names_of(version, m.FetchReply.FLEXIBLE)
     for _ in range(50):
-        targets = by_partition(rng, lambda: m.FetchTarget(rng.randrange(99), rng.randrange(99)))
+        targets = by_partition(
+            rng,
+            lambda: m.FetchTarget(
+                rng.randrange(99), rng.randrange(99), rng.randrange(9) if version >= 9 else -1
+            ),
+            names,
+        )
         request = m.FetchRequest(-1, rng.randrange(99), rng.randrange(99), targets)
         if version >= 3:
             request.bytes_max = rng.randrange(99)
         size = rng.choice((0, 9, PIECE_BYTES_MIN))
         reply = m.FetchReply(
             by_partition(
-                rng, partial(m.Fetched, rng.randrange(9), 8, [b"a", bytes(size)], size + 1, 7)
+                rng,
+                partial(m.Fetched, rng.randrange(9), 8, [b"a", bytes(size)], size + 1, 7),
+                names,
             )
         )
         check_by_hand(1, version, request, reply)
 
 
 def test_partitions_that_a_fetch_session_forgets_are_skipped() -> None:
-    request = m.full(m.FetchRequest(-1, 1, 2, {b"t": {0: m.FetchTarget(3, 4)}}, 5))
-    request.forgotten_topics_data = [ForgottenTopic(topic=b"old", partitions=[1, 2])]
+    topic = b"t" * 16
+    request = m.full(m.FetchRequest(-1, 1, 2, {topic: {0: m.FetchTarget(3, 4)}}, 5))
+    request.forgotten_topics_data = [
+        ForgottenTopic(topic=b"old", topic_id=topic, partitions=[1, 2])
+    ]
     request.rack_id = b"r"
     for version in range(7, APIS[1].version_max + 1):
         reader = RequestReader(memoryview(written(request, version)))

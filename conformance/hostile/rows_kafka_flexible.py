@@ -1,0 +1,42 @@
+"""Rows of Kafka's flexible versions (KIP-482): the requests of `rows_kafka.py`, written again by
+the tables of the product.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from braidlog.protocols.kafka.fields import FieldReader, Writer
+from braidlog.protocols.kafka.schema import Struct
+from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
+from conformance.clients.raw import kafka
+from conformance.hostile.mutation import KAFKA
+from conformance.hostile.rows import Command
+
+
+def _find_coordinator(body: Any) -> None:
+    body.coordinator_keys = [body.key]
+
+
+# Puts the values of later fields into a request, by key.
+LATER: Final[Mapping[int, Callable[[Any], None]]] = {10: _find_coordinator}
+
+
+def flexible_rows(known: Mapping[int, int], bodies: Mapping[int, bytes]) -> Iterator[Command]:
+    """Yield a row for each served version above those known, by key. `bodies` has a request of the
+    highest known version.
+    """
+    for key, api in APIS.items():
+        request = api.request.read(FieldReader(memoryview(bodies[key])), known[key])
+        LATER.get(key, lambda body: None)(request)
+        for version in range(known[key] + 1, api.version_max + 1):
+            name = f"{type(request).__name__} v{version}"
+            yield Command(name, _frame(key, version, request))
+
+
+def _frame(key: int, version: int, request: Struct) -> bytes:
+    out = Writer()
+    request.write(out, request, version)
+    head = struct.pack(">hhi", key, version, 7) + kafka.string(b"raw")
+    head += b"\0" * ((key, version) in FLEXIBLE)
+    return KAFKA.with_length(head + b"".join(map(bytes, out.parts())))
