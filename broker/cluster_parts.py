@@ -47,15 +47,15 @@ class ClusterParts:
         self._durability = foundation.durability
         self.partitions = foundation.partitions
         self.shared = shared
-        self.state = SharedCatalogue(cluster.shards)
+        self.shared_catalogue = SharedCatalogue(cluster.shards)
         self.placement = ClusterPlacement(config.node_id, shared.shard_of, shared.holds)
         self.catalogue = LocalCatalogue(
-            self.state,
+            self.shared_catalogue.catalogue,
             self.placement,
             use_reserve=shared.reserve.use_reserve,
             report=foundation.durability.report_storage_error,
         )
-        self.cursors = ShardPositions(self.state, partial(_refuse, self.placement))
+        self.cursors = ShardPositions(self.shared_catalogue, partial(_refuse, self.placement))
         # Woken when this broker has followed the catalogue.
         self._followed = trio.lowlevel.ParkingLot()
         # Set once this broker is a member.
@@ -69,7 +69,9 @@ class ClusterParts:
     ) -> tuple[TopicRegistry, NamespaceRegistry]:
         """As `Parts.registries`."""
         self.topics = topics
-        self._following = Following(self.state, topics, self.partitions, self.cursors)
+        self._following = Following(
+            self.shared_catalogue.catalogue, topics, self.partitions, self.cursors
+        )
         self.local_changes = LocalChanges(topics, namespaces)
         changes = CatalogueChanges(
             self.local_changes,
@@ -77,7 +79,7 @@ class ClusterParts:
             self.spread,
             ask=self._ask,
             follow=self.peers.follow,
-            place=lambda: self.state.place,
+            place=lambda: self.shared_catalogue.place,
         )
         return ClusterTopics(topics, changes), ClusterNamespaces(namespaces, changes)
 
@@ -90,7 +92,7 @@ class ClusterParts:
 
     async def reached(self, place: int) -> None:
         """Wait until this broker has followed the catalogue to that place."""
-        while self.state.place < place:
+        while self.shared_catalogue.place < place:
             await self._followed.park()
 
     def followed(self, touched: Touched) -> None:
@@ -113,7 +115,7 @@ class ClusterParts:
         change (see `ClusterPeers.spread`).
         """
         await self._durability.reached(ticket)
-        await self.peers.spread(self.state.place, altered)
+        await self.peers.spread(self.shared_catalogue.place, altered)
 
     def on_leave(self, leave: Callable[[], Awaitable[None]]) -> None:
         """Have `leave` hand over all shards before a stop."""

@@ -17,7 +17,7 @@ from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.cluster.placement import Placement
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.known_ends import KnownEnds
-from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.journal_positions import JournalPositions
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ class LocalParts:
         self._committer = foundation.committer
         self._durability = foundation.durability
         self._data_dir.check_journals()
-        state = Catalogue(self._journal("catalogue"), now_us=foundation.now_us())
-        self._data_dir.take_id(state.rewrite, self._committer)
+        stored = JournalCatalogue(self._journal("catalogue"), now_us=foundation.now_us())
+        self._data_dir.take_id(stored.rewrite, self._committer)
         self.placement = Placement(foundation.config.cluster.node_id)
         self.catalogue = LocalCatalogue(
-            state,
+            stored.catalogue,
             self.placement,
             use_reserve=self._data_dir.reserve.use_reserve,
             report=self._durability.report_storage_error,

@@ -64,7 +64,7 @@ class PeerCallHandler:
 
     @property
     def _reached(self) -> int:
-        return self._parts.state.place
+        return self._parts.shared_catalogue.place
 
     async def _answer(self, call: Call) -> object:
         answer = self._answers.get(call.name)
@@ -78,7 +78,7 @@ class PeerCallHandler:
         for action, resource in rights_for(broker.namespaces, call.name, arguments):
             self._check(call, action, resource)
         changes = self._parts.local_changes
-        changes.check_unchanged(self._parts.state, call.name, arguments, based_on)
+        changes.check_unchanged(self._parts.shared_catalogue, call.name, arguments, based_on)
         ticket = await changes(call.name, arguments)
         await self._parts.spread(ticket, changes.altered(call.name, arguments))
         return None
@@ -94,7 +94,7 @@ class PeerCallHandler:
         owner = broker.placement.catalogue_owner()
         if owner is not None:
             raise elsewhere("the catalogue", owner)
-        await broker.durability.reached(self._parts.state.ticket)
+        await broker.durability.reached(self._parts.shared_catalogue.ticket)
 
     def _check(self, call: Call, action: Action, resource: Resource) -> None:
         self._broker.access.check(_principal(call), action, resource, call.at)

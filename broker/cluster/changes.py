@@ -91,7 +91,7 @@ class LocalChanges:
         return TopicName(*arguments[0]) if change in ALTERING else None
 
     def check_unchanged(
-        self, state: SharedCatalogue, change: str, arguments: Sequence[Any], based_on: int
+        self, shared: SharedCatalogue, change: str, arguments: Sequence[Any], based_on: int
     ) -> None:
         """Check that the subject of a change was not changed after that place in the catalogue: the
         request may be late, or come from a broker that is behind. Raises Conflict.
@@ -101,19 +101,19 @@ class LocalChanges:
         """
         if change.startswith("create"):
             names = _names_of_creation(change, arguments)
-            if any(state.last_deletion(name) > based_on for name in names):
+            if any(shared.last_deletion(name) > based_on for name in names):
                 raise Conflict("the catalogue was changed meanwhile")
             return
         subject: Subject
         if change in self.of_topics:
-            meta = state.topic(TopicName(*arguments[0]))
+            meta = shared.catalogue.topic(TopicName(*arguments[0]))
             if meta is None:
                 return
             subject = meta.topic_id
         else:
             tenant, *rest = arguments
             subject = tenant if change.endswith("tenant") else (tenant, rest[0])
-        if state.last_change(subject) > based_on:
+        if shared.last_change(subject) > based_on:
             raise Conflict("the catalogue was changed meanwhile")
 
     async def _create(

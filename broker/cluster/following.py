@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import PartitionFactory, Topic
     from braidlog.broker.topics.topics import Topics
+    from braidlog.storage.metadata.catalogue import Catalogue
     from braidlog.storage.metadata.catalogue_records import TopicMeta
     from braidlog.storage.metadata.names import TopicName
     from braidlog.storage.metadata.positions import Positions
-    from braidlog.storage.shared.catalogue import SharedCatalogue, Touched
+    from braidlog.storage.shared.catalogue import Touched
 
 log = structlog.get_logger()
 
@@ -27,7 +28,7 @@ class Following:
 
     def __init__(
         self,
-        state: SharedCatalogue,
+        state: Catalogue,
         topics: Topics,
         factory: PartitionFactory,
         cursors: Positions,

@@ -150,17 +150,17 @@ class Membership:
             await self._follow()
 
     async def _follow(self) -> None:
-        state = self._parts.state
-        if state.is_owned:
+        catalogue = self._parts.shared_catalogue
+        if catalogue.is_owned:
             return
         ask = self._session.ledger.journal
         kind = KIND_CATALOGUE
-        rows = await run_in_thread(ask, CATALOGUE_SHARD, kind, state.place)
+        rows = await run_in_thread(ask, CATALOGUE_SHARD, kind, catalogue.place)
         try:
-            touched = state.follow(rows)
+            touched = catalogue.follow(rows)
         except NotFollowed:
             rows = await run_in_thread(ask, CATALOGUE_SHARD, kind, 0)
-            touched = state.follow_anew(rows)
+            touched = catalogue.follow_anew(rows)
         self._parts.followed(touched)
 
     # Taking.
@@ -172,7 +172,7 @@ class Membership:
         async with self._changing:
             if CATALOGUE_SHARD in found:
                 self._own_catalogue(found[CATALOGUE_SHARD])
-            elif self._parts.state.is_owned:
+            elif self._parts.shared_catalogue.is_owned:
                 # A deletion must be published before the shard drops the remains.
                 await self._broker.durability.settled()
             elif found:
@@ -217,16 +217,16 @@ class Membership:
     def _own_catalogue(self, shard_contents: ShardContents) -> None:
         broker = self._broker
         journals = self._shared.hold(CATALOGUE_SHARD, shard_contents, broker.committer)
-        touched = self._parts.state.own(journals["catalogue"], broker.now_us())
+        touched = self._parts.shared_catalogue.own(journals["catalogue"], broker.now_us())
         self._parts.placement.hold(CATALOGUE_SHARD)
         self._parts.followed(touched)
 
     async def _hold(self, shard: int, shard_contents: ShardContents) -> None:
         broker, shared = self._broker, self._shared
         parts = self._parts
-        state, topics = parts.state, parts.topics
+        catalogue, topics = parts.shared_catalogue, parts.topics
         try:
-            known = state.topics_of(shard)
+            known = catalogue.topics_of(shard)
             shared.check(
                 shard_contents, (number for meta in known for number in meta.partition_ids)
             )
@@ -234,14 +234,14 @@ class Membership:
             log.error("shard_stays_shut", shard=shard, reason=str(error))
             return
         journals = shared.hold(shard, shard_contents, broker.committer)
-        state.hold(shard, journals["catalogue"])
+        catalogue.hold(shard, journals["catalogue"])
         parts.cursors.hold(shard, JournalPositions(journals["cursors"]))
-        for meta in state.topics_of(shard):
+        for meta in catalogue.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
                 topics.moves.reopen(topic)
             await trio.lowlevel.checkpoint()
         # No await from here on: first open new topics, then admit clients.
-        for meta in state.topics_of(shard):
+        for meta in catalogue.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
                 topics.moves.reopen(topic)
         shared.drop_unopened(shard)
@@ -276,24 +276,24 @@ class Membership:
         """
         broker, shared = self._broker, self._shared
         parts = self._parts
-        state, topics = parts.state, parts.topics
+        catalogue, topics = parts.shared_catalogue, parts.topics
         async with self._changing, self._upkeep.lock:
             for shard in shards:
                 parts.placement.let_go(shard)
-                for meta in state.topics_of(shard) if shard else ():
+                for meta in catalogue.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
                         topics.move_away(topic)
                 parts.cursors.settle()
                 parts.cursors.give_up(shard)
                 if shard == CATALOGUE_SHARD:
-                    state.disown()
+                    catalogue.disown()
                 else:
-                    state.give_up(shard)
+                    catalogue.give_up(shard)
             await broker.durability.settled()
             for shard in shards:
                 shared.give_up(shard)
                 await run_in_thread(self._session.release, shard)
-                for meta in state.topics_of(shard) if shard else ():
+                for meta in catalogue.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
                         topics.moves.reopen(topic)
             parts.partitions.tidy_soon()

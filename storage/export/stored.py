@@ -89,7 +89,7 @@ class StoreReader:
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
         """Return the schemas from the journals of the topics' shards."""
         with _reached():
-            catalogue_topics = self._look.catalogue(kept_of=topics).all_topics()
+            catalogue_topics = self._look.catalogue(with_data_of=topics).all_topics()
         return {
             meta.name.full: registered_of(meta)
             for meta in catalogue_topics

@@ -6,13 +6,11 @@ check a change first (the name is free, the topic exists): the broker's topics d
 partition folder, no client and no clock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from braidlog.storage.errors import DamagedLog
 from braidlog.storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
     CatalogueChange,
@@ -39,7 +37,8 @@ from braidlog.storage.metadata.catalogue_records import (
     TopicMeta,
     TopicRenamed,
 )
-from braidlog.storage.metadata.changes import ChangeJournal, Journal
+from braidlog.storage.metadata.catalogue_writer import CatalogueWriter, Changes
+from braidlog.storage.metadata.changes import in_records
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from braidlog.storage.metadata.tenants import TENANT_CHANGES, TenantBook
 from braidlog.storage.metadata.user_records import UserChange
@@ -48,7 +47,6 @@ from braidlog.storage.metadata.users import UserBook
 
 NamespaceKey = tuple[str, str]
 
-RECORD_CHANGES: Final = 256  # Changes in a record of a snapshot.
 # Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
 FIRST_NUMBER: Final = 1
 # Producer numbers are counted per scope, which is their upper bits. A local store has a single
@@ -59,45 +57,45 @@ SCOPE_BITS: Final = 40
 class Catalogue:
     """All namespaces and topics. Callers must not change the metas returned here.
 
-    Guarantees: memory holds exactly what a replay of the journal gives. No call waits after the
-    replay: each change returns a ticket.
+    Guarantees: memory holds exactly what a replay of the journals gives. No call waits after the
+    replay: each change returns a ticket. The writer chooses the journal of a change, and may refuse
+    the change (`catalogue_writer.py`).
     """
 
-    def __init__(
-        self, journal: Journal, *, now_us: int, lost: Callable[[DamagedLog], None] | None = None
-    ) -> None:
-        """Replay the journal; a new journal gets the namespace `public/default`.
+    def __init__(self, writer: CatalogueWriter) -> None:
+        """Start empty; the writer replays its journal by `apply`."""
+        self._writer = writer
+        self._producers: dict[tuple[int, bytes], int] = {}  # By scope and name.
+        self._next_producers: dict[int, int] = {}  # By scope, but for scope 0.
+        self._by_id: dict[int, TopicMeta] = {}
+        self.users = UserBook()
+        self.clear()
 
-        `lost` is called for each change that is skipped because the change is unreadable or names
-        something missing; without `lost` that is an error. Raises DamagedLog, UnknownRecord.
+    def clear(self) -> dict[int, TopicMeta]:
+        """Forget everything but the producers; return the topics by number.
+
+        `users` stays the same object: logins and permissions keep a reference to the object.
         """
-        self._begin()
-        self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
-            journal, CatalogueChange, "catalogue"
-        )
-        self._journal.replay(self._apply, lost)
-        self._make_default(now_us)
-
-    def _begin(self) -> None:
-        """Start empty."""
+        topics = self._by_id
         self._namespaces: dict[NamespaceKey, NamespaceMeta] = {}
         self._streams: dict[int, NamespaceMeta] = {}
         self._topics: dict[TopicName, TopicMeta] = {}
-        self._by_id: dict[int, TopicMeta] = {}
+        self._by_id = {}
         self._in_namespace: dict[NamespaceKey, dict[int, TopicMeta]] = {}  # By Iggy's id.
-        self._producers: dict[tuple[int, bytes], int] = {}  # By scope and name.
-        self.users = UserBook()
+        self.users.clear()
         self.tenants = TenantBook()
         self._counters = CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, FIRST_NUMBER)
+        return topics
 
-    def _make_default(self, now_us: int) -> None:
+    def create_default_namespace(self, now_us: int) -> None:
+        """Create `public/default` in a new catalogue."""
         if self._counters.next_made_id == MADE_ID_FIRST and not self._namespaces:
             self.create_namespace(DEFAULT_TENANT, DEFAULT_NAMESPACE, created_us=now_us)
 
     @property
     def ticket(self) -> int:
         """After this ticket every change so far is on disk."""
-        return self._journal.ticket
+        return self._writer.ticket
 
     # Namespaces.
 
@@ -283,10 +281,8 @@ class Catalogue:
     # Producers.
 
     def scope(self, name: TopicName) -> int:
-        """Return the scope in which a topic's producers are numbered: here all share a single
-        scope.
-        """
-        return 0
+        """Return the scope in which a topic's producers are numbered."""
+        return self._writer.scope(name)
 
     def producer_id(self, name: bytes, scope: int = 0) -> int:
         """Return the number, from 1 on, for a producer's name in batch headers; a new name gets the
@@ -297,12 +293,19 @@ class Catalogue:
         """
         number = self._producers.get((scope, name))
         if number is None:
-            number = self._next_producer(scope)
+            number = self.next_producer(scope)
             self._change(ProducerNamed(number, name))
         return number
 
-    def _next_producer(self, scope: int) -> int:
-        return self._counters.next_producer
+    def next_producer(self, scope: int) -> int:
+        """Return the next number in a scope of producers."""
+        if not scope:
+            return self._counters.next_producer
+        return self._next_producers.get(scope, (scope << SCOPE_BITS) + FIRST_NUMBER)
+
+    def count_producers(self, scope: int, next_number: int) -> None:
+        """Set the next number in a scope of producers."""
+        self._next_producers[scope] = next_number
 
     def producer_numbers(self) -> dict[tuple[int, bytes], int]:
         """The number of every producer that is remembered, by scope and name; read-only."""
@@ -310,7 +313,16 @@ class Catalogue:
 
     def forget_producers(self, numbers: list[int]) -> int:
         """Forget producers; their numbers are never used again. Return the ticket."""
-        return self._change(ProducersForgotten(numbers))
+        ticket = 0
+        for scope in {number >> SCOPE_BITS for number in numbers}:
+            in_scope = [number for number in numbers if number >> SCOPE_BITS == scope]
+            ticket = self._change(ProducersForgotten(in_scope))
+        return ticket
+
+    def forget_scope(self, scope: int) -> None:
+        """Drop the producers of a scope from memory: another broker numbers them."""
+        self._producers = {key: state for key, state in self._producers.items() if key[0] != scope}
+        self._next_producers.pop(scope, None)
 
     # Users and permissions.
 
@@ -320,36 +332,38 @@ class Catalogue:
 
     # Changing.
 
-    def rewrite(self) -> None:
-        """Replace the journal's records by the state now. Raises StorageFull, StorageFailed."""
-        self._journal.rewrite(in_records(self._all_changes()))
-
     def _change(self, change: CatalogueChange) -> int:
         topic_id = getattr(change, "topic_id", None)
         assert topic_id is None or topic_id in self._by_id, "it would end the next start"
-        journal, state = self._kept_in(change)
+        return self._writer.write(change)
+
+    def write(
+        self, change: CatalogueChange, journal: Changes, state: Iterator[CatalogueChange]
+    ) -> int:
+        """Write a change to a journal and apply the change; return the ticket. `state` is all that
+        a snapshot of that journal holds.
+        """
         ticket = journal.append(change)
-        self._apply(change)
+        self.apply(change)
         journal.snapshot_if_due(in_records(state))
         return ticket
 
-    def _kept_in(
-        self, change: CatalogueChange
-    ) -> tuple[ChangeJournal[CatalogueChange], Iterator[CatalogueChange]]:
-        """The journal that a change goes to, and all that a snapshot of that journal holds."""
-        return self._journal, self._all_changes()
-
-    def _apply(self, change: CatalogueChange) -> None:
+    def apply(self, change: CatalogueChange) -> None:
+        """Apply a written change to memory. Raises KeyError for a missing subject."""
         APPLY[type(change)](self, change)
 
-    def _all_changes(self) -> Iterator[CatalogueChange]:
+    def state(self, *, with_data: bool = True) -> Iterator[CatalogueChange]:
+        """Yield the changes that make this state; `with_data=False`: without the producers and the
+        data of topics, which the journals of other shards hold.
+        """
         yield self._counters
         for namespace in self._namespaces.values():
             yield NamespaceMade(namespace)
         for topic in self._by_id.values():
-            yield TopicMade(topic)
-        for (_, name), number in self._producers.items():
-            yield ProducerNamed(number, name)
+            yield TopicMade(topic if with_data else topic.without_data())
+        if with_data:
+            for (_, name), number in self._producers.items():
+                yield ProducerNamed(number, name)
         yield from self.users.changes()
         yield from self.tenants.changes()
 
@@ -452,26 +466,16 @@ class Catalogue:
     def _apply_producer(self, change: ProducerNamed) -> None:
         scope = change.number >> SCOPE_BITS
         self._producers[scope, change.name] = change.number
-        if not scope:  # Others are counted by the shards that they stand for.
-            counters = self._counters
-            counters.next_producer = max(counters.next_producer, change.number + 1)
+        next_number = max(self.next_producer(scope), change.number + 1)
+        if scope:
+            self._next_producers[scope] = next_number
+        else:
+            self._counters.next_producer = next_number
 
     def _apply_producers_forgotten(self, change: ProducersForgotten) -> None:
         gone = set(change.numbers)
         for key in [key for key, number in self._producers.items() if number in gone]:
             del self._producers[key]
-
-    def _apply_users(self, change: UserChange) -> None:
-        self.users.apply(change)
-
-    def _apply_tenants(self, change: TenantChange) -> None:
-        self.tenants.apply(change)
-
-
-def in_records(changes: Iterator[CatalogueChange]) -> Iterator[Sequence[CatalogueChange]]:
-    """Changes gathered into records of a snapshot: large records replay faster."""
-    while piece := list(islice(changes, RECORD_CHANGES)):
-        yield piece
 
 
 APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
@@ -491,6 +495,6 @@ APPLY: Final[dict[type, Callable[[Catalogue, Any], None]]] = {
     NamespaceSettingsSet: Catalogue._apply_namespace_settings,
     TopicRenamed: Catalogue._apply_topic_renamed,
     NamespaceRenamed: Catalogue._apply_namespace_renamed,
-    **dict.fromkeys(USER_CHANGES, Catalogue._apply_users),
-    **dict.fromkeys(TENANT_CHANGES, Catalogue._apply_tenants),
+    **dict.fromkeys(USER_CHANGES, lambda catalogue, change: catalogue.users.apply(change)),
+    **dict.fromkeys(TENANT_CHANGES, lambda catalogue, change: catalogue.tenants.apply(change)),
 }

@@ -80,6 +80,17 @@ class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         """True if the topic takes no more records."""
         return bool(self.settings.get(TERMINATED))
 
+    def take_data(self, source: "TopicMeta") -> None:
+        """Take the data that the topic's owner changes: epoch, schemas and named groups."""
+        self.topic_epoch, self.next_group_id = source.topic_epoch, source.next_group_id
+        self.schemas, self.groups = [*source.schemas], [*source.groups]
+
+    def without_data(self) -> "TopicMeta":
+        """Return a copy without the data that the topic's owner changes."""
+        return msgspec.structs.replace(
+            self, topic_epoch=0, schemas=[], groups=[], next_group_id=GROUP_ID_FIRST
+        )
+
 
 class NamespaceMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1):
     """A namespace was created."""

@@ -2,12 +2,12 @@
 journal of each other shard has the state of its topics: groups, schemas, epochs and producer
 numbers.
 
-The owner of shard 0 changes that journal; all other brokers follow it. Knows no ledger: callers
-pass rows and journals.
+The owner of shard 0 changes that journal; all other brokers follow it. `SharedCatalogue` holds a
+`Catalogue`, and chooses the journal of a change or refuses the change (`CatalogueWriter`). Knows no
+ledger: callers pass rows and journals.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -35,16 +35,13 @@ from braidlog.storage.metadata.catalogue_records import (
     TopicMade,
     TopicMeta,
 )
+from braidlog.storage.metadata.catalogue_writer import Changes
 from braidlog.storage.metadata.changes import ChangeJournal
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.shared.journal import LedgerJournal
 from braidlog.storage.shared.layout import shard_of
 from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
 
-# Changes in the journal of a topic's own shard.
-KEPT_BY_TOPICS = (SchemaAdded, EpochSet, GroupMade, GroupGone)
-
-Changes = ChangeJournal[CatalogueChange]
 Subject = int | tuple[str, str] | str  # A topic's id, tenant and namespace, or a tenant.
 Named = TopicName | tuple[str, str] | str  # The same, by name.
 
@@ -63,19 +60,18 @@ class NotFollowed(Exception):
     """The rows do not continue the last rows: the whole journal is needed."""
 
 
-class SharedCatalogue(Catalogue):
-    """The catalogue as far as followed, and the topic state of the held shards."""
+class SharedCatalogue:
+    """The catalogue as far as followed, and the topic data of the held shards."""
 
     def __init__(self, shards: int) -> None:
         """Start with nothing followed yet."""
-        self._begin()
+        self.catalogue = Catalogue(self)
         self._shard_count = shards
         self._place = 0
         self._touched = Touched()
         self._main: Changes | None = None
         self._main_journal: LedgerJournal | None = None
         self._inner: dict[int, Changes] = {}
-        self._producer_counts: dict[int, int] = {}  # The next number, by scope.
         self._owned_from = 0  # The place of the last change before shard 0 was taken over.
         self._changed: dict[Subject, int] = {}  # The places of the last changes since then.
         self._deleted: dict[Named, int] = {}  # The places of the last deletions, oldest first.
@@ -108,7 +104,7 @@ class SharedCatalogue(Catalogue):
 
     @property
     def ticket(self) -> int:
-        """After this ticket every change so far is published."""
+        """As `CatalogueWriter.ticket`: then every change so far is published."""
         journals = [*self._inner.values(), *([self._main] if self._main else [])]
         return max((journal.ticket for journal in journals), default=0)
 
@@ -138,7 +134,7 @@ class SharedCatalogue(Catalogue):
         self._main, self._main_journal = changes, journal
         self._owned_from, self._changed = journal.last_place, {}
         self._deletions_from, self._deleted = journal.last_place, {}
-        self._make_default(now_us)
+        self.catalogue.create_default_namespace(now_us)
         return self._take_touched()
 
     def disown(self) -> None:
@@ -151,17 +147,14 @@ class SharedCatalogue(Catalogue):
         return ChangeJournal(journal, CatalogueChange, "catalogue")
 
     def _restart(self, changes: Changes) -> None:
-        previous, users = (self._by_id, self._producers), self.users
-        self._touched.topics.update(self._topics)
-        self._touched.namespaces.update(self._namespaces)
-        self._begin()
-        users.clear()  # Logins and permissions keep a reference to it.
-        self.users = users
-        self._producers = previous[1]
+        catalogue, touched = self.catalogue, self._touched
+        touched.topics.update(meta.name for meta in catalogue.all_topics())
+        touched.namespaces.update((meta.tenant, meta.namespace) for meta in catalogue.namespaces())
+        previous_topics = catalogue.clear()
         changes.replay(self._apply_main)
-        for topic_id, meta in self._by_id.items():
-            if (before := previous[0].get(topic_id)) is not None:
-                _give_kept(meta, before)
+        for meta in catalogue.all_topics():
+            if (previous := previous_topics.get(meta.topic_id)) is not None:
+                meta.take_data(previous)
 
     def _apply_main(self, change: CatalogueChange) -> None:
         match change:
@@ -172,10 +165,10 @@ class SharedCatalogue(Catalogue):
             case NamespaceGone() | NamespaceSettingsSet():
                 self._touched.namespaces.add((change.tenant, change.namespace))
             case _:
-                topic_id = getattr(change, "topic_id", None)
-                if topic_id is not None:
-                    self._touched.topics.add(self._by_id[topic_id].name)
-        self._apply(change)
+                topic = self.catalogue.topic_by_id(getattr(change, "topic_id", 0))
+                if topic is not None:
+                    self._touched.topics.add(topic.name)
+        self.catalogue.apply(change)
 
     def _take_touched(self) -> Touched:
         touched, self._touched = self._touched, Touched()
@@ -189,18 +182,18 @@ class SharedCatalogue(Catalogue):
 
     def topics_of(self, shard: int) -> list[TopicMeta]:
         """Return the topics of a shard."""
-        return [meta for meta in self._by_id.values() if self.shard(meta.name) == shard]
+        return [meta for meta in self.catalogue.all_topics() if self.shard(meta.name) == shard]
 
     def hold(self, shard: int, journal: LedgerJournal) -> None:
         """Take over a shard: read the state of its topics. Raises DamagedLog, UnknownRecord."""
         for meta in self.topics_of(shard):
-            _give_kept(meta, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
-        self._forget_scope(shard)
+            meta.take_data(meta.without_data())
+        self.catalogue.forget_scope(shard)
         changes = self._changes_of(journal)
         changes.replay(partial(self._apply_inner, shard))
         self._inner[shard] = changes
 
-    def follow_kept(self, shard: int, rows: Sequence[JournalRow]) -> None:
+    def follow_topic_data(self, shard: int, rows: Sequence[JournalRow]) -> None:
         """Read the state of a shard's topics from the whole journal of another broker.
 
         Raises DamagedLog, UnknownRecord.
@@ -210,50 +203,55 @@ class SharedCatalogue(Catalogue):
     def give_up(self, shard: int) -> None:
         """Give up a shard, which another broker owns now."""
         self._inner.pop(shard, None)
-        self._forget_scope(shard)
-
-    def _forget_scope(self, shard: int) -> None:
-        self._producers = {key: state for key, state in self._producers.items() if key[0] != shard}
-        self._producer_counts.pop(shard, None)
+        self.catalogue.forget_scope(shard)
 
     def _apply_inner(self, shard: int, change: CatalogueChange) -> None:
         topic_id = getattr(change, "topic_id", None)
         if isinstance(change, CountersSet):
-            self._producer_counts[shard] = change.next_producer
-        elif topic_id is None or topic_id in self._by_id:  # Else the topic is deleted.
-            self._apply(change)
+            self.catalogue.count_producers(shard, change.next_producer)
+        elif topic_id is None or self.catalogue.topic_by_id(topic_id):  # Else deleted.
+            self.catalogue.apply(change)
 
-    def _kept_in(self, change: CatalogueChange) -> tuple[Changes, Iterator[CatalogueChange]]:
-        shard = 0
-        if isinstance(change, KEPT_BY_TOPICS):
-            shard = self.shard(self._by_id[change.topic_id].name)
-        elif isinstance(change, ProducerNamed):
-            shard = change.number >> SCOPE_BITS
-        elif isinstance(change, ProducersForgotten):
-            shard = change.numbers[0] >> SCOPE_BITS
+    # Changing.
+
+    def write(self, change: CatalogueChange) -> int:
+        """As `CatalogueWriter.write`. Raises NotOwned for a shard of another broker."""
+        shard = self._shard_of(change)
         journal = self._inner.get(shard) if shard else self._main
         if journal is None:
             raise NotOwned(f"shard {shard} is another broker's")
-        return journal, self._changes_in(shard) if shard else self._main_changes()
-
-    def _change(self, change: CatalogueChange) -> int:
-        gone: Named | None = None
-        match change:
-            case TopicGone():
-                gone = self._by_id[change.topic_id].name
-            case NamespaceGone():
-                gone = change.tenant, change.namespace
-            case TenantGone():
-                gone = change.tenant
-        ticket = super()._change(change)
+        if shard:
+            return self.catalogue.write(change, journal, self._changes_in(shard))
+        deleted = self._deleted_name(change)
+        ticket = self.catalogue.write(change, journal, self.catalogue.state(with_data=False))
         subject = subject_of(change)
-        if gone is not None:
-            self._note_deletion(gone)
-        if subject is not None and gone is not None:
+        if deleted is not None:
+            self._note_deletion(deleted)
+        if subject is not None and deleted is not None:
             self._changed.pop(subject, None)
         elif subject is not None:
             self._changed[subject] = self.place
         return ticket
+
+    def _shard_of(self, change: CatalogueChange) -> int:
+        match change:
+            case SchemaAdded() | EpochSet() | GroupMade() | GroupGone():
+                topic = self.catalogue.topic_by_id(change.topic_id)
+                return 0 if topic is None else self.shard(topic.name)
+            case ProducerNamed(number=number) | ProducersForgotten(numbers=[number, *_]):
+                return number >> SCOPE_BITS
+        return 0
+
+    def _deleted_name(self, change: CatalogueChange) -> Named | None:
+        match change:
+            case TopicGone():
+                topic = self.catalogue.topic_by_id(change.topic_id)
+                return None if topic is None else topic.name
+            case NamespaceGone():
+                return change.tenant, change.namespace
+            case TenantGone():
+                return change.tenant
+        return None
 
     def _note_deletion(self, name: Named) -> None:
         self._deleted.pop(name, None)  # The newest is last.
@@ -261,47 +259,18 @@ class SharedCatalogue(Catalogue):
         if len(self._deleted) > DELETED_MAX:
             self._deletions_from = self._deleted.pop(next(iter(self._deleted)))
 
-    def _main_changes(self) -> Iterator[CatalogueChange]:
-        yield self._counters
-        for namespace in self._namespaces.values():
-            yield NamespaceMade(namespace)
-        for meta in self._by_id.values():
-            bare = copy(meta)
-            _give_kept(bare, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
-            yield TopicMade(bare)
-        yield from self.users.changes()
-        yield from self.tenants.changes()
-
     def _changes_in(self, shard: int) -> Iterator[CatalogueChange]:
-        yield CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, self._next_producer(shard))
+        next_producer = self.catalogue.next_producer(shard)
+        yield CountersSet(FIRST_NUMBER, FIRST_NUMBER, MADE_ID_FIRST, next_producer)
         for meta in self.topics_of(shard):
-            yield from _kept_changes(meta)
-        for (scope, name), number in self._producers.items():
+            yield from _data_changes(meta)
+        for (scope, name), number in self.catalogue.producer_numbers().items():
             if scope == shard:
                 yield ProducerNamed(number, name)
-
-    # Producers.
 
     def scope(self, name: TopicName) -> int:
         """Return the number scope of producers: the shard of the topic that they write to."""
         return self.shard(name)
-
-    def forget_producers(self, numbers: list[int]) -> int:
-        """Forget producers as `Catalogue.forget_producers`, in all held shards."""
-        ticket = 0
-        for scope in {number >> SCOPE_BITS for number in numbers} & self._inner.keys():
-            of_scope = [number for number in numbers if number >> SCOPE_BITS == scope]
-            ticket = self._change(ProducersForgotten(of_scope))
-        return ticket
-
-    def _next_producer(self, scope: int) -> int:
-        return self._producer_counts.get(scope, (scope << SCOPE_BITS) + FIRST_NUMBER)
-
-    def _apply(self, change: CatalogueChange) -> None:
-        super()._apply(change)
-        if isinstance(change, ProducerNamed):
-            scope = change.number >> SCOPE_BITS
-            self._producer_counts[scope] = max(self._next_producer(scope), change.number + 1)
 
 
 def subject_of(change: CatalogueChange) -> Subject | None:
@@ -352,12 +321,7 @@ class Rows:
         raise AssertionError("another broker's journal is only read")
 
 
-def _give_kept(meta: TopicMeta, other: TopicMeta) -> None:
-    meta.topic_epoch, meta.next_group_id = other.topic_epoch, other.next_group_id
-    meta.schemas, meta.groups = [*other.schemas], [*other.groups]
-
-
-def _kept_changes(meta: TopicMeta) -> Iterator[CatalogueChange]:
+def _data_changes(meta: TopicMeta) -> Iterator[CatalogueChange]:
     if meta.topic_epoch:
         yield EpochSet(meta.topic_id, meta.topic_epoch)
     for schema in meta.schemas:

@@ -19,6 +19,7 @@ from braidlog.storage.log.read_only_log import LOOKS_MAX, READ_BYTES, ReadOnlyLo
 from braidlog.storage.log.segment import Segment, segment_path
 from braidlog.storage.log.segment_header import KIND_CATALOGUE, KIND_PARTITION
 from braidlog.storage.log.segment_names import SegmentName
+from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.shared.catalogue import SharedCatalogue
 from braidlog.storage.shared.layout import BadObject, shard_of
 from braidlog.storage.shared.ledger import Cluster, Contents, JournalRow, Ledger, Tenure
@@ -70,17 +71,17 @@ class StoreLook:
     def _cluster(self) -> Cluster:
         return open_cluster(self._ledger, self._objects)
 
-    def catalogue(self, kept_of: Collection[str] = ()) -> SharedCatalogue:
-        """All topics; those named in `kept_of` (full names) with their schemas.
+    def catalogue(self, with_data_of: Collection[str] = ()) -> Catalogue:
+        """All topics; those named in `with_data_of` (full names) with their schemas.
 
         Raises: LedgerUnanswered, LedgerRefused, NoCluster; DamagedLog.
         """
         with closing(self._ledger):
             shared_catalogue = SharedCatalogue(self._cluster.shards)
             shared_catalogue.follow_anew(self._journal(0))
-            for shard in self._shards_of(kept_of):
-                shared_catalogue.follow_kept(shard, self._journal(shard))
-            return shared_catalogue
+            for shard in self._shards_of(with_data_of):
+                shared_catalogue.follow_topic_data(shard, self._journal(shard))
+            return shared_catalogue.catalogue
 
     def _journal(self, shard: int) -> list[JournalRow]:
         return surely(partial(self._ledger.journal, shard, KIND_CATALOGUE), self._patience())

@@ -23,10 +23,11 @@ class ShardPositions:
     """The `Positions` of a cluster: a store for each shard."""
 
     def __init__(
-        self, catalogue: SharedCatalogue, refuse: Callable[[int, TopicName | None], NoReturn]
+        self, shared_catalogue: SharedCatalogue, refuse: Callable[[int, TopicName | None], NoReturn]
     ) -> None:
         """`refuse` raises NotOwner for a topic without a store; None: no topic has that number."""
-        self._catalogue = catalogue
+        self._catalogue = shared_catalogue.catalogue
+        self._shard_of = shared_catalogue.shard
         self._refuse = refuse
         self._stores: dict[int, JournalPositions] = {}
         self._of_topic: dict[int, JournalPositions] = {}  # Found before.
@@ -58,7 +59,7 @@ class ShardPositions:
             meta = self._catalogue.topic_by_id(topic_id)
             if meta is None:
                 return None
-            store = self._stores.get(self._catalogue.shard(meta.name))
+            store = self._stores.get(self._shard_of(meta.name))
             if store is not None:
                 self._of_topic[topic_id] = store
         return store

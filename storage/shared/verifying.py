@@ -132,8 +132,9 @@ def _deleted(ledger: Ledger) -> Callable[[int], bool]:
     topic may remain in packs that others need.
     """
     cluster = ledger.cluster()
-    catalogue = SharedCatalogue(0 if cluster is None else cluster.shards)
-    catalogue.follow_anew(ledger.journal(0, KIND_CATALOGUE))
+    shared_catalogue = SharedCatalogue(0 if cluster is None else cluster.shards)
+    shared_catalogue.follow_anew(ledger.journal(0, KIND_CATALOGUE))
+    catalogue = shared_catalogue.catalogue
     partition_ids = {number for meta in catalogue.all_topics() for number in meta.partition_ids}
     return lambda number: number < catalogue.partition_ids_end and number not in partition_ids
 

@@ -33,6 +33,7 @@ from braidlog.storage.log.topic_file import (
 from braidlog.storage.log.watermark import RESERVED_NAME, Watermark
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.changes import UnknownRecord
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.nodes import StoredNodes
 from braidlog.storage.tools.dump import find_partitions
@@ -157,11 +158,12 @@ class Repair:
         replayed_catalogue = self._replay(
             CATALOGUE,
             plan,
-            lambda records: Catalogue(records.journal, now_us=now_us, lost=records.lost),
+            lambda records: JournalCatalogue(records.journal, now_us=now_us, lost=records.lost),
         )
         if replayed_catalogue is None:
             return None
-        repair, catalogue = replayed_catalogue
+        repair, stored = replayed_catalogue
+        catalogue = stored.catalogue
         older = None
         if not repair.is_damaged:
             ids_end = catalogue.partition_ids_end
@@ -170,7 +172,7 @@ class Repair:
             fitting = CatalogueRepair(catalogue, folders)
             if repair.loses or older:
                 fitting.run(self._cursors, now_us)
-            catalogue.rewrite()
+            stored.rewrite()
             plan.steps.append(repair.step(self._aside, fitting.lines, older))
         return catalogue
 

@@ -15,6 +15,7 @@ from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import read_checked
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.tools.journal_records import JournalRecords, StoredJournal
 from braidlog.storage.tools.survey import LogSurvey
 
@@ -55,6 +56,6 @@ def _read(data_dir: str) -> Catalogue:
         for hole in result.holes:
             raise DamagedLog(hole.path, hole.file_pos, hole.offset, hole.reason)
         bodies = records.records(result, start)
-        return Catalogue(StoredJournal(bodies, records.damage), now_us=0)
+        return JournalCatalogue(StoredJournal(bodies, records.damage), now_us=0).catalogue
     finally:
         files.close()

@@ -30,6 +30,7 @@ from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile,
 from braidlog.storage.log.topic_names import prepared_name
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.changes import UnknownRecord
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.nodes import StoredNodes
 from braidlog.storage.tools.findings import Finding, Level, VerifyReport
@@ -289,7 +290,7 @@ class Verifier:
 
 def stored_catalogue(journal: StoredJournal, lost: Lost) -> Catalogue:
     """Return the catalogue as a start would see it; `lost` is called for each unreadable change."""
-    return Catalogue(journal, now_us=0, lost=lost)
+    return JournalCatalogue(journal, now_us=0, lost=lost).catalogue
 
 
 def is_data_dir(path: str | os.PathLike[str]) -> bool:

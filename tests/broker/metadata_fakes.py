@@ -11,7 +11,7 @@ from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.settings import log_settings
 from braidlog.broker.topics.topics import Topics
 from braidlog.storage.errors import StorageFull
-from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from tests.storage.metadata.memory_journal import MemoryJournal
 
@@ -84,7 +84,7 @@ class House:
         self.reported = []  # Errors of storage.
         report = self.reported.append
         placement = placement or Placement()
-        state = Catalogue(self.catalogue_journal, now_us=NOW_US)
+        state = JournalCatalogue(self.catalogue_journal, now_us=NOW_US).catalogue
         self.catalogue = LocalCatalogue(
             state, placement, use_reserve=lambda act: act(), report=report
         )

@@ -2,7 +2,7 @@
 
 from braidlog.broker.access.rules import GrantedRules
 from braidlog.broker.access.users import Users
-from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 
@@ -11,7 +11,7 @@ class MemoryCatalogue:
 
     def __init__(self, records=()):
         self.journal = MemoryJournal(records)
-        self.state = Catalogue(self.journal, now_us=0)
+        self.state = JournalCatalogue(self.journal, now_us=0).catalogue
 
     @property
     def users(self):

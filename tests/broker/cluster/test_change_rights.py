@@ -87,7 +87,7 @@ async def test_the_owner_refuses_a_forbidden_change_and_changes_nothing(tmp_path
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         rules = Only()
         owner.broker.access = Access(rules)
-        home, state = asker.parts.peers, owner.broker.catalogue.state
+        home, state = asker.parts.peers, owner.parts.shared_catalogue
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stepping_on, first, second)

@@ -152,10 +152,10 @@ async def test_a_change_with_a_lost_answer_is_made_once_and_reported_as_made(tmp
         await prepared(asker)
         change, is_made = Changes(asker.broker).changes()[name]
         assert not is_made()
-        cutter.answers_to_lose, place = 1, owner.broker.catalogue.state.place
+        cutter.answers_to_lose, place = 1, owner.parts.shared_catalogue.place
         await change()
         assert cutter.lost == 1 and is_made()
-        assert owner.broker.catalogue.state.place == place + 1
+        assert owner.parts.shared_catalogue.place == place + 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -165,16 +165,16 @@ async def test_a_change_by_a_silent_owner_is_reported_as_unknown(tmp_path, name,
         await prepared(asker)
         change, _ = Changes(asker.broker).changes()[name]
         _, is_made = Changes(owner.broker).changes()[name]
-        cutter.answers_to_lose, place = 1_000_000, owner.broker.catalogue.state.place
+        cutter.answers_to_lose, place = 1_000_000, owner.parts.shared_catalogue.place
         with pytest.raises(errors.Unanswered):
             await change()
-        assert is_made() and owner.broker.catalogue.state.place == place + 1
+        assert is_made() and owner.parts.shared_catalogue.place == place + 1
 
 
 async def test_a_late_request_does_not_affect_a_changed_topic(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
-        based_on = asker.broker.catalogue.state.place
+        based_on = asker.parts.shared_catalogue.place
         await owner.broker.topics.delete(ORDERS)
         await owner.broker.topics.create(ORDERS, 8)
         await owner.broker.topics.alter_namespace(*ONE, {"retention_ms": 5})
@@ -195,7 +195,7 @@ async def test_a_late_request_does_not_affect_a_changed_topic(tmp_path):
 async def test_late_requests_do_not_recreate_deleted_topics_or_namespaces(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
-        based_on = asker.broker.catalogue.state.place
+        based_on = asker.parts.shared_catalogue.place
         topics, namespaces = owner.broker.topics, owner.broker.namespaces
         await topics.create(MADE, 1)
         await topics.delete(MADE)
@@ -242,7 +242,7 @@ async def test_a_broker_that_is_behind_catches_up_and_asks_again(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
         topics, places = asker.broker.topics, iter([0])
-        topics._changes._place = lambda: next(places, asker.broker.catalogue.state.place)
+        topics._changes._place = lambda: next(places, asker.parts.shared_catalogue.place)
         await topics.keep_partitions(ORDERS, 7, seen=8)
         assert len(owner.broker.topics.get(ORDERS).partitions) == 7
         assert next(places, None) is None

@@ -58,8 +58,8 @@ async def test_a_change_of_a_topic_waits_until_its_owner_has_followed(
         async with trio.open_nursery() as nursery:
             async with owner.behind:
                 nursery.start_soon(changed)
-                place = catalogue.broker.catalogue.state.place
-                await until(lambda: catalogue.broker.catalogue.state.place > place)
+                place = catalogue.parts.shared_catalogue.place
+                await until(lambda: catalogue.parts.shared_catalogue.place > place)
                 with trio.move_on_after(10 * SPREAD_S):
                     await done.wait()
                 assert not done.is_set() and owner.state() == before

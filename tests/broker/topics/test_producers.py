@@ -9,7 +9,7 @@ from braidlog.broker.errors import LimitExceeded
 from braidlog.broker.topics import producers
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.producers import FORGOTTEN_AFTER_S, ProducerNumbers
-from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import MemoryJournal
 
@@ -30,7 +30,7 @@ def journal():
 
 
 def opened(journal, clock):
-    state = Catalogue(journal, now_us=1)
+    state = JournalCatalogue(journal, now_us=1).catalogue
     catalogue = LocalCatalogue(
         state, Placement(), use_reserve=lambda change: change(), report=print
     )
@@ -56,7 +56,7 @@ def test_a_forgotten_name_gets_another_number_over_restarts_too(journal):
     numbers.release(b"b", TOPIC)
     clock.now += FORGOTTEN_AFTER_S + 1
     assert numbers._forget_idle(clock.now - FORGOTTEN_AFTER_S, 10) == 1
-    numbers._catalogue.state.rewrite()
+    numbers._catalogue.state._writer.rewrite()
     again = opened(journal.reopened(), clock)
     assert again.number(b"b", TOPIC)[0] == 3
     assert again.number(b"a", TOPIC)[0] == 1

@@ -56,26 +56,26 @@ async def prepared(path):
 async def test_a_topic_is_created_once_despite_a_lost_answer(tmp_path, kind):
     fields, success = MAKING[kind]
     async with prepared(tmp_path) as (client, (mine, _), owner, cutter):
-        place = owner.catalogue.state.place
+        place = owner.parts.shared_catalogue.place
         # The first question is about the catalogue's present end.
         cutter.answers_to_pass = cutter.answers_to_lose = 1
         await client.ask(kind, success, topic=f"persistent://{mine.full}", **fields)
         assert cutter.lost == 1
         assert owner.topics.find(mine) is not None
-        assert owner.catalogue.state.place == place + 1
+        assert owner.parts.shared_catalogue.place == place + 1
 
 
 @pytest.mark.parametrize("kind", MAKING, ids=Type.Name)
 async def test_a_client_retries_without_an_answer_and_the_topic_is_created_once(tmp_path, kind):
     fields, success = MAKING[kind]
     async with prepared(tmp_path) as (client, (mine, _), owner, cutter):
-        place, named = owner.catalogue.state.place, {"topic": f"persistent://{mine.full}"}
+        place, named = owner.parts.shared_catalogue.place, {"topic": f"persistent://{mine.full}"}
         cutter.answers_to_pass, cutter.answers_to_lose = 1, 1_000_000
         code, _ = await client.refused(kind, **named, **fields)
         assert code == ServerError.ServiceNotReady
         cutter.answers_to_lose = 0
         await client.ask(kind, success, **named, **fields)
-        assert owner.catalogue.state.place == place + 1
+        assert owner.parts.shared_catalogue.place == place + 1
 
 
 @pytest.mark.parametrize("kind", [*MAKING, Type.GET_OR_CREATE_SCHEMA], ids=Type.Name)

@@ -33,8 +33,9 @@ class Broker(Life):
 
     def __init__(self, store):
         super().__init__(store, partition_id=9)
-        self.catalogue = SharedCatalogue(SHARDS)
-        self.catalogue.own(LedgerJournal(0, KIND_CATALOGUE, [], self.committer), 1)
+        self.shared = SharedCatalogue(SHARDS)
+        self.shared.own(LedgerJournal(0, KIND_CATALOGUE, [], self.committer), 1)
+        self.catalogue = self.shared.catalogue
         self.logs = {}
         for topic, numbers in TOPICS.items():
             name = parse_topic(topic)
@@ -115,8 +116,8 @@ def test_a_partition_without_topic_is_deleted(store, broker):
 def test_schemas_come_from_the_topics_shards(store, broker):
     topic = "public/default/a"
     name = parse_topic(topic)
-    shard = broker.catalogue.shard(name)
-    broker.catalogue.hold(shard, LedgerJournal(shard, KIND_CATALOGUE, [], broker.committer))
+    shard = broker.shared.shard(name)
+    broker.shared.hold(shard, LedgerJournal(shard, KIND_CATALOGUE, [], broker.committer))
     meta = broker.catalogue.topic(name)
     broker.catalogue.add_schema(meta.topic_id, SchemaMeta(AVRO_TYPE, "a", b'"long"', {}))
     broker.committer.commit()

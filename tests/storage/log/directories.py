@@ -13,8 +13,8 @@ from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.log.watermark import read_watermark
-from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.cursors import Moved
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.tools.repair import Repair
@@ -61,9 +61,9 @@ class Directory:
 
     def _open(self):
         self.data_dir.check_journals()
-        self.catalogue = Catalogue(
+        self.catalogue = JournalCatalogue(
             self.data_dir.open_journal("catalogue", self.committer), now_us=1
-        )
+        ).catalogue
         self.cursors = JournalPositions(self.data_dir.open_journal("cursors", self.committer))
         known = [number for meta in self.catalogue.all_topics() for number in meta.partition_ids]
         self.data_dir.check_folders(known, self.catalogue.partition_ids_end)

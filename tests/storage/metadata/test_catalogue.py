@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
-from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST, GroupMeta, SchemaMeta
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.names import TopicName
 from tests.storage.metadata.memory_journal import MemoryJournal
 
@@ -20,7 +20,7 @@ def journal():
 
 @pytest.fixture
 def catalogue(journal):
-    return Catalogue(journal, now_us=5)
+    return JournalCatalogue(journal, now_us=5).catalogue
 
 
 def made(catalogue, name=ORDERS, partitions=1, **more):
@@ -44,7 +44,7 @@ def state_of(catalogue):
 def shortened(journal):
     """Return the journal after a snapshot."""
     short = journal.reopened()
-    catalogue = Catalogue(short, now_us=0)
+    catalogue = JournalCatalogue(short, now_us=0).catalogue
     short.extra_bytes = 1 << 40
     catalogue.producer_id(b"one more")
     assert short.snapshots == 1
@@ -57,7 +57,7 @@ def test_a_new_catalogue_has_the_default_namespace_and_nothing_else(catalogue, j
     assert meta.iggy_id is None
     assert catalogue.stream_id(meta) == MADE_ID_FIRST
     assert catalogue.all_topics() == []
-    assert Catalogue(journal.reopened(), now_us=77).namespaces() == [meta]
+    assert JournalCatalogue(journal.reopened(), now_us=77).catalogue.namespaces() == [meta]
 
 
 def test_a_topic_is_found_by_name_and_by_either_number(catalogue):
@@ -106,7 +106,7 @@ def test_numbers_are_never_reused_even_after_a_snapshot(catalogue, journal):
     catalogue.delete_topic(meta.topic_id)
     catalogue.delete_namespace("public", "shop")
     for again in (journal.reopened(), shortened(journal)):
-        catalogue = Catalogue(again, now_us=0)
+        catalogue = JournalCatalogue(again, now_us=0).catalogue
         assert catalogue.namespace("public", "shop") is None
         catalogue.create_namespace("public", "shop", created_us=1)
         assert catalogue.stream_id(catalogue.namespace("public", "shop")) > stream_id
@@ -132,7 +132,10 @@ def test_changes_of_a_topic_are_persistent(catalogue, journal):
     catalogue.add_schema(topic_id, SchemaMeta(1, "", b"", {}))
     catalogue.bump_topic_epoch(topic_id)
     catalogue.bump_topic_epoch(topic_id)
-    for seen in (catalogue, *(Catalogue(j, now_us=0) for j in (journal, shortened(journal)))):
+    for seen in (
+        catalogue,
+        *(JournalCatalogue(j, now_us=0).catalogue for j in (journal, shortened(journal))),
+    ):
         meta = seen.topic(ORDERS)
         assert (meta.partition_ids, meta.partitioned) == ([1, 5], True)
         assert meta.settings == {"retention_bytes": 7}
@@ -157,7 +160,7 @@ def test_group_numbers_increase_and_a_requested_number_is_used(catalogue, journa
     catalogue.create_group(topic_id, "c")
     assert catalogue.groups(topic_id) == [GroupMeta(1, "a"), GroupMeta(7, "b"), GroupMeta(8, "c")]
     catalogue.delete_group(topic_id, 8)
-    catalogue = Catalogue(shortened(journal), now_us=0)
+    catalogue = JournalCatalogue(shortened(journal), now_us=0).catalogue
     catalogue.create_group(topic_id, "d")
     assert catalogue.groups(topic_id)[-1] == GroupMeta(9, "d")
 
@@ -169,13 +172,13 @@ def test_a_producer_keeps_its_number(catalogue, journal):
     assert catalogue.ticket == ticket + 1
     assert catalogue.producer_id(b"a") == 1
     assert catalogue.ticket == ticket + 1
-    again = Catalogue(shortened(journal), now_us=0)
+    again = JournalCatalogue(shortened(journal), now_us=0).catalogue
     assert [again.producer_id(name) for name in (b"\xff", b"a", b"one more", b"c")] == [2, 1, 3, 4]
 
 
 def test_a_refused_change_changes_nothing(catalogue, journal):
     topic_id = made(catalogue).topic_id
-    before = state_of(Catalogue(journal.reopened(), now_us=0))
+    before = state_of(JournalCatalogue(journal.reopened(), now_us=0).catalogue)
     journal.full = True
     for change in (
         lambda: catalogue.create_namespace("public", "shop", created_us=1),
@@ -193,7 +196,7 @@ def test_a_record_about_an_unknown_topic_is_an_error(catalogue, journal):
     catalogue.bump_topic_epoch(made(catalogue).topic_id)
     del journal.records[1]
     with pytest.raises(DamagedLog, match="EpochSet of unknown 1"):
-        Catalogue(journal, now_us=0)
+        JournalCatalogue(journal, now_us=0)
 
 
 def change_at_random(rng, catalogue):
@@ -244,16 +247,18 @@ def change_at_random(rng, catalogue):
 def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed):
     rng = random.Random(seed)
     journal = MemoryJournal()
-    catalogue = Catalogue(journal, now_us=0)
+    catalogue = JournalCatalogue(journal, now_us=0).catalogue
     for _ in range(6):
         for _ in range(30):
             change_at_random(rng, catalogue)
-        assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
+        assert state_of(JournalCatalogue(journal.reopened(), now_us=0).catalogue) == state_of(
+            catalogue
+        )
         if rng.random() < 0.5:
             journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         elif rng.random() < 0.5:
             journal = journal.reopened()
-            catalogue = Catalogue(journal, now_us=0)
+            catalogue = JournalCatalogue(journal, now_us=0).catalogue
 
 
 def test_a_namespaces_number_can_be_set_and_removed(catalogue, journal):
@@ -262,12 +267,12 @@ def test_a_namespaces_number_can_be_set_and_removed(catalogue, journal):
     (meta,) = catalogue.namespaces()
     assert catalogue.namespace_by_stream_id(7) == meta
     assert (meta.created_us, catalogue.stream_id(meta)) == (5, 7)
-    assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
+    assert state_of(JournalCatalogue(journal.reopened(), now_us=0).catalogue) == state_of(catalogue)
     catalogue.number_namespace("public", "default", None)
     (meta,) = catalogue.namespaces()
     assert catalogue.namespace_by_stream_id(7) is None
     assert catalogue.namespace_by_stream_id(MADE_ID_FIRST) == meta
-    assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
+    assert state_of(JournalCatalogue(journal.reopened(), now_us=0).catalogue) == state_of(catalogue)
 
 
 def test_a_restored_number_is_not_taken_from_a_client(catalogue):
@@ -305,7 +310,7 @@ def test_a_rename_keeps_numbers_content_and_holders(catalogue, journal):
     assert catalogue.topic_by_iggy_id("public", "store", 3) is now is catalogue.topic_by_id(1)
     assert catalogue.namespace_by_stream_id(7).namespace == "store"
     assert catalogue.topics("public", "shop") == [] and catalogue.topic(before.name) is None
-    again = Catalogue(journal.reopened(), now_us=0)
+    again = JournalCatalogue(journal.reopened(), now_us=0).catalogue
     assert state_of(again) == state_of(catalogue)
     assert again.topic_by_iggy_id("public", "store", 3) == now
 
@@ -325,5 +330,5 @@ def test_a_name_goes_to_the_later_holder_if_a_deletion_is_lost(catalogue, journa
     end = len(journal.records) - 1
     catalogue.rename_topic(one.topic_id, "b")
     del journal.records[end]
-    again = Catalogue(journal.reopened(), now_us=0)
+    again = JournalCatalogue(journal.reopened(), now_us=0).catalogue
     assert [meta.topic_id for meta in again.all_topics()] == [one.topic_id]

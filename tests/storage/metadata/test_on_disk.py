@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.cursors import KafkaCommit, Moved
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.metadata.ranges import RangeSet
@@ -23,9 +23,9 @@ class Broker:
     def __init__(self, path):
         self.data_dir = open_directory(path)
         self.committer = Committer(self.data_dir.files)
-        self.catalogue = Catalogue(
+        self.catalogue = JournalCatalogue(
             self.data_dir.open_journal("catalogue", self.committer), now_us=1
-        )
+        ).catalogue
         self.cursors = JournalPositions(self.data_dir.open_journal("cursors", self.committer))
 
     def killed(self):

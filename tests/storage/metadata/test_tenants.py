@@ -5,8 +5,8 @@ import random
 import pytest
 
 from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
-from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.catalogue_records import TenantGone, TenantSet
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 # The journal of an earlier program: a new catalogue, then a namespace of another tenant.
@@ -25,7 +25,7 @@ def journal():
 
 @pytest.fixture
 def catalogue(journal):
-    return Catalogue(journal, now_us=5)
+    return JournalCatalogue(journal, now_us=5).catalogue
 
 
 def tenants_of(catalogue):
@@ -33,7 +33,7 @@ def tenants_of(catalogue):
 
 
 def again(journal):
-    return Catalogue(journal.reopened(), now_us=0)
+    return JournalCatalogue(journal.reopened(), now_us=0).catalogue
 
 
 def test_a_tenant_needs_no_namespace_and_outlives_its_last(catalogue, journal):
@@ -56,14 +56,14 @@ def test_the_bytes_of_both_changes(catalogue, journal):
     assert journal.records[-1] == GONE
     catalogue.create_namespace("acme", "shop", created_us=6)
     assert journal.records[-1][0] == 2  # Earlier programs can read the record types that they know.
-    assert tenants_of(Catalogue(MemoryJournal([*EARLIER, SET]), now_us=0)) == {
+    assert tenants_of(JournalCatalogue(MemoryJournal([*EARLIER, SET]), now_us=0).catalogue) == {
         "acme": ["clerk", "boss"]
     }
 
 
 def test_an_earlier_journal_has_no_tenants_and_accepts_them():
     journal = MemoryJournal(EARLIER)
-    catalogue = Catalogue(journal, now_us=0)
+    catalogue = JournalCatalogue(journal, now_us=0).catalogue
     assert [(one.tenant, one.namespace) for one in catalogue.namespaces()] == [
         ("acme", "shop"),
         ("public", "default"),
@@ -87,15 +87,15 @@ def change_at_random(rng, catalogue):
 def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed):
     rng = random.Random(seed)
     journal = MemoryJournal()
-    catalogue = Catalogue(journal, now_us=0)
+    catalogue = JournalCatalogue(journal, now_us=0).catalogue
     for _ in range(20):
         if rng.random() < 0.2:
             journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         change_at_random(rng, catalogue)
         if rng.random() < 0.1:
-            catalogue.rewrite()
+            catalogue._writer.rewrite()
         assert tenants_of(again(journal)) == tenants_of(catalogue)
-    catalogue.rewrite()
+    catalogue._writer.rewrite()
     assert journal.snapshots
     assert tenants_of(again(journal)) == tenants_of(catalogue)
 
@@ -114,8 +114,8 @@ def test_a_refused_change_changes_nothing(catalogue, journal):
 def test_the_deletion_of_a_missing_tenant_is_damage_that_can_be_skipped():
     records = [*EARLIER, GONE, SET]
     with pytest.raises(DamagedLog, match="TenantGone of unknown 'acme'"):
-        Catalogue(MemoryJournal(records), now_us=0)
+        JournalCatalogue(MemoryJournal(records), now_us=0)
     lost = []
-    catalogue = Catalogue(MemoryJournal(records), now_us=0, lost=lost.append)
+    catalogue = JournalCatalogue(MemoryJournal(records), now_us=0, lost=lost.append).catalogue
     assert len(lost) == 1
     assert tenants_of(catalogue) == {"acme": ["clerk", "boss"]}

@@ -44,8 +44,10 @@ def test_producers_of_a_shard_have_unique_numbers_over_owners():
     numbers = []
     for life in range(3):
         catalogue, end_round = owner(rows)
-        numbers += [catalogue.producer_id(b"p%d%d" % (life, at), SHARD) for at in range(5)]
-        assert catalogue.producer_id(b"p00", SHARD) == numbers[0]
+        numbers += [
+            catalogue.catalogue.producer_id(b"p%d%d" % (life, at), SHARD) for at in range(5)
+        ]
+        assert catalogue.catalogue.producer_id(b"p00", SHARD) == numbers[0]
         end_round()
     assert numbers == [(SHARD << SCOPE_BITS) + at for at in range(1, 16)]
 
@@ -53,35 +55,35 @@ def test_producers_of_a_shard_have_unique_numbers_over_owners():
 def test_the_number_of_a_forgotten_producer_is_never_reused():
     rows = Rows()
     catalogue, end_round = owner(rows)
-    gone = catalogue.producer_id(b"gone", SHARD)
-    catalogue.forget_producers([gone])
+    gone = catalogue.catalogue.producer_id(b"gone", SHARD)
+    catalogue.catalogue.forget_producers([gone])
     end_round()
     catalogue, _ = owner(rows)
-    assert catalogue.producer_id(b"gone", SHARD) == gone + 1
+    assert catalogue.catalogue.producer_id(b"gone", SHARD) == gone + 1
 
 
 def test_numbers_of_different_shards_differ():
     catalogue, _ = owner(Rows())
     with pytest.raises(NotOwned):
-        catalogue.producer_id(b"p", OTHER)
+        catalogue.catalogue.producer_id(b"p", OTHER)
     journal = LedgerJournal(OTHER, 2, [], Committer(None, keeper=Rows()))
     catalogue.hold(OTHER, journal)
-    assert catalogue.producer_id(b"p", OTHER) >> SCOPE_BITS == OTHER
-    assert catalogue.producer_id(b"p", SHARD) >> SCOPE_BITS == SHARD
+    assert catalogue.catalogue.producer_id(b"p", OTHER) >> SCOPE_BITS == OTHER
+    assert catalogue.catalogue.producer_id(b"p", SHARD) >> SCOPE_BITS == SHARD
 
 
 def test_a_returning_shard_is_counted_from_its_journal():
     rows = Rows()
     catalogue, end_round = owner(rows)
-    first = catalogue.producer_id(b"here", SHARD)
+    first = catalogue.catalogue.producer_id(b"here", SHARD)
     end_round()
     catalogue.give_up(SHARD)
     other, end_round = owner(rows)
-    elsewhere = other.producer_id(b"elsewhere", SHARD)
+    elsewhere = other.catalogue.producer_id(b"elsewhere", SHARD)
     end_round()
     committer = Committer(None, keeper=rows)
     catalogue.hold(SHARD, LedgerJournal(SHARD, 2, list(rows.rows), committer))
-    assert catalogue.producer_id(b"new", SHARD) == elsewhere + 1 == first + 2
+    assert catalogue.catalogue.producer_id(b"new", SHARD) == elsewhere + 1 == first + 2
 
 
 def test_tenants_are_followed_and_kept_by_the_next_owner():
@@ -90,22 +92,22 @@ def test_tenants_are_followed_and_kept_by_the_next_owner():
     first, follower = SharedCatalogue(SHARDS), SharedCatalogue(SHARDS)
     first.own(LedgerJournal(0, 2, [], committer), now_us=1)
     with pytest.raises(NotOwned):
-        follower.change_tenants(TenantSet("acme", []))
+        follower.catalogue.change_tenants(TenantSet("acme", []))
     for change in (TenantSet("gone", []), TenantGone("gone"), TenantSet("acme", ["boss"])):
-        first.change_tenants(change)
+        first.catalogue.change_tenants(change)
     committer.commit()
     follower.follow(rows.rows)
-    assert [*follower.tenants] == ["acme"]
+    assert [*follower.catalogue.tenants] == ["acme"]
     large = TenantSet("large", ["x" * 4000])
     while all(row.kind < SNAPSHOT for row in rows.rows):
-        first.change_tenants(large)
+        first.catalogue.change_tenants(large)
         committer.commit()
     follower.follow_anew(rows.rows)
     next_owner = SharedCatalogue(SHARDS)
     next_owner.own(LedgerJournal(0, 2, [*rows.rows], Committer(None, keeper=rows)), now_us=2)
     for catalogue in (follower, next_owner):
-        assert [*catalogue.tenants] == ["acme", "large"]
-        assert catalogue.tenants.admin_roles("acme") == ["boss"]
+        assert [*catalogue.catalogue.tenants] == ["acme", "large"]
+        assert catalogue.catalogue.tenants.admin_roles("acme") == ["boss"]
 
 
 def test_holders_of_the_users_see_changes_of_any_owner():
@@ -113,17 +115,20 @@ def test_holders_of_the_users_see_changes_of_any_owner():
     rows = Rows()
     committer = Committer(None, keeper=rows)
     first, follower, next_owner = (SharedCatalogue(SHARDS) for _ in range(3))
-    books = [one.users for one in (first, follower, next_owner)]
+    books = [one.catalogue.users for one in (first, follower, next_owner)]
     first.own(LedgerJournal(0, 2, [], committer), now_us=1)
-    first.change_users(UserSet(UserMeta(7, "bob", "", 1, True, [])))
+    first.catalogue.change_users(UserSet(UserMeta(7, "bob", "", 1, True, [])))
     granted = Grant("bob", "produce", "topic public/default/t")
-    first.change_users(Granted(granted))
+    first.catalogue.change_users(Granted(granted))
     committer.commit()
     follower.follow(rows.rows[:1])
-    before = follower.users.version, follower.users.grants_version
+    before = follower.catalogue.users.version, follower.catalogue.users.grants_version
     follower.follow_anew(rows.rows)
     next_owner.own(LedgerJournal(0, 2, [*rows.rows], Committer(None, keeper=rows)), now_us=2)
     for book in books:
         assert [user.name for user in book.all()] == ["bob"] and book.grants_of("bob") == [granted]
         assert book.find("bob") is book.by_id(7) and book.next_user_id == 8
-    assert follower.users.version > before[0] and follower.users.grants_version > before[1]
+    assert (
+        follower.catalogue.users.version > before[0]
+        and follower.catalogue.users.grants_version > before[1]
+    )

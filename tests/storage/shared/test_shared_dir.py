@@ -264,7 +264,7 @@ def test_leftovers_of_a_deleted_partition_in_packs_block_no_owner(store):
     assert len(faults) == 1 and "partition 1: offset 0" in faults[0], "it may be a topic's"
     catalogue = SharedCatalogue(SHARDS)
     catalogue.own(LedgerJournal(0, KIND_CATALOGUE, [], second.committer), 1)
-    catalogue.create_topic(parse_topic(beside), [2], partitioned=False, created_us=1)
+    catalogue.catalogue.create_topic(parse_topic(beside), [2], partitioned=False, created_us=1)
     second.committer.commit()
     verified(store)
     second.directory.drop_unopened(shard)

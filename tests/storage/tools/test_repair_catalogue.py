@@ -2,9 +2,9 @@ import pytest
 
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.topic_file import TopicFile
-from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.catalogue_records import TopicMade, TopicMeta
 from braidlog.storage.metadata.changes import ChangeJournal
+from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.tools.journal_records import StoredJournal
 from braidlog.storage.tools.repair_catalogue import CatalogueRepair
@@ -26,7 +26,7 @@ class Recording(StoredJournal):
 
 def catalogue_with(**topics):
     """Return a catalogue of these topics with these partition ids."""
-    catalogue = Catalogue(StoredJournal([]), now_us=1)
+    catalogue = JournalCatalogue(StoredJournal([]), now_us=1).catalogue
     for topic, ids in topics.items():
         catalogue.create_topic(parse_topic(topic), ids, partitioned=False, created_us=1)
     return catalogue
@@ -90,7 +90,9 @@ def test_a_recreated_topic_with_a_lost_deletion():
             TopicMade(TopicMeta(topic_id, ORDERS, [topic_id], False, 1, {}, None, made_id))
         )
     lost = []
-    catalogue = Catalogue(StoredJournal(journal.bodies), now_us=1, lost=lost.append)
+    catalogue = JournalCatalogue(
+        StoredJournal(journal.bodies), now_us=1, lost=lost.append
+    ).catalogue
     assert [meta.topic_id for meta in catalogue.all_topics()] == [2]
     assert catalogue.topic(ORDERS).partition_ids == [2]
     assert [meta.topic_id for meta in catalogue.topics("public", "default")] == [2]
@@ -98,12 +100,15 @@ def test_a_recreated_topic_with_a_lost_deletion():
 
 def test_only_a_repair_skips_changes_of_missing_objects():
     journal = Recording()
-    made = Catalogue(journal, now_us=1)
+    made = JournalCatalogue(journal, now_us=1).catalogue
     made.create_topic(ORDERS, [1], partitioned=False, created_us=1)
     made.alter_settings(1, {"retention_ms": 5})
     without = [journal.bodies[0], journal.bodies[2]]
     with pytest.raises(DamagedLog):
-        Catalogue(StoredJournal(without), now_us=1)
+        JournalCatalogue(StoredJournal(without), now_us=1)
     lost = []
-    assert Catalogue(StoredJournal(without), now_us=1, lost=lost.append).all_topics() == []
+    assert (
+        JournalCatalogue(StoredJournal(without), now_us=1, lost=lost.append).catalogue.all_topics()
+        == []
+    )
     assert [one.reason for one in lost] == ["SettingsSet of unknown 1"]
