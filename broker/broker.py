@@ -277,7 +277,6 @@ class Broker:
         Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
         nothing is left open then.
         """
-        assert config.data_dir is not None, "checked with the settings"
         data_dir = data_dir or DataDir.open(config.data_dir)
         try:
             return cls(config, data_dir, verifier, clock, make_parts)
@@ -435,5 +434,4 @@ def _audit_file(config: Config) -> Path | None:
     access = config.access
     if not (access.required and access.audit):
         return None
-    assert config.data_dir is not None, "checked with the settings"
     return Path(access.audit_file or Path(config.data_dir) / audit.FILE)

@@ -57,8 +57,6 @@ log = structlog.get_logger()
 def serve(config: Config, *, ready_file: str | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code of the process."""
     logs.configure(level=config.log_level, log_format=config.log_format)
-    if config.data_dir is None:
-        return _refuse("no data directory is set: --data-dir DIR says where", EXIT_USAGE)
     try:
         listeners = make_listeners(config)
         verifier = TokenVerifier(config.access)

@@ -106,7 +106,6 @@ def _sleep_unless_cancelled(seconds: float) -> None:
 
 def _open(config: Config, session: ClusterSession) -> SharedDir:
     shared = config.shared
-    assert config.data_dir is not None, "checked with the settings"
     settings = SharedSettings(
         RoundSettings(shared.round_ms, shared.round_bytes, config.cluster.stall_ms),
         PackerSettings(shared.delete_after_ms, config.log.index_interval_bytes, shared.pack_bytes),

@@ -174,7 +174,7 @@ NOWHERE = "settings"
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All settings, checked. `origins` names the source of each given setting."""
 
-    data_dir: str | None = None
+    data_dir: str = "data"
     log: LogConfig = LogConfig()
     topics: TopicsConfig = TopicsConfig()
     memory: MemoryConfig = MemoryConfig()

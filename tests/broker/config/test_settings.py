@@ -74,7 +74,7 @@ CASES = [
         "",
         {},
         [("data_dir.x", "1", "--set y")],
-        "--set y: data_dir: expected text or none, not a group of settings",
+        "--set y: data_dir: expected text, not a group of settings",
     ),
     ("data_dir = 'd'", {}, [("data_dir.x", "1", "--set y")], "--set y: data_dir.x: 'data_dir' is"),
     ("[log]\nsegment_ms = 5", {}, [("log", "1", "--set y")], "--set y: log: names a group"),
@@ -255,4 +255,4 @@ def test_invalid_settings_of_the_shared_store_are_refused(tmp_path, flags, said)
 def test_an_unreadable_place_has_no_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/" + "x" * 5000)  # The path is too long for the system.
-    assert load(environment={}).data_dir is None
+    assert load(environment={}).data_dir == "data"
