@@ -1,14 +1,16 @@
 """The batch header: 128 bytes before every stored body (FORMAT.md section 3). Knows no file."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 from crc32c import crc32c
 
 from braidlog.storage.formats.api import BatchFlag, BodyInfo
+from braidlog.storage.formats.quick import CRC32C_BYTES_MAX, SPEEDUPS
 
 Buffer = bytes | bytearray | memoryview
+Fields = tuple[int | None, ...]
 
 MAGIC = b"\xf3BA\xd7"
 VERSION = 1
@@ -179,6 +181,20 @@ def pack_fields(salt: int, *fields: int) -> bytes:
     """As `pack`, from the fields in stored order (`REST`), for callers without a BatchHeader."""
     rest = REST.pack(*fields)
     return PREFIX.pack(MAGIC, crc32c(rest, salt)) + rest
+
+
+def head_of(salt: int, body: Sequence[Buffer], positions_bytes: int, fields: Fields) -> bytes:
+    """As `pack`, for a body in parts, the first of which may be a positions table. `fields`: from
+    the version on, up to the last sequence, in stored order (`REST`); None for an absent time.
+    """
+    is_simple = len(body) == 1 and not positions_bytes  # hot: see make bench
+    if SPEEDUPS is not None and is_simple and len(body[0]) <= CRC32C_BYTES_MAX:
+        head: bytes | None = SPEEDUPS.batch_head(salt, body[0], *fields)
+        if head is not None:
+            return head
+    stored = [ABSENT_US if value is None else value for value in fields]
+    body_bytes = sum(map(len, body)) - positions_bytes
+    return pack_fields(salt, *stored, positions_bytes, body_bytes, body_checksum(body), 0)
 
 
 def unpack(view: Buffer, salt: int, pos: int = 0) -> BatchHeader:

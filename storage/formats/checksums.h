@@ -118,12 +118,17 @@ static uint32_t crc32_of(const uint8_t *at, size_t size) {
     return ~by_table(crc32_table, crc, at, size);
 }
 
-static uint32_t crc32c_of(const uint8_t *at, size_t size) {
+/* The checksum of what has the sum `before`, and of these bytes behind it. */
+static uint32_t crc32c_on(uint32_t before, const uint8_t *at, size_t size) {
 #if ON_X86
     if (has_sse42)
-        return ~by_sse42(0xffffffff, at, size);
+        return ~by_sse42(~before, at, size);
 #endif
-    return ~by_table(crc32c_table, 0xffffffff, at, size);
+    return ~by_table(crc32c_table, ~before, at, size);
+}
+
+static uint32_t crc32c_of(const uint8_t *at, size_t size) {
+    return crc32c_on(0, at, size);
 }
 
 /* XXH3 of 64 bits without a seed, of 17 bytes and more: github.com/Cyan4973/xxHash, xxhash_spec.md. */

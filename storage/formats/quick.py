@@ -21,4 +21,6 @@ def _load() -> ModuleType | None:
 
 
 SPEEDUPS = _load()
+# The extension's CRC-32C takes one lane, the package crc32c three: longer bodies are for Python.
+CRC32C_BYTES_MAX = 8 * 1024
 LANGUAGE = "Python" if SPEEDUPS is None else "C"  # of the hot loops, to show to people

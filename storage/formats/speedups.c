@@ -732,8 +732,124 @@ static PyObject *iggy_run(PyObject *self, PyObject *args) {
     return Py_BuildValue("nKKKn", count, first.offset, first.append_us, earliest, size);
 }
 
+/* Kafka's record batches: `kafka/record_batches.py`. Base offset 8, size 4, epoch 4, magic 1, crc32c 4, attributes 2,
+ * last offset delta 4, base and greatest time 8 each, producer id 8 and epoch 2, first sequence 4, count 4, records. */
+enum {
+    BATCH_PREFIX = 12, BATCH_CHECKED = 21, BATCH_RECORDS = 61, BATCH_RECORD_MIN = 7, BATCH_MAGIC = 2,
+    BATCH_RECORDS_MAX = 1 << 20, BATCH_CODECS = 4, BATCH_REFUSED = 32 | 16, IS_COMPRESSED = 1,
+};
+static const int64_t time_ms_max = INT64_MAX / 1000, producer_bit = (int64_t)1 << 62;
+
+static inline int64_t be64(const uint8_t *at) {
+    return (int64_t)((uint64_t)be32(at) << 32 | be32(at + 4));
+}
+
+static inline void put_be64(uint8_t *at, uint64_t value) {
+    put_le(at, __builtin_bswap64(value), 8);
+}
+
+/* Microseconds of a time in a batch as a new object, None for -1. */
+static PyObject *us_of(int64_t ms) {
+    if (ms == -1)
+        return Py_NewRef(Py_None);
+    ms = ms > time_ms_max ? time_ms_max : ms < -time_ms_max ? -time_ms_max : ms;
+    return PyLong_FromLongLong(ms * 1000);
+}
+
+/* Whether the buffer is one sound batch, of at most so many bytes, that may be stored. */
+static int is_sound_batch(const uint8_t *at, Py_ssize_t size, Py_ssize_t bytes_max) {
+    if (size < BATCH_RECORDS || size > bytes_max || at[16] != BATCH_MAGIC || be32(at + 8) != size - BATCH_PREFIX)
+        return 0;
+    uint32_t attributes = (uint32_t)at[21] << 8 | at[22], codec = attributes & KAFKA_CODEC_BITS;
+    int64_t producer = be64(at + 43), count = (int32_t)be32(at + 57);
+    int has_sequence = !(at[51] & 0x80) && (int32_t)be32(at + 53) >= 0;
+    int64_t possible = codec ? BATCH_RECORDS_MAX : (size - BATCH_RECORDS) / BATCH_RECORD_MIN;
+    return codec <= BATCH_CODECS && !(attributes & BATCH_REFUSED) && producer >= -1
+        && (producer == -1 || has_sequence) && count >= 1 && count <= possible
+        && (int32_t)be32(at + 23) == count - 1
+        && crc32c_of(at + BATCH_CHECKED, (size_t)(size - BATCH_CHECKED)) == be32(at + 17);
+}
+
+/* kafka_batch(set, base offset, bytes of a batch at most) -> the fields of `BodyInfo`, with the offset stamped, or
+ * None for all but a single sound batch. */
+static PyObject *kafka_batch(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    unsigned long long base_offset;
+    Py_ssize_t bytes_max;
+    if (!PyArg_ParseTuple(args, "w*Kn", &view, &base_offset, &bytes_max))
+        return NULL;
+    uint8_t *at = view.buf;
+    PyObject *info = NULL;
+    if (is_sound_batch(at, view.len, bytes_max)) {
+        int64_t producer = be64(at + 43);
+        uint32_t first = producer == -1 ? 0 : be32(at + 53), epoch = (uint32_t)at[51] << 8 | at[52];
+        put_be64(at, base_offset);
+        put_le(at + BATCH_PREFIX, 0, 4);
+        info = Py_BuildValue("INNiLIII", be32(at + 57), us_of(be64(at + 27)), us_of(be64(at + 35)),
+                             at[22] & KAFKA_CODEC_BITS ? IS_COMPRESSED : 0,
+                             (long long)(producer == -1 ? 0 : producer | producer_bit), producer == -1 ? 0 : epoch,
+                             first, producer == -1 ? 0 : (first + be32(at + 57) - 1) & INT32_MAX);
+    }
+    PyBuffer_Release(&view);
+    return info != NULL || PyErr_Occurred() ? info : Py_NewRef(Py_None);
+}
+
+/* The header of a stored batch: `batch.py`. After magic and crc: the fields that come from outside, of these sizes;
+ * size of positions, of the body, crc of the body, and a reserved field. */
+static const int8_t head_sizes[] = {1, 1, 2, 4, 8, 8, -8, 4, 4, -8, -8, -8, -8, 8, -8, -8, -8};
+enum { HEAD_FIELDS = sizeof head_sizes, HEAD_BYTES = 128, HEAD_REST = 8, HEAD_BODY = 112 };
+static const uint8_t head_magic[4] = {0xf3, 'B', 'A', 0xd7};
+
+/* Put a number of that size, a negative size being that of a signed one. 0: the number does not fit. */
+static int put_field(uint8_t *at, int size, PyObject *number) {
+    if (size < 0) {
+        long long value = number == Py_None ? INT64_MIN : PyLong_AsLongLong(number);
+        put_le(at, (uint64_t)value, -size);
+    } else {
+        unsigned long long value = PyLong_AsUnsignedLongLong(number);
+        put_le(at, value, size);
+        if (size < 8 && value >> 8 * size)
+            return 0;
+    }
+    return !PyErr_Occurred();
+}
+
+/* batch_head(salt, body, fields from the version on) -> header, or None where a field does not fit. */
+static PyObject *batch_head(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_buffer body;
+    uint8_t head[HEAD_BYTES] = {0}, *at = head + HEAD_REST;
+    if (count != HEAD_FIELDS + 2) {
+        PyErr_SetString(PyExc_TypeError, "batch_head takes a salt, a body and the fields");
+        return NULL;
+    }
+    int is_sound = put_field(head, 4, args[0]);
+    uint32_t salt = le32(head);
+    for (int i = 0; is_sound && i < HEAD_FIELDS; i++) {
+        is_sound = put_field(at, head_sizes[i], args[i + 2]);
+        at += head_sizes[i] < 0 ? -head_sizes[i] : head_sizes[i];
+    }
+    if (!is_sound) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    if (PyObject_GetBuffer(args[1], &body, PyBUF_SIMPLE) < 0)
+        return NULL;
+    uint32_t body_crc = crc32c_of(body.buf, (size_t)body.len);
+    int fits = (uint64_t)body.len >> 32 == 0;
+    put_le(head + HEAD_BODY + 4, (uint64_t)body.len, 4);
+    PyBuffer_Release(&body);
+    if (!fits)
+        Py_RETURN_NONE;
+    put_le(head + HEAD_BODY + 8, body_crc, 4);
+    put(head, head_magic, sizeof head_magic);
+    put_le(head + 4, crc32c_on(salt, head + HEAD_REST, HEAD_BYTES - HEAD_REST), 4);
+    return PyBytes_FromStringAndSize((const char *)head, HEAD_BYTES);
+}
+
 static PyMethodDef methods[] = {
     {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS, NULL},
+    {"kafka_batch", kafka_batch, METH_VARARGS, NULL},
+    {"batch_head", (PyCFunction)(void (*)(void))batch_head, METH_FASTCALL, NULL},
     {"send_producer", send_producer, METH_VARARGS, NULL},
     {"cut_sends", cut_sends, METH_VARARGS, NULL},
     {"entry_key", entry_key, METH_O, NULL},

@@ -16,15 +16,13 @@ from typing import NoReturn
 from braidlog.storage.errors import LogClosed, StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
 from braidlog.storage.formats.batch import (
-    ABSENT_US,
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
     VERSION,
     Buffer,
-    body_checksum,
+    head_of,
     header_of,
     pack,
-    pack_fields,
 )
 from braidlog.storage.log.committer import Committer, SyncPoint
 from braidlog.storage.log.compacted_files import CompactedFiles
@@ -233,30 +231,30 @@ class LocalLog:
         body_bytes = len(body[0]) if len(body) == 1 else sum(map(len, body))
         stored_bytes = HEADER_BYTES + len(table) + body_bytes
         segment = self._segment_for(stored_bytes, next_offset, append_us)
-        first_us, latest_us = info.first_publish_us, info.max_publish_us
-        head = pack_fields(
+        latest_us = info.max_publish_us
+        head = head_of(
             segment.salt,
-            VERSION,
-            body_version,
-            body_format,
-            info.flags,
-            self.partition_id,
-            self.owner_epoch,
-            base_offset,
-            delta,
-            info.record_count,
-            self.durable_offset,
-            ABSENT_US if first_us is None else first_us,
-            ABSENT_US if latest_us is None else latest_us,
-            append_us,
-            info.producer_id,
-            info.producer_epoch,
-            info.first_sequence,
-            info.last_sequence,
+            parts,
             len(table),
-            body_bytes,
-            body_checksum(parts),
-            0,
+            (
+                VERSION,
+                body_version,
+                body_format,
+                info.flags,
+                self.partition_id,
+                self.owner_epoch,
+                base_offset,
+                delta,
+                info.record_count,
+                self.durable_offset,
+                info.first_publish_us,
+                latest_us,
+                append_us,
+                info.producer_id,
+                info.producer_epoch,
+                info.first_sequence,
+                info.last_sequence,
+            ),
         )
         before_us = segment.max_time_us
         time_us = append_us if latest_us is None else latest_us

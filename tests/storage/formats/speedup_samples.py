@@ -7,11 +7,13 @@ import zlib
 
 from crc32c import crc32c
 
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     BaseCommand,
     CommandSend,
     MessageMetadata,
 )
+from braidlog.storage.formats.record import Record
 
 
 def mutated(chance, data):
@@ -101,3 +103,33 @@ def iggy_messages(chance, *, with_ids=True):
         parts.append(message_id + struct.pack("<I", len(headers)) + headers)
         parts.append(struct.pack("<I", len(payload)) + payload)
     return b"".join(parts)
+
+
+def kafka_batch(chance):
+    """Return a record batch, often of a producer with sequences, sometimes said to be packed."""
+    records = [
+        Record(i, i, value=chance.randbytes(chance.randrange(60)), publish_us=i * 1000)
+        for i in range(chance.randrange(1, 4))
+    ]
+    data = bytearray(KAFKA_BATCHES.encode(records, 0))
+    if chance.random() < 0.5:
+        place = chance.choice(((21, 2, (1, 4, 8)), (27, 8, (-1, 1 << 62, -(1 << 62)))))
+        pos, size, values = place
+        data[pos : pos + size] = chance.choice(values).to_bytes(size, "big", signed=True)
+    if chance.random() < 0.5:
+        data[43:57] = struct.pack(">qhi", chance.choice((0, 5, 1 << 61)), 3, 2**31 - 1)
+    return bytes(sealed(data))
+
+
+def resealed(chance, batch):
+    """Return a record batch with a wrong field behind a good checksum."""
+    data = bytearray(batch)
+    pos = chance.choice((8, 16, 21, 22, 26, 43, 51, 53, 57, 60))
+    data[pos] ^= chance.choice((1, 2, 0x20, 0x80, 0xFF))
+    return bytes(sealed(data))
+
+
+def sealed(data):
+    """Return a record batch with the checksum of its bytes."""
+    data[17:21] = struct.pack(">I", crc32c(data[21:]))
+    return data

@@ -11,9 +11,11 @@ from braidlog.broker.reading import entries
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE
 from braidlog.storage.errors import StorageError
-from braidlog.storage.formats import quick
+from braidlog.storage.formats import batch, quick
+from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.base import Stored, WantedRecords
 from braidlog.storage.formats.iggy.classic import IGGY, RECORD_HEAD
+from braidlog.storage.formats.kafka import record_batches
 from braidlog.storage.formats.kafka import set_layout as kafka_layout
 from braidlog.storage.formats.kafka import set_prepare as kafka_prepare
 from braidlog.storage.formats.kafka.message_sets import KAFKA
@@ -23,10 +25,12 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import MessageMetadata
 from braidlog.storage.formats.pulsar.prepare import JOINED_ENTRY_BYTES
 from braidlog.storage.formats.record import Record
 from tests.storage.formats.speedup_samples import (
+    kafka_batch,
     kafka_set,
     mutated,
     pulsar_send,
     pulsar_sends,
+    resealed,
 )
 
 C = quick.SPEEDUPS
@@ -216,3 +220,70 @@ def test_pulsar_sends_end_with_the_producer_the_frames_and_the_size():
 def test_unusual_pulsar_sends_are_left_to_python(field):
     data = pulsar_send(random.Random(1), producer_id=1, sequence_id=2, **field)
     assert C.send_producer(data, *LIMITS) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_kafka_batches_sound_and_mutated(seed, in_python):
+    chance = random.Random(seed)
+    refused = 0
+    for _ in range(ROUNDS):
+        sound = kafka_batch(chance)
+        data = bytearray(chance.choice((sound, mutated(chance, sound), resealed(chance, sound))))
+        limit = chance.choice([NO_LIMIT, NO_LIMIT, 100])
+        base_offset = chance.choice((0, 1, 1 << 40))
+        theirs = bytearray(data)
+        found = C.kafka_batch(data, base_offset, limit)
+        wanted = in_python(
+            record_batches,
+            record_batches.prepare,
+            memoryview(theirs),
+            base_offset,
+            message_bytes_max=limit,
+        )
+        if found is None:
+            refused += 1
+            assert isinstance(wanted, tuple) or wanted.info.record_count == 0, (seed, theirs)
+        else:
+            assert BodyInfo(*found) == wanted.info, (seed, theirs)
+            assert data == theirs
+    assert ROUNDS / 10 < refused < ROUNDS * 0.9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batch_heads_of_any_fields(seed, in_python):
+    chance = random.Random(seed)
+    for _ in range(ROUNDS):
+        signed = [chance.choice((-1, 0, 1 << 62, -(1 << 63), chance.getrandbits(60)))] * 9
+        fields = (
+            1,
+            chance.randrange(256),
+            chance.randrange(1 << 16),
+            chance.randrange(1 << 7),
+            chance.randrange(1 << 64),
+            chance.randrange(1 << 64),
+            signed[0],
+            (1 << 32) - 1,
+            chance.randrange(1 << 32),
+            signed[1],
+            chance.choice((None, signed[2])),
+            chance.choice((None, signed[3])),
+            signed[4],
+            chance.randrange(1 << 64),
+            *signed[5:8],
+        )
+        body = [chance.randbytes(chance.randrange(300))]
+        salt = chance.randrange(1 << 32)
+        found = batch.head_of(salt, body, 0, fields)
+        assert found == C.batch_head(salt, body[0], *fields)
+        assert found == in_python(batch, batch.head_of, salt, body, 0, fields)
+
+
+@pytest.mark.parametrize("place", range(17))
+def test_a_batch_head_takes_no_number_that_its_field_cannot_hold(place):
+    fields = [1] * 17
+    fields[place] = 1 << 64
+    assert C.batch_head(1, b"", *fields) is None
+    with pytest.raises(struct.error):
+        batch.head_of(1, [b""], 0, tuple(fields))
+    fields[place] = -(1 << 63) - 1
+    assert C.batch_head(1, b"", *fields) is None
