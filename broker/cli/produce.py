@@ -22,6 +22,7 @@ from cyclopts import Parameter
 from braidlog.broker.cli.client import (
     API,
     EXIT_FAILED,
+    EXIT_NOT_FOUND,
     EXIT_USAGE,
     AdminClient,
     AdminError,
@@ -158,10 +159,12 @@ class MessageSending:
             print(f"{self.stored} messages stored", file=sys.stderr)
             return EXIT_INTERRUPTED
         except AdminError as error:
+            text = str(error)
+            if error.exit_code == EXIT_NOT_FOUND:
+                text += "; create the topic with `braidlog topics create`"
             if self.stored:
-                text = f"{error}; {self.stored} messages were stored"
-                raise AdminError(text, error.exit_code) from error
-            raise
+                text += f"; {self.stored} messages were stored"
+            raise AdminError(text, error.exit_code) from error
         if self._output == "table":
             print(f"{self.stored} messages stored", file=sys.stderr)
         return 0

@@ -238,7 +238,7 @@ def test_a_reader_with_enough_is_no_failure_and_a_full_disk_is(numbers):
         ("consume {topic} -s g --from 7", 2, "groups reset"),
         ("tail", 2, "name a topic"),
         ("tail {topic} nothere", 4, "nothere"),
-        ("produce nothere x", 4, "no topic"),
+        ("produce nothere x", 4, "create the topic with `braidlog topics create`"),
         ("produce {topic} x -p 9", 2, "no partition 9"),
         ("produce {topic} x -P nameonly", 2, "NAME=VALUE"),
         ("produce {topic} x --input json", 1, "no JSON"),
