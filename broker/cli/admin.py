@@ -29,6 +29,7 @@ from braidlog.broker.cli.output import (
     Where,
     cells,
     print_answer,
+    print_rows,
     run_command,
     time_text,
 )
@@ -57,8 +58,7 @@ def list_topics(
 
     def ask(client: AdminClient) -> None:
         found = list(client.topics(namespace))
-        columns = ("name", "partitions", "records", "size_bytes", "durability")
-        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
+        print_rows(where, found, ("name", "partitions", "records", "size_bytes", "durability"))
 
     return run_command(where, ask)
 
@@ -169,8 +169,7 @@ def list_groups(
 
     def ask(client: AdminClient) -> None:
         found = list(client.groups(topic=topic))
-        columns = ("topic", "group", "partitions", "backlog")
-        print_answer(where, found, lambda: [("", columns, cells(_named(found), columns))])
+        print_rows(where, found, ("topic", "group", "partitions", "backlog"), _named(found))
 
     return run_command(where, ask)
 
@@ -232,8 +231,7 @@ def reset_group(
     def ask(client: AdminClient) -> None:
         check_place(to, "--to")
         moves = _moves(client, group, topic, partition, to)
-        columns = ("partition", "position", "new_position", "records")
-        print_answer(where, moves, lambda: [("", columns, cells(moves, columns))])
+        print_rows(where, moves, ("partition", "position", "new_position", "records"))
         if dry_run:
             return
         confirm(f"Move {group} on {topic} to {to}?", yes=yes)

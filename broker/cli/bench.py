@@ -16,7 +16,7 @@ from cyclopts import App, Parameter
 
 from braidlog.broker.cli.client import EXIT_USAGE, AdminClient, AdminError, Json, topic_path
 from braidlog.broker.cli.consume import LINES
-from braidlog.broker.cli.output import HERE, Where, cells, print_answer, run_command
+from braidlog.broker.cli.output import HERE, Where, print_rows, run_command
 from braidlog.broker.cli.places import bounds_of
 
 bench = App(name="bench", help="Measure produce and consume over HTTP against a running broker.")
@@ -124,7 +124,7 @@ def _run(where: Where, clients: Sequence[AdminClient], work: Work) -> None:
     if errors:
         raise errors[0]
     found = result(sum(one for one, _ in done), sum(size for _, size in done), seconds, times)
-    print_answer(where, found, lambda: [("", COLUMNS, cells([found], COLUMNS))])
+    print_rows(where, found, COLUMNS)
 
 
 def result(messages: int, size: int, seconds: float, times: Sequence[float]) -> Json:

@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from braidlog.broker.cli.client import EXIT_USAGE, Json
-from braidlog.broker.cli.output import OutputOption, Where, cells, fail, print_answer
+from braidlog.broker.cli.output import OutputOption, Where, fail, print_rows
 from braidlog.broker.config.settings import OFF, Config, ConfigError, load
 
 if TYPE_CHECKING:
@@ -39,10 +39,9 @@ def show(
 
     def work(settings: Config, listeners: list[Listener]) -> int:
         rows = list(_rows(settings, listeners))
-        columns = ("setting", "value", "source")
         texts = [{**row, "value": _text(row["value"])} for row in rows]
         where = Where(output=output)
-        print_answer(where, rows, lambda: [("", columns, cells(texts, columns))])
+        print_rows(where, rows, ("setting", "value", "source"), texts)
         return 0
 
     return _with_settings(config_file, set_, work)

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from braidlog.broker.cli.client import Json
@@ -60,12 +59,7 @@ class MessagePrinter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Complete a JSON array."""
         if kind is None and self._output == "json" and self._template is None:
             print("\n]" if self.printed else "[]")

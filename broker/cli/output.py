@@ -73,6 +73,18 @@ def print_answer(where: Where, answer: object, tables: Callable[[], Iterable[Tab
             print(json.dumps(one))
 
 
+def print_rows(
+    where: Where,
+    answer: Json | Sequence[Json],
+    columns: Sequence[str],
+    rows: Iterable[Json] | None = None,
+) -> None:
+    """Print an answer, an object or a list of objects; as a table of `rows`, else of the answer."""
+    listed = [answer] if isinstance(answer, dict) else answer
+    table_rows = listed if rows is None else rows
+    print_answer(where, answer, lambda: [("", columns, cells(table_rows, columns))])
+
+
 def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as aligned text: numbers to the right, control characters escaped."""
     shown = [[plain(cell) for cell in row] for row in rows]

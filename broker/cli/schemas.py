@@ -22,7 +22,7 @@ from braidlog.broker.cli.client import (
     topic_path,
 )
 from braidlog.broker.cli.line_input import STANDARD_INPUT
-from braidlog.broker.cli.output import HERE, Where, cells, print_answer, run_command
+from braidlog.broker.cli.output import HERE, Where, print_rows, run_command
 
 schemas = App(name="schemas", help="List, show, register and check schemas of topics.")
 
@@ -43,8 +43,7 @@ def list_schemas(topic: str, *, where: Where = HERE) -> int:
 
     def ask(client: AdminClient) -> None:
         found = client.ask("GET", f"{_place(topic)}/schemas")["getSchemaResponses"]
-        columns = ("version", "type", "data")
-        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
+        print_rows(where, found, ("version", "type", "data"))
 
     return run_command(where, ask)
 
@@ -64,8 +63,7 @@ def show_schema(
     def ask(client: AdminClient) -> None:
         suffix = "" if version is None else f"/{version}"
         found = client.ask("GET", f"{_place(topic)}/schema{suffix}")
-        columns = ("version", "type", "data")
-        print_answer(where, found, lambda: [("", columns, cells([found], columns))])
+        print_rows(where, found, ("version", "type", "data"))
 
     return run_command(where, ask)
 
@@ -79,7 +77,7 @@ def put_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE) 
 
     def ask(client: AdminClient) -> None:
         made = client.ask("POST", f"{_place(topic)}/schema", _body(kind, file))["version"]
-        print_answer(where, made, lambda: [("", ("version",), cells([made], ("version",)))])
+        print_rows(where, made, ("version",))
 
     return run_command(where, ask)
 
@@ -93,8 +91,7 @@ def check_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE
 
     def ask(client: AdminClient) -> int:
         found = client.ask("POST", f"{_place(topic)}/compatibility", _body(kind, file))
-        columns = ("compatibility", "schemaCompatibilityStrategy")
-        print_answer(where, found, lambda: [("", columns, cells([found], columns))])
+        print_rows(where, found, ("compatibility", "schemaCompatibilityStrategy"))
         return 0 if found["compatibility"] else EXIT_FAILED
 
     return run_command(where, ask)

@@ -23,7 +23,14 @@ from braidlog.broker.cli.client import (
     Json,
 )
 from braidlog.broker.cli.confirming import Yes, confirm
-from braidlog.broker.cli.output import HERE, Where, cells, print_answer, run_command, time_text
+from braidlog.broker.cli.output import (
+    HERE,
+    Where,
+    print_answer,
+    print_rows,
+    run_command,
+    time_text,
+)
 from braidlog.broker.config.units import parse_seconds
 
 users = App(name="users", help="List, make, change and remove users.")
@@ -50,7 +57,7 @@ def list_users(*, where: Where = HERE) -> int:
         rows = [
             {**one, "roles": ", ".join(one["roles"]), "tokens": len(one["tokens"])} for one in found
         ]
-        print_answer(where, found, lambda: [("", columns, cells(rows, columns))])
+        print_rows(where, found, columns, rows)
 
     return run_command(where, ask)
 
@@ -169,7 +176,7 @@ def show_tokens(user: str, *, where: Where = HERE) -> int:
             }
             for one in found
         ]
-        print_answer(where, found, lambda: [("", columns, cells(rows, columns))])
+        print_rows(where, found, columns, rows)
 
     return run_command(where, ask)
 
@@ -223,8 +230,7 @@ def list_permissions(subject: str | None = None, *, where: Where = HERE) -> int:
 
     def ask(client: AdminClient) -> None:
         found = client.permissions(subject)
-        columns = ("subject", "action", "resource")
-        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
+        print_rows(where, found, ("subject", "action", "resource"))
 
     return run_command(where, ask)
 

@@ -20,7 +20,7 @@ from braidlog.broker.cli.client import (
     AdminError,
     Json,
 )
-from braidlog.broker.cli.output import HERE, Where, cells, print_answer, run_command
+from braidlog.broker.cli.output import HERE, Where, cells, print_answer, print_rows, run_command
 
 Watch = Annotated[float | None, Parameter(help="Again and again, after so many seconds.")]
 COUNTS = ("records_in", "bytes_in", "records_out", "bytes_out")
@@ -41,7 +41,7 @@ def connections(*, watch: Watch = None, where: Where = HERE) -> int:
             found += page["connections"]
             after = page["next"]
         columns = tuple(found[0]) if found else ("id", "protocol", "listener", "address")
-        print_answer(where, found, lambda: [("", columns, cells(found, columns))])
+        print_rows(where, found, columns)
         return 0
 
     return _watched(where, watch, look)
@@ -89,8 +89,7 @@ def health(*, watch: Watch = None, where: Where = HERE) -> int:
     def look(client: AdminClient) -> int:
         found = client.ask("GET", "/readyz", accepted=503)
         rows = [{"check": name, "good": good} for name, good in found["checks"].items()]
-        columns = ("check", "good")
-        print_answer(where, found, lambda: [("", columns, cells(rows, columns))])
+        print_rows(where, found, ("check", "good"), rows)
         return 0 if found["ready"] else EXIT_FAILED
 
     return _watched(where, watch, look)

@@ -3,7 +3,6 @@
 Each call opens and closes its own connections, and starting a process takes longer than most cases.
 """
 
-from types import TracebackType
 from typing import Self
 
 from conformance.clients.libraries import Client, python_for
@@ -41,12 +40,7 @@ class Drivers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for kept in self._kept.values():
             kept.close()
         self._kept.clear()

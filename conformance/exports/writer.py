@@ -3,7 +3,6 @@
 import json
 import random
 import threading
-from types import TracebackType
 from typing import Self
 from urllib.request import Request, urlopen
 
@@ -33,12 +32,7 @@ class LiveWriter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
         assert self._producer.flush(60) == 0, "the writer's last records were not acknowledged"

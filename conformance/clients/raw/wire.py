@@ -3,7 +3,6 @@
 import socket
 import ssl
 import struct
-from types import TracebackType
 from typing import Self
 
 TIMEOUT_S = 60.0  # A slower broker hangs.
@@ -61,10 +60,5 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
