@@ -19,7 +19,7 @@ ENTRIES_MAX = 50_000
 # milliseconds.
 ENTRIES_INLINE_MAX = 5000
 # A request with more is large: the names in all such requests are counted (`large_requests.py`).
-ENTRIES_FEW_MAX = 100
+ENTRIES_FEW_MAX = 128
 
 # A shorter piece of a message set is copied into the surrounding bytes: cheaper than a separate
 # part.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -32,11 +33,13 @@ from braidlog.storage.formats.kafka.prepare import (
     has_producer,
     magic_of,
     prepare,
+    prepare_at_once,
 )
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.producer_memory import SequenceTable
+    from braidlog.broker.topics.topic import Topic
 
 SET_COST_BYTES = 2048  # The fixed cost of a set, as bytes that take the same time.
 # A set is packed for the next offset, and again if another protocol's producer appended meanwhile.
@@ -80,7 +83,9 @@ class _Producing:
         )
         self._version = context.version
         by_id = context.version >= BY_ID_VERSION
-        self._partition = context.partition_with_id if by_id else context.partition
+        find = context.topic_with_id if by_id else context.topic
+        self._find_topic: Callable[[Any], Topic] = find
+        self._resolved: tuple[bytes | None, Topic] | None = None  # until other tasks have a turn
         self._acks = request.acks
         self._sets = (
             (name, index, message_set)
@@ -115,6 +120,7 @@ class _Producing:
                 results[index] = yield from steps
             except (BodyError, BrokerError) as error:
                 results[index] = self._refused(error)
+            self._resolved = None
             pending = self.append_sets()
         return self.answer()
 
@@ -138,7 +144,7 @@ class _Producing:
     def _append_after_others(
         self, name: bytes | None, index: int, message_set: memoryview
     ) -> Steps[Produced]:
-        self._done_bytes = 0
+        self._done_bytes, self._resolved = 0, None
         yield trio.lowlevel.checkpoint()
         produced = self._append(name, index, message_set)
         return produced if isinstance(produced, Produced) else (yield from produced)
@@ -149,7 +155,10 @@ class _Producing:
         """Append a set; return steps if something may have to wait."""
         self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
-            partition = self._partition(name, index)
+            resolved = self._resolved
+            if resolved is None or resolved[0] != name:
+                resolved = self._resolved = (name, self._find_topic(name))
+            partition = resolved[1].partition(index)
             if partition.wants_keys:
                 return self._append_keyed(partition, message_set)
             return self._append_to(partition, message_set)
@@ -172,6 +181,13 @@ class _Producing:
         self, partition: Partition, message_set: memoryview
     ) -> Produced | Steps[Produced]:
         known: SequenceTable | None = None
+        at_once = prepare_at_once(message_set, partition.next_offset, self._limits)
+        if at_once is not None:
+            if at_once.info.producer_id:
+                known = partition.known_sequences
+                if known is None:
+                    return self._append_after_look(partition, message_set)
+            return self._store(partition, at_once, known)
         if has_producer(message_set):
             known = partition.known_sequences
             if known is None:

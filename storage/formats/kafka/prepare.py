@@ -67,6 +67,13 @@ def prepare(
     return _packed(message_set, base_offset, limits) if prepared is None else prepared
 
 
+def prepare_at_once(
+    message_set: memoryview, base_offset: int, limits: SetLimits
+) -> Prepared | None:  # hot: see make bench
+    """As `prepare`, for the usual set of today's clients, with little work; None for all others."""
+    return record_batches.prepare_small(message_set, base_offset, limits.batch_bytes_max)
+
+
 def has_producer(message_set: memoryview) -> bool:
     """Return True if a set comes from a producer with sequences."""
     is_batch = magic_of(message_set) == record_batches.MAGIC

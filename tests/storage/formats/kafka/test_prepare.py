@@ -19,9 +19,11 @@ from braidlog.storage.formats.kafka.prepare import (
     cut,
     has_producer,
     prepare,
+    prepare_at_once,
 )
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_prepare import prepare_plain
+from braidlog.storage.formats.quick import CRC32C_BYTES_MAX, SPEEDUPS
 from braidlog.storage.formats.record import Record
 from conformance.clients.raw.kafka import message, parse_set
 from tests.storage.formats.kafka.test_record_batches import timed
@@ -169,3 +171,19 @@ def test_a_large_set_is_split_between_messages_without_loss(seed: int) -> None:
 def test_a_message_above_the_limit_is_a_separate_batch() -> None:
     prepared = stamped([50, APPEND_BYTES_MAX + 5, 50])
     assert [info.record_count for _, info in cut(prepared, BASE)] == [1, 1, 1]
+
+
+@pytest.mark.skipif(SPEEDUPS is None, reason="the extension is not built, or left out")
+def test_a_small_batch_is_prepared_at_once_as_any_other():
+    prepared = prepare_at_once(view(BATCH), 7, limits())
+    assert prepared is not None
+    assert prepared == prepare(view(BATCH), 7, limits())
+
+
+def test_other_sets_are_not_prepared_at_once_and_stay_as_they_are():
+    many = KAFKA_BATCHES.encode([Record(0, 0, value=bytes(CRC32C_BYTES_MAX))], 0)
+    for data in (b"", PLAIN, timed(b"a", 1), BATCH + BATCH, BATCH[:-1], many):
+        buffer = view(data)
+        assert prepare_at_once(buffer, 7, limits()) is None
+        assert bytes(buffer) == data
+    assert prepare_at_once(view(BATCH), 7, SetLimits(1000, len(BATCH) - 1, 1000)) is None
