@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.reading.look import look_at
@@ -20,20 +20,44 @@ if TYPE_CHECKING:
 
 
 Found = TypeVar("Found")
+US_PER_MS: Final = 1000
+TIME_MS_MAX: Final = (2**63 - 1) // US_PER_MS
 
 
-async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int] | None:
+async def first_not_before(
+    partition: Partition, time_us: int, *, timed_only: bool = False
+) -> tuple[int, int] | None:
     """Return (offset, time in us) of the first record of that time or later, else None.
 
-    Uses the publish time, or the append time for a record without publish time. Raises BrokerError.
+    Uses the publish time. A record without publish time has the append time, or is left out if
+    `timed_only` is set. Raises BrokerError.
     """
 
     async def find(
         batch: Batch, start_offset: int, memory: OutputReservation
     ) -> tuple[int, int] | None:
-        return await _first_in(batch, start_offset, time_us, memory)
+        return await _first_in(batch, start_offset, time_us, memory, timed_only=timed_only)
 
     return await search(partition, time_us, find)
+
+
+async def first_of_latest_time(partition: Partition) -> tuple[int, int] | None:
+    """Return (offset, time in us) of the first record with the latest publish time in milliseconds,
+    else None. Raises BrokerError.
+    """
+    latest = await first_not_before(partition, 0, timed_only=True)
+    if latest is None:
+        return None
+    # A later record exists at `low`, and none at `high`: each step halves the times between them.
+    low, high = latest[1] // US_PER_MS, TIME_MS_MAX + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = await first_not_before(partition, middle * US_PER_MS, timed_only=True)
+        if found is None:
+            high = middle
+        else:
+            latest, low = found, found[1] // US_PER_MS
+    return latest
 
 
 async def search(
@@ -66,11 +90,18 @@ async def search(
 
 
 async def _first_in(
-    batch: Batch, start_offset: int, time_us: int, memory: OutputReservation
+    batch: Batch,
+    start_offset: int,
+    time_us: int,
+    memory: OutputReservation,
+    *,
+    timed_only: bool,
 ) -> tuple[int, int] | None:
     header = batch.header
     latest_us = header.append_us if header.max_publish_us is None else header.max_publish_us
     if header.flags & BatchFlag.GAP or max(latest_us, header.append_us) < time_us:
+        return None
+    if timed_only and header.max_publish_us is None:
         return None
 
     def find() -> tuple[int, int] | None:
@@ -79,8 +110,10 @@ async def _first_in(
             batch.body, batch.base_offset, header.append_us, start_offset=start_offset
         )
         for record in decoded.records:
-            at_us = record.append_us if record.publish_us is None else record.publish_us
-            if at_us >= time_us:
+            at_us = record.publish_us
+            if at_us is None and not timed_only:
+                at_us = record.append_us
+            if at_us is not None and at_us >= time_us:
                 return record.offset, at_us
         return None
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest
+from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
 from braidlog.protocols.kafka.names import IllegalName
-from braidlog.protocols.kafka.topic_configs import AdminRefused, read_config
+from braidlog.protocols.kafka.topic_configs import AdminRefused, config_entries, read_config
+from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -20,6 +23,7 @@ from braidlog.protocols.kafka.wire.create_partitions import (
 from braidlog.protocols.kafka.wire.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -34,46 +38,110 @@ from braidlog.protocols.kafka_settings import Setting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from braidlog.broker.topics.topic import Topic
     from braidlog.storage.metadata.names import TopicName
 
 BROKER_DEFAULT = -1  # for a number of partitions, or of replicas
 Result = tuple[Code, bytes | None]  # of a topic or resource: error code and message
 SUCCESS: Result = Code.NONE, None
+DUPLICATE_TOPIC = "the request names the topic twice"
+BY_ID_VERSION = 6  # From this version of DeleteTopics on a request can name topics by their ids.
 
 
 async def create_topics(context: KafkaContext, request: CreateTopicsRequest) -> KafkaAnswer:
     """Create topics, each with its own result; answered once they are on disk."""
-    done, ticket = [], 0
-    for number, wanted in enumerate(request.topics):
+    ticket, makeable = 0, 0
+    counts = Counter(wanted.name for wanted in request.topics)
+    twice = AdminRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
+    done = [_failed(context, name, twice) for name, count in counts.items() if count > 1]
+    for wanted in request.topics:
+        if counts[wanted.name] > 1:
+            continue
+        makeable += 1
         try:
-            if number >= TOPICS_MADE_MAX:
+            if makeable > TOPICS_MADE_MAX:
                 raise AdminRefused(
                     Code.POLICY_VIOLATION, f"more than {TOPICS_MADE_MAX} topics at once"
                 )
-            ticket = max(ticket, await _create(context, wanted, request.validate_only))
-            code, text = SUCCESS
+            result, needed = await _create(context, wanted, request.validate_only)
+            ticket = max(ticket, needed)
         except (BrokerError, AdminRefused) as error:
-            code, text = refusal(context, error)
-        done.append(CreatableTopicResult(name=wanted.name, error_code=code, error_message=text))
+            result = _failed(context, wanted.name, error)
+        done.append(result)
     return KafkaAnswer(CreateTopicsResponse(topics=done), ticket)
 
 
-async def _create(context: KafkaContext, wanted: CreatableTopic, validate_only: bool) -> int:
+def _failed(
+    context: KafkaContext, name: bytes | None, error: BrokerError | AdminRefused
+) -> CreatableTopicResult:
+    code, text = refusal(context, error)
+    return CreatableTopicResult(name=name, error_code=code, error_message=text)
+
+
+async def _create(
+    context: KafkaContext, wanted: CreatableTopic, validate_only: bool
+) -> tuple[CreatableTopicResult, int]:
+    """Create a topic, or only check the request. Return the result, and the ticket that the answer
+    waits for. Raises BrokerError, AdminRefused.
+    """
     name = topic_named(context, wanted.name)
     topics = context.broker.topics
+    if wanted.assignments:
+        _check_assignments(context, wanted)
+    elif wanted.replication_factor not in (BROKER_DEFAULT, 1):
+        raise AdminRefused(Code.INVALID_REPLICATION_FACTOR, "a partition has one replica")
     count = len(wanted.assignments) if wanted.assignments else wanted.num_partitions
     if count == BROKER_DEFAULT:
         count = topics.defaults.num_partitions
     if count < 1:
         raise AdminRefused(Code.INVALID_PARTITIONS, "a topic has one partition or more")
-    if wanted.replication_factor not in (BROKER_DEFAULT, 1):
-        raise AdminRefused(Code.INVALID_REPLICATION_FACTOR, "there is one broker")
     settings = _settings(wanted.configs)
+    result = CreatableTopicResult(
+        name=wanted.name, error_message=None, num_partitions=count, replication_factor=1
+    )
+    in_force_now = in_force(context.broker.config.log, settings)
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.config_source,
+        )
+        for entry in config_entries(in_force_now, settings)
+    ]
     if validate_only:
         if topics.find(name) is not None:
             raise AdminRefused(Code.TOPIC_ALREADY_EXISTS, f"{name.topic} is there")
-        return 0
-    return (await topics.create(name, count, settings=settings)).ticket
+        return result, 0
+    topic = await topics.create(name, count, settings=settings)
+    result.topic_id = id_of(topic)
+    return result, topic.ticket
+
+
+def _check_assignments(context: KafkaContext, wanted: CreatableTopic) -> None:
+    """Check the replicas that a request chooses. Raises AdminRefused."""
+    if wanted.num_partitions != BROKER_DEFAULT:
+        raise AdminRefused(Code.INVALID_REQUEST, "a number of partitions beside an assignment")
+    if wanted.replication_factor != BROKER_DEFAULT:
+        raise AdminRefused(Code.INVALID_REQUEST, "a number of replicas beside an assignment")
+    indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
+    if indexes != list(range(len(indexes))):
+        text = "the partitions of an assignment are not numbered from 0 without gaps"
+        raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+    for assignment in wanted.assignments:
+        check_replicas(context, assignment.broker_ids)
+
+
+def check_replicas(context: KafkaContext, brokers: Sequence[int]) -> None:
+    """Check the replicas of a partition that a request chooses. Raises AdminRefused."""
+    placement = context.broker.placement
+    known = {placement.node_id, *(other.node_id for other in placement.others())}
+    if unknown := [number for number in brokers if number not in known]:
+        text = f"the assignment names broker {unknown[0]}, which is not there"
+        raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+    if len(brokers) != 1:
+        text = f"the assignment names {len(brokers)} replicas, and a partition has one"
+        raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
 
 
 def _settings(configs: Sequence[CreatableTopicConfig]) -> dict[str, Setting]:
@@ -86,22 +154,45 @@ def _settings(configs: Sequence[CreatableTopicConfig]) -> dict[str, Setting]:
 
 async def delete_topics(context: KafkaContext, request: DeleteTopicsRequest) -> KafkaAnswer:
     """Delete topics and everything that belongs to them."""
+    named = (
+        [(topic.name, topic.topic_id) for topic in request.topics]
+        if context.version >= BY_ID_VERSION
+        else [(name, NO_ID) for name in request.topic_names]
+    )
     done, ticket = [], 0
-    for name in dict.fromkeys(request.topic_names):
+    for (name, topic_id), count in Counter(named).items():
+        result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
         try:
-            ticket = max(ticket, await context.broker.topics.delete(topic_named(context, name)))
-            code, text = SUCCESS
-        except BrokerError as error:
-            code, text = refusal(context, error)
-        done.append(DeletableTopicResult(name=name, error_code=code, error_message=text))
+            if count > 1:
+                raise AdminRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
+            topic = _topic_to_delete(context, name, topic_id)
+            result.name, result.topic_id = topic.name.topic.encode(), id_of(topic)
+            ticket = max(ticket, await context.broker.topics.delete(topic.name))
+        except (BrokerError, AdminRefused) as error:
+            result.error_code, result.error_message = refusal(context, error)
+        done.append(result)
     return KafkaAnswer(DeleteTopicsResponse(responses=done), ticket)
+
+
+def _topic_to_delete(context: KafkaContext, name: bytes | None, topic_id: bytes) -> Topic:
+    """Return the topic of that name, or with that id. Raises BrokerError, AdminRefused."""
+    if context.version < BY_ID_VERSION or topic_id == NO_ID:
+        if name is None and context.version >= BY_ID_VERSION:
+            raise AdminRefused(Code.INVALID_REQUEST, "neither a name nor an id")
+        return context.broker.topics.get(topic_named(context, name))
+    if name is not None:
+        raise AdminRefused(Code.INVALID_REQUEST, "both a name and an id")
+    return context.topic_with_id(topic_id)
 
 
 async def create_partitions(context: KafkaContext, request: CreatePartitionsRequest) -> KafkaAnswer:
     """Add partitions to topics."""
     done, ticket = [], 0
-    for wanted in request.topics:
+    counts = Counter(wanted.name for wanted in request.topics)
+    for wanted in {topic.name: topic for topic in request.topics}.values():
         try:
+            if counts[wanted.name] > 1:
+                raise AdminRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
             ticket = max(ticket, await _grow(context, wanted, request.validate_only))
             code, text = SUCCESS
         except (BrokerError, AdminRefused) as error:
@@ -117,6 +208,14 @@ async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_o
     count = len(context.broker.topics.get(name).partitions)
     if wanted.count <= count:
         raise AdminRefused(Code.INVALID_PARTITIONS, f"{name.topic} has {count} partitions already")
+    if wanted.assignments:
+        if len(wanted.assignments) != wanted.count - count:
+            text = (
+                f"an assignment for {len(wanted.assignments)} of {wanted.count - count} partitions"
+            )
+            raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+        for assignment in wanted.assignments:
+            check_replicas(context, assignment.broker_ids)
     if validate_only:
         return 0
     return await context.broker.topics.add_partitions(name, wanted.count)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -24,9 +25,10 @@ from braidlog.broker.positions.subscriptions import Commits, KafkaCommit
 from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.errors import Code, UnknownTopicId
 from braidlog.protocols.kafka.groups import check_commit
 from braidlog.protocols.kafka.names import visible
+from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
 from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -34,13 +36,11 @@ from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from braidlog.protocols.kafka.wire.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
+from braidlog.protocols.kafka.wire.offset_fetch import OffsetFetchResponsePartition
 from braidlog.storage.metadata.names import parse_topic
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.topic import Topic
 
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1
@@ -49,6 +49,7 @@ TIME_US_MAX = 2**63 - 1
 PIECE_COMMITS = 256
 MEMBERS_VERSION = 2  # from here on a member's generation is checked; 0.8 ignores it
 TEXT_VERSION = 2  # From here on metadata is never null; 0.8 returns null as committed.
+TOPIC_IDS_VERSION = 10  # From here on both requests name topics by their ids.
 WHOLE_ERROR_VERSION = 2  # From here on an OffsetFetch can fail as a whole.
 
 # How long an OffsetFetch waits for the owner of a topic that moves: a takeover takes a second or
@@ -77,8 +78,9 @@ def commit_offsets(context: KafkaContext, request: OffsetCommitRequest) -> Steps
 
     Many are written at once; each partition gets its own code.
     """
+    by_id = context.version >= TOPIC_IDS_VERSION
     topics = by_partition(
-        (topic.name, partition.partition_index, partition)
+        (topic.topic_id if by_id else topic.name, partition.partition_index, partition)
         for topic in request.topics
         for partition in topic.partitions
     )
@@ -101,7 +103,9 @@ def commit_offsets(context: KafkaContext, request: OffsetCommitRequest) -> Steps
         if len(piece) == PIECE_COMMITS:
             yield trio.lowlevel.checkpoint()
     done = [
-        OffsetCommitResponseTopic(name=name, partitions=results)
+        OffsetCommitResponseTopic(
+            name=name, topic_id=name if by_id and name else NO_ID, partitions=results
+        )
         for name, results in answers.items()
     ]
     return KafkaAnswer(OffsetCommitResponse(topics=done), ticket)
@@ -155,7 +159,7 @@ def _add(
     if _characters(target.committed_metadata) > context.options.offset_metadata_chars_max:
         return Code.OFFSET_METADATA_TOO_LARGE
     try:
-        topic = context.topic(name)
+        topic = _topic(context, name)
         context.check_group(commits.name, topic.name)
         commit_given = _as_given(context, target)
         try:
@@ -213,25 +217,25 @@ def _characters(text: bytes | None) -> int:
     return len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
 
 
-def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[KafkaAnswer]:
-    """Answer with a group's positions: each as committed until another protocol moves the cursor.
+def group_positions(
+    context: KafkaContext,
+    group: bytes | None,
+    partitions: Iterable[tuple[bytes | None, int]] | None,
+) -> Steps[tuple[Code, FetchedOffsets]]:
+    """Return a group's positions on partitions, or on all partitions that the client may see: each
+    as committed until another protocol moves the cursor.
 
     A request for a topic without an owner waits for up to `FIND_S`. Then it fails as a whole from
     version 2 on: clients retry that, but take the error of a partition for final.
     """
-    group = request.group_id
     wanted: Mapping[bytes | None, Iterable[int]]
-    if request.topics is None:
+    if partitions is None:
         try:
             wanted = yield _all_committed(context, group or b"")
         except NotOwner as error:
-            return KafkaAnswer(OffsetFetchResponse(error_code=_retried(context, error)))
+            return _retried(context, error), {}
     else:
-        wanted = by_partition(
-            (topic.name, index, None)
-            for topic in request.topics
-            for index in topic.partition_indexes
-        )
+        wanted = by_partition((name, index, None) for name, index in partitions)
     topics: FetchedOffsets = {name: {} for name in wanted}
     theirs: list[tuple[bytes | None, int]] = []
     for name, indexes in wanted.items():
@@ -245,12 +249,16 @@ def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[K
     if theirs:
         failure = yield _fetch_elsewhere(context, group, theirs, topics)
         if failure is not None and context.version >= WHOLE_ERROR_VERSION:
-            return KafkaAnswer(OffsetFetchResponse(error_code=_retried(context, failure)))
-    answers = [
-        OffsetFetchResponseTopic(name=name, partitions=list(positions.values()))
-        for name, positions in topics.items()
-    ]
-    return KafkaAnswer(OffsetFetchResponse(topics=answers))
+            return _retried(context, failure), {}
+    return Code.NONE, topics
+
+
+def _topic(context: KafkaContext, name: bytes | None) -> Topic:
+    """Return the topic that a request names by its name, or by its id. Raises BrokerError."""
+    if context.version < TOPIC_IDS_VERSION:
+        return context.topic(name)
+    assert name is not None
+    return context.topic_with_id(name)
 
 
 async def _fetch_elsewhere(
@@ -289,7 +297,7 @@ async def _ask_owners(
         try:
             topics[name][index] = _committed(context, group, name, index)
         except NotOwner as error:
-            place = context.topic(name).name.full, index
+            place = _topic(context, name).name.full, index
             owners.append((error.node_id, place))
             names[place] = name
     left: list[tuple[bytes | None, int]] = []
@@ -325,12 +333,16 @@ async def _all_committed(context: KafkaContext, group: bytes) -> dict[bytes | No
             continue
         indexes = range(len(topic.partitions))
         if committed := [place for place in indexes if subscription.position(place) is not None]:
-            committed_by_topic[topic.name.topic.encode()] = committed
+            committed_by_topic[_key(context, topic)] = committed
     for full, index in await broker.peers.positions(context.asker, group, context.namespace):
         topic_found = broker.topics.find(parse_topic(full))
         if topic_found is not None and visible(topic_found.name) and context.may_see(topic_found):
-            committed_by_topic.setdefault(topic_found.name.topic.encode(), []).append(index)
+            committed_by_topic.setdefault(_key(context, topic_found), []).append(index)
     return committed_by_topic
+
+
+def _key(context: KafkaContext, topic: Topic) -> bytes:
+    return id_of(topic) if context.version >= TOPIC_IDS_VERSION else topic.name.topic.encode()
 
 
 def _committed(
@@ -339,7 +351,7 @@ def _committed(
     if group is None:
         return _no_offset(index, Code.UNKNOWN)
     try:
-        topic = context.topic(name)
+        topic = _topic(context, name)
         context.check_group(group, topic.name)
         topic.partition(index)
         subscription = context.broker.subscriptions.find(topic, group)
@@ -357,6 +369,7 @@ def _committed(
 
 def _refused(context: KafkaContext, index: int, error: BrokerError) -> OffsetFetchResponsePartition:
     is_unknown = isinstance(error, TopicNotFound | PartitionNotFound)
+    is_unknown = is_unknown and not isinstance(error, UnknownTopicId)
     if is_unknown and context.version >= WHOLE_ERROR_VERSION:
         return _no_offset(index)
     return _no_offset(index, context.refused(error))

@@ -4,6 +4,7 @@ broker's own are in its configuration file.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,13 +13,12 @@ from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.admin import SUCCESS, refusal, topic_named
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.topic_configs import AdminRefused, read_config, shown
+from braidlog.protocols.kafka.topic_configs import AdminRefused, config_entries, read_config
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
@@ -27,10 +27,7 @@ from braidlog.protocols.kafka_settings import SETTINGS, Setting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from braidlog.broker.topics.topic import Topic
-
 TOPIC, BROKER = 2, 4  # kinds of resources with settings
-FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
 SET, DELETE, APPEND, SUBTRACT = range(4)  # operations; the last two are for lists
 Changes = dict[str, Setting | None]  # None takes a setting back
 InForce = Mapping[str, Setting | None]
@@ -67,26 +64,11 @@ def _configs(context: KafkaContext, resource: DescribeConfigsResource) -> Descri
         described.error_code = context.refused(error)
         described.error_message = str(error).encode()
         return described
-    entries = _entries(in_force(context.broker.config.log, topic.meta.settings), topic)
+    own = topic.meta.settings
+    entries = config_entries(in_force(context.broker.config.log, own), own)
     keys = resource.configuration_keys
     described.configs = [entry for entry in entries if keys is None or entry.name in keys]
     return described
-
-
-def _entries(settings: InForce, topic: Topic) -> list[DescribeConfigsResourceResult]:
-    entries = []
-    for name, row in SETTINGS.items():
-        own = row.name in topic.meta.settings
-        entries.append(
-            DescribeConfigsResourceResult(
-                name=name.encode(),
-                value=shown(row, settings[row.name]),
-                is_default=not own,
-                config_source=FROM_TOPIC if own else FROM_DEFAULT,
-                documentation=None,
-            )
-        )
-    return entries
 
 
 async def alter_configs(context: KafkaContext, request: whole.AlterConfigsRequest) -> KafkaAnswer:
@@ -113,8 +95,15 @@ async def _alter_all(
 ) -> tuple[list[AlteredT], int]:
     """Alter each resource; return the results and the ticket that the answer waits for."""
     done, ticket = [], 0
+    counts = Counter(
+        (resource.resource_type, resource.resource_name) for resource in request.resources
+    )
     for resource in request.resources:
         try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise AdminRefused(Code.INVALID_REQUEST, "the request names the resource twice")
+            if len({config.name for config in resource.configs}) < len(resource.configs):
+                raise AdminRefused(Code.INVALID_REQUEST, "the request names a setting twice")
             ticket = max(ticket, await _alter(context, resource, request.validate_only, read))
             code, text = SUCCESS
         except (BrokerError, AdminRefused) as error:

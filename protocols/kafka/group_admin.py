@@ -16,6 +16,7 @@ import trio
 from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
+from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
@@ -41,16 +42,29 @@ from braidlog.protocols.kafka.wire.list_groups import (
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from braidlog.broker.positions.members import SubscriptionMember
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.kafka.membership import KafkaGroup
 
+DEAD = b"Dead"
+CLASSIC = b"classic"  # The type of a group whose members assign the partitions.
+MISSING_VERSION = 6  # From this version of DescribeGroups on a missing group is an error.
 TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
 
 
 async def describe_groups(context: KafkaContext, request: DescribeGroupsRequest) -> KafkaAnswer:
     """State and members; a group that does not exist is "Dead", which is not an error."""
     groups = [await _described(context, name) for name in dict.fromkeys(request.groups)]
+    for group in groups:
+        is_dead = group.group_state == DEAD and group.error_code == Code.NONE
+        if is_dead and context.version >= MISSING_VERSION:
+            group.error_code = Code.GROUP_ID_NOT_FOUND
+            group.error_message = b"Group %s not found." % (group.group_id or b"")
+        if request.include_authorized_operations and group.error_code == Code.NONE:
+            named = (group.group_id or b"", *context.namespace)
+            group.authorized_operations = operations(context, Resource.of_group_within(*named))
     return KafkaAnswer(DescribeGroupsResponse(groups=groups))
 
 
@@ -111,7 +125,7 @@ def _is_left(context: KafkaContext, group: KafkaGroup | None) -> bool:
 
 
 def _dead(name: bytes | None, code: Code = Code.NONE) -> DescribedGroup:
-    return DescribedGroup(error_code=code, group_id=name, group_state=b"Dead")
+    return DescribedGroup(error_code=code, group_id=name, group_state=DEAD)
 
 
 async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> KafkaAnswer:
@@ -119,12 +133,16 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
     nothing yet are unknown: it is shown only to a client that may see all topics.
     """
     listed: dict[bytes, bytes] = {}
+    read: set[bytes] = set()  # groups with consumers of other protocols
     subscriptions = context.broker.subscriptions
     async for topic in in_turns(_topics(context), TOPICS_PER_TURN):
         if context.may_see(topic):
             async for name in in_turns(subscriptions.names(topic), TOPICS_PER_TURN):
-                if context.may_see(topic, name):
-                    listed[name] = b""
+                if not context.may_see(topic, name):
+                    continue
+                listed[name] = b""
+                if context.broker.members.others(topic, name, PROTOCOL):
+                    read.add(name)
     names = context.names
     access, principal = context.broker.access, context.connection.principal
     is_whole = sees_all(access, principal, (names.tenant, names.namespace))
@@ -139,8 +157,28 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
             context.check_group(name)
         except BrokerError:
             continue
-        groups.append(ListedGroup(group_id=name, protocol_type=kind))
+        state = _state(context, name, has_others=name in read)
+        if _is_wanted(request.states_filter, state) and _is_wanted(request.types_filter, CLASSIC):
+            groups.append(
+                ListedGroup(
+                    group_id=name, protocol_type=kind, group_state=state, group_type=CLASSIC
+                )
+            )
     return KafkaAnswer(ListGroupsResponse(groups=groups))
+
+
+def _state(context: KafkaContext, name: bytes, *, has_others: bool) -> bytes:
+    group = context.groups.find(name)
+    if group is not None and group.members:
+        state: bytes = group.state.value
+        return state
+    unread: bytes = (GroupState.STABLE if has_others else GroupState.EMPTY).value
+    return unread
+
+
+def _is_wanted(words: Sequence[bytes | None], word: bytes) -> bool:
+    """Return True if a filter has the word, or none at all; case does not matter."""
+    return not words or word.lower() in {(wanted or b"").lower() for wanted in words}
 
 
 async def delete_groups(context: KafkaContext, request: DeleteGroupsRequest) -> KafkaAnswer:

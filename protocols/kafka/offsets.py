@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import BrokerError, InvalidRequest
-from braidlog.broker.reading.times import first_not_before
+from braidlog.broker.reading.times import first_not_before, first_of_latest_time
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
+from braidlog.protocols.kafka.epochs import EPOCH, check_epoch
+from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,6 +29,20 @@ if TYPE_CHECKING:
 
 LATEST_TIME = -1
 EARLIEST_TIME = -2
+MAX_TIME = -3  # The first record with the latest time.
+EARLIEST_LOCAL_TIME = -4  # All records are local: no partition has a tier of remote storage.
+LATEST_TIERED_TIME = -5  # No record is there.
+EARLIEST_PENDING_TIME = -6  # To be uploaded: no record is.
+# The first version of a time that has a meaning of its own.
+SINCE = {
+    LATEST_TIME: 1,
+    EARLIEST_TIME: 1,
+    MAX_TIME: 7,
+    EARLIEST_LOCAL_TIME: 8,
+    LATEST_TIERED_TIME: 9,
+    EARLIEST_PENDING_TIME: 11,
+}
+NEVER = 1 << 15  # As the first version of any other negative time.
 US_PER_MS = 1000
 PARTITIONS_PER_TURN = 100  # Each may have a thousand segments.
 TIME_MS_MAX = (2**63 - 1) // US_PER_MS
@@ -62,15 +78,24 @@ async def _find_first(
     result: ListOffsetsPartitionResponse,
 ) -> None:
     """Put an offset, and the time of the record there, into the result. Raises BrokerError."""
+    check_epoch(target.current_leader_epoch)
+    if target.timestamp < 0 and context.version < SINCE.get(target.timestamp, NEVER):
+        result.error_code = Code.UNSUPPORTED_VERSION
+        return
+    record: tuple[int, int] | None = None
     if target.timestamp == LATEST_TIME:
         result.offset = partition.high_watermark
-    elif target.timestamp < LATEST_TIME:
+    elif target.timestamp in (EARLIEST_TIME, EARLIEST_LOCAL_TIME):
         result.offset = partition.log_start_offset
-    else:
+    elif target.timestamp == MAX_TIME:
+        record = await first_of_latest_time(partition)
+    elif target.timestamp >= 0:
         time_us = min(target.timestamp, TIME_MS_MAX) * US_PER_MS
-        first = await first_not_before(partition, time_us)
-        if first is not None:
-            result.offset, result.timestamp = first[0], first[1] // US_PER_MS
+        record = await first_not_before(partition, time_us, timed_only=True)
+    if record is not None:
+        result.offset, result.timestamp = record[0], record[1] // US_PER_MS
+    if result.offset >= 0:
+        result.leader_epoch = EPOCH
 
 
 async def _find(

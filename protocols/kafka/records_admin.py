@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import CLUSTER
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange
+from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 ALL_RECORDS: Final = -1  # as an offset
 DELETES_PER_TURN: Final = 20  # Each may write a slot and begin a segment.
 PARTITIONS_PER_TURN: Final = 200
+WHOLE_ERROR_VERSION: Final = 3  # From this version of DescribeLogDirs on a refusal has no folder.
 
 
 async def delete_records(context: KafkaContext, request: DeleteRecordsRequest) -> KafkaAnswer:
@@ -76,7 +79,10 @@ async def describe_log_dirs(context: KafkaContext, request: DescribeLogDirsReque
         context.connection.check(context.action, CLUSTER)
     except BrokerError as error:
         context.refused(error)
-        refused = DescribeLogDirsResult(error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
+        code = Code.CLUSTER_AUTHORIZATION_FAILED
+        if context.version >= WHOLE_ERROR_VERSION:
+            return KafkaAnswer(DescribeLogDirsResponse(error_code=code))
+        refused = DescribeLogDirsResult(error_code=code)
         return KafkaAnswer(DescribeLogDirsResponse(results=[refused]))
     sizes: dict[bytes | None, dict[int, int]] = {}
     async for name, partition in in_turns(_wanted(context, request), PARTITIONS_PER_TURN):
@@ -92,7 +98,10 @@ async def describe_log_dirs(context: KafkaContext, request: DescribeLogDirsReque
         for name, partitions in sizes.items()
     ]
     path = str(context.broker.data_dir).encode()
-    result = DescribeLogDirsResult(log_dir=path, topics=topics)
+    disk = await run_in_thread(shutil.disk_usage, context.broker.data_dir)
+    result = DescribeLogDirsResult(
+        log_dir=path, topics=topics, total_bytes=disk.total, usable_bytes=disk.free
+    )
     return KafkaAnswer(DescribeLogDirsResponse(results=[result]))
 
 

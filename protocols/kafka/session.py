@@ -18,7 +18,7 @@ from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.protocols.kafka import messages
 from braidlog.protocols.kafka.admin import create_partitions, create_topics, delete_topics
 from braidlog.protocols.kafka.api_versions import api_versions
-from braidlog.protocols.kafka.commits import commit_offsets, fetch_offsets
+from braidlog.protocols.kafka.commits import commit_offsets
 from braidlog.protocols.kafka.configs import (
     alter_configs,
     describe_configs,
@@ -36,6 +36,7 @@ from braidlog.protocols.kafka.login import KafkaLogin
 from braidlog.protocols.kafka.machine import SIZE, KafkaMachine
 from braidlog.protocols.kafka.metadata import find_coordinator, metadata
 from braidlog.protocols.kafka.names import PROTOCOL, name_space
+from braidlog.protocols.kafka.offset_fetch import fetch_offsets
 from braidlog.protocols.kafka.offsets import list_offsets
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.kafka.presence import Presence

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import Final
 
 from braidlog.broker.topics.settings_table import TopicSetting
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsResourceResult
 from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
 
 # What tools set by habit and the broker does not need: accepted, without effect.
@@ -26,6 +28,8 @@ WITHOUT_EFFECT: Final = frozenset(
     )
 )
 
+FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
+
 
 class AdminRefused(Exception):
     """The part of a request for one topic or resource is answered with this."""
@@ -44,6 +48,22 @@ def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
     if key not in WITHOUT_EFFECT:
         raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
     return {}
+
+
+def config_entries(
+    settings: Mapping[str, Setting | None], own: Container[str]
+) -> list[DescribeConfigsResourceResult]:
+    """Describe the settings in force, of which a topic has those in `own` itself."""
+    return [
+        DescribeConfigsResourceResult(
+            name=name.encode(),
+            value=shown(row, settings[row.name]),
+            is_default=row.name not in own,
+            config_source=FROM_TOPIC if row.name in own else FROM_DEFAULT,
+            documentation=None,
+        )
+        for name, row in SETTINGS.items()
+    ]
 
 
 def stored(row: TopicSetting, text: str) -> Setting:

@@ -4,6 +4,11 @@ import pytest
 
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.offsets import known_offsets, offsets_before
+from braidlog.protocols.kafka.wire.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.talk import (
@@ -12,6 +17,7 @@ from tests.protocols.kafka.talk import (
     foreign_append,
     produce_one,
 )
+from tests.protocols.kafka.test_later_versions import batch_of
 
 HOUR_MS = 3_600_000
 NOW = 1_700_000_000_000
@@ -90,3 +96,43 @@ async def test_records_not_yet_on_disk_are_not_counted(broker: Broker, client: C
     partition = broker.topics.partition(FOO_NAME, 0)
     assert (partition.next_offset, partition.high_watermark) == (2, 0)
     assert offsets_before(known_offsets(partition, NOW), -1, 1) == [0]
+
+
+async def found(client: Client, version: int, time_ms: int) -> tuple[int, int, int, int]:
+    """Return code, offset, time and leader epoch of a ListOffsets answer for partition 0."""
+    target = ListOffsetsPartition(timestamp=time_ms, current_leader_epoch=-1)
+    topics = [ListOffsetsTopic(name=FOO, partitions=[target])]
+    reply = await client.call_whole(ListOffsetsRequest(replica_id=-1, topics=topics), version)
+    result = reply.topics[0].partitions[0]
+    return result.error_code, result.offset, result.timestamp, result.leader_epoch
+
+
+async def test_the_first_record_of_the_latest_time_is_found(client: Client) -> None:
+    assert await found(client, 7, -3) == (0, -1, -1, -1)
+    await produce_one(client, message_set(b"without a time"))
+    assert await found(client, 7, -3) == (0, -1, -1, -1)
+    for time_ms in (10, 2000, 30, 2000, 999):
+        await produce_one(client, batch_of(b"a", b"b", time_ms=time_ms))
+    assert await found(client, 7, -3) == (0, 3, 2000, 0)
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "since", "offset"),
+    [(-3, 7, -1), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1), (-7, 99, 0)],
+)
+async def test_special_times_have_a_first_version(
+    client: Client, time_ms: int, since: int, offset: int
+) -> None:
+    """As Kafka 4.3.1 answers."""
+    await produce_one(client, message_set(b"without a time"))
+    for version in range(1, 12):
+        epoch = 0 if offset >= 0 and version >= 4 else -1
+        expected = (35, -1, -1, -1) if version < since else (0, offset, -1, epoch)
+        assert await found(client, version, time_ms) == expected
+
+
+async def test_records_without_a_time_are_skipped(client: Client) -> None:
+    await produce_one(client, message_set(b"without a time"))
+    await produce_one(client, batch_of(b"a", time_ms=5))
+    assert await found(client, 5, 0) == (0, 1, 5, 0)
+    assert await found(client, 5, 6) == (0, -1, -1, -1)
