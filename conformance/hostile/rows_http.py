@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from braidlog.protocols.http.pulsar_admin.policies import POLICIES
+from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from conformance.hostile.mutation import HTTP
 from conformance.hostile.rows import TOPIC, Command, Protocol, Talk
 
