@@ -378,6 +378,13 @@ class Broker:
                 host=host,
             )
 
+    @property
+    def last_change(self) -> int:
+        """Number of the last change of topics, namespaces or users, from 1 up; rises with each
+        change, also over restarts, and is the same for all brokers of a cluster.
+        """
+        return self.catalogue.place + 1
+
     async def published(self, ticket: int) -> None:
         """Wait until a change of users or permissions is on disk.
 

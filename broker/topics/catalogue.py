@@ -60,6 +60,11 @@ class LocalCatalogue:
         """
         return self.state.ticket
 
+    @property
+    def place(self) -> int:
+        """Place of the last change in the journal, as far as this broker has followed."""
+        return self.state.writer.place
+
     # Users and permissions.
 
     @property

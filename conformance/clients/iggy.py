@@ -31,8 +31,8 @@ class IggyClient:
 
     @property
     def number(self) -> tuple[int, ...]:
-        """Return the version for comparisons."""
-        return tuple(map(int, self.version.split(".")))
+        """Return the version for comparisons, without the number of a development build."""
+        return tuple(int(part) for part in self.version.split(".") if part.isdigit())
 
 
 CLIENTS = (

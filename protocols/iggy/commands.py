@@ -54,6 +54,7 @@ COMMANDS: Mapping[type, IggyHandler] = {
     m.GetClients: IggyHandler("get_clients", system.get_clients, Action.DESCRIBE),
     m.GetStats: IggyHandler("get_stats", system.get_stats, Action.DESCRIBE),
     m.PollMessages: IggyHandler("poll_messages", polling.poll, Action.CONSUME, targets.consumer),
+    m.GetPartitionRoute: IggyHandler("get_partition_route", topics.get_route, on=targets.topic),
     m.SendMessages: IggyHandler("send_messages", sending.send, Action.PRODUCE, targets.topic),
     m.GetConsumerOffset: IggyHandler(
         "get_consumer_offset", offsets.get_offset, Action.DESCRIBE, targets.consumer

@@ -15,6 +15,7 @@ from braidlog.broker.errors import NotAuthorized
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.iggy.all_dialects import D2
 from braidlog.protocols.iggy.dialects import Dialect, Manners
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.membership import Groups
 from braidlog.protocols.iggy.options import IggyOptions
 from braidlog.storage.formats.api import Buffer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.runtime.output_budget import OutputReservation
     from braidlog.broker.server.connection import Connection
+    from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
 
 PROTOCOL = "iggy"
@@ -96,6 +98,8 @@ class IggyContext:
     manners: Manners = field(default_factory=Manners)
     # By partition id: a range of offsets without records for Iggy's readers.
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # W: the partition that the current command is for, by its lasting number; None in V and before.
+    incarnation: int | None = None
     # Memory for the answer to the current poll.
     room: OutputReservation = field(init=False)
 
@@ -125,6 +129,13 @@ class IggyContext:
         self.broker.audit.decided(principal, connection.at, action, resource, allowed=allowed)
         if not allowed:
             raise NotAuthorized(f"{principal.name} may not {action.value} {resource}")
+
+    def check_incarnation(self, partition: Partition) -> None:
+        """Check that the client means this partition, not a deleted partition of the same number.
+        Raises Refusal.
+        """
+        if self.incarnation is not None and self.incarnation != partition.partition_id:
+            raise Refusal(ErrorCode.HISTORY_UNAVAILABLE, "the partition was created anew")
 
     @property
     def has_own_writes(self) -> bool:

@@ -3,8 +3,8 @@ expect of the broker.
 
 Iggy broke its protocol many times before 1.0. The resulting dialects have names here: D0 (crates
 0.0.60 to 0.0.89), D1a (0.0.92 to 0.1.6), D1b (0.1.7 to 0.4), D2 (0.5, 0.6), D3 (0.7), D4 (0.8), D5
-(0.9, 0.10), V (0.11). A dialect is a row of tables (`layouts.py`, `layouts_v.py`), not a branch.
-Knows no broker and no state of a connection.
+(0.9, 0.10), V (0.11), W (0.12). A dialect is a row of tables (`layouts.py`,
+`layouts_v.py`, `layouts_w.py`), not a branch. Knows no broker and no state of a connection.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class Habits:
     lists_missing_stream: bool = False  # A list of the topics of a missing stream is empty.
     # For GET_GROUP, a missing stream or topic is an error; a missing group is not.
     group_needs_topic: bool = False
+    lists_new_topics: bool = False  # Topics that a created stream already has follow its record.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

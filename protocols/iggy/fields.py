@@ -140,11 +140,15 @@ class ConsumerField:
     is its name, the same in every dialect.
     """
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, *, external: bool = False) -> None:
+        """`external`: the group may be of another protocol."""
         self._group = Identifier(base)
+        self._external = external
 
     def read(self, reader: LittleEndianReader) -> ConsumerRef:
         kind = known(ConsumerKind, reader.u8())
+        if kind is ConsumerKind.EXTERNAL and not self._external:
+            raise ProtocolError("an external group cannot be named here")
         name = self._group if kind is ConsumerKind.GROUP else GIVEN_IDENTIFIER
         return ConsumerRef(kind, name.read(reader))
 
@@ -154,6 +158,8 @@ class BareConsumer:
 
     def read(self, reader: LittleEndianReader) -> ConsumerRef:
         kind = known(ConsumerKind, reader.u8())
+        if kind is ConsumerKind.EXTERNAL:
+            raise ProtocolError("there are no external groups in this dialect")
         return ConsumerRef(kind, reader.u32())
 
 
@@ -311,6 +317,13 @@ class Seconds:
         return U64.pack(time_us // SECOND_US)
 
 
+class NodeIds:
+    """A count, then the ids of nodes, a byte each (W)."""
+
+    def write(self, ids: bytes) -> bytes:
+        return U8_FIELD.write(len(ids)) + ids
+
+
 class NodePorts:
     """A node's port, then 0 for QUIC, HTTP and WebSocket, which are not served, then its role
     (leader) and status (healthy).
@@ -390,6 +403,7 @@ GIVEN_IDENTIFIER = Identifier(1)  # Of a user or a consumer: the number is not s
 # Streams, topics, groups and partitions are counted from 1 before D4, from 0 since.
 IDENTIFIER_FROM_1, IDENTIFIER_FROM_0 = Identifier(1), Identifier(0)
 CONSUMER_FROM_1, CONSUMER_FROM_0 = ConsumerField(1), ConsumerField(0)
+OFFSET_OWNER = ConsumerField(0, external=True)  # W: also a group of another protocol.
 NUMBER_FROM_1, NUMBER_FROM_0 = CatalogueNumber(1), CatalogueNumber(0)
 PARTITION_FROM_1, PARTITION_FROM_0 = PartitionNumber(1), PartitionNumber(0)
 STRATEGY_FIELD = StrategyField()

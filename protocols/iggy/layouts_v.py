@@ -51,10 +51,15 @@ class BatchSend:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Login: versions, then a user with a password, or a token; the lengths show which."""
+    """Login: versions, then a user with a password, or a token; the lengths show which.
+
+    From W on a secret of `secret_bytes` follows the versions.
+    """
+
+    secret_bytes: int = 0
 
     def read(self, payload: memoryview) -> object:
-        """See `Layout`. `protocol_version` reads the client's protocol version."""
+        """See `PayloadLayout`. The client's protocol version is read before."""
         try:
             return self._read(payload, has_password=True)
         except ProtocolError:
@@ -65,6 +70,7 @@ class Register:
         reader.u32()
         f.STR8.read(reader)
         version = f.STR8.read(reader)
+        reader.take(self.secret_bytes)
         first = f.STR8.read(reader)
         second = f.STR8.read(reader) if has_password else ""
         context = f.STR32.read(reader)
@@ -223,8 +229,3 @@ def error_number(command: int, code: ErrorCode) -> int:
     if command in _VAGUE and code in _NOT_THERE:
         return ErrorCode.RESOURCE_NOT_FOUND
     return V.error_number(code)
-
-
-def protocol_version(payload: memoryview) -> int:
-    """Return the protocol version of a login. Raises ProtocolError."""
-    return LittleEndianReader(payload).u32()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from braidlog.broker.runtime.endings import ProtocolError
-from braidlog.protocols.iggy import layouts_v, vsr
+from braidlog.protocols.iggy import layouts_v, layouts_w, vsr
 from braidlog.protocols.iggy.all_dialects import (
     BY_NAME,
     D0,
@@ -177,29 +177,33 @@ class IggyMachine:
         family, names, error_text, absent_is_error, self.session, self.logged_in = standing
         try:
             self._family = DialectFamily(family)
-            self._candidates = tuple(BY_NAME[name] for name in names)
+            self._candidates = tuple(_ALL_BY_NAME[name] for name in names)
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"a dialect that is not known here: {error}") from error
         self.manners = Manners(error_text=error_text, absent_is_error=absent_is_error)
-        if self._family is DialectFamily.VSR:
-            self.dialect = V
-        elif self._candidates:
+        if self._candidates:
             self.dialect = self._candidates[0]
 
-    def encode(self, command: IggyCommand, records: list[Any], tail_bytes: int = 0) -> bytes:
-        """Return head and records of a successful answer; `tail_bytes` more follow separately."""
+    def encode(
+        self, command: IggyCommand, records: list[Any], tail_bytes: int = 0, commit: int = 0
+    ) -> bytes:
+        """Return head and records of a successful answer; `tail_bytes` more follow separately.
+        `commit` is the number of the catalogue's last change.
+        """
         payload = b"" if command.code in self.dialect.silent else self.dialect.write(records)
         if command.frame is not None:
-            return vsr.success(command.frame, payload, tail_bytes)
+            return vsr.success(command.frame, payload, tail_bytes, commit)
         return HEAD.pack(0, len(payload) + tail_bytes) + payload
 
-    def error(self, command: IggyCommand, code: ErrorCode, text: str = "") -> bytes:
-        """Return an error answer."""
+    def error(
+        self, command: IggyCommand, code: ErrorCode, text: str = "", commit: int = 0
+    ) -> bytes:
+        """Return an error answer; `commit` as in `encode`."""
         if command.frame is None:
             return self._failure(code, text)
         if command.code == CommandCode.LOGIN_USER and code in EVICTIONS:
             return vsr.eviction(command.frame, EVICTIONS[code])
-        return vsr.failure(command.frame, layouts_v.error_number(command.code, code))
+        return vsr.failure(command.frame, layouts_v.error_number(command.code, code), commit)
 
     # Both framings.
 
@@ -307,11 +311,13 @@ class IggyMachine:
         reason = f"command {code} does not exist in dialect {self.dialect.name}"
         return RefusedFrame(self._failure(ErrorCode.INVALID_COMMAND, reason), reason)
 
-    # Dialect V.
+    # Dialects V and W.
 
     def _decode_vsr(self, frame: memoryview) -> IggyCommand | RefusedFrame:
-        request = vsr.decode(frame)
-        self.dialect = V
+        if not self._candidates:
+            self._candidates, self.dialect = (V,), V  # Until the login.
+        dialect = self.dialect
+        request = vsr.decode(frame, layouts_w.FRAMINGS[dialect])
         body = frame[vsr.HEADER_BYTES :]
         code = request.code
         if code == CommandCode.LOGIN_USER:
@@ -320,19 +326,19 @@ class IggyMachine:
             reply = vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN)
             return RefusedFrame(reply, "a login by the wrong operation")
         if code == CommandCode.PING:
-            return IggyCommand(code, V.requests[code].read(body[:0]), request)
+            return IggyCommand(code, dialect.requests[code].read(body[:0]), request)
         if not self.logged_in:
             return _refused(request, ErrorCode.UNAUTHENTICATED, f"command {code} before login")
         if request.session != self.session:
             reason = f"session {request.session} is not this connection's"
             return _refused(request, ErrorCode.INVALID_SESSION, reason)
-        if code in V.unserved:
-            reason = f"command {code} of dialect V is not served"
+        if code in dialect.unserved:
+            reason = f"command {code} of dialect {dialect.name} is not served"
             number = ErrorCode.FEATURE_UNAVAILABLE
             return RefusedFrame(vsr.failure(request, number), reason, unserved=True)
-        layout = V.requests.get(code)
+        layout = dialect.requests.get(code)
         if layout is None:
-            reason = f"operation {request.operation} does not exist in dialect V"
+            reason = f"operation {request.operation} does not exist in dialect {dialect.name}"
             return _refused(request, ErrorCode.INVALID_COMMAND, reason)
         try:
             return IggyCommand(code, layout.read(body), request)
@@ -343,16 +349,19 @@ class IggyMachine:
 
     def _login_vsr(self, request: vsr.VsrRequest, body: memoryview) -> IggyCommand | RefusedFrame:
         try:
-            version = layouts_v.protocol_version(body)
-            if not vsr.speaks(version):
-                reason = f"protocol version {version} of dialect V is not served"
+            dialect = layouts_w.dialect_of(body)
+            if dialect is None:
+                reason = f"protocol version {body[:4].hex()} of Iggy is not served"
                 reply = vsr.eviction(request, vsr.Reason.INCOMPATIBLE_PROTOCOL)
                 return RefusedFrame(reply, reason, unserved=True)
-            return IggyCommand(request.code, V.requests[request.code].read(body), request)
+            self._candidates, self.dialect = (dialect,), dialect
+            request.framing = layouts_w.FRAMINGS[dialect]
+            return IggyCommand(request.code, dialect.requests[request.code].read(body), request)
         except ProtocolError as error:
             return RefusedFrame(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
 
 
+_ALL_BY_NAME = {**BY_NAME, **layouts_w.VSR_BY_NAME}
 # V's reports of a refused login.
 EVICTIONS = {
     ErrorCode.INVALID_CREDENTIALS: vsr.Reason.INVALID_CREDENTIALS,

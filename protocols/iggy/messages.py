@@ -68,13 +68,18 @@ class CommandCode(enum.IntEnum):
     LEAVE_GROUP = 605
     SYNC_GROUP = 606
     DESCRIBE_OPTIONS = 13
+    UPDATE_RESOURCE = 16  # This and the following commands since W.
+    GET_PARTITION_ROUTE = 105
 
 
 class ConsumerKind(enum.IntEnum):
-    """The kind of reader: a single consumer, or the members of a group together."""
+    """The kind of reader: a single consumer, or the members of a group together. The members of an
+    external group (W) are clients of another protocol.
+    """
 
     CONSUMER = 1
     GROUP = 2
+    EXTERNAL = 3
 
 
 class PartitioningKind(enum.IntEnum):
@@ -178,6 +183,15 @@ class SendMessages:
     partitioning: Partitioning
     messages: memoryview
     count: int | None = None
+
+
+@dataclass(slots=True)
+class GetPartitionRoute:
+    """Asks which node serves a partition (W)."""
+
+    stream: Name
+    topic: Name
+    partition: int
 
 
 @dataclass(slots=True)
@@ -288,16 +302,19 @@ class CreateTopic:
 
 @dataclass(slots=True)
 class UpdateTopic:
-    """Changes a topic's settings or name. In V only the named options change."""
+    """Changes a topic's settings or name. In V only the named options change. In W the name may be
+    absent, and the options in `resets` return to the server's value.
+    """
 
     stream: Name
     topic: Name
-    name: str
+    name: str | None
     compression: int = 1
     expiry_us: int = 0
     size_max: int = 0
     replication: int = 0
     options: dict[str, tuple[int, bytes]] | None = None
+    resets: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

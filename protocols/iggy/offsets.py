@@ -40,7 +40,8 @@ def store_offset(context: IggyContext, request: m.StoreConsumerOffset) -> IggyAn
     reader = target(context, topic, request.consumer, request.partition, turn=False)
     if reader is None:
         raise Refusal(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
-    if request.offset > current_offset(reader.partition):
+    is_external = request.consumer.kind is m.ConsumerKind.EXTERNAL
+    if request.offset > current_offset(reader.partition) and not is_external:
         raise Refusal(ErrorCode.INVALID_OFFSET, f"offset {request.offset} is not there yet")
     return IggyAnswer(ticket=reader.commit(context, request.offset + 1))
 

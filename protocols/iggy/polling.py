@@ -56,7 +56,7 @@ def poll(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
             [r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)]
         )
     if request.count == 0:
-        return IggyAnswer([r.PolledHead(reader.index, current_offset(reader.partition), 0)])
+        return IggyAnswer([_head(context, reader, 0)])
     with (yield from reserved(context)) as context.room:
         return (yield from _polled(context, reader, request))
 
@@ -74,9 +74,19 @@ def _polled(context: IggyContext, reader: ReadTarget, request: m.PollMessages) -
     context.broker.metrics.records_out(
         PROTOCOL, reader.partition.figures_name, slice_read.count, slice_read.size
     )
-    head = r.PolledHead(reader.index, current_offset(reader.partition), slice_read.count)
+    head = _head(context, reader, slice_read.count)
     tail = yield from shown(context, reader.partition, slice_read.parts)
     return IggyAnswer([head], tail=tail)
+
+
+def _head(context: IggyContext, reader: ReadTarget, count: int) -> r.PolledHead:
+    return r.PolledHead(
+        reader.index,
+        current_offset(reader.partition),
+        count,
+        incarnation=reader.partition.partition_id,
+        metadata_op=context.broker.last_change,
+    )
 
 
 def _from_offset(

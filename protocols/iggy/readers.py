@@ -84,14 +84,14 @@ def target(
 
     A group reader that names a partition gets it, member or not, if the dialect allows that. Else
     the target is the next of the member's own partitions, or without `turn` the partition of its
-    latest poll. `owned`: in V, only the member's own. Raises Refusal, PartitionNotFound,
-    NotOwnPartition.
+    latest poll. `owned`: in V, only the member's own; in W, the client also names the
+    incarnation. Raises Refusal, PartitionNotFound, NotOwnPartition.
     """
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
     habits = context.dialect.habits
     name = names.subscription_name(context.broker, topic, consumer)
-    if consumer.kind is ConsumerKind.CONSUMER:
+    if consumer.kind is not ConsumerKind.GROUP:
         if partition is None and habits.needs_partition:
             raise Refusal(ErrorCode.PARTITION_NOT_FOUND)
         chosen: int | None = FIRST_PARTITION if partition is None else partition
@@ -103,7 +103,10 @@ def target(
         chosen = _in_turn(context, topic, name, turn=turn)
     if chosen is None:
         return None
-    return ReadTarget(topic, topic.partition(chosen), name.encode())
+    reader = ReadTarget(topic, topic.partition(chosen), name.encode())
+    if owned:
+        context.check_incarnation(reader.partition)
+    return reader
 
 
 def _in_turn(context: IggyContext, topic: Topic, name: str, *, turn: bool) -> int | None:

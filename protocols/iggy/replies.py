@@ -77,6 +77,7 @@ class StreamInfo:
     messages_count: int
     name: str
     options: bytes = b""
+    derived_options: bytes = b""
 
 
 @dataclass(slots=True)
@@ -109,15 +110,36 @@ class PartitionDetails:
     current_offset: int
     size_bytes: int
     messages_count: int
+    # W only: the partition's lasting number, the owner's generation in a group, the place of the
+    # catalogue's last change, and the nodes that store the partition.
+    incarnation: int = 0
+    generation: int = 0
+    metadata_op: int = 0
+    members: bytes = b""
+    in_sync: bytes = b""
 
 
 @dataclass(slots=True)
 class PolledHead:
-    """The header before polled messages."""
+    """The header before polled messages; the last three fields as in `PartitionDetails`."""
 
     partition: int
     current_offset: int
     messages_count: int
+    incarnation: int = 0
+    generation: int = 0
+    metadata_op: int = 0
+
+
+@dataclass(slots=True)
+class PartitionRoute:
+    """Answer to GET_PARTITION_ROUTE (W)."""
+
+    incarnation: int
+    metadata_op: int
+    view: int
+    partitions_count: int
+    primary_replica: int
 
 
 @dataclass(slots=True)
@@ -185,6 +207,7 @@ class Node:
     name: str
     host: str
     port: int
+    replica_id: int = 0
 
 
 @dataclass(slots=True)
@@ -202,6 +225,7 @@ class OptionInfo:
     kind: int
     default: bytes
     description: str
+    flags: int = 0
 
 
 @dataclass(slots=True)
@@ -213,6 +237,7 @@ class UserDetails:
     status: int
     username: str
     options: bytes = b""
+    derived_options: bytes = b""
 
 
 @dataclass(slots=True)

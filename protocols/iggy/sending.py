@@ -58,6 +58,7 @@ def send(
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
     topic = names.get_topic(context.broker, request.stream, request.topic)
     partition = _choose(context, topic, request.partitioning)
+    context.check_incarnation(partition)
     if len(request.messages) > LARGE_BYTES:
         return _send_large(context, request, topic, partition)
     if partition.partition_id in context.shared.gated:

@@ -96,7 +96,8 @@ class IggySession:
             return
         answer = yield from self._carry_out(event)
         if answer is not None:
-            head = self._machine.encode(event, answer.records, sum(map(len, answer.tail)))
+            size, commit = sum(map(len, answer.tail)), self._context.broker.last_change
+            head = self._machine.encode(event, answer.records, size, commit)
             self._outbox.answer([head, *answer.tail], answer.ticket)
 
     def turn_ended(self) -> None:
@@ -136,6 +137,7 @@ class IggySession:
         kind = type(command.request)
         context, machine = self._context, self._machine
         context.dialect, context.manners = machine.dialect, machine.manners
+        context.incarnation = None if command.frame is None else command.frame.partition
         served = COMMANDS.get(kind)
         if served is None:
             reason = f"command {command.code} is not served"
@@ -204,7 +206,8 @@ class IggySession:
 
     def _fail(self, command: IggyCommand, code: ErrorCode, text: str) -> None:
         self._context.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
-        self._outbox.answer([self._machine.error(command, code, text)])
+        commit = self._context.broker.last_change
+        self._outbox.answer([self._machine.error(command, code, text, commit)])
 
 
 # Commands that ask for a single object; from D2 on the answer is empty if it does not exist.

@@ -67,7 +67,8 @@ async def create_stream(context: IggyContext, request: m.CreateStream) -> IggyAn
         ticket = await broker.namespaces.renumber(names.TENANT, request.name, stream_id)
     stream = names.get_stream(broker, request.name)
     infos = await topic_infos(broker, names.topics(broker, stream), {})
-    return IggyAnswer([_stream_info(stream, infos)], ticket=ticket)
+    topics = infos if context.dialect.habits.lists_new_topics else []
+    return IggyAnswer([_stream_info(stream, infos), *topics], ticket=ticket)
 
 
 async def update_stream(context: IggyContext, request: m.UpdateStream) -> IggyAnswer:

@@ -29,6 +29,8 @@ SEGMENT_BYTES = (1 << 20, 1 << 30)
 SEGMENT_STEP = 512
 MESSAGES_MAX = 1 << 24
 UNSAVED_BYTES_MAX = 1 << 30
+ENCRYPTION_KEY = "encryption_key"  # Of a stream in W.
+UPDATABLE_FLAGS = 1 | 2  # Of an option in W: updatable, resettable.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ def _is_segment(value: bytes) -> bool:
 
 COMPRESSION, EXPIRY, SIZE = "compression_algorithm", "message_expiry", "max_topic_size"
 SEGMENT, DURABILITY = "segment_size", "durability"
+
+UPDATABLE = frozenset({EXPIRY, SIZE})  # In W: may be changed, and reset to the server's value.
 
 TOPIC_OPTIONS: dict[str, Option] = {
     COMPRESSION: Option(
@@ -184,6 +188,10 @@ def check_no_options(options: Options | None) -> None:
     """Check that there are none, for streams and users. Raises Refusal."""
     if options:
         key = next(iter(options))
+        if key == ENCRYPTION_KEY:
+            raise Refusal(
+                ErrorCode.STREAM_ENCRYPTION_UNAVAILABLE, "encryption keys of streams are not served"
+            )
         raise Refusal(ErrorCode.UNSUPPORTED_OPTION_KEY, f"there is no option {key!r}")
 
 
@@ -243,7 +251,13 @@ def derived(
 def described() -> list[r.OptionInfo]:
     """The options, for a client that asks which there are."""
     return [
-        r.OptionInfo(key, int(option.kind), option.default, option.description)
+        r.OptionInfo(
+            key,
+            int(option.kind),
+            option.default,
+            option.description,
+            flags=UPDATABLE_FLAGS if key in UPDATABLE else 0,
+        )
         for key, option in TOPIC_OPTIONS.items()
         if option.is_told
     ]

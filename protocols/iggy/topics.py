@@ -14,7 +14,7 @@ from braidlog.broker.topics.partition import Partition, batches_bytes
 from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS
 from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import messages as m
-from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import names, targets
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
@@ -62,6 +62,7 @@ OF_OPTIONS[COMPRESSION_OPTION] = COMPRESSION
 RETENTION_MS, RETENTION_BYTES = OF_OPTIONS[EXPIRY], OF_OPTIONS[SIZE]
 SEGMENT_BYTES, LOG_DURABILITY = OF_OPTIONS[SEGMENT], OF_OPTIONS[DURABILITY]
 
+THIS_NODE = 0  # The id of the only node that clients see: this broker.
 STEP_TRIES = 4  # For adding or removing partitions while other clients do so.
 
 KeptElsewhere = Mapping[str, tuple[int, int, int]]
@@ -135,7 +136,8 @@ async def update_topic(context: IggyContext, request: m.UpdateTopic) -> IggyAnsw
     topic = names.get_topic(broker, request.stream, request.topic)
     segment_bytes = number_of(request.options or {}, SEGMENT)
     _check_size(request, segment_bytes or _segment_bytes(broker, topic))
-    name = TopicName(names.TENANT, topic.name.namespace, request.name)
+    new_name = topic.name.topic if request.name is None else request.name
+    name = TopicName(names.TENANT, topic.name.namespace, new_name)
     if name != topic.name:
         _check_name(name)
         context.check(Action.CREATE, Resource.of_topic(name))
@@ -144,7 +146,9 @@ async def update_topic(context: IggyContext, request: m.UpdateTopic) -> IggyAnsw
         broker.renaming.check_possible()
     named = [RETENTION_MS, RETENTION_BYTES, COMPRESSION, REPLICATION]
     if request.options is not None:
-        named = [OF_OPTIONS[key] for key in request.options if key in OF_OPTIONS]
+        named = [
+            OF_OPTIONS[key] for key in (*request.options, *request.resets) if key in OF_OPTIONS
+        ]
     if RETENTION_MS in named:
         named.append(EXPIRY_US)
     # A default value has no setting: the earlier setting is removed.
@@ -152,6 +156,8 @@ async def update_topic(context: IggyContext, request: m.UpdateTopic) -> IggyAnsw
     changes |= _settings(request, len(topic.partitions))
     if request.options is not None:
         options = {**_given_options(topic), **request.options}
+        for key in request.resets:
+            options.pop(key, None)
         changes[OPTIONS] = packed(explicit(options)).hex()
     ticket = await broker.topics.alter_settings(topic.name, changes)
     if name != topic.name:
@@ -391,12 +397,35 @@ def _settings(
     return settings
 
 
+def get_route(context: IggyContext, request: m.GetPartitionRoute) -> IggyAnswer:
+    """Return the node that serves a partition: always this broker, which relays if necessary. The
+    client may send to or poll the topic.
+
+    Raises Absent, PartitionNotFound, NotAuthorized.
+    """
+    broker = context.broker
+    for resource in targets.topic(broker, request):
+        if not context.allows(Action.PRODUCE, resource):
+            context.check(Action.CONSUME, resource)
+    topic = names.get_topic(broker, request.stream, request.topic)
+    partition = topic.partition(request.partition)
+    route = r.PartitionRoute(
+        incarnation=partition.partition_id,
+        metadata_op=broker.last_change,
+        view=0,
+        partitions_count=len(topic.partitions),
+        primary_replica=THIS_NODE,
+    )
+    return IggyAnswer([route])
+
+
 def _details(broker: Broker, topic: Topic) -> list[r.TopicDetails | r.PartitionDetails]:
-    partitions = [_partition_info(topic, partition) for partition in topic.partitions]
+    place = broker.last_change
+    partitions = [_partition_info(topic, partition, place) for partition in topic.partitions]
     return [topic_info(broker, topic, {}), *partitions]
 
 
-def _partition_info(topic: Topic, partition: Partition) -> r.PartitionDetails:
+def _partition_info(topic: Topic, partition: Partition, place: int) -> r.PartitionDetails:
     segments = len(partition.segments())
     return r.PartitionDetails(
         partition=partition.index,
@@ -405,4 +434,8 @@ def _partition_info(topic: Topic, partition: Partition) -> r.PartitionDetails:
         current_offset=current_offset(partition),
         size_bytes=batches_bytes(partition.size_bytes, segments),
         messages_count=messages_count(partition),
+        incarnation=partition.partition_id,
+        metadata_op=place,
+        members=bytes([THIS_NODE]),
+        in_sync=bytes([THIS_NODE]),
     )

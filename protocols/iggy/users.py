@@ -17,6 +17,7 @@ from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.context import ROOT, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.protocols.iggy.layouts_w import FRAMINGS
 from braidlog.protocols.iggy.messages import UNBOUNDED, Name
 from braidlog.protocols.iggy.permissions import (
     EVERYTHING,
@@ -26,7 +27,6 @@ from braidlog.protocols.iggy.permissions import (
     permissions_of,
 )
 from braidlog.protocols.iggy.topic_options import check_no_options
-from braidlog.protocols.iggy.vsr import PROTOCOL_VERSION
 
 # Iggy's limits of names and passwords, in bytes.
 USERNAME_BYTES = range(3, 51)
@@ -252,7 +252,9 @@ def _let_in(
         raise Refusal(ErrorCode.UNAUTHENTICATED, str(error)) from None
     context.client.user_id, context.client.proof = number, proof
     session, version = context.connection.id, context.broker.version
-    return IggyAnswer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
+    framing = FRAMINGS.get(context.dialect)
+    protocol_version = 0 if framing is None else framing.version
+    return IggyAnswer([r.LoginInfo(number, session, protocol_version, version)])
 
 
 def _root_password(context: IggyContext, name: str) -> str | None:

@@ -1,16 +1,17 @@
-"""The framing of Iggy's newest dialect, V (protocol 0.11.0): frames, replies, evictions.
+"""The framing of Iggy's dialects V (protocol 0.11) and W (0.12): frames, replies, evictions.
 
 Every frame has a 256-byte header; its first 48 bytes, the checksums, are zero, which tells it from
 a classic frame, whose length is never below 4. Knows no broker and no body. Layouts:
 apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0; where an error goes, as a
-server of 0.9.0-edge.5 answered.
+server of 0.9.0-edge.5 answered. Of W: crate `iggy_binary_protocol` 0.11.1-edge.8.
 """
 
 from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy.messages import CommandCode
@@ -18,18 +19,22 @@ from braidlog.protocols.iggy.messages import CommandCode
 HEADER_BYTES = 256
 CHECKSUMS_BYTES = 48
 SIZE_POS, COMMAND_POS, CLIENT_POS, REQUEST_POS, OPERATION_POS = 48, 60, 128, 168, 176
-SESSION_POS, CODE_POS = 184, 196
+SESSION_POS, CODE_POS, INCARNATION_POS = 184, 196, 200
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
+NUMBERS = struct.Struct("<QQ")  # Operation number and commit number of a reply.
+COMMITTED = 1  # The result is final.
 
 COMMAND_REQUEST, COMMAND_REPLY, COMMAND_EVICTION = 5, 8, 13
 OPERATION_REGISTER, OPERATION_NON_REPLICATED, OPERATION_LOGOUT = 1, 2, 3
-OPERATION_DELETE_SEGMENTS = 138
+OPERATION_DELETE_SEGMENTS, OPERATION_TRUNCATE = 138, 68
 REPLY_CLIENT_POS, REPLY_REQUEST_POS, REPLY_OPERATION_POS, REPLY_STATUS_POS = 160, 200, 208, 216
+REPLY_OP_POS, REPLY_COMMITTED_POS, REPLY_INCARNATION_POS = 176, 220, 224
 CHECKSUM_POS, REPLY_CHECKSUM_POS, CHECKSUM_BYTES = 144, 128, 16
 ACCEPTED_MAX_POS, ACCEPTED_MIN_POS, REASON_POS = 144, 148, 255
 
-PROTOCOL_VERSION = 11 << 10  # 0.11.0; a login's lowest ten bits are the patch, which may differ.
+# 0.11.0 and 0.12.0; a login's lowest ten bits are the patch, which may differ.
+V_VERSION, W_VERSION = 11 << 10, 12 << 10
 PATCH_BITS = 10
 
 RESULT_OK = bytes(4)
@@ -122,6 +127,41 @@ class Reason(enum.IntEnum):
     MALFORMED_LOGIN = 15
 
 
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """A dialect's rules about headers.
+
+    `codes` is the command of each operation, `plain_codes` the commands of the non-replicated
+    operation. `commits`: a reply to another operation says that the result is final, and names the
+    last change of the catalogue; all errors of operations with a result section are results.
+    """
+
+    version: int
+    codes: Mapping[int, int]
+    plain_codes: frozenset[int]
+    with_result: frozenset[int]
+    commits: bool = False
+    answered_as: Mapping[int, int] = field(default_factory=dict)  # Operation of an answer.
+
+
+V_FRAMING = Framing(V_VERSION, CODES, PLAIN_CODES, WITH_RESULT)
+
+# Operations of V that dialect W has no more: `UPDATE_RESOURCE` changes streams, topics and users.
+_RETIRED = frozenset({129, 131, 133, 135, 142})
+W_FRAMING = Framing(
+    W_VERSION,
+    {
+        **{operation: code for operation, code in CODES.items() if operation not in _RETIRED},
+        150: CommandCode.UPDATE_RESOURCE,
+    },
+    PLAIN_CODES - {CommandCode.FLUSH_UNSAVED_BUFFER} | {CommandCode.GET_PARTITION_ROUTE},
+    frozenset({OPERATION_REGISTER, *range(128, 151), 161, 162}),
+    commits=True,
+    # Its client looks for a result section in the answer to the internal form only.
+    answered_as={OPERATION_DELETE_SEGMENTS: OPERATION_TRUNCATE},
+)
+
+
 @dataclass(slots=True)
 class VsrRequest:
     """The fields needed to answer a request; `code` is its command, 0 if unknown."""
@@ -132,6 +172,13 @@ class VsrRequest:
     operation: int
     session: int
     code: int
+    incarnation: bytes
+    framing: Framing = V_FRAMING
+
+    @property
+    def partition(self) -> int | None:
+        """The lasting number of the partition that the request is for; None before W."""
+        return U64.unpack(self.incarnation)[0] if self.framing.commits else None
 
 
 def frame_size(view: memoryview, bytes_max: int) -> int | None:
@@ -149,14 +196,16 @@ def frame_size(view: memoryview, bytes_max: int) -> int | None:
     return int(size)
 
 
-def decode(frame: memoryview) -> VsrRequest:
-    """The header of a whole frame."""
+def decode(frame: memoryview, framing: Framing = V_FRAMING) -> VsrRequest:
+    """Return the header of a whole frame."""
     operation = frame[OPERATION_POS]
     if operation == OPERATION_NON_REPLICATED:
         (code,) = U32.unpack_from(frame, CODE_POS)
-        code = MISPLACED_LOGIN if code in LOGIN_CODES else code if code in PLAIN_CODES else 0
+        code = (
+            MISPLACED_LOGIN if code in LOGIN_CODES else code if code in framing.plain_codes else 0
+        )
     else:
-        code = CODES.get(operation, 0)
+        code = framing.codes.get(operation, 0)
     return VsrRequest(
         client=bytes(frame[CLIENT_POS : CLIENT_POS + 16]),
         checksum=bytes(frame[CHECKSUM_POS : CHECKSUM_POS + CHECKSUM_BYTES]),
@@ -164,34 +213,52 @@ def decode(frame: memoryview) -> VsrRequest:
         operation=operation,
         session=U64.unpack_from(frame, SESSION_POS)[0],
         code=code,
+        incarnation=bytes(frame[INCARNATION_POS : INCARNATION_POS + U64.size]),
+        framing=framing,
     )
 
 
-def reply(request: VsrRequest, status: int = 0, body_bytes: int = 0) -> bytes:
-    """The header of an answer that `body_bytes` follow."""
+def reply(request: VsrRequest, status: int = 0, body_bytes: int = 0, commit: int = 0) -> bytes:
+    """Return the header of an answer that `body_bytes` follow.
+
+    `commit` is the number of the catalogue's last change. An answer of a dialect that commits says
+    that its result is final, except for a status: a status means that nothing was done.
+    """
     header = bytearray(HEADER_BYTES)
     U32.pack_into(header, SIZE_POS, HEADER_BYTES + body_bytes)
     header[COMMAND_POS] = COMMAND_REPLY
     header[REPLY_CHECKSUM_POS : REPLY_CHECKSUM_POS + CHECKSUM_BYTES] = request.checksum
     header[REPLY_CLIENT_POS : REPLY_CLIENT_POS + 16] = request.client
     U64.pack_into(header, REPLY_REQUEST_POS, request.number)
-    header[REPLY_OPERATION_POS] = request.operation
+    operation = request.operation
+    header[REPLY_OPERATION_POS] = request.framing.answered_as.get(operation, operation)
     U32.pack_into(header, REPLY_STATUS_POS, status)
+    if request.framing.commits and not status and request.operation != OPERATION_NON_REPLICATED:
+        NUMBERS.pack_into(header, REPLY_OP_POS, commit, commit)
+        header[REPLY_COMMITTED_POS] = COMMITTED
+        end = REPLY_INCARNATION_POS + U64.size
+        header[REPLY_INCARNATION_POS:end] = request.incarnation
     return bytes(header)
 
 
-def success(request: VsrRequest, payload: bytes, tail_bytes: int = 0) -> bytes:
-    """An answer that succeeds; `tail_bytes` more follow from elsewhere."""
-    result = RESULT_OK if request.operation in WITH_RESULT else b""
+def success(request: VsrRequest, payload: bytes, tail_bytes: int = 0, commit: int = 0) -> bytes:
+    """Return an answer that succeeds; `tail_bytes` more follow from elsewhere."""
+    result = RESULT_OK if request.operation in request.framing.with_result else b""
     size = len(result) + len(payload) + tail_bytes
-    return b"".join((reply(request, 0, size), result, payload))
+    return b"".join((reply(request, 0, size, commit), result, payload))
 
 
-def failure(request: VsrRequest, number: int) -> bytes:
-    """An answer that fails, with the error where the real server puts it."""
-    if request.operation in WITH_RESULT and number in RESULT_ERRORS:
+def failure(request: VsrRequest, number: int, commit: int = 0) -> bytes:
+    """Return an answer that fails, with the error where the real server puts it.
+
+    A client of a dialect that commits repeats a request whose error is not a result; `commit` 0:
+    the request was refused before it could be carried out.
+    """
+    framing = request.framing
+    is_result = number in RESULT_ERRORS or bool(framing.commits and commit)
+    if request.operation in framing.with_result and is_result:
         result = struct.pack("<III", 1, 0, number)
-        return reply(request, 0, len(result)) + result
+        return reply(request, 0, len(result), commit) + result
     return reply(request, number)
 
 
@@ -202,12 +269,7 @@ def eviction(request: VsrRequest, reason: Reason) -> bytes:
     frame[COMMAND_POS] = COMMAND_EVICTION
     frame[CLIENT_POS : CLIENT_POS + 16] = request.client
     if reason is Reason.INCOMPATIBLE_PROTOCOL:
-        U32.pack_into(frame, ACCEPTED_MAX_POS, PROTOCOL_VERSION)
-        U32.pack_into(frame, ACCEPTED_MIN_POS, PROTOCOL_VERSION)
+        U32.pack_into(frame, ACCEPTED_MAX_POS, W_VERSION)
+        U32.pack_into(frame, ACCEPTED_MIN_POS, V_VERSION)
     frame[REASON_POS] = reason
     return bytes(frame)
-
-
-def speaks(version: int) -> bool:
-    """Return True if clients of that protocol version are served."""
-    return version >> PATCH_BITS == PROTOCOL_VERSION >> PATCH_BITS

@@ -199,6 +199,11 @@ class JournalLog:
     # Appending
 
     @property
+    def last_place(self) -> int:
+        """Offset of the last record; a rewrite takes later offsets."""
+        return self._end_offset - 1
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the journal's files."""
         return sum(segment.size for segment in self._segments)

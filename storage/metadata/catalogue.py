@@ -64,7 +64,7 @@ class Catalogue:
 
     def __init__(self, writer: CatalogueWriter) -> None:
         """Start empty; the writer replays its journal by `apply`."""
-        self._writer = writer
+        self.writer = writer
         self._producers: dict[tuple[int, bytes], int] = {}  # By scope and name.
         self._next_producers: dict[int, int] = {}  # By scope, but for scope 0.
         self._by_id: dict[int, TopicMeta] = {}
@@ -95,7 +95,7 @@ class Catalogue:
     @property
     def ticket(self) -> int:
         """After this ticket every change so far is on disk."""
-        return self._writer.ticket
+        return self.writer.ticket
 
     # Namespaces.
 
@@ -282,7 +282,7 @@ class Catalogue:
 
     def scope(self, name: TopicName) -> int:
         """Return the scope in which a topic's producers are numbered."""
-        return self._writer.scope(name)
+        return self.writer.scope(name)
 
     def producer_id(self, name: bytes, scope: int = 0) -> int:
         """Return the number, from 1 on, for a producer's name in batch headers; a new name gets the
@@ -335,7 +335,7 @@ class Catalogue:
     def _change(self, change: CatalogueChange) -> int:
         topic_id = getattr(change, "topic_id", None)
         assert topic_id is None or topic_id in self._by_id, "it would end the next start"
-        return self._writer.write(change)
+        return self.writer.write(change)
 
     def write(
         self, change: CatalogueChange, journal: Changes, state: Iterator[CatalogueChange]

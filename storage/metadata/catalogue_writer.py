@@ -31,6 +31,10 @@ class CatalogueWriter(Protocol):
     def ticket(self) -> int:
         """After this ticket every change so far is on disk."""
 
+    @property
+    def place(self) -> int:
+        """Place of the last change in its journal; rises with each change, also over restarts."""
+
     def write(self, change: CatalogueChange) -> int:
         """Write a change, by `Catalogue.write`; return the ticket."""
 

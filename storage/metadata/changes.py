@@ -52,6 +52,10 @@ class Journal(Protocol):
     def snapshot_bytes(self) -> int:
         """Bytes of these that the last snapshot wrote; 0 if there was none."""
 
+    @property
+    def last_place(self) -> int:
+        """Place of the last record; a place is never used twice."""
+
     def replay(self) -> Iterator[bytes]:
         """Yield every record, in order. Raises DamagedLog."""
 
@@ -94,6 +98,11 @@ class ChangeJournal(Generic[ChangeT]):
         self._since: list[bytes] = []  # Changes since the gathering began.
         self.ticket = 0
         """After this ticket every change that was not lazy is on disk."""
+
+    @property
+    def last_place(self) -> int:
+        """Place of the last change; rises with each change, also over restarts."""
+        return self._journal.last_place
 
     def replay(
         self, apply: Callable[[ChangeT], None], lost: Callable[[DamagedLog], None] | None = None

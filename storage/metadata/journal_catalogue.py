@@ -31,6 +31,11 @@ class JournalCatalogue:
         """As `CatalogueWriter.ticket`."""
         return self._journal.ticket
 
+    @property
+    def place(self) -> int:
+        """As `CatalogueWriter.place`."""
+        return self._journal.last_place
+
     def write(self, change: CatalogueChange) -> int:
         """As `CatalogueWriter.write`."""
         return self.catalogue.write(change, self._journal, self.catalogue.state())

@@ -298,6 +298,11 @@ class Rows:
     snapshot_bytes: int = 0
     _place: int = 0
 
+    @property
+    def last_place(self) -> int:
+        """The place of the row that `replay` yielded last."""
+        return self._place
+
     def replay(self) -> Iterator[bytes]:
         """Yield all records, in order."""
         for row in self.rows:

@@ -107,6 +107,7 @@ class StoredJournal:
         self._records = records
         self._damage = damage
         self.snapshots: list[bytes] = []
+        self.last_place = 0  # Not known: nothing asks a tool's journal for places.
 
     def replay(self) -> Iterator[bytes]:
         """Every record, in order."""

@@ -14,7 +14,7 @@ import sys
 
 package, version, address = sys.argv[2:5]
 iggy = importlib.import_module(package.replace("-", "_"))
-number = tuple(map(int, version.split(".")))
+number = tuple(int(part) for part in version.split(".") if part.isdigit())
 is_apache = package == "apache-iggy"
 FIRST = 0 if is_apache and number >= (0, 6) else 1  # First number of the dialect.
 COUNT = 100
@@ -47,6 +47,8 @@ async def logged_in():
 async def make(client, stream, topic, partitions):
     if is_apache:
         await done(client.create_stream(stream))
+        if number >= (0, 9, 1):
+            partitions = iggy.TopicOptions(partitions_count=partitions)
         await done(client.create_topic(stream, topic, partitions))
     elif number <= (0, 1, 0):
         await done(client.create_stream(701, stream))

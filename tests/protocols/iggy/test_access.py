@@ -99,11 +99,13 @@ ABOUT_USERS = {*OF_OTHERS, u.LoginWithToken, u.GetTokens, u.CreateToken, u.Delet
 FOR_ANYBODY = {
     *(m.Ping, u.LoginUser, u.LogoutUser, m.GetMe),
     *(m.GetClusterMetadata, m.DescribeOptions),
+    m.GetPartitionRoute,  # Its handler asks for either of two rights.
     *ABOUT_USERS,
 }
 CODES = {layout.type: code for code, layout in D2.requests.items()}
 IN_LATER_DIALECTS = {
     *(m.GetClusterMetadata, m.DescribeOptions, m.SyncGroup, m.DeleteSegments),
+    m.GetPartitionRoute,
 }
 
 

@@ -77,7 +77,7 @@ CHANGE_NOTHING = {
     *(m.Ping, m.GetMe, m.GetClient, m.GetClients, m.GetStats, m.GetConsumerOffset, m.GetStream),
     *(m.GetStreams, m.GetTopic, m.GetTopics, m.GetGroup, m.GetGroups, m.GetClusterMetadata),
     *(m.DescribeOptions, m.UpdateStream, m.FlushUnsavedBuffer, u.LoginUser, u.LogoutUser),
-    *(u.LoginWithToken, u.GetUser, u.GetUsers, u.GetTokens),
+    *(u.LoginWithToken, u.GetUser, u.GetUsers, u.GetTokens, m.GetPartitionRoute),
 }
 # Separate tests, below.
 IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments}

@@ -71,10 +71,12 @@ def test_the_operation_decides_the_command():
 
 
 def test_every_command_has_a_single_operation():
+    v, w = (
+        framing.plain_codes | set(framing.codes.values())
+        for framing in (vsr.V_FRAMING, vsr.W_FRAMING)
+    )
     assert not vsr.PLAIN_CODES & set(vsr.CODES.values())
-    assert vsr.PLAIN_CODES | set(vsr.CODES.values()) == set(CommandCode) - {
-        CommandCode.LOGIN_WITH_TOKEN
-    }
+    assert v | w == set(CommandCode) - {CommandCode.LOGIN_WITH_TOKEN}
 
 
 def test_reply_echoes_client_number_and_operation():
@@ -117,15 +119,34 @@ def test_eviction_names_the_client_and_the_versions_served():
     assert len(data) == 256
     assert struct.unpack_from("<I", data, 48) == (256,)
     assert (data[60], data[128:144], data[255]) == (13, CLIENT, 14)
-    assert struct.unpack_from("<II", data, 144) == (11 << 10, 11 << 10)
+    assert struct.unpack_from("<II", data, 144) == (12 << 10, 11 << 10)
     other = vsr.eviction(vsr.decode(memoryview(LOGIN)), vsr.Reason.INVALID_CREDENTIALS)
     assert struct.unpack_from("<II", other, 144) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("version", "is_served"),
-    [((0, 11, 0), True), ((0, 11, 7), True), ((0, 10, 0), False), ((0, 12, 0), False)],
-)
-def test_versions_served(version, is_served):
-    major, minor, patch = version
-    assert vsr.speaks(major << 20 | minor << 10 | patch) == is_served
+def test_a_final_answer_of_w_names_the_last_change_and_echoes_the_partition():
+    data = bytearray(frame(operation=160))
+    data[200:208] = struct.pack("<Q", 5)
+    sent = vsr.decode(memoryview(bytes(data)), vsr.W_FRAMING)
+    assert sent.partition == 5
+    reply = vsr.success(sent, b"", commit=9)
+    assert struct.unpack_from("<QQ", reply, 176) == (9, 9)
+    assert (reply[220], struct.unpack_from("<Q", reply, 224)) == (1, (5,))
+    # A status says that nothing was done: the result is not final.
+    refused = vsr.failure(sent, 3007, commit=9)
+    assert (refused[220], struct.unpack_from("<I", refused, 216)) == (0, (3007,))
+
+
+def test_every_error_of_a_change_in_w_is_a_result_and_final():
+    made = vsr.decode(memoryview(frame(operation=128)), vsr.W_FRAMING)
+    refused = vsr.failure(made, 4041, commit=9)
+    assert refused[256:] == struct.pack("<III", 1, 0, 4041)
+    assert refused[220] == 1
+    assert struct.unpack_from("<I", vsr.failure(made, 3), 216) == (3,)  # Refused when decoded.
+
+
+def test_an_answer_of_v_has_no_commit_number():
+    made = vsr.decode(memoryview(frame(operation=128)))
+    reply = vsr.success(made, b"", commit=9)
+    assert made.partition is None
+    assert not any(reply[176:192] + reply[217:256])

@@ -18,9 +18,9 @@ class Client:
         self._frames = FrameStream(stream, _size)
         self._session = bytes(8)
 
-    async def login(self) -> None:
+    async def login(self, login: bytes = LOGIN) -> None:
         """Log in as root."""
-        answer = await self._exchange(LOGIN)
+        answer = await self._exchange(login)
         self._session = answer[264:272]
 
     async def status(self, operation: int, body: bytes, options: Options | None = None) -> int:
@@ -28,16 +28,21 @@ class Client:
         status, _ = await self.perform(operation, body + packed(options or {}))
         return status
 
-    async def perform(self, operation: int, body: bytes) -> tuple[int, bytes]:
+    async def perform(
+        self, operation: int, body: bytes, *, incarnation: int = 0
+    ) -> tuple[int, bytes]:
         """Return status and body of the answer to an operation."""
-        return await self._answer(frame(operation=operation, body=body))
+        return await self._answer(frame(operation=operation, body=body), incarnation)
 
-    async def query(self, code: int, body: bytes) -> tuple[int, bytes]:
+    async def query(self, code: int, body: bytes, *, incarnation: int = 0) -> tuple[int, bytes]:
         """Return status and body of the answer to a command that is not replicated."""
-        return await self._answer(frame(operation=NON_REPLICATED, code=code, body=body))
+        request = frame(operation=NON_REPLICATED, code=code, body=body)
+        return await self._answer(request, incarnation)
 
-    async def _answer(self, request: bytes) -> tuple[int, bytes]:
-        answer = await self._exchange(request[:184] + self._session + request[192:])
+    async def _answer(self, request: bytes, incarnation: int) -> tuple[int, bytes]:
+        number = struct.pack("<Q", incarnation)
+        head = request[:184] + self._session + request[192:200] + number
+        answer = await self._exchange(head + request[208:])
         return int(struct.unpack_from("<I", answer, 216)[0]), answer[256:]
 
     async def _exchange(self, request: bytes) -> bytes:

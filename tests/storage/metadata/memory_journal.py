@@ -14,6 +14,7 @@ class MemoryJournal:
         self.ticket = 0
         self.lazy = 0
         self.full = False
+        self.last_place = len(self.records) - 1
         self.extra_bytes = 0
         """Makes it look longer than it is, until the next snapshot."""
 
@@ -40,6 +41,7 @@ class MemoryJournal:
         if self.full:
             raise StorageFull
         self.records = list(bodies)
+        self.last_place += len(self.records)
         self._bytes = sum(map(len, self.records))
         self.extra_bytes = 0
         self.snapshots += 1
@@ -52,4 +54,5 @@ class MemoryJournal:
         if self.full:
             raise StorageFull
         self.records.append(bytes(body))
+        self.last_place += 1
         self._bytes += len(body)

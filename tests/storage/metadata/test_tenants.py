@@ -93,9 +93,9 @@ def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed):
             journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         change_at_random(rng, catalogue)
         if rng.random() < 0.1:
-            catalogue._writer.rewrite()
+            catalogue.writer.rewrite()
         assert tenants_of(again(journal)) == tenants_of(catalogue)
-    catalogue._writer.rewrite()
+    catalogue.writer.rewrite()
     assert journal.snapshots
     assert tenants_of(again(journal)) == tenants_of(catalogue)
 

@@ -1,0 +1,261 @@
+"""The layouts of dialect W (protocol 0.12), as tables: V with changes; and the dialect itself.
+
+Layouts: crate `iggy_binary_protocol` 0.11.1-edge.8 and requests of apache-iggy 0.9.1.dev5, until
+clients of the release can be had. More than one layout calls itself 0.12.0: `dialect_of` tells the
+development builds apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from braidlog.broker.runtime.endings import ProtocolError
+from braidlog.protocols.iggy import fields as f
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy import vsr
+from braidlog.protocols.iggy.dialects import Dialect, PayloadLayout, RecordLayout
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fields import FieldRefused
+from braidlog.protocols.iggy.layouts import TOPIC, Pieces, counted_from_zero, request
+from braidlog.protocols.iggy.layouts_v import NOT_OWNED, V_RECORDS, V_REQUESTS, Register, V
+from braidlog.protocols.iggy.messages import CommandCode
+from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
+from braidlog.protocols.iggy.topic_options import TOPIC_OPTIONS, UPDATABLE
+from braidlog.protocols.reader import LittleEndianReader
+from braidlog.storage.formats.record import HeaderKind
+
+# Scopes of UPDATE_RESOURCE.
+SCOPE_TOPIC, SCOPE_STREAM, SCOPE_USER = 1, 2, 3
+STATUSES: Final[Mapping[bytes, int]] = {b"active": 1, b"inactive": 2}
+PATCH_MAX: Final = 16  # Options that an update names; the catalogue has 20.
+Options = dict[str, tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUpdate:
+    """UPDATE_RESOURCE: the request that V has for the named resource, with the changes alone."""
+
+    def read(self, payload: memoryview) -> object:
+        """See `PayloadLayout`."""
+        reader = LittleEndianReader(payload)
+        scope = reader.u8()
+        if scope == SCOPE_TOPIC:
+            names = f.IDENTIFIER_FROM_0.read(reader), f.IDENTIFIER_FROM_0.read(reader)
+            options, resets = _patch(reader)
+            return _topic_update(*names, options, resets)
+        if scope == SCOPE_STREAM:
+            stream = f.IDENTIFIER_FROM_0.read(reader)
+            options, resets = _patch(reader)
+            _no_resets(resets, ("name",))
+            name = _text(options, "name")
+            _nothing_else(options)
+            return m.UpdateStream(stream, name or "", options=options)
+        if scope == SCOPE_USER:
+            user = f.GIVEN_IDENTIFIER.read(reader)
+            options, resets = _patch(reader)
+            _no_resets(resets, ("username", "status"))
+            username, status = _text(options, "username"), _status(options)
+            _nothing_else(options)
+            return u.UpdateUser(user, username, status, options=options)
+        raise ProtocolError(f"scope {scope} of an update does not exist")
+
+
+def _patch(reader: LittleEndianReader) -> tuple[Options, tuple[str, ...]]:
+    """Read the options to reset and to set. Raises ProtocolError for an update without a change."""
+    count = reader.u8()
+    if count > PATCH_MAX:
+        raise ProtocolError(f"{count} options to reset, expected at most {PATCH_MAX}")
+    resets = tuple(f.NAME8.read(reader) for _ in range(count))
+    options = f.OPTIONS.read(reader)
+    if not resets and not options:
+        raise ProtocolError("an update that changes nothing")
+    if len({*resets, *options}) < len(resets) + len(options):
+        raise ProtocolError("an update that names an option twice")
+    return options, resets
+
+
+def _topic_update(
+    stream: m.Name, topic: m.Name, options: Options, resets: tuple[str, ...]
+) -> m.UpdateTopic:
+    for key in (*options, *resets):
+        if key != "name" and key not in TOPIC_OPTIONS:
+            raise FieldRefused(ErrorCode.UNSUPPORTED_OPTION_KEY, f"no topic has an option {key!r}")
+    for key in options:
+        if key != "name" and key not in UPDATABLE:
+            raise FieldRefused(ErrorCode.OPTION_NOT_UPDATABLE, f"option {key!r} cannot change")
+    for key in resets:
+        if key not in UPDATABLE:
+            raise FieldRefused(ErrorCode.OPTION_NOT_RESETTABLE, f"option {key!r} has no default")
+    name = _text(options, "name")
+    return m.UpdateTopic(stream, topic, name, options=options, resets=resets)
+
+
+def _no_resets(resets: tuple[str, ...], keys: tuple[str, ...]) -> None:
+    for key in resets:
+        code = ErrorCode.OPTION_NOT_RESETTABLE
+        if key not in keys:
+            code = ErrorCode.UNSUPPORTED_OPTION_KEY
+        raise FieldRefused(code, f"option {key!r} cannot be reset")
+
+
+def _nothing_else(options: Options) -> None:
+    for key in options:
+        raise FieldRefused(ErrorCode.UNSUPPORTED_OPTION_KEY, f"there is no option {key!r}")
+
+
+def _text(options: Options, key: str) -> str | None:
+    """Take a text option out of the options; None if it is absent."""
+    if key not in options:
+        return None
+    kind, value = options.pop(key)
+    if kind != HeaderKind.STRING or not 1 <= len(value) <= 255:
+        raise FieldRefused(ErrorCode.INVALID_OPTION_VALUE, f"option {key!r}: {value!r}")
+    return f.decoded(memoryview(value))
+
+
+def _status(options: Options) -> int | None:
+    text = _text(options, "status")
+    if text is None:
+        return None
+    if text.encode() not in STATUSES:
+        raise FieldRefused(ErrorCode.INVALID_OPTION_VALUE, f"status {text!r}")
+    return STATUSES[text.encode()]
+
+
+SECRET_BYTES: Final = 32
+_OFFSET: Pieces = {"consumer": f.OFFSET_OWNER, **TOPIC, "partition": f.PartitionOrFlag()}
+_RETIRED = (
+    *(CommandCode.UPDATE_USER, CommandCode.UPDATE_STREAM, CommandCode.UPDATE_TOPIC),
+    *(CommandCode.PURGE_STREAM, CommandCode.PURGE_TOPIC, CommandCode.FLUSH_UNSAVED_BUFFER),
+)
+
+W_REQUESTS: dict[int, PayloadLayout] = counted_from_zero(
+    {
+        **{code: layout for code, layout in V_REQUESTS.items() if code not in _RETIRED},
+        CommandCode.LOGIN_USER: Register(SECRET_BYTES),
+        CommandCode.UPDATE_RESOURCE: ResourceUpdate(),
+        CommandCode.GET_PARTITION_ROUTE: request(
+            m.GetPartitionRoute, **TOPIC, partition=f.U32_FIELD
+        ),
+        CommandCode.GET_CONSUMER_OFFSET: request(m.GetConsumerOffset, **_OFFSET),
+        CommandCode.STORE_CONSUMER_OFFSET: request(
+            m.StoreConsumerOffset, **_OFFSET, offset=f.U64_FIELD, quorum=f.U8_FIELD
+        ),
+        CommandCode.DELETE_CONSUMER_OFFSET: request(
+            m.DeleteConsumerOffset, **_OFFSET, quorum=f.U8_FIELD
+        ),
+    }
+)
+
+_CONTEXT: dict[str, f.Writable] = {
+    "incarnation": f.U64_FIELD,
+    "generation": f.U64_FIELD,
+    "metadata_op": f.U64_FIELD,
+}
+_PARTITION: dict[str, f.Writable] = {**dict(D5_RECORDS[r.PartitionDetails].fields), **_CONTEXT}
+_BLOCKS: dict[str, f.Writable] = {"options": f.Counted(), "derived_options": f.Counted()}
+
+DEV_RECORDS: dict[type[Any], RecordLayout] = {
+    **V_RECORDS,
+    r.PolledHead: record(
+        partition=f.PartitionNumber(0, NOT_OWNED),
+        current_offset=f.U64_FIELD,
+        messages_count=f.U32_FIELD,
+        **_CONTEXT,
+    ),
+    r.PartitionDetails: record(**_PARTITION),
+    r.StreamInfo: record(
+        stream_id=f.NUMBER_FROM_0,
+        created_us=f.U64_FIELD,
+        topics_count=f.U32_FIELD,
+        size_bytes=f.U64_FIELD,
+        messages_count=f.U64_FIELD,
+        name=f.STR8,
+        **_BLOCKS,
+    ),
+    r.TopicDetails: record(
+        topic_id=f.NUMBER_FROM_0,
+        created_us=f.U64_FIELD,
+        partitions_count=f.U32_FIELD,
+        size_bytes=f.U64_FIELD,
+        messages_count=f.U64_FIELD,
+        name=f.STR8,
+        **_BLOCKS,
+    ),
+    r.UserDetails: record(
+        user_id=f.UserNumber(0, NOT_OWNED),
+        created_us=f.U64_FIELD,
+        status=f.U8_FIELD,
+        username=f.STR8,
+        **_BLOCKS,
+    ),
+    r.Node: record(
+        cluster=f.STR32,
+        nodes_count=f.U32_FIELD,
+        replica_id=f.U8_FIELD,
+        name=f.STR32,
+        host=f.STR32,
+        port=f.NodePorts(),
+    ),
+    r.OptionInfo: record(
+        key=f.STR8,
+        kind=f.U8_FIELD,
+        flags=f.U8_FIELD,
+        default=f.Counted(),
+        description=f.STR32,
+    ),
+    r.PartitionRoute: record(
+        incarnation=f.U64_FIELD,
+        metadata_op=f.U64_FIELD,
+        view=f.U32_FIELD,
+        partitions_count=f.U32_FIELD,
+        primary_replica=f.U8_FIELD,
+    ),
+}
+W_RECORDS: dict[type[Any], RecordLayout] = {
+    **DEV_RECORDS,
+    r.PartitionDetails: record(**_PARTITION, members=f.NodeIds(), in_sync=f.NodeIds()),
+}
+
+W = replace(
+    V,
+    name="W",
+    clients="protocol 0.12: Rust crate 0.11.1-edge.7 to 0.12, apache-iggy 0.10",
+    requests=W_REQUESTS,
+    records=W_RECORDS,
+    habits=replace(V.habits, lists_new_topics=True),
+)
+W_DEV = replace(
+    W,
+    name="W of development builds",
+    clients="Rust crate 0.11.1-edge.2 to edge.6, apache-iggy 0.9.1.dev2 to dev5",
+    records=DEV_RECORDS,
+)
+
+# The last development build whose partitions have no lists of nodes.
+_EDGE = re.compile(r"0\.11\.1-edge\.([1-6])$")
+FRAMINGS: Final[Mapping[Dialect, vsr.Framing]] = {
+    V: vsr.V_FRAMING,
+    W: vsr.W_FRAMING,
+    W_DEV: vsr.W_FRAMING,
+}
+VSR_BY_NAME: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in FRAMINGS}
+
+
+def dialect_of(login: memoryview) -> Dialect | None:
+    """Return the dialect of a login by its protocol version; None for a version that is not
+    served. Raises ProtocolError.
+    """
+    reader = LittleEndianReader(login)
+    version = reader.u32() >> vsr.PATCH_BITS
+    if version == vsr.V_VERSION >> vsr.PATCH_BITS:
+        return V
+    if version != vsr.W_VERSION >> vsr.PATCH_BITS:
+        return None
+    f.STR8.read(reader)
+    return W_DEV if _EDGE.match(f.STR8.read(reader)) else W

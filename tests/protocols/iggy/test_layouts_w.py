@@ -1,0 +1,210 @@
+"""Dialect W: its tables, and a conversation in it."""
+
+import struct
+
+import pytest
+
+from braidlog.broker.runtime.endings import ProtocolError
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fields import FieldRefused
+from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.layouts_w import W_DEV, W, dialect_of
+from braidlog.protocols.iggy.messages import CommandCode
+from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC, Client
+from tests.protocols.iggy.wtalk import (
+    SEND,
+    STORE,
+    UPDATE_RESOURCE,
+    client_w,
+    login_body,
+    option,
+    sent,
+)
+
+NAME, EXPIRY = option("name", b"new"), option("message_expiry", bytes(8), kind=12)
+
+
+@pytest.mark.parametrize(
+    ("version", "sdk", "dialect"),
+    [
+        ((0, 11, 0), "0.11.0", V),
+        ((0, 11, 7), "0.11.0", V),
+        ((0, 12, 0), "0.12.0", W),
+        ((0, 12, 0), "0.10.0", W),  # The versions of other languages' clients.
+        ((0, 12, 0), "0.11.1-edge.5", W_DEV),
+        ((0, 12, 1), "0.11.1-edge.6", W_DEV),
+        ((0, 12, 2), "0.11.1-edge.10", W),
+        ((0, 10, 0), "0.10.0", None),
+        ((0, 13, 0), "0.13.0", None),
+        ((1, 12, 0), "1.12.0", None),
+    ],
+)
+def test_the_login_shows_the_dialect(version, sdk, dialect):
+    assert dialect_of(memoryview(login_body(sdk, version))) is dialect
+
+
+def test_the_captured_login_of_a_client_is_read():
+    body = login_body("0.11.1-edge.5")
+    assert body[:24].hex() == "0030000008727573742d73646b0d302e31312e312d656467"
+    read = W.requests[CommandCode.LOGIN_USER].read(memoryview(body))
+    assert read == u.LoginUser("iggy", "iggy", "0.11.1-edge.5", "")
+
+
+def update(hex_or_bytes: str | bytes) -> object:
+    body = bytes.fromhex(hex_or_bytes) if isinstance(hex_or_bytes, str) else hex_or_bytes
+    return W.requests[CommandCode.UPDATE_RESOURCE].read(memoryview(body))
+
+
+def test_captured_updates_are_read():
+    topic = update(
+        "01 020273740202747000 020e0000006d6573736167655f6578706972790c08000000ffffffffffffffff"
+        "02040000006e616d650203000000747032"
+    )
+    options = {"message_expiry": (12, b"\xff" * 8)}
+    assert topic == m.UpdateTopic("st", "tp", "tp2", options=options)
+    stream = update("02 02027374 00 02040000006e616d650203000000737432")
+    assert stream == m.UpdateStream("st", "st2", options={})
+
+
+def test_an_update_resets_options_and_changes_users():
+    body = b"\x01" + STREAM + TOPIC + b"\x01\x0emessage_expiry"
+    assert update(body) == m.UpdateTopic("st", "tp", None, options={}, resets=("message_expiry",))
+    body = b"\x03\x02\x03ann\x00" + option("status", b"inactive") + option("username", b"bob")
+    assert update(body) == u.UpdateUser("ann", "bob", 2, options={})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x01" + STREAM + TOPIC + b"\x00",
+        b"\x01" + STREAM + TOPIC + b"\x00" + NAME + NAME,
+        b"\x01" + STREAM + TOPIC + b"\x02\x01x\x01x",
+        b"\x01" + STREAM + TOPIC + b"\x01\x0emessage_expiry" + EXPIRY,
+        b"\x01" + STREAM + TOPIC + b"\xff",
+        b"\x04" + STREAM + b"\x00" + NAME,
+    ],
+)
+def test_an_update_without_a_change_or_of_an_option_named_twice_is_refused(body):
+    with pytest.raises(ProtocolError):
+        update(body)
+
+
+@pytest.mark.parametrize(
+    ("patch", "code"),
+    [
+        (b"\x00" + option("durability", b"persisted"), ErrorCode.OPTION_NOT_UPDATABLE),
+        (b"\x01\x0adurability", ErrorCode.OPTION_NOT_RESETTABLE),
+        (b"\x01\x04name", ErrorCode.OPTION_NOT_RESETTABLE),
+        (b"\x00" + option("colour", b"red"), ErrorCode.UNSUPPORTED_OPTION_KEY),
+        (b"\x00" + option("name", b""), ErrorCode.INVALID_OPTION_VALUE),
+    ],
+)
+def test_an_option_that_cannot_change_is_refused(patch, code):
+    with pytest.raises(FieldRefused) as refused:
+        update(b"\x01" + STREAM + TOPIC + patch)
+    assert refused.value.code == code
+
+
+def test_only_offsets_can_be_those_of_an_external_group():
+    """A poll or a membership of such a group is refused."""
+    consumer = b"\x03\x02\x03grp" + STREAM + TOPIC + b"\x01" + bytes(4)
+    read = W.requests[CommandCode.GET_CONSUMER_OFFSET].read(memoryview(consumer))
+    assert read.consumer == m.ConsumerRef(m.ConsumerKind.EXTERNAL, "grp")
+    poll = consumer + b"\x05" + bytes(8) + b"\x0a\0\0\0\0"
+    for dialect, code, body in (
+        (W, CommandCode.POLL_MESSAGES, poll),
+        (V, CommandCode.GET_CONSUMER_OFFSET, consumer),
+    ):
+        with pytest.raises(ProtocolError):
+            dialect.requests[code].read(memoryview(body))
+
+
+def test_only_partitions_differ_in_development_builds():
+    differing = {kind for kind, row in W.records.items() if W_DEV.records[kind] is not row}
+    assert {kind.__name__ for kind in differing} == {"PartitionDetails"}
+
+
+@pytest.fixture
+async def w(broker, open_client) -> Client:
+    """Return a client of the release with a stream and a topic."""
+    client = await client_w(open_client)
+    assert await client.status(CREATE_STREAM, STREAM[1:]) == 0
+    assert await client.status(CREATE_TOPIC, STREAM + struct.pack("<I", 2) + TOPIC[1:]) == 0
+    return client
+
+
+async def route(client: Client, partition: int) -> tuple[int, ...]:
+    status, body = await client.query(105, STREAM + TOPIC + struct.pack("<I", partition))
+    assert status == 0
+    return struct.unpack("<QQIIB", body)
+
+
+async def test_a_route_names_the_partition_for_good(broker, w):
+    first, place, view, count, node = await route(w, 0)
+    assert (view, count, node) == (0, 2, 0)
+    assert first
+    assert place == broker.last_change
+    assert (await w.query(105, STREAM + TOPIC + struct.pack("<I", 2)))[0] == 3007
+    await w.perform(134, STREAM + TOPIC)
+    await w.perform(CREATE_TOPIC, STREAM + struct.pack("<I", 2) + TOPIC[1:])
+    again, later, *_ = await route(w, 0)
+    assert again > first
+    assert later > place
+
+
+@pytest.mark.parametrize("wrong", [0, 1 << 40])
+async def test_a_partition_that_was_created_anew_is_not_sent_to(w, wrong):
+    incarnation = (await route(w, 0))[0]
+    status, body = await w.perform(SEND, sent(b"x"), incarnation=wrong)
+    assert (status, body) == (ErrorCode.HISTORY_UNAVAILABLE, b"")
+    status, body = await w.perform(SEND, sent(b"x"), incarnation=incarnation)
+    assert (status, body[:4]) == (0, b"\1\0\0\0")
+    consumer = b"\x01\x01\x04" + bytes(4) + STREAM + TOPIC + b"\x01" + bytes(4)
+    poll = consumer + b"\x03" + bytes(8) + b"\x0a\0\0\0\0"
+    assert (await w.query(100, poll, incarnation=wrong))[0] == 87
+    status, body = await w.query(100, poll, incarnation=incarnation)
+    assert (status, struct.unpack_from("<IQIQQQ", body)[:5]) == (0, (0, 0, 1, incarnation, 0))
+
+
+async def test_the_offsets_of_an_external_group_are_those_of_the_shared_group(broker, w):
+    """Also beyond the end: another protocol's client knows better."""
+    incarnation = (await route(w, 0))[0]
+    group = b"\x03\x02\x06kafkas" + STREAM + TOPIC + b"\x01" + bytes(4)
+    body = group + struct.pack("<QB", 41, 1)
+    assert await w.perform(STORE, body, incarnation=incarnation) == (0, bytes(4))
+    status, body = await w.query(120, group)
+    assert (status, struct.unpack("<IQQ", body)) == (0, (0, 0, 41))
+    (topic,) = [topic for topic in broker.topics.all() if topic.name.topic == "tp"]
+    assert broker.subscriptions.find(topic, b"kafkas").position(0) == 42
+
+
+async def test_a_stream_with_an_encryption_key_is_refused(w):
+    key = option("encryption_key", bytes(32), kind=1)
+    assert await w.perform(CREATE_STREAM, b"\x02s2" + key) == (0, struct.pack("<III", 1, 0, 4106))
+    assert (await w.query(200, b"\x02\x02s2")) == (0, b"")
+
+
+async def test_the_error_of_a_deletion_of_segments_is_final(w):
+    """The client finds a result section only in the answer to the internal form."""
+    body = STREAM + TOPIC + struct.pack("<II", 9, 1)
+    assert await w.perform(138, body) == (0, struct.pack("<III", 1, 0, 3007))
+
+
+async def test_a_topic_is_renamed_and_its_expiry_reset(broker, w):
+    target = b"\x01" + STREAM + TOPIC
+    day = option("message_expiry", struct.pack("<Q", 86_400_000_000), kind=12)
+    assert await w.perform(UPDATE_RESOURCE, target + b"\x00" + day) == (0, bytes(4))
+    meta = next(topic for topic in broker.topics.all() if topic.name.topic == "tp").meta
+    assert meta.settings["retention_ms"] == 86_400_000
+    reset = target + b"\x01\x0emessage_expiry" + option("name", b"tp2")
+    assert await w.perform(UPDATE_RESOURCE, reset) == (0, bytes(4))
+    meta = next(topic for topic in broker.topics.all() if topic.name.topic == "tp2").meta
+    assert "retention_ms" not in meta.settings
+
+
+async def test_a_command_before_the_login_is_refused_in_v(open_client):
+    """The dialect is known from the login on."""
+    client = Client(await open_client("iggy"))
+    assert (await client.query(200, STREAM))[0] == 40
