@@ -9,6 +9,8 @@ from typing import Any, Final
 from braidlog.protocols.kafka.fields import FieldReader, Writer
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
+from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
+from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from conformance.clients.raw import kafka
 from conformance.hostile.mutation import KAFKA
 from conformance.hostile.rows import Command
@@ -20,6 +22,19 @@ def _find_coordinator(body: Any) -> None:
 
 # Puts the values of later fields into a request, by key.
 LATER: Final[Mapping[int, Callable[[Any], None]]] = {10: _find_coordinator}
+# Requests of keys that have flexible versions only.
+NEW: Final[Mapping[int, Struct]] = {
+    68: ConsumerGroupHeartbeatRequest(
+        group_id=b"modern",
+        member_id=b"m",
+        instance_id=b"i",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[b"hostile"],
+        server_assignor=b"range",
+        topic_partitions=[],
+    ),
+    69: ConsumerGroupDescribeRequest(group_ids=[b"modern"]),
+}
 
 
 def flexible_rows(known: Mapping[int, int], bodies: Mapping[int, bytes]) -> Iterator[Command]:
@@ -27,9 +42,11 @@ def flexible_rows(known: Mapping[int, int], bodies: Mapping[int, bytes]) -> Iter
     highest known version.
     """
     for key, api in APIS.items():
-        request = api.request.read(FieldReader(memoryview(bodies[key])), known[key])
+        request = NEW.get(key)
+        if request is None:
+            request = api.request.read(FieldReader(memoryview(bodies[key])), known[key])
         LATER.get(key, lambda body: None)(request)
-        for version in range(known[key] + 1, api.version_max + 1):
+        for version in range(known.get(key, -1) + 1, api.version_max + 1):
             name = f"{type(request).__name__} v{version}"
             yield Command(name, _frame(key, version, request))
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from braidlog.broker.positions.members import SubscriptionMember
     from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.kafka.consumer_group import ConsumerGroup
     from braidlog.protocols.kafka.membership import KafkaGroup
 
 DEAD = b"Dead"
@@ -114,7 +115,7 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
     return _dead(name)
 
 
-def _is_left(context: KafkaContext, group: KafkaGroup | None) -> bool:
+def _is_left(context: KafkaContext, group: KafkaGroup | ConsumerGroup | None) -> bool:
     """Return True if the group's last member left lately, and the client may see all topics: those
     of such a group are unknown.
     """
@@ -148,7 +149,7 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
     is_whole = sees_all(access, principal, (names.tenant, names.namespace))
     now = trio.current_time()
     for name in context.groups.names():
-        group = context.groups.find(name)
+        group = context.groups.find(name) or context.groups.find_modern(name)
         if group is not None and (name in listed or (is_whole and group.exists(now))):
             listed[name] = group.protocol_type
     groups = []
@@ -199,6 +200,9 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
         return Code.GROUP_AUTHORIZATION_FAILED, 0
     if not context.coordinates(name):
         return Code.NOT_COORDINATOR, 0
+    modern = context.groups.find_modern(name)
+    if modern is not None and modern.members:
+        return Code.NON_EMPTY_GROUP, 0
     group = context.groups.find(name)
     if group is not None and group.members:
         is_seen = await seen_members(context, group) or await _topics_of(context, name)
@@ -210,7 +214,7 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
             return Code.NON_EMPTY_GROUP, 0
         peers = context.broker.peers
         is_known = await peers.end_group(context.asker, name, context.namespace)
-        is_known |= bool(topics) or _is_left(context, group)
+        is_known |= bool(topics) or _is_left(context, group or modern)
         context.groups.forget(name)
         for topic in topics:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.long_polls import LongPolls
 from braidlog.protocols.kafka.members import KafkaMembers
@@ -34,6 +35,7 @@ class GroupTable:
         """Start empty. A group waits `initial_delay_s` for more members after the first."""
         self._initial_delay_s = initial_delay_s
         self._groups: dict[bytes, KafkaGroup] = {}
+        self._modern: dict[bytes, ConsumerGroup] = {}
         self._sizes: dict[bytes, int] = {}
         self._size = 0
         # Identity of a watched group -> the wait until its next deadline.
@@ -51,23 +53,56 @@ class GroupTable:
         """Return the group, created if needed. Raises MemberRefused."""
         group = self.find(name)
         if group is None:
-            if len(self._groups) >= GROUPS_MAX:
-                self._drop_empty()
-            if len(self._groups) >= GROUPS_MAX:
-                raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+            modern = self.find_modern(name)
+            if modern is not None and modern.members:
+                raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
+            self.forget(name)  # A name without members takes the type of the next member.
+            self._check_count()
             group = self._groups[name] = KafkaGroup(
                 name, call=self.polls.call, initial_delay_s=self._initial_delay_s
             )
         return group
 
+    def find_modern(self, name: bytes) -> ConsumerGroup | None:
+        """Return the group of the consumer protocol, after removing dead members; None if it has
+        had no members.
+        """
+        group = self._modern.get(name)
+        if group is not None:
+            group.advance(trio.current_time())
+        return group
+
+    def get_modern(self, name: bytes) -> ConsumerGroup:
+        """Return the group of the consumer protocol, created if needed. Raises MemberRefused."""
+        group = self.find_modern(name)
+        if group is None:
+            classic = self.find(name)
+            if classic is not None and classic.members:
+                reason = (
+                    f"group {name.decode(errors='replace')} has members of the classic protocol"
+                )
+                raise MemberRefused(Code.GROUP_ID_NOT_FOUND, reason)
+            self.forget(name)  # A name without members takes the type of the next member.
+            self._check_count()
+            group = self._modern[name] = ConsumerGroup(name)
+        return group
+
     def names(self) -> list[bytes]:
         """Return the groups that have or had members."""
-        return list(self._groups)
+        return [*self._groups, *self._modern]
 
     def forget(self, name: bytes) -> None:
         """Remove a deleted group."""
-        if self._groups.pop(name, None) is not None:
-            self._size -= self._sizes.pop(name, 0)
+        for groups in (self._groups, self._modern):
+            if groups.pop(name, None) is not None:
+                self._size -= self._sizes.pop(name, 0)
+
+    def _check_count(self) -> None:
+        """Check that one more group can be kept. Raises MemberRefused."""
+        if len(self._groups) + len(self._modern) >= GROUPS_MAX:
+            self._drop_empty()
+        if len(self._groups) + len(self._modern) >= GROUPS_MAX:
+            raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
 
     def check_room(self, size: int) -> None:
         """Check that `size` more bytes can be kept for a client. Raises MemberRefused."""
@@ -76,9 +111,9 @@ class GroupTable:
         if self._size + size > KEPT_BYTES_MAX:
             raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
 
-    def weigh(self, group: KafkaGroup) -> None:
+    def weigh(self, group: KafkaGroup | ConsumerGroup) -> None:
         """Update the count of the bytes that a group keeps."""
-        if self._groups.get(group.name) is group:
+        if group in (self._groups.get(group.name), self._modern.get(group.name)):
             size = group.size
             self._size += size - self._sizes.get(group.name, 0)
             self._sizes[group.name] = size
@@ -138,6 +173,12 @@ class GroupTable:
                 self.forget(name)
             else:
                 self.weigh(group)
+        for name, modern in list(self._modern.items()):
+            modern.advance(now)
+            if modern.members:
+                self.weigh(modern)
+            else:
+                self.forget(name)
 
 
 _TABLES: WeakKeyDictionary[Broker, dict[str, GroupTable]] = WeakKeyDictionary()
@@ -151,5 +192,6 @@ def groups_of(broker: Broker, namespace: str, initial_delay_s: float = 0.0) -> G
     table = tables.get(namespace)
     if table is None:
         table = tables[namespace] = GroupTable(initial_delay_s)
-        broker.members.add_source(KafkaMembers(table.find, namespace).of, PROTOCOL)
+        members = KafkaMembers(table.find, table.find_modern, namespace)
+        broker.members.add_source(members.of, PROTOCOL)
     return table

@@ -12,6 +12,7 @@ import math
 import trio
 
 from braidlog.broker.errors import BrokerError
+from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.membership import (
@@ -34,6 +35,7 @@ from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroup
 SESSION_MS_MIN = 1000
 SESSION_MS_MAX = 1_800_000
 REBALANCE_MS_MAX = 24 * 3_600_000  # Nobody waits longer for members that do not come.
+MEMBER_EPOCHS_VERSION = 9  # From here on an OffsetCommit has the epoch of a consumer's protocol.
 LEAVES_VERSION = 3  # From here on a LeaveGroup names several members.
 SKIP_VERSION = 9  # from here on a leader can be told that the assignments stand
 PROMISE_VERSION = 4  # from here on a member is given an id before it joins
@@ -50,7 +52,7 @@ async def join_group(context: KafkaContext, request: JoinGroupRequest) -> KafkaA
 
 
 async def _join(context: KafkaContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    name = _checked_name(context, request.group_id)
+    name = checked_name(context, request.group_id)
     if not SESSION_MS_MIN <= request.session_timeout_ms <= SESSION_MS_MAX:
         raise MemberRefused(Code.INVALID_SESSION_TIMEOUT)
     if request.rebalance_timeout_ms > REBALANCE_MS_MAX:
@@ -158,7 +160,7 @@ def heartbeat(context: KafkaContext, request: HeartbeatRequest) -> KafkaAnswer:
 def leave_group(context: KafkaContext, request: LeaveGroupRequest) -> KafkaAnswer:
     """End memberships; the remaining members rebalance."""
     try:
-        group = context.groups.find(_checked_name(context, request.group_id))
+        group = context.groups.find(checked_name(context, request.group_id))
     except MemberRefused as error:
         return KafkaAnswer(LeaveGroupResponse(error_code=error.code))
     if context.version < LEAVES_VERSION:
@@ -199,7 +201,12 @@ def check_commit(
     if generation < 0 and not member_id and instance_id is None:
         return Code.NONE
     try:
-        group_found = context.groups.find(_checked_name(context, group))
+        name = checked_name(context, group)
+        modern = context.groups.find_modern(name)
+        if modern is not None and modern.members:
+            check_member_epoch(context, modern, generation, member_id, instance_id)
+            return Code.NONE
+        group_found = context.groups.find(name)
         if generation < 0 and (group_found is None or not group_found.members):
             return Code.NONE  # A consumer that joins no group: its name decides nothing.
         if group_found is None:
@@ -211,11 +218,26 @@ def check_commit(
     return Code.REBALANCE_IN_PROGRESS if group_found.state is GroupState.COMPLETING else Code.NONE
 
 
+def check_member_epoch(
+    context: KafkaContext,
+    group: ConsumerGroup,
+    epoch: int,
+    member_id: bytes | None,
+    instance_id: bytes | None,
+) -> None:
+    """Check the member of the consumer protocol that commits. Raises MemberRefused."""
+    member = group.find(member_id or b"", instance_id)
+    if context.version < MEMBER_EPOCHS_VERSION:  # Such a client has no word for a stale epoch.
+        raise MemberRefused(Code.UNSUPPORTED_VERSION)
+    if epoch != member.epoch:
+        raise MemberRefused(Code.STALE_MEMBER_EPOCH)
+
+
 def _member(
     context: KafkaContext, request: SyncGroupRequest | HeartbeatRequest
 ) -> tuple[KafkaGroup, KafkaMember]:
     """The member that sent a request. Raises MemberRefused."""
-    group = context.groups.find(_checked_name(context, request.group_id))
+    group = context.groups.find(checked_name(context, request.group_id))
     if group is None:
         raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
     member = group.check(request.member_id, request.group_instance_id, request.generation_id)
@@ -223,8 +245,8 @@ def _member(
     return group, member
 
 
-def _checked_name(context: KafkaContext, name: bytes | None) -> bytes:
-    """Raises MemberRefused."""
+def checked_name(context: KafkaContext, name: bytes | None) -> bytes:
+    """Return the name of a group that this broker coordinates. Raises MemberRefused."""
     if not name:
         raise MemberRefused(Code.INVALID_GROUP_ID)
     if not context.coordinates(name):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.kafka.consumer_group import ConsumerGroup
     from braidlog.protocols.kafka.membership import KafkaGroup
 
 
@@ -31,14 +32,26 @@ STRING_BYTES_MAX = (1 << 15) - 1  # A Kafka string; names of other protocols may
 class KafkaMembers:
     """The members of a namespace's Kafka groups."""
 
-    def __init__(self, find: Callable[[bytes], KafkaGroup | None], namespace: str) -> None:
-        """`find` gives a group that has members; `namespace` is `tenant/namespace`."""
+    def __init__(
+        self,
+        find: Callable[[bytes], KafkaGroup | None],
+        find_modern: Callable[[bytes], ConsumerGroup | None],
+        namespace: str,
+    ) -> None:
+        """`find` and `find_modern` give a group that has members, of the classic and the consumer
+        protocol; `namespace` is `tenant/namespace`.
+        """
         self._find = find
+        self._find_modern = find_modern
         self._namespace = namespace
 
     def of(self, topic: Topic, name: bytes) -> Iterator[SubscriptionMember]:
         """The group's members that subscribe to the topic, or have partitions of it."""
         if f"{topic.name.tenant}/{topic.name.namespace}" != self._namespace:
+            return
+        modern = self._find_modern(name)
+        if modern is not None:
+            yield from _modern_members(topic, modern)
             return
         group = self._find(name)
         if group is None or group.protocol_type != PROTOCOL_TYPE:
@@ -54,6 +67,17 @@ class KafkaMembers:
                 # The leader is a client, and may assign partitions that do not exist.
                 partitions = [index for index in sorted({*(assigned or ())}) if 0 <= index < count]
                 yield SubscriptionMember(PROTOCOL, name_text, address, partitions)
+
+
+def _modern_members(topic: Topic, group: ConsumerGroup) -> Iterator[SubscriptionMember]:
+    name = topic.name.topic.encode()
+    topic_id = group.topics.ids.get(name)
+    for member in group.members.values():
+        numbers = sorted(index for place, index in member.assigned if place == topic_id)
+        if numbers or name in group.names_of(member):
+            name_text = member.member_id.decode(errors="backslashreplace")
+            address = member.client[1].decode(errors="backslashreplace")
+            yield SubscriptionMember(PROTOCOL, name_text, address, numbers)
 
 
 def described_others(

@@ -42,9 +42,10 @@ class GroupState(enum.Enum):
 class MemberRefused(Exception):
     """A member's request was refused with this code."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, reason: str = "") -> None:
         super().__init__(code.name)
         self.code = code
+        self.reason = reason  # for people, where the answer has room for a text
 
 
 class KafkaGroup:

@@ -24,6 +24,8 @@ from braidlog.protocols.kafka.configs import (
     describe_configs,
     incremental_alter_configs,
 )
+from braidlog.protocols.kafka.consumer_group_admin import describe_consumer_groups
+from braidlog.protocols.kafka.consumer_groups import consumer_group_heartbeat
 from braidlog.protocols.kafka.context import BrokerAddress, KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import offsets_for_epochs
 from braidlog.protocols.kafka.fetch import fetch
@@ -46,6 +48,8 @@ from braidlog.protocols.kafka.records_admin import delete_records, describe_log_
 from braidlog.protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
 from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
+from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.protocols.kafka.wire.create_partitions import CreatePartitionsRequest
 from braidlog.protocols.kafka.wire.create_topics import CreateTopicsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
@@ -123,6 +127,12 @@ COMMANDS: Mapping[type, KeyHandler] = {
     ),
     DeleteRecordsRequest: KeyHandler("delete_records", delete_records, Action.DELETE),
     DescribeLogDirsRequest: KeyHandler("describe_log_dirs", describe_log_dirs, Action.DESCRIBE),
+    ConsumerGroupHeartbeatRequest: KeyHandler(
+        "consumer_group_heartbeat", consumer_group_heartbeat, Action.CONSUME
+    ),
+    ConsumerGroupDescribeRequest: KeyHandler(
+        "consumer_group_describe", describe_consumer_groups, Action.DESCRIBE
+    ),
 }
 
 

@@ -10,6 +10,14 @@ from braidlog.protocols.kafka.wire.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
+from braidlog.protocols.kafka.wire.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -102,6 +110,8 @@ SERVED_APIS: Sequence[tuple[int, type[Struct], type[Struct]]] = (
     (3, CreatePartitionsRequest, CreatePartitionsResponse),
     (2, DeleteGroupsRequest, DeleteGroupsResponse),
     (1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    (1, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
+    (1, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
 )
 
 APIS: Mapping[int, Api] = {

@@ -11,6 +11,8 @@ from braidlog.protocols.kafka.session import COMMANDS
 from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
 from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
+from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -114,6 +116,17 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
     ),
     DeleteRecordsRequest: (delete_records(FOO, 0, 0), 1),
     DescribeLogDirsRequest: (DescribeLogDirsRequest(topics=None), 1),
+    ConsumerGroupHeartbeatRequest: (
+        ConsumerGroupHeartbeatRequest(
+            group_id=b"g",
+            member_id=b"m",
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=[FOO],
+            topic_partitions=[],
+        ),
+        1,
+    ),
+    ConsumerGroupDescribeRequest: (ConsumerGroupDescribeRequest(group_ids=[b"g"]), 1),
 }
 FOR_ANYBODY = {
     *(ApiVersionsRequest, InitProducerIdRequest),

@@ -20,7 +20,9 @@ TOPIC = SimpleNamespace(name=TopicName("public", "default", "t"), partitions=[No
 def members(*described, kind=PROTOCOL_TYPE):
     """Return the topic's partitions by member, in the view of other tools."""
     group = SimpleNamespace(protocol_type=kind, described=lambda: described)
-    told = KafkaMembers(lambda name: group if name == b"g" else None, "public/default")
+    told = KafkaMembers(
+        lambda name: group if name == b"g" else None, lambda name: None, "public/default"
+    )
     return {one.name: list(one.partitions) for one in told.of(TOPIC, b"g")}
 
 

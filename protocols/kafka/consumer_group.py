@@ -1,0 +1,412 @@
+"""A group of the consumer protocol (KIP-848): members, epochs and who holds which partitions. Knows
+no clock, no broker and no request.
+
+The broker assigns. A change of members, of their topics or of the topics' partitions begins a new
+group epoch. An assignment is then made for all members, in a large group at most once every
+`ASSIGN_S`. A member moves to the new epoch by itself, in its heartbeats: first it gives up
+partitions that it no longer has, then it gets those that their former holders have given up. Nobody
+else has to stop.
+
+Positions are not here: they belong to the subscription of the group's name. Rules:
+group-coordinator/.../modern/consumer of apache/kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from braidlog.protocols.kafka.assignors import (
+    ASSIGNORS,
+    DEFAULT,
+    NOWHERE,
+    AssignedMember,
+    Place,
+    Places,
+)
+from braidlog.protocols.kafka.deadlines import Deadlines
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.membership import EMPTY_KEPT_S, GROUP_MEMBERS_MAX, MemberRefused
+from braidlog.protocols.kafka.roster import Client
+
+SESSION_S = 45.0  # Kafka's group.consumer.session.timeout.ms
+HEARTBEAT_S = 5.0  # Kafka's group.consumer.heartbeat.interval.ms
+SMALL_MEMBERS = 50  # So many are assigned at each change: that takes under a millisecond.
+ASSIGN_S = 1.0  # Kafka's group.consumer.assignment.interval.ms
+JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2
+
+
+class State(enum.Enum):
+    """The state of a group; the values are what tools show."""
+
+    EMPTY = b"Empty"
+    ASSIGNING = b"Assigning"  # The members have no assignment of the group's epoch yet.
+    RECONCILING = b"Reconciling"  # Some member is on the way to its assignment.
+    STABLE = b"Stable"
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerMember:
+    """A member; times are in seconds of the caller's clock."""
+
+    member_id: bytes
+    instance_id: bytes | None
+    client: Client
+    rack_id: bytes | None = None
+    rebalance_s: float = 0.0
+    topics: frozenset[bytes] = frozenset()  # names that the member subscribes to
+    pattern: bytes = b""  # of further names
+    matches: frozenset[bytes] = frozenset()  # the names that match, when last looked at
+    matched_at: float = -math.inf
+    assignor: bytes | None = None
+    epoch: int = 0
+    former_epoch: int = -1  # accepted once more: the last answer may have been lost
+    target: Places = NOWHERE  # what the member shall have
+    assigned: Places = NOWHERE  # what the member may have now
+    revoking: Places = NOWHERE  # what the member has to give up first
+    due: float = 0.0  # time at which the member counts as dead
+    revoke_due: float = 0.0  # time at which a member that gives up nothing counts as dead
+
+    @property
+    def is_away(self) -> bool:
+        """Return True if a static member has gone, and may come back in its session."""
+        return self.epoch == AWAY_EPOCH
+
+    @property
+    def size(self) -> int:
+        """Bytes kept for the member's names."""
+        names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
+        return names + sum(map(len, self.topics)) + len(self.pattern)
+
+
+@dataclass(slots=True)
+class MemberWishes:
+    """The parts of a member's subscription that a heartbeat gives; None: as before."""
+
+    topics: frozenset[bytes] | None = None
+    pattern: bytes | None = None
+    assignor: bytes | None = None
+    rack_id: bytes | None = None
+    rebalance_s: float | None = None
+
+
+@dataclass(slots=True)
+class GroupTopics:
+    """The topics that a group's members subscribe to, as they are now."""
+
+    ids: Mapping[bytes, bytes] = field(default_factory=dict)  # name -> id
+    counts: Mapping[bytes, int] = field(default_factory=dict)  # id -> partitions
+
+
+class ConsumerGroup:
+    """A group with its members.
+
+    `_holders` has each partition that a member has or still has to give up, with that member: no
+    partition is given to a second member before.
+    """
+
+    protocol_type = b"consumer"  # as tools show it
+
+    def __init__(self, name: bytes) -> None:
+        """Start without members."""
+        self.name = name
+        self.epoch = 0
+        self.target_epoch = 0  # of the last assignment
+        self.assignor = DEFAULT
+        self.members: dict[bytes, ConsumerMember] = {}
+        self.emptied_at = -math.inf
+        self.size = len(name)
+        self.topics = GroupTopics()
+        self._assigned_at = self._looked_at = -math.inf
+        self._instances: dict[bytes, bytes] = {}  # instance id -> member id
+        self._holders: dict[Place, ConsumerMember] = {}
+        self._dues: Deadlines[ConsumerMember] = Deadlines(self._has)
+        self._unsettled: set[bytes] = set()  # ids of members not at their targets
+
+    def _has(self, member: ConsumerMember) -> bool:
+        return self.members.get(member.member_id) is member
+
+    @property
+    def state(self) -> State:
+        """Return the state that tools show."""
+        if not self.members:
+            return State.EMPTY
+        if self.epoch > self.target_epoch:
+            return State.ASSIGNING
+        return State.RECONCILING if self._unsettled else State.STABLE
+
+    def _new_epoch(self) -> None:
+        """Begin a new epoch. Changes before the next assignment share an epoch."""
+        if self.epoch == self.target_epoch:
+            self.epoch += 1
+
+    def exists(self, now: float) -> bool:
+        """Return True if the group has members, or its last member left a short time ago."""
+        return bool(self.members) or now < self.emptied_at + EMPTY_KEPT_S
+
+    # Joining, leaving.
+
+    def join(
+        self,
+        member_id: bytes,
+        instance_id: bytes | None,
+        client: Client,
+        wanted: MemberWishes,
+        now: float,
+    ) -> ConsumerMember:
+        """Add a member, or let one begin anew. Raises MemberRefused."""
+        known = self.members.get(member_id)
+        former = None if instance_id is None else self._instance(instance_id)
+        if former is not None and former.member_id != member_id:
+            if not former.is_away:
+                raise MemberRefused(Code.UNRELEASED_INSTANCE_ID)
+            return self._replace(former, member_id, client, wanted, now)
+        if known is not None and known.instance_id != instance_id:
+            raise MemberRefused(Code.FENCED_INSTANCE_ID)
+        if known is not None:
+            self.subscribe(known, wanted)
+            self._heard(known, now)
+            return known
+        if len(self.members) >= GROUP_MEMBERS_MAX:
+            raise MemberRefused(Code.GROUP_MAX_SIZE_REACHED)
+        member = ConsumerMember(member_id, instance_id, client)
+        self._add(member, now)
+        self._new_epoch()
+        self.subscribe(member, wanted)
+        return member
+
+    def _replace(
+        self,
+        former: ConsumerMember,
+        member_id: bytes,
+        client: Client,
+        wanted: MemberWishes,
+        now: float,
+    ) -> ConsumerMember:
+        """Let a static member come back with a new id, to the partitions that it had."""
+        self._drop(former)
+        member = ConsumerMember(
+            member_id,
+            former.instance_id,
+            client,
+            former.rack_id,
+            former.rebalance_s,
+            former.topics,
+            former.pattern,
+            former.matches,
+            former.matched_at,
+            former.assignor,
+            target=former.target,
+        )
+        self._add(member, now)
+        self.subscribe(member, wanted)
+        self._unsettled.add(member_id)
+        return member
+
+    def _add(self, member: ConsumerMember, now: float) -> None:
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self._instances[member.instance_id] = member.member_id
+        self.size += member.size
+        member.due = now + SESSION_S
+        self._dues.add(member.due, member, len(self.members))
+        self._unsettled.add(member.member_id)
+
+    def _drop(self, member: ConsumerMember) -> None:
+        del self.members[member.member_id]
+        self._unsettled.discard(member.member_id)
+        instance = member.instance_id
+        if instance is not None and self._instances.get(instance) == member.member_id:
+            del self._instances[instance]
+        self.size -= member.size
+        self._release(member, member.assigned | member.revoking)
+
+    def remove(self, member: ConsumerMember, now: float) -> None:
+        """Remove a member; the others share its partitions."""
+        self._drop(member)
+        self._new_epoch()
+        if not self.members:
+            self.emptied_at = now
+            self.target_epoch = self.epoch
+
+    def go_away(self, member: ConsumerMember) -> None:
+        """Let a static member go; it may come back in its session, and keeps its partitions."""
+        member.epoch = AWAY_EPOCH
+
+    def subscribe(self, member: ConsumerMember, wanted: MemberWishes) -> None:
+        """Take over what a heartbeat says of the subscription."""
+        self.size -= member.size
+        before = (member.topics, member.pattern, member.assignor)
+        if wanted.topics is not None:
+            member.topics = wanted.topics
+        if wanted.pattern is not None and wanted.pattern != member.pattern:
+            member.pattern, member.matches = wanted.pattern, frozenset()
+            member.matched_at = -math.inf
+        if wanted.assignor is not None:
+            member.assignor = wanted.assignor
+        if wanted.rack_id is not None:
+            member.rack_id = wanted.rack_id
+        if wanted.rebalance_s is not None:
+            member.rebalance_s = wanted.rebalance_s
+        self.size += member.size
+        if (member.topics, member.pattern, member.assignor) != before:
+            self._new_epoch()
+
+    # Being there.
+
+    def _instance(self, instance_id: bytes) -> ConsumerMember | None:
+        return self.members.get(self._instances.get(instance_id, b""))
+
+    def find(self, member_id: bytes, instance_id: bytes | None = None) -> ConsumerMember:
+        """Return the member that sent a request. Raises MemberRefused."""
+        if instance_id is not None:
+            static = self._instance(instance_id)
+            if static is None:
+                raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
+            if static.member_id != member_id:
+                raise MemberRefused(Code.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise MemberRefused(Code.UNKNOWN_MEMBER_ID)
+        return member
+
+    def check_epoch(self, member: ConsumerMember, epoch: int, owned: Places | None) -> None:
+        """Check the epoch of a heartbeat. The former epoch is right if the last answer may have
+        been lost: then the member has nothing that it may not have. Raises MemberRefused.
+        """
+        if epoch == member.epoch:
+            return
+        is_former = epoch == member.former_epoch
+        if not is_former or owned is None or not owned <= member.assigned:
+            reason = (
+                f"The consumer group member has the epoch {epoch}, and the group coordinator knows "
+                f"{member.epoch}. The member must abandon all its partitions and rejoin."
+            )
+            raise MemberRefused(Code.FENCED_MEMBER_EPOCH, reason)
+
+    def _heard(self, member: ConsumerMember, now: float) -> None:
+        member.due = now + SESSION_S
+
+    def advance(self, now: float) -> None:
+        """Remove the members that are dead, and those that give up nothing in their time."""
+        for member in self._dues.take_due(now):
+            due = min(member.due, member.revoke_due) if member.revoking else member.due
+            if due <= now:
+                self.remove(member, now)
+            else:
+                self._dues.add(due, member, len(self.members))
+
+    # Assigning.
+
+    def assign(self, topics: GroupTopics, now: float) -> None:
+        """Make an assignment for a new epoch, or for topics that have changed. Not too often."""
+        self._looked_at = now
+        if topics != self.topics:
+            self.topics = topics
+            self._new_epoch()
+        if self.epoch == self.target_epoch or not self.members:
+            return
+        if not self._may_assign(now):
+            return
+        self._assigned_at = now
+        subscribers = [
+            AssignedMember(
+                member.member_id,
+                frozenset(topics.ids[name] for name in self.names_of(member) if name in topics.ids),
+                member.target,
+                member.instance_id,
+            )
+            for member in self.members.values()
+        ]
+        self.assignor = self._choose_assignor()
+        shares = ASSIGNORS[self.assignor](subscribers, topics.counts)
+        self.target_epoch = self.epoch
+        for member in self.members.values():
+            member.target = shares[member.member_id]
+            self._unsettled.add(member.member_id)
+
+    def wants_topics(self, now: float) -> bool:
+        """Return True if it is time to look at the topics, and to assign."""
+        if self.epoch > self.target_epoch and self._may_assign(now):
+            return True
+        return now >= self._looked_at + ASSIGN_S
+
+    def _may_assign(self, now: float) -> bool:
+        is_small = len(self.members) <= SMALL_MEMBERS
+        return is_small or now >= self._assigned_at + ASSIGN_S
+
+    def match(self, member: ConsumerMember, names: frozenset[bytes], now: float) -> None:
+        """Take over the names of topics that match a member's pattern."""
+        member.matched_at = now
+        if names != member.matches:
+            member.matches = names
+            self._new_epoch()
+
+    def names(self) -> frozenset[bytes]:
+        """Return the names of all topics that members subscribe to."""
+        return frozenset().union(*map(self.names_of, self.members.values()))
+
+    @staticmethod
+    def names_of(member: ConsumerMember) -> frozenset[bytes]:
+        """Return the names of the topics that a member subscribes to, those of its pattern too."""
+        return member.topics | member.matches if member.matches else member.topics
+
+    def _choose_assignor(self) -> bytes:
+        """Return the assignor that most members want."""
+        wanted = [other.assignor for other in self.members.values() if other.assignor is not None]
+        if not wanted:
+            return DEFAULT
+        return max(sorted(set(wanted)), key=wanted.count)
+
+    def has_its_share(self, member: ConsumerMember) -> bool:
+        """Return True if the member needs nothing before the next change."""
+        return self.epoch == self.target_epoch and member.member_id not in self._unsettled
+
+    def reconcile(self, member: ConsumerMember, owned: Places | None, now: float) -> bool:
+        """Bring a member nearer to its target, after what it says it has. Return True if what it
+        may have has changed.
+        """
+        self._heard(member, now)
+        if member.revoking:
+            if owned is None or owned & member.revoking:
+                return False  # It has not given up all of them.
+            self._release(member, member.revoking)
+            member.revoking = NOWHERE
+        elif member.epoch == self.target_epoch and member.assigned == member.target:
+            self._unsettled.discard(member.member_id)
+            return False
+        return self._next_step(member, owned, now)
+
+    def _next_step(self, member: ConsumerMember, owned: Places | None, now: float) -> bool:
+        before, target = member.assigned, member.target
+        lost = before - target
+        if lost and (owned is None or owned & lost):
+            member.assigned, member.revoking = before & target, lost
+            member.revoke_due = now + member.rebalance_s
+            self._dues.add(member.revoke_due, member, len(self.members))
+            return True
+        self._release(member, lost)
+        free = {place for place in target if self._holders.get(place, member) is member}
+        for place in free:
+            self._holders[place] = member
+        member.assigned = frozenset(free)
+        if member.epoch != self.target_epoch:
+            member.former_epoch, member.epoch = member.epoch, self.target_epoch
+        if member.assigned == target:
+            self._unsettled.discard(member.member_id)
+        return member.assigned != before
+
+    def _release(self, member: ConsumerMember, places: Places) -> None:
+        for place in places:
+            if self._holders.get(place) is member:
+                del self._holders[place]
+
+    def restart(self, member: ConsumerMember, now: float) -> None:
+        """Let a member begin without partitions: it joins, or joins again."""
+        self._release(member, member.assigned | member.revoking)
+        member.assigned = member.revoking = NOWHERE
+        member.epoch = member.former_epoch = JOIN_EPOCH
+        self._unsettled.add(member.member_id)
+        self._heard(member, now)
