@@ -42,6 +42,10 @@ class ErrorBody(msgspec.Struct):
     reason: str
 
 
+# Paths on which errors have the form of Apache Pulsar.
+PULSAR_PATHS = ("/admin/", "/lookup/")
+
+
 class PulsarErrorBody(msgspec.Struct):
     """The answer to a refused request of Pulsar's admin API and lookup.
 
@@ -84,6 +88,8 @@ MESSAGE_NOT_FOUND = WireCode(404, 40420, "message_not_found")
 SCHEMA_NOT_FOUND = WireCode(404, 40421, "schema_not_found")
 ONE_PARTITION_WANTED = WireCode(405, 40520, "one_partition_wanted")
 BAD_PARTITIONS = WireCode(406, 40620, "bad_partitions")
+CLUSTER_EXISTS = WireCode(409, 40926, "cluster_exists")
+BAD_CLUSTER = WireCode(403, 40320, "bad_cluster")
 TENANT_IN_USE = WireCode(409, 40920, "tenant_in_use")
 TENANT_EXISTS = WireCode(409, 40923, "tenant_exists")
 OTHER_KIND_OF_TOPIC = WireCode(409, 40925, "other_kind_of_topic")

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from braidlog.protocols.http.areas import AREAS, REFUSED, area_of, usual_spelling
-from braidlog.protocols.http.errors import ErrorBody
+from braidlog.protocols.http.errors import PULSAR_PATHS, ErrorBody, PulsarErrorBody
 from braidlog.protocols.http.examples import EXAMPLES
 from braidlog.protocols.http.routes import Described, Endpoint, Query
 from braidlog.protocols.http.samples import SAMPLES
@@ -22,12 +22,13 @@ RAISES = re.compile(r"Raises:? [^.]*\.")
 JSON = "application/json"
 REFERENCE = "#/components/schemas/{name}"
 ERROR = {"$ref": REFERENCE.format(name=ErrorBody.__name__)}
+PULSAR_ERROR = {"$ref": REFERENCE.format(name=PulsarErrorBody.__name__)}
 Json = dict[str, Any]
 
 
 def make_document(described: Sequence[Described], version: str) -> Json:
     """Return the OpenAPI document of these routes."""
-    types: dict[type, None] = {ErrorBody: None}
+    types: dict[type, None] = {ErrorBody: None, PulsarErrorBody: None}
     for _, methods in described:
         for served in methods.values():
             types.update(dict.fromkeys(t for t in (served.body, served.answer) if t is not None))
@@ -79,7 +80,7 @@ def _operation(method: str, path: str, served: Endpoint, by_type: Mapping[type, 
         "tags": [area_of(path).name],
         "parameters": [_in_path(name) for name in PARAMETER.findall(path)]
         + [_in_query(query) for query in served.query],
-        "responses": _responses(served, by_type),
+        "responses": _responses(served, by_type, path),
     }
     if (usual := usual_spelling(path)) != path:
         operation["x-usual-path"] = usual
@@ -102,13 +103,14 @@ def _prose(docstring: str) -> tuple[str, str]:
     return (prose[0] if prose else ""), "\n\n".join(prose)
 
 
-def _responses(served: Endpoint, by_type: Mapping[type, Json]) -> Json:
+def _responses(served: Endpoint, by_type: Mapping[type, Json], path: str) -> Json:
     done: Json = {"description": "Done."}
     if served.answer is not None:
         done["content"] = {JSON: {"schema": by_type[served.answer]}}
     for kind in served.other_formats:
         done.setdefault("content", {})[kind] = {"schema": {"type": "string"}}
-    refused = {"description": "RequestRefused.", "content": {JSON: {"schema": ERROR}}}
+    error = PULSAR_ERROR if path.startswith(PULSAR_PATHS) else ERROR
+    refused = {"description": "RequestRefused.", "content": {JSON: {"schema": error}}}
     responses: Json = {str(status): done for status in served.statuses}
     responses |= dict.fromkeys(("4XX", "5XX"), refused)
     return responses

@@ -49,7 +49,6 @@ RETRY_AFTER_S = 1  # The header of 429 and 503 answers.
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id, if valid.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-PULSAR_PATHS = ("/admin/", "/lookup/")  # Errors have the form of Apache Pulsar there.
 
 
 @dataclass(slots=True)
@@ -233,7 +232,7 @@ def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
     """Return the answer for an error; every error has this form, or Pulsar's on Pulsar's paths."""
     exchange.code = wire.code
     body: msgspec.Struct = ErrorBody(wire.number, wire.code, message, message)
-    if exchange.scope["path"].startswith(PULSAR_PATHS):
+    if exchange.scope["path"].startswith(errors.PULSAR_PATHS):
         body = PulsarErrorBody(message)
     headers = {}
     if wire.status in (429, 503):

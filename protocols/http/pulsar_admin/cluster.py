@@ -79,6 +79,10 @@ class ClusterApi:
     async def brokers(self, request: Request) -> Response:
         """The addresses of the brokers of a cluster, this one's first."""
         self._check_cluster(request)
+        return json_answer(self.broker_addresses(request))
+
+    def broker_addresses(self, request: Request) -> list[str]:
+        """Return the addresses of all brokers, this one's first."""
         broker = self._broker
         name = next(
             (
@@ -90,7 +94,16 @@ class ClusterApi:
         )
         addresses = [other.addresses.get(name) for other in broker.placement.others()]
         others = [address_text(address) for address in addresses if address is not None]
-        return json_answer([self._http_url(request).partition("://")[2], *others])
+        return [self._http_url(request).partition("://")[2], *others]
+
+    def leader_url(self, request: Request) -> str:
+        """Return the URL of the broker that makes changes of the catalogue, as far as its address
+        is known; else this broker's.
+        """
+        owner = self._broker.placement.catalogue_owner()
+        address = None if owner is None else owner.addresses.get("http")
+        own = self._http_url(request)
+        return own if address is None else f"{own.partition('://')[0]}://{address_text(address)}"
 
     async def health(self, _: Request) -> Response:
         """`ok` if records can be stored."""

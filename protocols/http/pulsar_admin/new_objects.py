@@ -1,4 +1,4 @@
-"""Bodies of requests that create a namespace or topic: content that would be dropped is refused.
+"""Bodies of requests that create a namespace: content that would be dropped is refused.
 
 Admin clients send every policy with its default. Knows no broker.
 """
@@ -36,12 +36,6 @@ def check_new_namespace(body: object) -> None:
         names = ", ".join(sorted(name[:60] for name in dropped)[:5])
         text = f"a namespace is created without policies, not with {names}: set them afterwards"
         raise RequestRefused(NOT_SUPPORTED, text)
-
-
-def check_new_topic(properties: object) -> None:
-    """Refuse a new topic with properties, which are not stored. Raises RequestRefused."""
-    if properties:
-        raise RequestRefused(NOT_SUPPORTED, "properties of a topic are not stored here")
 
 
 def _is_default(name: str, value: object) -> bool:

@@ -18,6 +18,7 @@ from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_PARTITIONS,
     NOT_ON_NON_PERSISTENT,
+    NOT_SUPPORTED,
     OTHER_KIND_OF_TOPIC,
     SUBSCRIPTION_BUSY,
     TOPIC_BUSY,
@@ -108,7 +109,10 @@ class AdminNonPersistent:
         count.
         """
         name, index = name_of(request)
-        count = await partition_count(self._bodies, request)
+        count, properties = await partition_count(self._bodies, request)
+        if properties:
+            text = "properties of a non-persistent topic are not stored here"
+            raise RequestRefused(NOT_SUPPORTED, text)
         if index is not None:
             raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
         known = self._non_persistent.partitions(name)

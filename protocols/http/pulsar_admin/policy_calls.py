@@ -65,7 +65,9 @@ class AdminPolicies:
 
     def _endpoint(self, method: str, level: PolicyLevel, policy: Policy) -> Endpoint:
         if method == "GET":
-            return Endpoint(self._show(level, policy), Action.DESCRIBE)
+            absent = {policy.topic_absent_status if level.name == "topic" else 200}
+            statuses = sorted({200, *absent})
+            return Endpoint(self._show(level, policy), Action.DESCRIBE, statuses=statuses)
         handler = self._remove if method == "DELETE" else self._set
         return Endpoint(handler(level, policy), Action.ALTER, statuses=NO_CONTENT)
 

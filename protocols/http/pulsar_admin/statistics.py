@@ -128,7 +128,7 @@ async def _backlog_bytes(
             for name in names
             if (subscription := broker.subscriptions.find(topic, name)) is not None
         ]
-        size += _bytes_from(partition, min(positions, default=partition.next_offset))
+        size += bytes_from(partition, min(positions, default=partition.next_offset))
     return size
 
 
@@ -139,7 +139,7 @@ async def _subscription(
     dispatchers: list[Dispatcher] = []
     async for partition in in_turns(partitions):
         backlog += subscription.backlog(partition.index)
-        size += _bytes_from(partition, subscription.position(partition.index) or 0)
+        size += bytes_from(partition, subscription.position(partition.index) or 0)
         holes += len(subscription.acked(partition.index))
         dispatcher = broker.dispatchers.find(partition, subscription.name)
         if dispatcher is not None and dispatcher.consumers:
@@ -157,7 +157,7 @@ async def _subscription(
     }
 
 
-def _bytes_from(partition: Partition, position: int) -> int:
+def bytes_from(partition: Partition, position: int) -> int:
     """Return the approximate number of stored bytes from the position on."""
     start, end = max(position, partition.log_start_offset), partition.next_offset
     return partition.bytes_between(start, end) if start < end else 0

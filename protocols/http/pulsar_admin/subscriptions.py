@@ -37,6 +37,18 @@ if TYPE_CHECKING:
 
 EXPIRE_S_MAX = 10**9  # Some thirty years.
 BACKLOG_MIN_OF_READERS = 1000
+NO_BACKLOG = {
+    "entries": 0,
+    "messages": 0,
+    "markerMessages": 0,
+    "filterRejectedEntries": 0,
+    "filterAcceptedEntries": 0,
+    "filterRescheduledEntries": 0,
+    "filterRejectedMessages": 0,
+    "filterAcceptedMessages": 0,
+    "filterRescheduledMessages": 0,
+    "aborted": False,
+}
 LATEST_ID = 2**63 - 1
 
 
@@ -163,6 +175,53 @@ class AdminSubscriptions:
                 NOTHING_TO_EXPIRE, "Expire message by timestamp: nothing is that old"
             )
         return done()
+
+    async def expire_all(self, request: Request) -> Response:
+        """As `expire`, for every subscription of the topic that the client may see."""
+        seconds = path_number(request, "seconds", EXPIRE_S_MAX)
+        topic, partitions = topic_of(self._broker, request)
+        names = groups_seen(self._broker, request, topic)
+        moved, is_looked_at = 0, False
+        for name in names:
+            subscription = self._broker.subscriptions.get(topic, name)
+            for partition in partitions:
+                is_looked_at |= self._is_looked_at(subscription, partition)
+                moved += await self._broker.backlogs.expire(subscription, partition, seconds)
+        if names and not moved and not is_looked_at:
+            raise RequestRefused(
+                NOTHING_TO_EXPIRE, "Expire message by timestamp: nothing is that old"
+            )
+        return done()
+
+    async def expire_to_id(self, request: Request) -> Response:
+        """Acknowledge everything up to a message, which is acknowledged too unless excluded."""
+        body = await read_any(self._bodies, request)
+        _, subscription, _ = self._named(request)
+        partition = self._topics.one_partition(request)
+        end = await _start(partition, body)
+        is_excluded = isinstance(body, dict) and body.get("isExcluded", body.get("excluded"))
+        span = await entries.entry_at(partition, end)
+        if span is not None and not is_excluded:
+            end = span.end
+        subscription.start(partition.index, partition.log_start_offset)
+        ticket = subscription.ack_to(partition.index, end, lazy=False)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def properties(self, request: Request) -> Response:
+        """The properties of a subscription."""
+        _, subscription, _ = self._named(request)
+        return json_answer(subscription.properties)
+
+    async def analyze(self, request: Request) -> Response:
+        """Count the unacknowledged messages of a subscription; entries are counted as messages."""
+        _, subscription, _ = self._named(request)
+        partition = self._topics.one_partition(request)
+        count = subscription.backlog(partition.index)
+        return json_answer(
+            {**NO_BACKLOG, "entries": count, "messages": count}
+            | {"filterAcceptedEntries": count, "filterAcceptedMessages": count}
+        )
 
     def _is_looked_at(self, subscription: Subscription, partition: Partition) -> bool:
         """Return True if Apache would look for old messages in this partition."""

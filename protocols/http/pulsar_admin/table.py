@@ -17,12 +17,15 @@ from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.pip64.cursor import CursorApi
+from braidlog.protocols.http.pulsar_admin.brokers import BrokersApi
 from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
+from braidlog.protocols.http.pulsar_admin.namespace_jobs import NamespaceJobs
 from braidlog.protocols.http.pulsar_admin.non_persistent import AdminNonPersistent
 from braidlog.protocols.http.pulsar_admin.permissions import AdminPermissions
 from braidlog.protocols.http.pulsar_admin.policy_calls import AdminPolicies
 from braidlog.protocols.http.pulsar_admin.schemas import AdminSchemas
 from braidlog.protocols.http.pulsar_admin.subscriptions import AdminSubscriptions
+from braidlog.protocols.http.pulsar_admin.topic_details import AdminTopicDetails
 from braidlog.protocols.http.pulsar_admin.topic_jobs import AdminTopicJobs
 from braidlog.protocols.http.pulsar_admin.topics import AdminTopics
 from braidlog.protocols.http.routes import Endpoint, Routes
@@ -60,7 +63,10 @@ def admin_routes(
         AdminTopics(broker, bodies),
     )
     calls = chain(  # The first path that matches a request serves the request.
+        _of_brokers(BrokersApi(cluster)),
         _of_cluster(cluster),
+        _of_namespace_jobs(NamespaceJobs(broker, bodies)),
+        _of_details(AdminTopicDetails(broker, bodies)),
         _of_namespaces(cluster, topics),
         _of_topics(topics),
         _of_non_persistent(AdminNonPersistent(broker, bodies)),
@@ -98,6 +104,54 @@ def _of_cluster(api: ClusterApi) -> Iterator[Call]:
     yield "GET", f"{BROKERS}/{{cluster}}", Endpoint(api.brokers, SEE)
     yield "GET", f"{LOOKUP}/persistent/{NAMED}", Endpoint(api.lookup, SEE)
     yield "GET", f"{LOOKUP}/non-persistent/{NAMED}", Endpoint(api.lookup, SEE)
+
+
+def _of_brokers(api: BrokersApi) -> Iterator[Call]:
+    yield "GET", BROKERS, Endpoint(api.brokers, SEE)
+    yield "GET", f"{BROKERS}/leaderBroker", Endpoint(api.leader, SEE)
+    yield "GET", f"{BROKERS}/configuration", Endpoint(api.dynamic_names, SEE)
+    yield "GET", f"{BROKERS}/configuration/values", Endpoint(api.dynamic_values, SEE)
+    yield "GET", f"{BROKERS}/backlog-quota-check", _done(api.check_quotas, SEE)
+    cluster = f"{ADMIN}/clusters/{{cluster}}"
+    yield "PUT", cluster, _done(api.create_cluster, RULE)
+    yield "GET", f"{cluster}/peers", Endpoint(api.peers, SEE)
+    yield "GET", f"{cluster}/failureDomains", Endpoint(api.failure_domains, SEE)
+
+
+def _of_namespace_jobs(api: NamespaceJobs) -> Iterator[Call]:
+    yield "GET", f"{SPACE}/bundles", Endpoint(api.bundles, SEE)
+    yield "GET", f"{SPACE}/replication", Endpoint(api.clusters, SEE)
+    yield "POST", f"{SPACE}/replication", _done(api.set_clusters, CHANGE)
+    yield "GET", f"{SPACE}/properties", Endpoint(api.properties, SEE)
+    yield "PUT", f"{SPACE}/properties", _done(api.set_properties, CHANGE)
+    yield "DELETE", f"{SPACE}/properties", _done(api.delete_properties, CHANGE)
+    named = f"{SPACE}/property/{{key}}"
+    yield "GET", named, Endpoint(api.property, SEE, other_formats=PLAIN)
+    yield "DELETE", named, Endpoint(api.delete_property, CHANGE, other_formats=PLAIN)
+    yield "PUT", f"{named}/{{value}}", _done(api.set_property, CHANGE)
+    for place in (SPACE, f"{SPACE}/{{bundle}}"):
+        yield "POST", f"{place}/clearBacklog", _done(api.clear_backlog, CHANGE)
+        cleared = f"{place}/clearBacklog/{{of_all_topics}}"
+        yield "POST", cleared, _done(api.clear_backlog, CHANGE)
+        yield "POST", f"{place}/unsubscribe/{{of_all_topics}}", _done(api.unsubscribe, CHANGE)
+    yield "PUT", f"{SPACE}/{{bundle}}/unload", _done(api.unload_bundle, CHANGE)
+
+
+def _of_details(api: AdminTopicDetails) -> Iterator[Call]:
+    yield "GET", f"{TOPIC}/properties", Endpoint(api.properties, SEE)
+    yield "PUT", f"{TOPIC}/properties", _done(api.set_properties, CHANGE)
+    yield "DELETE", f"{TOPIC}/properties", _done(api.delete_property, CHANGE)
+    yield "GET", f"{TOPIC}/replication", Endpoint(api.clusters, SEE)
+    yield "POST", f"{TOPIC}/replication", _done(api.set_clusters, CHANGE)
+    yield "DELETE", f"{TOPIC}/replication", _done(api.reset_clusters, CHANGE)
+    yield "POST", f"{TOPIC}/createMissedPartitions", _done(api.create_missed, CHANGE)
+    yield "POST", f"{TOPIC}/trim", Endpoint(api.trim, CHANGE)
+    yield "PUT", f"{TOPIC}/backlogSize", Endpoint(api.backlog_size, SEE)
+    stats = f"{TOPIC}/partitioned-internalStats"
+    yield "GET", stats, Endpoint(api.partitioned_internal_stats, SEE)
+    yield "GET", f"{TOPIC}/internal-info", Endpoint(api.internal_info, SEE)
+    for domain in ("persistent", "non-persistent"):
+        yield "GET", f"{LOOKUP}/{domain}/{NAMED}/bundle", Endpoint(api.bundle, SEE)
 
 
 def _of_namespaces(api: ClusterApi, topics: AdminTopics) -> Iterator[Call]:
@@ -164,6 +218,11 @@ def _of_subscriptions(api: AdminSubscriptions) -> Iterator[Call]:
     yield "POST", f"{SUBSCRIPTION}/resetcursor/{{time}}", _done(api.reset_to_time, READ)
     yield "POST", f"{SUBSCRIPTION}/skip/{{number}}", _done(api.skip, READ)
     yield "POST", f"{SUBSCRIPTION}/expireMessages/{{seconds}}", _done(api.expire, READ)
+    expired = f"{TOPIC}/all_subscription/expireMessages/{{seconds}}"
+    yield "POST", expired, _done(api.expire_all, READ)
+    yield "POST", f"{SUBSCRIPTION}/expireMessages", _done(api.expire_to_id, READ)
+    yield "GET", f"{SUBSCRIPTION}/properties", Endpoint(api.properties, SEE)
+    yield "POST", f"{SUBSCRIPTION}/analyzeBacklog", Endpoint(api.analyze, SEE)
     yield "POST", f"{SUBSCRIPTION}/skip_all", _done(api.skip_all, READ)
     peeked = f"{SUBSCRIPTION}/position/{{number}}"
     yield "GET", peeked, Endpoint(api.peek, READ, other_formats=STORED)

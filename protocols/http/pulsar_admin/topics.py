@@ -30,7 +30,12 @@ from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import as_number, done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
-from braidlog.protocols.http.pulsar_admin.new_objects import check_new_topic
+from braidlog.protocols.http.pulsar_admin.properties import (
+    OF_TOPIC,
+    changes_to,
+    read_properties,
+)
+from braidlog.protocols.http.pulsar_admin.topic_details import partitioned_topic
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
 from braidlog.protocols.turns import in_turns
 from braidlog.storage.formats.headers import header_text
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.pulsar_admin.policies import Setting
     from braidlog.protocols.http.requests import Exchange
 
 PARTITIONS_MAX = 10_000
@@ -76,28 +82,30 @@ class AdminTopics:
     async def create(self, request: Request) -> Response:
         """Create a topic without partitions."""
         name, index = name_of(request)
-        check_new_topic(await read_any(self._bodies, request))
+        properties = read_properties(await read_any(self._bodies, request))
         if index is not None:
             topic_of(self._broker, request)  # Partitions exist, or cannot be created separately.
             return done()
-        topic = await self._broker.topics.create(name, 1, partitioned=False)
+        settings = new_settings(properties)
+        topic = await self._broker.topics.create(name, 1, partitioned=False, settings=settings)
         await self._broker.durability.reached(topic.ticket)
         return done()
 
     async def create_partitioned(self, request: Request) -> Response:
         """Create a partitioned topic; the body is the number of partitions."""
         name, index = name_of(request)
-        count = await partition_count(self._bodies, request)
+        count, properties = await partition_count(self._bodies, request)
         if index is not None:
             raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
-        topic = await self._broker.topics.create(name, count, partitioned=True)
+        settings = new_settings(properties)
+        topic = await self._broker.topics.create(name, count, partitioned=True, settings=settings)
         await self._broker.durability.reached(topic.ticket)
         return done()
 
     async def grow(self, request: Request) -> Response:
         """Add partitions to a partitioned topic; the body is the new partition count."""
         name, _ = name_of(request)
-        count = await partition_count(self._bodies, request, least=-INT_MAX)
+        count, _ = await partition_count(self._bodies, request, least=-INT_MAX)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
             raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
@@ -174,7 +182,7 @@ class AdminTopics:
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a partitioned topic."""
-        topic = self._partitioned(request)
+        topic = partitioned_topic(self._broker, request)
         wanted = query.truth(request, ("perPartition",))
         names = groups_seen(self._broker, request, topic)
         sees = group_check(self._broker, request, topic)
@@ -183,13 +191,6 @@ class AdminTopics:
             self._broker, topic, names, sees, per_partition=wanted, with_times=with_times
         )
         return json_answer(answer)
-
-    def _partitioned(self, request: Request) -> Topic:
-        """Return the partitioned topic of the path. Raises TopicNotFound in Apache's words."""
-        topic, _ = topic_of(self._broker, request)
-        if not topic.partitioned:
-            raise TopicNotFound(f"Partitioned Topic persistent://{topic.name.full} not found")
-        return topic
 
     async def internal_stats(self, request: Request) -> Response:
         """Ledger and cursors of a topic's partition."""
@@ -291,16 +292,25 @@ class AdminTopics:
         return partitions[0]
 
 
-async def partition_count(bodies: BodyReader, request: Request, *, least: int = 1) -> int:
-    """Return the number of partitions in the body. Raises RequestRefused."""
+async def partition_count(
+    bodies: BodyReader, request: Request, *, least: int = 1
+) -> tuple[int, dict[str, str]]:
+    """Return the number of partitions in the body, and the topic's properties. Raises
+    RequestRefused.
+    """
     body = await read_any(bodies, request)
-    if isinstance(body, dict):
-        check_new_topic(body.get("properties"))
+    properties = read_properties(body.get("properties") if isinstance(body, dict) else None)
     count = as_number(body.get("partitions") if isinstance(body, dict) else body)
     if type(count) is not int or not least <= count <= PARTITIONS_MAX:
         text = "Number of partitions should be more than 0"
         raise RequestRefused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
-    return count
+    return count, properties
+
+
+def new_settings(properties: dict[str, str]) -> dict[str, Setting]:
+    """Return the settings of a new topic with these properties. Raises RequestRefused."""
+    changes = changes_to({}, OF_TOPIC, properties)
+    return {name: value for name, value in changes.items() if value is not None}
 
 
 def path_number(request: Request, part: str, most: int) -> int:

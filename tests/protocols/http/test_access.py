@@ -42,6 +42,10 @@ def filled(path):
         ("ledger", "1"),
         ("entry", "0"),
         ("version", "0"),
+        ("key", "k"),
+        ("value", "v"),
+        ("bundle", "0x00000000_0xffffffff"),
+        ("of_all_topics", "g"),
     ]:
         path = path.replace(f"{{{part}}}", value)
     assert "{" not in path, path

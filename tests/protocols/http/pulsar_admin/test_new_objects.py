@@ -61,10 +61,9 @@ async def test_policies_have_to_be_an_object(app):
         (f"{TOPIC}/partitions", {"partitions": 2, "properties": {"owner": "anna"}}),
     ],
 )
-async def test_properties_of_a_new_topic_are_refused(app, path, body):
-    answer = await call(app, "PUT", path, body)
-    assert answer.status == 501 and "properties" in answer.json["reason"]
-    assert (await call(app, "GET", f"{TOPIC}/stats")).status == 404
+async def test_properties_of_a_new_topic_are_stored(app, path, body):
+    assert (await call(app, "PUT", path, body)).status == 204
+    assert (await call(app, "GET", f"{TOPIC}/properties")).json == {"owner": "anna"}
 
 
 async def test_a_topic_without_properties_is_created(app):
