@@ -41,6 +41,8 @@ HELD_BACK_S = 0.0005
 AT_ONCE_S = 0.0005
 # Sockets taken from epoll at once; epoll keeps the order, so the others come next.
 PASS_SOCKETS_MAX = 256
+# A pass with so many known to be ready does not ask epoll for others: it cannot serve more.
+PASS_DUE_ENOUGH = 128
 # A piece of an HTTP request costs more than a small request, so such a piece waits for the end of a
 # pass. A piece runs for each GIVEN_WAY_S of the pass: under full load these pieces get half of the
 # loop.

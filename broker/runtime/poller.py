@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import trio
@@ -21,6 +22,7 @@ from braidlog.broker.limits import (
     GIVEN_WAY_FOR_S,
     GIVEN_WAY_S,
     HELD_BACK_S,
+    PASS_DUE_ENOUGH,
     PASS_S_MAX,
     PASS_SOCKETS_MAX,
     TURN_S_MAX,
@@ -88,6 +90,8 @@ class EpollPoller:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        # The broker's own descriptors once more, for passes that do not ask about the clients.
+        self._own_epoll = select.epoll()
         self._watched: dict[int, Serve] = {}
         self.in_pass = False
         self.pass_listeners: list[Callable[[], None]] = []
@@ -95,7 +99,8 @@ class EpollPoller:
         # Descriptors to serve in the next pass, in order: of whom nothing was served yet, and those
         # with more to do. Half of a pass is for each, so that a small request waits for no client
         # that has many large requests.
-        self._due: dict[int, None] = {}
+        self._due: deque[int] = deque()
+        self._is_due: set[int] = set()  # the same descriptors
         self._more: dict[int, None] = {}
         self._giving_way = trio.lowlevel.ParkingLot()
         self._going = 0  # number of tasks that gave way and have not had their turn yet
@@ -120,6 +125,7 @@ class EpollPoller:
         self._watched[fd] = serve
         if not is_client:
             self._own.add(fd)
+            self._own_epoll.register(fd, select.EPOLLIN)
         if is_due:
             assert self.is_in_the_loop
             self._more[fd] = None
@@ -127,7 +133,9 @@ class EpollPoller:
     def unwatch(self, fd: int) -> None:
         """See `Poller`."""
         del self._watched[fd]
-        self._own.discard(fd)
+        if fd in self._own:
+            self._own.discard(fd)
+            self._own_epoll.unregister(fd)
         self._epoll.unregister(fd)
         if self._rests:  # The descriptor may have been the ready one: then no pass comes.
             self._unpark(len(self._giving_way))
@@ -195,12 +203,20 @@ class EpollPoller:
     def make_pass(self, seconds: float) -> None:
         """Wait for at most `seconds` until a socket is ready, and serve all ready sockets."""
         is_due = bool(self._has_due or self._giving_way)
-        ready = self._epoll.poll(0 if is_due else seconds, PASS_SOCKETS_MAX)
+        is_full = len(self._due) >= PASS_DUE_ENOUGH
+        if is_full:  # More sockets are known to be ready than this pass serves.
+            ready = self._own_epoll.poll(0)
+        else:
+            ready = self._epoll.poll(0 if is_due else seconds, PASS_SOCKETS_MAX)
         if not ready and not is_due:
             return
         began = time.perf_counter()
         self.in_pass = True
-        self._serve_ready(ready, began)
+        if is_full:
+            self._serve_first(ready)
+        else:
+            self._note_due(ready)
+        self._serve_ready(began)
         for listener in self.pass_listeners:
             listener()
         self.in_pass = False
@@ -213,32 +229,54 @@ class EpollPoller:
     def _unpark(self, count: int) -> None:
         self._going += len(self._giving_way.unpark(count=count))
 
-    def _serve_ready(self, ready: list[tuple[int, int]], begun: float) -> None:
+    def _serve_first(self, ready: list[tuple[int, int]]) -> None:
+        """Serve the broker's own descriptors before hundreds of clients."""
+        for fd, _ in ready:
+            serve = self._watched.get(fd)
+            if serve is not None and serve():
+                self._more[fd] = None
+
+    def _note_due(self, ready: list[tuple[int, int]]) -> None:
+        """Add ready descriptors behind those that this pass has to serve."""
+        # hot: see make bench
+        due, is_due, more = self._due, self._is_due, self._more
+        for fd, _ in ready:
+            if fd not in more and fd not in is_due:
+                is_due.add(fd)
+                due.append(fd)
+
+    def _serve_ready(self, begun: float) -> None:
         """Make a pass: serve each ready socket once, as many as `pass_s_max` allows."""
         # hot: see make bench
-        due, self._due = self._due, {}
+        due = self._due
         more, self._more = self._more, {}
-        for fd, _ in ready:
-            if fd not in more:
-                due[fd] = None
         if len(due) > len(self._own) or more or not self._own.issuperset(due):
             self._clients_at = begun
         self.turn_s = max(min(TURN_S_MAX, TURNS_S / (len(due) + len(more) or 1)), TURN_S_MIN)
-        self._due = self._serve_some(
-            due, begun + (self.pass_s_max / 2 if more else self.pass_s_max)
-        )
+        if due:
+            self._serve_some(
+                self._next_due(len(due)), begun + (self.pass_s_max / 2 if more else self.pass_s_max)
+            )
         if more:
-            rest = self._serve_some(more, begun + self.pass_s_max)
-            self._more = {**rest, **self._more}
+            waiting = iter(more)
+            self._serve_some(waiting, begun + self.pass_s_max)
+            self._more = {**dict.fromkeys(waiting), **self._more}
         self._call_soon()
 
-    def _serve_some(self, due: dict[int, None], end: float) -> dict[int, None]:
-        """Serve descriptors in order up to the time `end`, at least one; return the rest."""
+    def _next_due(self, count: int) -> Iterator[int]:
+        """Take so many descriptors from those that are due, one at a time."""
+        due, is_due = self._due, self._is_due
+        for _ in range(count):
+            fd = due.popleft()
+            is_due.discard(fd)
+            yield fd
+
+    def _serve_some(self, waiting: Iterator[int], end: float) -> None:
+        """Serve descriptors in order up to the time `end`, at least one."""
         # hot: see make bench
         watched, now = self._watched, time.perf_counter
         held_back_s = self.held_back_s
         soon = now() + held_back_s
-        waiting = iter(due)
         for fd in waiting:
             serve = watched.get(fd)  # None: ended since the descriptor was found ready.
             if serve is not None and serve():
@@ -249,7 +287,6 @@ class EpollPoller:
                 soon = now() + held_back_s
             if at >= end:
                 break
-        return dict.fromkeys(waiting)
 
     def _call_soon(self) -> None:
         calls, self._soon = self._soon, []

@@ -11,7 +11,14 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.limits import HELD_BACK_S, PASS_S_MAX, TURN_S_MAX, TURN_S_MIN, TURNS_S
+from braidlog.broker.limits import (
+    HELD_BACK_S,
+    PASS_DUE_ENOUGH,
+    PASS_S_MAX,
+    TURN_S_MAX,
+    TURN_S_MIN,
+    TURNS_S,
+)
 from braidlog.broker.runtime import poller as poller_module
 from braidlog.broker.runtime.poller import EpollPoller
 
@@ -140,6 +147,44 @@ async def test_a_long_pass_ends_and_the_rest_is_first_in_the_next(peers, log, se
         peer.theirs.send(b"x")
     await wait_all_tasks_blocked()
     assert sorted(log) == ["a", "b", "c"]
+
+
+async def test_the_brokers_own_socket_is_served_before_many_due_clients(
+    peers, log, poller, set_clock, monkeypatch
+):
+    monkeypatch.setattr(poller_module, "PASS_DUE_ENOUGH", 2)
+    set_clock(PASS_S_MAX)  # Each pass serves one client.
+    ours, theirs = socket.socketpair()
+
+    def answered():
+        log.append(ours.recv(100).decode())
+        return False
+
+    poller.watch(ours.fileno(), answered, is_client=False)
+    for peer in peers:
+        peer.theirs.send(b"x")
+    while not log:
+        await trio.lowlevel.checkpoint()
+    theirs.send(b"own")
+    peers[0].theirs.send(b"y")
+    await wait_all_tasks_blocked()
+    assert sorted(log) == ["a", "a", "b", "c", "own"]
+    assert log.index("own") == 1
+    assert log[-1] == log[0]  # Ready again, it waits behind those that were due before.
+    poller.unwatch(ours.fileno())
+    ours.close()
+    theirs.close()
+
+
+async def test_clients_due_behind_a_pass_are_served_once_in_their_order(poller, log, set_clock):
+    set_clock(PASS_S_MAX)
+    made = [Peer(poller, log, number) for number in range(PASS_DUE_ENOUGH + 5)]
+    for peer in made:
+        peer.theirs.send(b"x")
+    await wait_all_tasks_blocked()
+    assert log == list(range(PASS_DUE_ENOUGH + 5))
+    for peer in made:
+        peer.close()
 
 
 @pytest.fixture
