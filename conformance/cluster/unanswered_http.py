@@ -3,13 +3,16 @@
 Aliases of a route (`subscriptions`, `/topics/persistent`) have no change of their own.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 import httpx
 
+from braidlog.protocols.http.pulsar_admin.policies import Policy
+from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from conformance.cluster.unanswered_kinds import ANSWER_S, Change, HttpRequest, Near, Told, named
+from conformance.policy_samples import policy_body
 
 PARTITIONS: Final = 2  # Of each topic before its change.
 
@@ -45,29 +48,9 @@ _MESSAGES = {"messages": [{"value": "x", "partition": 0}]}
 _STRING = {"type": "STRING", "schema": "", "properties": {}}
 _GRANT = {"subject": "NAME", "action": "describe", "resource": "cluster"}
 GRANTED = "/api/v1/permissions?subject=NAME"
-_QUOTA = {"limitSize": 1 << 30, "limit": 1 << 30, "limitTime": -1, "policy": "producer_exception"}
-_RETENTION = {"retentionTimeInMinutes": 60, "retentionSizeInMB": 100}
 _WITH_PASSWORD = {"password": "secret123"}
 MAKE_USER: HttpRequest = ("PUT", USER, _WITH_PASSWORD)
 MAKE_SPACE: HttpRequest = ("PUT", SPACE, None)
-
-# Method, path, body; of namespaces and of topics.
-_POLICIES: Final[Sequence[HttpRequest]] = (
-    ("POST", "backlogQuota", _QUOTA),
-    ("POST", "messageTTL", 7),
-    ("POST", "retention", _RETENTION),
-)
-_OF_SPACES: Final[Sequence[HttpRequest]] = (
-    *_POLICIES,
-    ("POST", "deduplication", True),
-)
-_OF_TOPICS: Final[Sequence[HttpRequest]] = (
-    ("POST", "backlogQuota", _QUOTA),
-    ("POST", "messageTTL?messageTTL=7", None),
-    ("POST", "retention", _RETENTION),
-    ("POST", "deduplicationEnabled", True),
-    ("PUT", "schemaCompatibilityStrategy", "FULL"),
-)
 
 
 def _change(method: str, path: str, body: Any = None, **more: Any) -> Change:
@@ -76,27 +59,28 @@ def _change(method: str, path: str, body: Any = None, **more: Any) -> Change:
 
 def _policies() -> Iterator[tuple[str, Change]]:
     """Yield a change of each policy that sets the policy, and a change that removes it."""
-    strategy = f"{SPACE}/schemaCompatibilityStrategy"
-    yield (
-        "HTTP PUT namespace schemaCompatibilityStrategy",
-        _change("PUT", strategy, "FULL", prepares=[MAKE_SPACE], looks=[strategy]),
-    )
-    for method, policy, body in _OF_SPACES:
-        path = f"{SPACE}/{policy}"
-        look = f"{path}Map" if policy == "backlogQuota" else path
-        yield (
-            f"HTTP {method} namespace {policy}",
-            _change(method, path, body, prepares=[MAKE_SPACE], looks=[look]),
-        )
-        prepares = [MAKE_SPACE, (method, path, body)]
-        removed = _change("DELETE", path, prepares=prepares, looks=[look])
-        yield f"HTTP DELETE namespace {policy}", removed
-    for method, policy, body in _OF_TOPICS:
-        path, name = f"{_ADMIN}/{policy}", policy.partition("?")[0]
-        look = f"{_ADMIN}/{name}"
-        yield f"HTTP {method} topic {name}", _change(method, path, body, looks=[look])
-        removed = _change("DELETE", look, prepares=[(method, path, body)], looks=[look])
-        yield f"HTTP DELETE topic {name}", removed
+    for policy in POLICIES:
+        if policy.check is not None:
+            continue  # Refused in a cluster.
+        for level, place in (("namespace", SPACE), ("topic", _ADMIN)):
+            if level in policy.levels:
+                yield from _of_policy(policy, level, place)
+
+
+def _of_policy(policy: Policy, level: str, place: str) -> Iterator[tuple[str, Change]]:
+    is_topic = level == "topic"
+    *_, (end, methods) = policy.calls(is_topic=is_topic)
+    path, look = f"{place}/{end}", f"{place}/{policy.shown_at or end}"
+    method = next(method for method in methods if method not in ("GET", "DELETE"))
+    body = policy_body(policy)
+    to_set: HttpRequest = (method, path, body)
+    if is_topic and policy.topic_query:
+        to_set = (method, f"{path}?{policy.topic_query}={body}", None)
+    prepares = [] if is_topic else [MAKE_SPACE]
+    yield f"HTTP {method} {level} {end}", _change(*to_set, prepares=prepares, looks=[look])
+    if "DELETE" in methods:
+        removed = _change("DELETE", path, prepares=[*prepares, to_set], looks=[look])
+        yield f"HTTP DELETE {level} {end}", removed
 
 
 HTTP_CHANGES: Final[Mapping[str, Change]] = {

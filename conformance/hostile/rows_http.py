@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from conformance.hostile.mutation import HTTP
 from conformance.hostile.rows import TOPIC, Command, Protocol, Talk
+from conformance.policy_samples import policy_body
 
 API, ADMIN = "/api/v1", "/admin/v2"
 PLACE = f"public/default/{TOPIC}"
@@ -28,13 +29,6 @@ IMPORTED = [
 ]
 AVRO = {"schema_type": "AVRO", "value_schema": {"type": "AVRO", "schema": SCHEMA}}
 PLACE_IN_LOG = {"ledgerId": 1, "entryId": 0, "partitionIndex": -1}
-# Bodies of policies that take no number.
-BODIES = {
-    "deduplication": True,
-    "schemaCompatibilityStrategy": "FULL",
-    "retention": {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100},
-    "backlogQuota": {"limitSize": -1, "limitTime": 9, "policy": "consumer_backlog_eviction"},
-}
 POLICY_QUERY = "applied=true&messageTTL=9&backlogQuotaType=message_age"
 Row = tuple[str, str, object]
 
@@ -196,7 +190,7 @@ def _policies() -> Iterator[Row]:
         for policy in POLICIES:
             for path, methods in policy.calls(is_topic=place == named):
                 for method in methods:
-                    body = None if method in ("GET", "DELETE") else BODIES.get(policy.path, 9)
+                    body = None if method in ("GET", "DELETE") else policy_body(policy)
                     yield method, f"{place}/{path}?{POLICY_QUERY}", body
         yield "GET", f"{place}/permissions", None
         yield "POST", f"{place}/permissions/hostile", ["consume", "produce"]
