@@ -45,6 +45,7 @@ PAGE = (
 )
 ENCODING = Query("encoding", "How a group's name is written.", {"enum": ["utf8", "base64"]})
 
+AGES = Query("ages", "Add the ages of the oldest unread records.", {"type": "boolean"})
 FORCE = Query("force", "Delete a group that has members too.", {"type": "boolean"})
 
 
@@ -180,14 +181,16 @@ def _groups(broker: Broker, routes: Routes) -> list[Route]:
                     *PAGE,
                     Query("topic", "Groups of that topic alone.", TEXT),
                     Query("group", "Groups of that name alone.", TEXT),
+                    Query("contains", "Groups with this text in their names alone.", TEXT),
                     ENCODING,
+                    AGES,
                 ),
             ),
         ),
         route(
             f"{API}/groups/{TOPIC}/{{group}}",
             GET=Endpoint(
-                groups.show, Action.DESCRIBE, answer=messages.GroupDetail, query=(ENCODING,)
+                groups.show, Action.DESCRIBE, answer=messages.GroupDetail, query=(ENCODING, AGES)
             ),
             DELETE=Endpoint(groups.delete, Action.DELETE, statuses=(204,), query=(ENCODING, FORCE)),
         ),

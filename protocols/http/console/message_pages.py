@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
-from braidlog.broker.cli.client import AdminError
-from braidlog.broker.cli.places import time_us_of
 from braidlog.protocols.http.console.expression import BadExpression
 from braidlog.protocols.http.console.inside import ApiError
+from braidlog.protocols.http.console.places import find_place
 from braidlog.protocols.http.console.readings import (
     FORMATS,
     MessagesRead,
     ReadMessage,
-    offset_of,
     show_row,
 )
 from braidlog.protocols.http.console.searching import (
@@ -37,7 +35,6 @@ ROWS_DEFAULT, ROWS_MAX = 50, 200
 DOWNLOAD_MESSAGES_MAX, DOWNLOAD_BYTES_MAX = 10_000, 64 * 1024 * 1024
 MESSAGE_CHARACTERS_SHOWN = 64 * 1024  # Of a value on the page of a message.
 DIGITS = re.compile(r"[0-9]{1,19}")
-OFFSET = re.compile(r"-?[0-9]{1,19}")
 POSITIONS = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})*")
 
 
@@ -150,7 +147,11 @@ async def _partitions(visit: Visit, topic: TopicDetail, rows_max: int) -> Sequen
     partitions = []
     for number, bounds in enumerate(chosen):
         start, end = bounds.log_start_offset, bounds.high_watermark
-        wanted_offset = starts[number] if starts else await _place(visit, bounds, back)
+        wanted_offset = (
+            starts[number]
+            if starts
+            else await find_place(visit, bounds, visit.query("from") or "latest", back)
+        )
         position = min(max(wanted_offset, start), end)
         partitions.append(PartitionSearch(bounds.partition, start, end, position))
     return partitions
@@ -173,27 +174,6 @@ def _chosen(visit: Visit, topic: TopicDetail) -> Sequence[PartitionInfo]:
 def _partition_text(visit: Visit, topic: TopicDetail) -> str:
     default = "all" if len(topic.partitions) <= PARTITIONS_SEARCHED_MAX else "0"
     return visit.query("partition") or default
-
-
-async def _place(visit: Visit, bounds: PartitionInfo, back: int) -> int:
-    """Return the offset at which a search in a partition begins; `latest` shows the last `back`
-    messages. Raises ApiError, PageRefused.
-    """
-    text = visit.query("from") or "latest"
-    if text == "earliest":
-        return bounds.log_start_offset
-    if text == "latest":
-        return bounds.high_watermark - back
-    if OFFSET.fullmatch(text):
-        return bounds.high_watermark + int(text) if text.startswith("-") else int(text)
-    try:
-        first_us = time_us_of(text, "from")
-    except AdminError as error:
-        raise PageRefused(400, str(error)) from None
-    path = f"/topics/{visit.topic}/partitions/{bounds.partition}/messages"
-    query = {"timestamp": max(first_us, 0) // 1000, "timeout": 0, "max_messages": 1, "max_bytes": 1}
-    read = await visit.api.get(path, MessagesRead, **query)
-    return offset_of(read.messages[0]) if read.messages else read.next_offset
 
 
 def _older(

@@ -12,7 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.protocols.http.console.visits import group_path, topic_path
+from braidlog.protocols.http.console.visits import group_name, group_path, topic_path
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHARED: Final = ("base.html", "parts.html")  # Other templates use these.
@@ -41,13 +41,13 @@ class Templates:
         environment.filters |= {
             "ago": duration,
             "count": count,
-            "group_path": group_path,
             "shell": shlex.quote,
             "size": size,
             "topic_path": topic_path,
             "visible": visible,
             "when": when,
         }
+        environment.globals |= {"group_name": group_name, "group_path": group_path}
         for name in SHARED:
             environment.get_template(name)
 

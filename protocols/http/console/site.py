@@ -7,8 +7,7 @@ has no rights and no functions of its own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.protocols.http.console import message_pages, sign_in, topic_pages
+from braidlog.protocols.http.console import sign_in
 from braidlog.protocols.http.console.inside import ApiError, InnerApi
 from braidlog.protocols.http.console.rendering import Templates
 from braidlog.protocols.http.console.sessions import (
@@ -29,6 +28,7 @@ from braidlog.protocols.http.console.sessions import (
     new_cookie,
     read_cookie,
 )
+from braidlog.protocols.http.console.views import NAVIGATION, View, make_views
 from braidlog.protocols.http.console.visits import ROOT, Page, PageRefused, Redirect, Visit
 from braidlog.protocols.http.errors import RequestRefused
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from braidlog.protocols.http.bodies import BodyReader
-
-PageFunction = Callable[[Visit], Awaitable[Page | Response]]
 
 STATIC = Path(__file__).parent / "static"
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -54,35 +52,11 @@ HEADERS = {
 }
 # The static files' addresses contain their digest, so a browser may keep them for a year.
 STATIC_HEADERS = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}
-NAVIGATION = (("Topics", f"{ROOT}/topics"),)
 NOTICES = {
     "created": "The topic was created.",
     "deleted": "Deleted.",
     "changed": "The change is on disk.",
-}
-TOPIC = "topics/{tenant}/{namespace}/{topic}"
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The functions of a path: `get` shows, `post` changes. A change in read-only mode is refused
-    unless `is_harmless`.
-    """
-
-    get: PageFunction | None = None
-    post: PageFunction | None = None
-    is_harmless: bool = False
-
-
-VIEWS: dict[str, View] = {
-    "": View(topic_pages.show_topics),
-    "sign-in": View(sign_in.show, sign_in.sign_in, is_harmless=True),
-    "sign-out": View(post=sign_in.sign_out, is_harmless=True),
-    "topics": View(topic_pages.show_topics),
-    TOPIC: View(topic_pages.show_topic),
-    f"{TOPIC}/messages": View(message_pages.show_messages),
-    f"{TOPIC}/messages/{{partition}}/{{offset}}": View(message_pages.show_message),
-    f"{TOPIC}/download": View(message_pages.download),
+    "moved": "The group was moved.",
 }
 
 
@@ -98,7 +72,8 @@ class Site:
         self._is_read_only = is_read_only
         self._sessions = Sessions(trio.current_time)
         self._templates = Templates()
-        self._views = [(pattern.split("/"), view) for pattern, view in VIEWS.items()]
+        views = make_views(trio.current_time)
+        self._views = [(pattern.split("/"), view) for pattern, view in views.items()]
         self._files = {path.name: path.read_bytes() for path in sorted(STATIC.iterdir())}
         self._digest = hashlib.sha256(b"".join(self._files.values())).hexdigest()[:12]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,11 @@ class Visit:
         """The full name of the path's topic."""
         return unquote(self.topic)
 
+    @property
+    def topic_page(self) -> str:
+        """The path of the page of the path's topic."""
+        return f"{ROOT}/topics/{self.topic}"
+
 
 def topic_path(name: str) -> str:
     """Return the path of a topic's page."""
@@ -99,6 +105,13 @@ def topic_path(name: str) -> str:
 
 
 def group_path(topic: str, group: str, encoding: str) -> str:
-    """Return the path of a group's page."""
-    suffix = "" if encoding == "utf8" else f"?encoding={encoding}"
-    return f"{ROOT}/groups/{quote(topic, safe='/')}/{quote(group, safe='')}{suffix}"
+    """Return the path of a group's page; the API may have encoded the name as base64."""
+    name = base64.b64decode(group) if encoding == "base64" else group.encode()
+    return f"{ROOT}/groups/{quote(topic, safe='/')}/{quote(name, safe='')}"
+
+
+def group_name(group: str, encoding: str) -> str:
+    """Return a group's name as text; the API may have encoded the name as base64."""
+    if encoding == "base64":
+        return base64.b64decode(group).decode("utf-8", "backslashreplace")
+    return group

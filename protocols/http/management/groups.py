@@ -17,6 +17,7 @@ from braidlog.broker.errors import NotAuthorized
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import GROUP_BUSY, RequestRefused
 from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.management.backlog_ages import Ages
 from braidlog.protocols.http.path_names import (
     decoded_group,
     group_name,
@@ -44,7 +45,8 @@ class GroupsApi:
         self._broker = broker
 
     async def list_groups(self, request: Request) -> Response:
-        """A page of groups by topic and name: `?topic=`, `?group=`, `?after=` (a topic), `?limit=`.
+        """A page of groups by topic and name: `?topic=`, `?group=`, `?contains=` (a part of the
+        name), `?after=` (a topic), `?limit=`, `?ages=true` (ages of unread records too).
 
         A page ends with a whole topic, so the page may exceed the limit. The page shows the groups
         that the client may see.
@@ -52,22 +54,30 @@ class GroupsApi:
         limit = page_limit(request)
         group_text = request.query_params.get("group")
         wanted = None if group_text is None else decoded_group(request, group_text.encode())
-        is_seen = seen_by(self._broker, request)
+        is_seen = _containing(seen_by(self._broker, request), request.query_params.get("contains"))
+        ages = _ages(request)
         groups: list[messages.GroupSummary] = []
         last: str | None = None
         async for topic in in_turns(await self._topics(request)):
             if len(groups) >= limit:
                 return json_response(messages.GroupPage(groups, next=last))
-            groups += await summarize_groups(self._broker, topic, wanted, is_seen)
+            groups += await summarize_groups(self._broker, topic, wanted, is_seen, ages)
             last = topic.name.full
         return json_response(messages.GroupPage(groups, next=None))
 
     async def show(self, request: Request) -> Response:
-        """A group of a topic, with its position in each partition. Raises SubscriptionNotFound."""
+        """A group of a topic, with its position in each partition; `?ages=true` adds the ages of
+        unread records. Raises SubscriptionNotFound.
+        """
         topic = self._broker.topics.get(topic_name(request))
         subscription = self._broker.subscriptions.get(topic, group_name(request))
         numbers = range(len(topic.partitions))
         positions = [_position(subscription, index) async for index in in_turns(numbers)]
+        ages = _ages(request)
+        if ages is not None:
+            for position in positions:
+                index = position.partition
+                position.oldest_s = await _oldest_s(self._broker, ages, subscription, index)
         group, encoding = group_text(subscription.name)
         detail = messages.GroupDetail(
             topic=topic.name.full,
@@ -114,6 +124,7 @@ async def summarize_groups(
     topic: Topic,
     wanted: bytes | None = None,
     is_seen: Callable[[Resource], bool] = lambda _: True,
+    ages: Ages | None = None,
 ) -> list[messages.GroupSummary]:
     """Return a summary of each group of a topic that `is_seen` allows, or only of `wanted` if
     present.
@@ -126,7 +137,48 @@ async def summarize_groups(
             continue
         if subscription is not None:  # Otherwise deleted meanwhile.
             summaries.append(await _summary(subscription))
+            if ages is not None:
+                summaries[-1].oldest_s = await _oldest_of_all_s(broker, ages, subscription)
     return summaries
+
+
+def _ages(request: Request) -> Ages | None:
+    """Return a reader of ages if the request wants ages. Raises RequestRefused."""
+    return Ages() if query.truth(request, ("ages",)) else None
+
+
+def _containing(
+    is_seen: Callable[[Resource], bool], part: str | None
+) -> Callable[[Resource], bool]:
+    """Return `is_seen` for groups with a text in their names."""
+    if not part:
+        return is_seen
+    wanted = part.encode()
+    return lambda resource: wanted in resource.group and is_seen(resource)
+
+
+async def _oldest_of_all_s(broker: Broker, ages: Ages, subscription: Subscription) -> float | None:
+    """Return the age of a group's oldest unread record in all partitions; None if an age is
+    unknown.
+    """
+    oldest = 0.0
+    async for index in in_turns(range(len(subscription.topic.partitions))):
+        age = await _oldest_s(broker, ages, subscription, index)
+        if age is None:
+            return None
+        oldest = max(oldest, age)
+    return oldest
+
+
+async def _oldest_s(
+    broker: Broker, ages: Ages, subscription: Subscription, index: int
+) -> float | None:
+    """Return the age of the oldest unread record of a partition: of its batch, by append time."""
+    if not subscription.backlog(index):
+        return 0.0
+    partition = subscription.topic.partition(index)
+    since_us = await ages.since_us(partition, subscription.position(index))
+    return None if since_us is None else max(broker.now_us() - since_us, 0) / 1_000_000
 
 
 async def _summary(subscription: Subscription) -> messages.GroupSummary:

@@ -68,6 +68,8 @@ class GroupSummary(msgspec.Struct):
     encoding: Encoding
     partitions: int
     backlog: int
+    # Age of the oldest unread record; 0 without a backlog, null if unknown. Only with `ages=true`.
+    oldest_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class TopicDetail(msgspec.Struct):
@@ -98,6 +100,8 @@ class GroupPosition(msgspec.Struct):
     backlog: int
     log_start_offset: int
     high_watermark: int
+    # Age of the oldest unread record; 0 without a backlog, null if unknown. Only with `ages=true`.
+    oldest_s: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class GroupMember(msgspec.Struct):

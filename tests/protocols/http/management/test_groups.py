@@ -136,3 +136,19 @@ async def test_a_group_with_members_is_deleted_by_force_only(app, broker, topic)
     assert "kafka 'worker-1'" in answer.json["message"]
     assert (await call(app, "DELETE", f"{PATH}/g?force=true")).status == 204
     assert broker.subscriptions.find(topic, b"g") is None
+
+
+async def test_groups_can_be_listed_by_a_part_of_the_name_and_with_ages(app):
+    await call(app, "PUT", "/api/v1/topics/public/default/orders", {"partitions": 2})
+    await call(app, "POST", "/topics/public/default/orders/partitions/0", {"messages": [{}]})
+    for name in ("billing", "mailing", "lake"):
+        path = f"/api/v1/groups/public/default/orders/{name}/positions"
+        await call(app, "PUT", path, {"positions": {"0": 0 if name == "billing" else 1}})
+    answer = await call(app, "GET", "/api/v1/groups?contains=iling&ages=true")
+    assert [group["group"] for group in answer.json["groups"]] == ["mailing"]
+    assert answer.json["groups"][0]["oldest_s"] == 0
+    answer = await call(app, "GET", "/api/v1/groups/public/default/orders/billing?ages=true")
+    first, second = answer.json["partitions"]
+    assert first["oldest_s"] > 0 and second["oldest_s"] == 0
+    answer = await call(app, "GET", "/api/v1/groups/public/default/orders/billing")
+    assert "oldest_s" not in answer.json["partitions"][0]
