@@ -7,10 +7,12 @@ routes, rights, limits, audit log, and forwarding to other brokers of a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
+import trio
 
 from braidlog.protocols.http.errors import ErrorBody
 from braidlog.protocols.transport.messages import WHOLE_BODY
@@ -53,6 +55,13 @@ class InnerApi:
             headers.append((b"authorization", authorization.encode()))
         headers.append((b"x-request-id", request.scope["exchange"].request_id.encode()))
         self._headers = headers
+        self._is_lasting = False
+
+    def lasting(self) -> InnerApi:
+        """Return the API for an answer without end, which watches the browser itself."""
+        other = copy(self)
+        other._is_lasting = True
+        return other
 
     async def get(self, path: str, into: type[T], **query: object) -> T:
         """Return the answer to a GET. Parameters that are None are left out. Raises ApiError."""
@@ -78,7 +87,7 @@ class InnerApi:
         """Return the body of an answer; `path` is percent-encoded. Raises ApiError."""
         sent = b"" if body is None else msgspec.json.encode(body)
         answer = _Answer()
-        receive = _Receive(self._request, sent)
+        receive = _Receive(self._request, sent, is_lasting=self._is_lasting)
         scope = self._scope(method, path, query or {}, sent)
         scope["headers"].append((b"accept", accept.encode()))
         await self._app(scope, receive, answer.send)
@@ -106,12 +115,15 @@ class InnerApi:
 class _Receive:
     """ASGI's `receive` of a call: the call's body, then the disconnect of the browser."""
 
-    def __init__(self, request: Request, body: bytes) -> None:
+    def __init__(self, request: Request, body: bytes, *, is_lasting: bool) -> None:
         self._request = request
+        self._is_lasting = is_lasting
         self._body: bytes | None = body
 
     async def __call__(self) -> Message:
         if self._body is None:
+            if self._is_lasting:
+                await trio.sleep_forever()
             return await self._request.receive()
         body, self._body = self._body, None
         return {"type": "http.request", "body": body, "more_body": False}

@@ -46,7 +46,7 @@ async def show_messages(visit: Visit) -> Page:
         raise PageRefused(400, f"as is one of {', '.join(FORMATS)}, not {form[:20]!r}")
     rows_max = max(1, visit.number("rows", ROWS_DEFAULT, ROWS_MAX))
     is_exact = form in ("text", "hex", "base64")
-    wanted = _filter(visit)
+    wanted = message_filter(visit)
     partitions = await _partitions(visit, topic, rows_max)
     search = Search(visit.api, visit.topic, partitions, wanted, is_exact=is_exact)
     begin = [partition.position for partition in partitions]
@@ -78,8 +78,8 @@ async def show_messages(visit: Visit) -> Page:
 async def show_message(visit: Visit) -> Page:
     """A message with all its fields."""
     offset, partition = visit.places["offset"], visit.places["partition"]
-    exact = await _message(visit, partition, offset, is_exact=True)
-    shown = await _message(visit, partition, offset, is_exact=False)
+    exact = await read_message(visit, partition, offset, is_exact=True)
+    shown = await read_message(visit, partition, offset, is_exact=False)
     forms = {form: show_row(exact, form, MESSAGE_CHARACTERS_SHOWN) for form in ("text", "hex")}
     auto = show_row(shown, "auto", MESSAGE_CHARACTERS_SHOWN)
     auto.headers = forms["text"].headers
@@ -106,14 +106,14 @@ async def download(visit: Visit) -> Response:
         visit.api,
         visit.topic,
         await _partitions(visit, topic, DOWNLOAD_MESSAGES_MAX),
-        _filter(visit),
+        message_filter(visit),
         is_exact=True,
         bytes_max=DOWNLOAD_BYTES_MAX,
     )
     return _Download(search, topic.name)
 
 
-async def _message(visit: Visit, partition: str, offset: str, *, is_exact: bool) -> ReadMessage:
+async def read_message(visit: Visit, partition: str, offset: str, *, is_exact: bool) -> ReadMessage:
     """Return the message of an offset. Raises ApiError, PageRefused."""
     if not DIGITS.fullmatch(offset):
         raise PageRefused(404, "an offset is a number")
@@ -126,7 +126,7 @@ async def _message(visit: Visit, partition: str, offset: str, *, is_exact: bool)
     return answer.messages[0]
 
 
-def _filter(visit: Visit) -> Callable[[ReadMessage], bool]:
+def message_filter(visit: Visit) -> Callable[[ReadMessage], bool]:
     """Return the address's condition for messages. Raises PageRefused."""
     try:
         return make_filter(visit.query("contains"), visit.query("where"))
@@ -136,7 +136,7 @@ def _filter(visit: Visit) -> Callable[[ReadMessage], bool]:
 
 async def _partitions(visit: Visit, topic: TopicDetail, rows_max: int) -> Sequence[PartitionSearch]:
     """Return the partitions to search, each from its place on. Raises ApiError, PageRefused."""
-    chosen = _chosen(visit, topic)
+    chosen = chosen_partitions(visit, topic)
     at = visit.query("at")
     if at and not POSITIONS.fullmatch(at):
         raise PageRefused(400, "at is not a list of offsets")
@@ -157,7 +157,7 @@ async def _partitions(visit: Visit, topic: TopicDetail, rows_max: int) -> Sequen
     return partitions
 
 
-def _chosen(visit: Visit, topic: TopicDetail) -> Sequence[PartitionInfo]:
+def chosen_partitions(visit: Visit, topic: TopicDetail) -> list[PartitionInfo]:
     """Return the partitions to search. Raises PageRefused."""
     text = _partition_text(visit, topic)
     if text == "all":

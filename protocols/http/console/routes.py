@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
 from starlette.requests import Request
 from starlette.routing import Route
 
@@ -46,13 +47,20 @@ class Console:
         self._app = app
         self._bodies = bodies
         self._site: Site | None = None
+        self._loading = trio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request (ASGI)."""
-        if self._site is None:
-            self._site = await run_in_thread(self._load)
-        response = await self._site.serve(Request(scope, receive, send))
+        site = self._site or await self._loaded()
+        response = await site.serve(Request(scope, receive, send))
         await response(scope, receive, send)
+
+    async def _loaded(self) -> Site:
+        """Return the console; of several first requests, one loads the console for all."""
+        async with self._loading:
+            if self._site is None:
+                self._site = await run_in_thread(self._load)
+            return self._site
 
     def _load(self) -> Site:
         from braidlog.protocols.http.console.site import Site

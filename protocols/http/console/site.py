@@ -56,6 +56,8 @@ NOTICES = {
     "created": "The topic was created.",
     "deleted": "Deleted.",
     "changed": "The change is on disk.",
+    "purged": "All messages were deleted.",
+    "stored": "The message is stored.",
     "moved": "The group was moved.",
 }
 
@@ -72,7 +74,7 @@ class Site:
         self._is_read_only = is_read_only
         self._sessions = Sessions(trio.current_time)
         self._templates = Templates()
-        views = make_views(trio.current_time)
+        views = make_views(trio.current_time, bodies.stopping)
         self._views = [(pattern.split("/"), view) for pattern, view in views.items()]
         self._files = {path.name: path.read_bytes() for path in sorted(STATIC.iterdir())}
         self._digest = hashlib.sha256(b"".join(self._files.values())).hexdigest()[:12]
@@ -86,7 +88,11 @@ class Site:
         cookie = sent_cookie or new_cookie()
         session = self._sessions.find(cookie)
         api = InnerApi(self._app, request, session.authorization if session is not None else None)
-        visit = Visit(request, api, {}, self._is_read_only, cookie)
+
+        def is_current() -> bool:
+            return self._sessions.find(cookie) is session
+
+        visit = Visit(request, api, {}, self._is_read_only, cookie, is_current)
         try:
             answer = await self._answer(visit, path)
         except ApiError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
@@ -57,6 +57,7 @@ class Visit:
     places: Mapping[str, str]
     is_read_only: bool
     cookie: str
+    is_current: Callable[[], bool]  # False once the user has signed out.
     form: Mapping[str, list[str]] = field(default_factory=dict)
 
     def query(self, name: str, default: str = "") -> str:

@@ -72,8 +72,10 @@ class Visited:
             self.elements, self.attributes = parsed.elements, parsed.attributes
 
     def form(self, action_ends):
-        """Return (action, fields) of the form whose action ends so."""
-        return next(form for form in self.forms if form[0].endswith(action_ends))
+        """Return (action, fields) of the changing form whose action ends so."""
+        forms = [form for form in self.forms if "form_token" in form[1]]
+        assert forms, (self.status, self.text)
+        return next(form for form in forms if form[0].endswith(action_ends))
 
 
 class Browser:
