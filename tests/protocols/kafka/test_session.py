@@ -28,7 +28,7 @@ class FakeConnection:
 
 
 async def test_invalid_bytes_close_at_once(broker: Broker, open_client: OpenClient) -> None:
-    for data in (bytes(4), b"\x00\x00\x00\x0d\x00\x44\x00\x00", b"\x00\x00\x00\x0a" + bytes(10)):
+    for data in (bytes(4), b"\x00\x00\x00\x0d\x7f\xff\x00\x00", b"\x00\x00\x00\x0a" + bytes(10)):
         client = await another(open_client)
         await client.stream.send_all(data)
         assert await client.frame() is None
@@ -36,7 +36,7 @@ async def test_invalid_bytes_close_at_once(broker: Broker, open_client: OpenClie
 
 async def test_answers_before_a_bad_request_are_still_sent(client: Client) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}))
-    await client.stream.send_all(bytes.fromhex("0000000d 0044 0000 00000001 0003636964"))
+    await client.stream.send_all(bytes.fromhex("0000000d 7fff 0000 00000001 0003636964"))
     assert await client.frame() is not None
     assert await client.frame() is None
 
