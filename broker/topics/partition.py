@@ -394,6 +394,22 @@ class Partition:
         return self.log.settings.compacts
 
     @property
+    def checks_produced(self) -> bool:
+        """True if the topic's settings refuse some valid records of Kafka's producers."""
+        return self.log.settings.checks_produced
+
+    @property
+    def message_bytes_max(self) -> int | None:
+        """The largest batch of Kafka's producers, if the topic has a limit."""
+        return self.log.settings.message_bytes_max
+
+    @property
+    def time_limits(self) -> tuple[int | None, int | None]:
+        """How far, in ms, a record's time may lie before and after the broker's clock."""
+        settings = self.log.settings
+        return settings.timestamp_before_max_ms, settings.timestamp_after_max_ms
+
+    @property
     def compacted_offset(self) -> int:
         """End offset of the compacted view; 0 without a view."""
         view = self.log.compacted.view

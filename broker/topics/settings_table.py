@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import msgspec
 
 from braidlog.broker.config.settings import LogConfig, plain_value
+from braidlog.broker.topics.kept_settings import KAFKA_LIMITS, KEPT_SETTINGS
 from braidlog.broker.topics.schema_rules import SchemaStrategy
 from braidlog.storage.log.settings import CleanupPolicy
 
@@ -167,6 +168,12 @@ _BEYOND = (
     "check and none is opened meanwhile), `consumer_backlog_eviction` (subscriptions advance until "
     "nine tenths are left)"
 )
+_KEPT: Final = [
+    TopicSetting(
+        name, hint, default, f"kept for Kafka's tools, no effect: {reason}", kafka=kafka_name
+    )
+    for name, hint, default, kafka_name, reason in KEPT_SETTINGS
+]
 _ROWS: Final = (
     _log(
         "durability",
@@ -289,6 +296,8 @@ _ROWS: Final = (
         "time that compaction keeps a record without a value, which deletes the key",
         kafka="delete.retention.ms",
     ),
+    *(TopicSetting(name, Limit, None, text, kafka=kafka) for name, kafka, text in KAFKA_LIMITS),
+    *_KEPT,
     TopicSetting(
         "compaction_threshold_bytes",
         Limit,

@@ -99,7 +99,10 @@ async def _create(
     result = CreatableTopicResult(
         name=wanted.name, error_message=None, num_partitions=count, replication_factor=1
     )
-    in_force_now = in_force(context.broker.config.log, settings)
+    try:
+        in_force_now = in_force(context.broker.config.log, settings)
+    except InvalidRequest as error:
+        raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
     result.configs = [
         CreatableTopicConfigs(
             name=entry.name,

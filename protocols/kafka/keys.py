@@ -7,6 +7,8 @@ and its cleaner could not handle them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.reading.unpacking import run_unpacking
@@ -17,6 +19,8 @@ from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
 from braidlog.storage.formats.kafka import messages_v1 as kafka_timed
 from braidlog.storage.formats.kafka import record_batches as kafka_batches
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.records import is_any_keyless
 from braidlog.storage.formats.kafka.set_layout import (
     CODEC_BITS,
@@ -30,28 +34,60 @@ from braidlog.storage.formats.kafka.set_layout import (
 
 if TYPE_CHECKING:
     from braidlog.storage.formats.api import Buffer
+    from braidlog.storage.formats.record import Record
 
 # From here on there is a code for it; clients of earlier versions hear of a corrupt message.
 INVALID_RECORD_SINCE: Final = 8  # version of Produce
 INLINE_BYTES: Final = 16 * 1024  # A larger set is checked in a thread.
-NO_KEY: Final = b"Compacted topic cannot accept message without key in topic partition"
+NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition"
+WRONG_MAX: Final = 100  # An answer names no more records: each takes a hundred bytes.
 
 
-def refuse_keyless(message_set: memoryview, magic: int, version: int) -> Steps[Produced | None]:
-    """The answer to a set that a compacted topic cannot take; None if it can."""
+def refuse_keyless(
+    message_set: memoryview, magic: int, version: int, place: str
+) -> Steps[Produced | None]:
+    """The answer to a set that a compacted topic cannot take; None if it can. `place` names the
+    partition.
+    """
 
-    def look() -> bool:
-        return has_keyless(message_set, magic)
+    def look() -> list[int]:
+        return keyless(message_set, magic)
 
-    is_refused: bool
+    places: list[int]
     if len(message_set) <= INLINE_BYTES:
-        is_refused = look()
+        places = look()
     else:
-        is_refused = yield run_unpacking(look)
-    if not is_refused:
+        places = yield run_unpacking(look)
+    if not places:
         return None
     is_new = version >= INVALID_RECORD_SINCE
-    return Produced(Code.INVALID_RECORD if is_new else Code.INVALID_MESSAGE, -1, message=NO_KEY)
+    reason = f"{NO_KEY} {place}".encode()
+    return Produced(
+        Code.INVALID_RECORD if is_new else Code.INVALID_MESSAGE,
+        -1,
+        message=f"{len(places)} or more records have no key".encode(),
+        wrong=[(number, reason) for number in places[:WRONG_MAX]],
+    )
+
+
+def keyless(message_set: memoryview, magic: int) -> list[int]:
+    """Return the places of the records without a key, at most `WRONG_MAX`; none for an unreadable
+    set, which a later check refuses.
+    """
+    if not has_keyless(message_set, magic):
+        return []
+    records = records_of(message_set, magic)
+    places = (number for number, record in enumerate(records) if record.key is None)
+    return list(islice(places, WRONG_MAX)) or [0]
+
+
+def records_of(message_set: memoryview, magic: int) -> Sequence[Record]:
+    """Return the records of a set; only those before the fault if it is unreadable."""
+    if magic == kafka_timed.MAGIC:
+        limit = len(message_set)
+        return kafka_timed.records(message_set, limit, INFLATED_BYTES_MAX, SET_MESSAGES_MAX)[0]
+    codec = KAFKA_BATCHES if magic == kafka_batches.MAGIC else KAFKA
+    return codec.decode(message_set, 0, 0).records
 
 
 def has_keyless(message_set: memoryview, magic: int) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from braidlog.broker.commit.storage_errors import to_broker_error
-from braidlog.broker.errors import BrokerError
+from braidlog.broker.errors import BrokerError, RecordTooLarge
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.endings import EndConnection
 from braidlog.broker.runtime.steps import Steps
@@ -19,6 +19,7 @@ from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import refuse_keyless
 from braidlog.protocols.kafka.messages import BY_ID_VERSION, Produced, ProduceReply, ProduceRequest
 from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.record_times import refuse_times
 from braidlog.protocols.kafka.sequences import judge
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.api import BodyInfo, Prepared
@@ -159,8 +160,8 @@ class _Producing:
             if resolved is None or resolved[0] != name:
                 resolved = self._resolved = (name, self._find_topic(name))
             partition = resolved[1].partition(index)
-            if partition.wants_keys:
-                return self._append_keyed(partition, message_set)
+            if partition.checks_produced:
+                return self._append_checked(partition, message_set)
             return self._append_to(partition, message_set)
         except (BodyError, BrokerError) as error:
             return self._refused(error)
@@ -170,8 +171,20 @@ class _Producing:
             error = to_broker_error(error)
         return Produced(self._context.refused(error), -1)
 
-    def _append_keyed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
-        refused = yield from refuse_keyless(message_set, magic_of(message_set), self._version)
+    def _append_checked(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
+        """Store a set that the topic's settings allow."""
+        limit, magic = partition.message_bytes_max, magic_of(message_set)
+        if limit is not None and len(message_set) > limit:
+            text = f"a batch of {len(message_set)} bytes exceeds the topic's limit of {limit}"
+            raise RecordTooLarge(text)
+        refused: Produced | None = None
+        if partition.wants_keys:
+            place = f"{partition.topic.name.topic}-{partition.index}"
+            refused = yield from refuse_keyless(message_set, magic, self._version, place)
+        limits_ms = partition.time_limits
+        if refused is None and limits_ms != (None, None):
+            now_us = self._context.broker.now_us()
+            refused = yield from refuse_times(message_set, magic, limits_ms, now_us)
         if refused is not None:
             return refused
         produced = self._append_to(partition, message_set)

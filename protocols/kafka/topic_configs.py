@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import enum
+from collections.abc import Mapping
 from typing import Final
 
 from braidlog.broker.topics.settings_table import TopicSetting
@@ -10,24 +11,12 @@ from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsResourceResult
 from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
 
-# What tools set by habit and the broker does not need: accepted, without effect.
-WITHOUT_EFFECT: Final = frozenset(
-    (
-        "compression.type",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "index.interval.bytes",
-        "message.downconversion.enable",
-        "message.timestamp.type",
-        "min.insync.replicas",
-        "preallocate",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-        "unclean.leader.election.enable",
-    )
-)
-
+# Kafka's values of settings that have none here.
+UNSET: Final = {
+    "message.timestamp.before.max.ms": b"9223372036854775807",
+    "message.timestamp.after.max.ms": b"9223372036854775807",
+}
+BOOLEAN, STRING, LONG, DOUBLE, LIST = 1, 2, 5, 6, 7  # `ConfigDef.Type` of apache/kafka
 FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
 
 
@@ -40,30 +29,49 @@ class AdminRefused(Exception):
 
 
 def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
-    """Translate a Kafka config; empty for a config without effect. Raises AdminRefused."""
+    """Translate a Kafka config. Raises AdminRefused."""
     key = (name or b"").decode(errors="replace")
     text = (value or b"").decode(errors="replace")
     if (row := SETTINGS.get(key)) is not None:
         return {row.name: stored(row, text)}
-    if key not in WITHOUT_EFFECT:
-        raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
-    return {}
+    raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
 
 
 def config_entries(
-    settings: Mapping[str, Setting | None], own: Container[str]
+    settings: Mapping[str, Setting | None], own: Mapping[str, Setting | None]
 ) -> list[DescribeConfigsResourceResult]:
-    """Describe the settings in force, of which a topic has those in `own` itself."""
+    """Describe the settings in force; `own` are those of the topic itself, and the only place of
+    settings that logs do not have.
+    """
     return [
         DescribeConfigsResourceResult(
             name=name.encode(),
-            value=shown(row, settings[row.name]),
+            value=shown(row, _value(row, settings, own)),
+            config_type=_type(row),
             is_default=row.name not in own,
             config_source=FROM_TOPIC if row.name in own else FROM_DEFAULT,
             documentation=None,
         )
         for name, row in SETTINGS.items()
     ]
+
+
+def _value(
+    row: TopicSetting, settings: Mapping[str, Setting | None], own: Mapping[str, Setting | None]
+) -> Setting | None:
+    if row.name in settings:
+        return settings[row.name]
+    default = row.default.value if isinstance(row.default, enum.Enum) else row.default
+    return own.get(row.name, default)
+
+
+def _type(row: TopicSetting) -> int:
+    """Return Kafka's number of the type of a setting."""
+    if row.is_switch:
+        return BOOLEAN
+    if row.choices:
+        return LIST if row.is_list else STRING
+    return DOUBLE if row.name.endswith("_ppm") else LONG
 
 
 def stored(row: TopicSetting, text: str) -> Setting:
@@ -76,4 +84,4 @@ def stored(row: TopicSetting, text: str) -> Setting:
 
 def shown(row: TopicSetting, value: Setting | None) -> bytes:
     """Return a setting's value as Kafka's clients write the value."""
-    return b"-1" if value is None else shown_setting(row, value).encode()
+    return UNSET.get(row.kafka, b"-1") if value is None else shown_setting(row, value).encode()

@@ -34,6 +34,9 @@ class UncarriedRecords(StrEnum):
     MARK = "mark"
 
 
+NO_LIMITS = (None, None, None)
+
+
 @dataclass(slots=True, frozen=True)
 class LogSettings:
     """Settings of a log; None means no limit of that kind.
@@ -52,6 +55,9 @@ class LogSettings:
     * `compaction_threshold_bytes`: new bytes that trigger a compacted view (Pulsar's), None for
       never.
     * `unreadable_records`, `uncarried_records`: for readers of another format.
+    * `message_bytes_max`: the largest batch of Kafka's producers.
+    * `timestamp_before_max_ms`, `timestamp_after_max_ms`: how far the time of a record of Kafka's
+      producers may lie before and after the clock of the broker.
     """
 
     segment_bytes: int = 1 << 30
@@ -72,6 +78,15 @@ class LogSettings:
     compaction_threshold_bytes: int | None = None
     unreadable_records: UnreadableRecords = UnreadableRecords.REFUSE
     uncarried_records: UncarriedRecords = UncarriedRecords.LEAVE_OUT
+    message_bytes_max: int | None = None
+    timestamp_before_max_ms: int | None = None
+    timestamp_after_max_ms: int | None = None
+
+    @property
+    def checks_produced(self) -> bool:
+        """True if Kafka's producers may not send every valid record."""
+        limits = (self.message_bytes_max, self.timestamp_before_max_ms, self.timestamp_after_max_ms)
+        return self.cleanup_policy != CleanupPolicy.DELETE or limits != NO_LIMITS
 
     @property
     def compacts(self) -> bool:

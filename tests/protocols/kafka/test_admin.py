@@ -124,7 +124,7 @@ async def test_topics_are_created_with_partitions_and_settings(
                 num_partitions=1,
                 replication_factor=1,
                 assignments=(),
-                configs=configs(max_compaction_lag_ms="5"),
+                configs=configs(max_compaction_lag_ms="0"),
             ),
             Code.INVALID_CONFIG,
         ),

@@ -3,7 +3,7 @@
 import pytest
 
 from braidlog.broker.runtime.steps import run
-from braidlog.protocols.kafka.keys import INLINE_BYTES, NO_KEY, has_keyless, refuse_keyless
+from braidlog.protocols.kafka.keys import INLINE_BYTES, NO_KEY, has_keyless, keyless, refuse_keyless
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_prepare import packed
@@ -35,10 +35,18 @@ def test_a_record_without_a_key_is_found(records, expected):
 @pytest.mark.parametrize(("version", "code"), [(2, 2), (8, 87)])
 async def test_a_compacted_topic_takes_no_record_without_a_key(version, code, value):
     keyed = memoryview(KAFKA.encode([Record(0, 1, key=b"k", value=value)], 0))
-    keyless = memoryview(KAFKA.encode([Record(0, 1, key=None, value=value)], 0))
-    assert await run(refuse_keyless(keyed, 0, version)) is None
-    refused = await run(refuse_keyless(keyless, 0, version))
-    assert (refused.error, refused.base_offset, refused.message) == (code, -1, NO_KEY)
+    unkeyed = memoryview(KAFKA.encode([Record(0, 1, key=None, value=value)], 0))
+    assert await run(refuse_keyless(keyed, 0, version, "foo-0")) is None
+    refused = await run(refuse_keyless(unkeyed, 0, version, "foo-0"))
+    assert (refused.error, refused.base_offset) == (code, -1)
+    assert refused.wrong == [(0, f"{NO_KEY} foo-0".encode())]
+
+
+def test_the_places_of_records_without_a_key():
+    records = [*KEYLESS, Record(4, 1, key=b"k"), Record(5, 1, key=None)]
+    for magic, message_set in sets(records):
+        assert keyless(memoryview(message_set), magic) == [3, 5]
+        assert keyless(memoryview(message_set[:-1]), magic) in ([], [3])
 
 
 def test_unreadable_sets_are_left_to_the_check_of_the_set():
