@@ -224,9 +224,50 @@ def _commands() -> Iterator[Command]:
     for rows in (_health, _messages, _spellings, _managing, _admin, _policies, _unserved):
         for method, path, body in rows():
             yield Command(f"{method} {path}", request(method, path, body))
+    yield from _websockets()
     for kind in ("text/event-stream", "application/x-ndjson"):
         path = f"{PIP64}/partitions/0/messages?timeout=0"
         yield Command(f"GET {path}, {kind}", request("GET", path, None, f"Accept: {kind}"))
+
+
+def _frame(opcode: int, payload: bytes) -> bytes:
+    """Return a WebSocket frame of a client; its mask changes nothing."""
+    size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe"
+    if len(payload) >= 126:
+        size += len(payload).to_bytes(2, "big")
+    return bytes([0x80 | opcode]) + size + bytes(4) + payload
+
+
+def _websockets() -> Iterator[Command]:
+    """Openings with frames behind them: each connection ends with a close frame."""
+    upgrade = (
+        *("Connection: Upgrade", "Upgrade: websocket"),
+        *("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="),
+    )
+    nack = {"type": "negativeAcknowledge", "messageId": "CAEQAA=="}
+    texts: dict[str, list[object]] = {
+        f"producer/persistent/{PLACE}?hashingScheme=Murmur3_32Hash": [
+            {"payload": "dg==", "properties": {"a": "b"}, "key": "k", "context": "1"},
+            {"payload": "dg==", "eventTime": "2020-01-02T03:04:05.678Z", "deliverAfterMs": 1},
+        ],
+        f"consumer/persistent/{PLACE}/ws?subscriptionType=Shared&pullMode=true": [
+            {"type": "permit", "permitMessages": 3},
+            {"messageId": "CAEQAA=="},
+            nack,
+            {"type": "isEndOfTopic"},
+            {"type": "unsubscribe"},
+        ],
+        f"consumer/persistent/{PLACE}/ws2?maxRedeliverCount=1&ackTimeoutMillis=1000": [nack],
+        f"reader/persistent/{PLACE}?messageId=earliest&receiverQueueSize=2": [{}, {}],
+        f"producer/non-persistent/{PLACE}": [],
+        f"consumer/non-persistent/{PLACE}/ws": [],
+        f"reader/non-persistent/{PLACE}": [],
+    }
+    for path, sent in texts.items():
+        frames = b"".join(_frame(0x1, json.dumps(text).encode()) for text in sent)
+        head = "\r\n".join((f"GET /ws/v2/{path} HTTP/1.1", "Host: broker", *upgrade, "", ""))
+        ending = _frame(0x9, b"ping") + _frame(0x8, b"\x03\xe8")
+        yield Command(f"GET /ws/v2/{path}", head.encode() + frames + ending)
 
 
 def protocol() -> Protocol:

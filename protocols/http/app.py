@@ -31,6 +31,7 @@ from braidlog.protocols.http.routes import Endpoint, Query, Routes
 from braidlog.protocols.http.routing import Answering
 from braidlog.protocols.http.values.resolving import SchemaRegistry
 from braidlog.protocols.http.waiting import Waiting
+from braidlog.protocols.http.websocket.table import websocket_routes
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -79,6 +80,7 @@ def make_routes(
     waiting = Waiting(stopping)
     api_routes = [
         *pip64_routes(broker, options, bodies, waiting, consumers, registry, routes),
+        *websocket_routes(broker, options, stopping, registry, routes),
         *_watching(broker, options, routes),
         *admin_routes(broker, options, bodies.of_others, routes),
         *_managing(broker, bodies, registry, routes),

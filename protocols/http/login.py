@@ -10,6 +10,7 @@ import binascii
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.errors import NotAuthenticated
+from braidlog.protocols.transport.messages import WEBSOCKET
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -28,6 +29,9 @@ async def identity_of(authentication: Authentication, request: Request) -> Ident
         return None
     header, at = request.headers.get("authorization"), origin(request)
     if header is None:
+        token = request.query_params.get("token")
+        if token and WEBSOCKET in request.scope["extensions"]:  # Browsers can send no header.
+            return authentication.bearer(token.removeprefix("Bearer ").strip(), at)
         if CERTIFICATE in request.scope:
             return authentication.certificate(request.scope[CERTIFICATE], at)
         raise NotAuthenticated("authentication is needed: Basic, Bearer or a certificate")

@@ -21,6 +21,10 @@ class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     # Idle timeout of a consumer.
     consumer_idle_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] = 300.0
     consumers_max: Annotated[int, msgspec.Meta(ge=1)] = 10_000  # Some 5 KB each.
+    # WebSocket connections (Pulsar's API), and a message that such a client sends: Apache's
+    # webSocketMaxTextFrameSize.
+    websockets_max: Annotated[int, msgspec.Meta(ge=0)] = 1000
+    websocket_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=64 * MIB)] = MIB
     auto_create_topics: bool = False  # Create a missing topic on produce.
     # From the head of a request to the end of its body; a slower client gets an error.
     request_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 30.0

@@ -45,6 +45,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 REQUESTS_MAX = 256
 # The header of a 401 answer (RFC 9110, section 11.6.1).
 CHALLENGE = 'Basic realm="braidlog", charset="UTF-8", Bearer'
+SWITCHING = 101  # The status of an accepted WebSocket.
 RETRY_AFTER_S = 1  # The header of 429 and 503 answers.
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id, if valid.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -84,6 +85,9 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         """Send an ASGI message of the answer; add the request's id to the headers."""
+        if message["type"].startswith("websocket."):
+            await self._send_frame(message)
+            return
         if message["type"] == "http.response.start":
             await self._give_way()
             self.status = message["status"]
@@ -98,6 +102,16 @@ class Exchange:
             return
         with self.uncounted():  # The client may receive the piece arbitrarily late.
             await self._send(message)
+
+    async def _send_frame(self, message: Message) -> None:
+        """Send a message of a WebSocket, which does not count as a running request."""
+        if message["type"] == "websocket.accept":
+            self.status = SWITCHING
+            headers = [(b"x-request-id", self.request_id.encode())]
+            message = {**message, "headers": headers}
+        elif self.allowance is not None:
+            self.allowance.spend(0, len(message.get("text", "")))
+        await self._send(message)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -361,6 +361,8 @@ class RunningRequest:
         assert self.websocket is not None, f"{message['type']} before websocket.accept"
         if message["type"] == "websocket.send":
             await self.websocket.send(message["text"])
+        elif message["type"] == "websocket.ping":
+            await self.websocket.ping()
         else:
             await self.websocket.close(message.get("code", NORMAL), message.get("reason", ""))
 

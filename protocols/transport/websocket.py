@@ -20,6 +20,7 @@ from wsproto.events import (
     CloseConnection,
     Event,
     Ping,
+    Pong,
     TextMessage,
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
@@ -112,7 +113,7 @@ class WebSocket:
 
     async def receive(self) -> Message:
         """Return the next message of ASGI: `websocket.receive` or, at the end and from then on,
-        `websocket.disconnect`.
+        `websocket.disconnect`. The answer to a ping is `websocket.pong`, which ASGI does not know.
         """
         while self._end is None:
             message = await self._next()
@@ -123,6 +124,10 @@ class WebSocket:
     async def send(self, data: str) -> None:
         """Send a text message; do nothing if the client is gone or the connection is closed."""
         await self._send(TextMessage(data))
+
+    async def ping(self) -> None:
+        """Send a ping: the answer shows that the client lives."""
+        await self._send(Ping())
 
     async def close(self, code: int = NORMAL, reason: str = "") -> None:
         """Send a close frame, if none was sent."""
@@ -151,6 +156,8 @@ class WebSocket:
             await trio.lowlevel.checkpoint()
         if isinstance(event, Ping):
             await self._send(event.response())
+        elif isinstance(event, Pong):
+            return {"type": "websocket.pong"}
         elif isinstance(event, CloseConnection):
             await self._closed_by_client(event)
         elif isinstance(event, TextMessage):
@@ -201,7 +208,7 @@ class WebSocket:
                 await self.close(GOING_AWAY, "Idle Timeout")
                 self._ended(GOING_AWAY, "Idle Timeout")
                 return
-            await self._send(Ping())
+            await self.ping()
 
     async def _read(self) -> None:
         received = await self._stream.read()

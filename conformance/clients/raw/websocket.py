@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import socket
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import h11
@@ -26,20 +25,22 @@ RECEIVE_BYTES = 1 << 16
 TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
 class Refused(Exception):
     """The answer of a server that does not change the protocol."""
 
-    status: int
-    body: str
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(status, body)
+        self.status = status
+        self.body = body
 
 
-@dataclass(frozen=True, slots=True)
 class Closed(Exception):
     """The close frame of the peer; 1006 without a frame."""
 
-    code: int
-    reason: str
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(code, reason)
+        self.code = code
+        self.reason = reason
 
 
 class WebSocketClient:

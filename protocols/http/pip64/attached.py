@@ -70,8 +70,8 @@ class ConsumerOfPartitions(Protocol):
     def touch(self) -> None:
         """Record that the consumer is in use."""
 
-    def is_live(self) -> bool:
-        """Return True if the consumer was in use recently."""
+    async def is_alive(self) -> bool:
+        """Return True if the consumer is in use."""
 
     def dropped(self, consumer: HttpConsumer) -> None:
         """Drop a partition's entries: a seek or a deletion has detached the consumer from the
@@ -126,8 +126,8 @@ class HttpConsumer(Consumer):
         self.owner.dropped(self)
 
     async def is_alive(self) -> bool:
-        """Return True if the consumer was used recently: no connection could tell."""
-        return self.owner.is_live()
+        """Return True if the consumer is in use."""
+        return await self.owner.is_alive()
 
     def holds(self, entry: int) -> bool:
         """Return True if this consumer holds the entry and no acknowledgement is known."""

@@ -9,7 +9,7 @@ HTTP.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -104,7 +104,10 @@ class Subscriber:
         name: str,
         subscription: Subscription,
         wanted: ConsumerOptions,
+        probe: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        """Take `probe`, which asks the client of a consumer that ends with its connection."""
+        self._probe = probe
         self.id = identity
         self.name = name
         self.subscription = subscription
@@ -153,6 +156,10 @@ class Subscriber:
         """Return True if the consumer was in use recently."""
         return self.fetch is not None or trio.current_time() - self.last_used < self.idle_s
 
+    async def is_alive(self) -> bool:
+        """Return True if the client answers; without a connection, if it was in use recently."""
+        return self.is_live() if self._probe is None else await self._probe()
+
     def dropped(self, consumer: HttpConsumer) -> None:
         """Drop a partition's entries: a seek or a deletion has detached the consumer from the
         partition.
@@ -160,6 +167,18 @@ class Subscriber:
         self._held = deque(held for held in self._held if held.consumer is not consumer)
         if self.fetch is not None:
             self.fetch.came.set()  # The fetch attaches again.
+
+    @property
+    def parts(self) -> list[HttpConsumer]:
+        """The consumers of the partitions."""
+        return list(self._parts.values())
+
+    def part(self, partition_id: int) -> HttpConsumer | None:
+        """Return the consumer of the partition with that id; None if there is none."""
+        for part in self._parts.values():
+            if part.partition.partition_id == partition_id:
+                return part
+        return None
 
     # Joining and leaving.
 

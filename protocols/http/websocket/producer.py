@@ -1,0 +1,234 @@
+"""A producer over WebSocket: each frame is a message, and each message gets an answer, in order.
+
+Messages that arrive while earlier messages are being stored wait, within limits, and are then
+stored together.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from random import randrange
+from typing import TYPE_CHECKING, Final
+
+import trio
+from starlette.requests import Request
+
+from braidlog.broker.delivery.producers import AccessMode, Producer
+from braidlog.broker.errors import BrokerError, LimitExceeded, ProducerBusy
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.topics.partitioning import key_partition
+from braidlog.protocols.http.errors import RequestRefused
+from braidlog.protocols.http.limits import INLINE_BODY_BYTES
+from braidlog.protocols.http.pip64.produce import PROTOCOL, Placed, Producing
+from braidlog.protocols.http.pip64.showing import message_id
+from braidlog.protocols.http.websocket import frames
+from braidlog.protocols.http.websocket.frames import BadFrame
+from braidlog.protocols.http.websocket.parameters import ProducerParameters
+from braidlog.protocols.http.websocket.socket import Socket, Sockets
+from braidlog.storage.formats.record import Record
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.partition import Partition
+
+# Characters of frames that wait to be stored; further frames are not read until these are stored.
+WAITING_CHARACTERS: Final = 4 << 20
+HASH_MASK: Final = 0xFFFF_FFFF
+
+
+@dataclass(slots=True)
+class SentFrame:
+    """A frame of the client; `answer` is set for a message that cannot be stored."""
+
+    size: int
+    record: Record | None = None
+    partition: int = 0
+    context: str | None = None
+    answer: str = ""
+
+
+class ProducerSocket(Socket):
+    """A producer. Also the owner of its entries in the registry of producers."""
+
+    version_text = "WebSocket"
+
+    def __init__(self, sockets: Sockets, request: Request, producing: Producing) -> None:
+        super().__init__(sockets, request)
+        self._producing = producing
+        self._opened: list[Producer] = []
+        self._frames: list[SentFrame] = []
+        self._characters = 0
+        self._came = trio.Event()
+        self._room = trio.Event()
+
+    # Opening.
+
+    async def open(self) -> None:
+        """Register a producer on every partition."""
+        self._wanted = wanted = ProducerParameters.read(self.request.query_params)
+        self._topic, self._partitions = await self.topic()
+        self._name = wanted.name or f"websocket-{uuid.uuid4().hex[:12]}"
+        self._sequence = wanted.first_sequence
+        self._turn = randrange(len(self._partitions)) if self._partitions else 0
+        for partition in self._partitions:
+            await self._register(partition)
+
+    async def _register(self, partition: Partition) -> None:
+        registry = self.broker.open_producers
+        partition.check_open()
+        await partition.check_room()
+        self._check_limits(partition)
+        opened = Producer(
+            self,
+            self._topic,
+            partition,
+            0,
+            self._name,
+            0,
+            AccessMode.SHARED,
+            0,
+            self.broker.now_us(),
+            {},
+        )
+        await registry.probe(opened)
+        registry.admit(opened, None)  # Atomic: no await since the probe found the name free.
+        partition.producer_joined()
+        self._opened.append(opened)
+        self.broker.metrics.number("braidlog_producers", PROTOCOL, partition.figures_name).inc()
+
+    def _check_limits(self, partition: Partition) -> None:
+        """Raise the errors of the topic's policies, in Apache's words."""
+        if self.broker.backlogs.keeps_out(self._topic, partition) is not None:
+            raise LimitExceeded("Cannot create producer on topic with backlog quota exceeded")
+        most = self._topic.client_limits.producers
+        if most is not None and self.broker.open_producers.count(partition) >= most:
+            name = f"persistent://{self._topic.name.full}"
+            raise ProducerBusy(f"Topic '{name}' reached max producers limit")
+
+    def leave(self) -> None:
+        """Remove the producer from every partition."""
+        opened, self._opened = self._opened, []
+        for producer in opened:
+            self.broker.open_producers.remove(producer)
+            producer.partition.producer_left()
+            name = producer.partition.figures_name
+            self.broker.metrics.number("braidlog_producers", PROTOCOL, name).dec()
+
+    # The interface for the registry of producers.
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        client = self.request.client
+        return "" if client is None else f"{client.host}:{client.port}"
+
+    def close_producer(self, producer: Producer) -> None:
+        """End the connection: the topic is gone, or takes no more messages."""
+        if not producer.partition.is_terminated:
+            self.end("the topic is gone, or its backlog is full")
+
+    def granted(self, producer: Producer) -> None:
+        """Do nothing: the producer never waits for its turn."""
+
+    def refused(self, producer: Producer, error: BrokerError) -> None:
+        """Do nothing: the producer never waits for its turn."""
+
+    def fenced(self, producer: Producer) -> None:
+        """End the connection: an exclusive producer took over."""
+        self.end("an exclusive producer took over")
+
+    # Messages.
+
+    async def received(self, text: str) -> None:
+        """Queue a message; wait while too many messages are queued."""
+        if len(text) > INLINE_BODY_BYTES:
+            sent = await run_in_thread(self._read, text)
+        else:
+            sent = self._read(text)
+        if sent.record is not None:
+            sent.partition = self._place(sent.record.key)
+            sent.record.sequence_id = self._sequence
+            self._sequence += 1
+        self._frames.append(sent)
+        self._characters += sent.size
+        self._came.set()
+        while self._is_full():
+            self._room = trio.Event()
+            await self._room.wait()
+
+    def _is_full(self) -> bool:
+        waiting = len(self._frames)
+        return waiting >= self._wanted.pending_max or self._characters >= WAITING_CHARACTERS
+
+    def _read(self, text: str) -> SentFrame:
+        try:
+            message = frames.read_message(text)
+            record = frames.record_of(message, self.broker.now_us() // 1000 * 1000)
+        except BadFrame as error:
+            answer = frames.send_error(error.number, str(error), error.context)
+            return SentFrame(len(text), answer=answer)
+        context = frames.text_of(message.context)
+        most = self._topic.client_limits.message_bytes
+        if most is not None and len(record.value or b"") > most:
+            refusal = f"message of {len(record.value or b'')} bytes exceeds the limit of {most}"
+            return SentFrame(len(text), answer=frames.send_error(frames.UNKNOWN, refusal, context))
+        record.producer_name = self._name.encode()
+        return SentFrame(len(text), record, context=context)
+
+    def _place(self, key: bytes | None) -> int:
+        """Return the index of the partition for a message, as Java's routers choose."""
+        count = len(self._partitions)
+        if count == 1:
+            return self._partitions[0].index
+        if key is not None:
+            number = (
+                key_partition(key, count)
+                if self._wanted.is_murmur
+                else java_hash(key.decode()) % count
+            )
+            return self._partitions[number].index
+        if self._wanted.is_round_robin:
+            self._turn = (self._turn + 1) % count
+        return self._partitions[self._turn].index
+
+    async def run(self) -> None:
+        """Store the queued messages, and answer them in their order."""
+        while True:
+            await self._came.wait()
+            self._came = trio.Event()
+            sent, self._frames, self._characters = self._frames, [], 0
+            self._room.set()
+            await self._store(sent)
+            for frame in sent:
+                await self.send(frame.answer)
+
+    async def _store(self, sent: Sequence[SentFrame]) -> None:
+        """Store the messages, and set the answer of each."""
+        kept = [frame for frame in sent if frame.record is not None]
+        if not kept:
+            return
+        records = [frame.record for frame in kept if frame.record is not None]
+        try:
+            placed = await self._producing.store(
+                self._topic, records, [frame.partition for frame in kept]
+            )
+        except (BrokerError, RequestRefused) as error:
+            for frame in kept:
+                frame.answer = frames.send_error(frames.UNKNOWN, str(error), frame.context)
+            return
+        for frame, place in zip(kept, placed, strict=True):
+            frame.answer = self._answer(place, frame.context)
+
+    def _answer(self, place: Placed, context: str | None) -> str:
+        if place.error is not None:
+            return frames.send_error(frames.UNKNOWN, str(place.error), context)
+        partition = self._topic.partition(place.partition)
+        return frames.ok(message_id(partition, place.offset, -1), context)
+
+
+def java_hash(text: str) -> int:
+    """Return Pulsar's JavaStringHash of a key: Java's `hashCode`, without the sign."""
+    units = memoryview(text.encode("utf-16-le")).cast("H")
+    return reduce(lambda total, unit: (total * 31 + unit) & HASH_MASK, units, 0) & 0x7FFF_FFFF
