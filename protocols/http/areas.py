@@ -60,11 +60,6 @@ AREAS: Final = (
     ),
     _area("This description", "For programs and for people.", "/(?:openapi.json|docs)"),
     _area(
-        "WebSocket",
-        "Pulsar's WebSocket API: a producer, a consumer or a reader for each connection.",
-        "/ws/",
-    ),
-    _area(
         "Pulsar admin: cluster",
         "Brokers, and the lookup of topics.",
         "/admin/",

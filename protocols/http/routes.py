@@ -92,8 +92,11 @@ class Routes:
         """Return the route of a path with all its methods, so that the answer to an unknown method
         can list them.
         """
-
         self.described.append((path, methods))
+        return self.undescribed(path, **methods)
+
+    def undescribed(self, path: str, **methods: Endpoint) -> Route:
+        """Return the route of a path that the API document leaves out."""
         proxy = self._proxy
         handlers = {
             method: served.handler if proxy is None else proxy.around(served.handler)

@@ -18,7 +18,6 @@ from braidlog.storage.formats.record import Header, Record
 
 Scalar = str | int | float | bool | None
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
 INT64_MAX = 2**63 - 1
 TIME_MS_MAX = INT64_MAX // 1000
 # An ISO date and time with an offset, as Apache's DateFormatter reads it.
