@@ -1,4 +1,4 @@
-"""The paths of Pulsar's WebSocket API. `docs/protocols/pulsar.md` describes them: OpenAPI cannot."""
+"""The paths of Pulsar's WebSocket API. OpenAPI cannot describe them; Pulsar's page does."""
 
 from __future__ import annotations
 
