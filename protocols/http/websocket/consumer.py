@@ -35,7 +35,7 @@ from braidlog.protocols.http.pip64.subscriber import ConsumerOptions, DeliveredM
 from braidlog.protocols.http.routes import made_by_itself
 from braidlog.protocols.http.websocket import frames
 from braidlog.protocols.http.websocket.frames import BadFrame, Command
-from braidlog.protocols.http.websocket.parameters import ConsumerParameters, DeadLetters
+from braidlog.protocols.http.websocket.parameters import ConsumerParameters, DeadLetterLimit
 from braidlog.protocols.http.websocket.socket import BAD_DATA, Socket, Sockets
 from braidlog.storage.formats.record import Header, Record
 
@@ -92,7 +92,7 @@ class ConsumerSocket(Socket):
         if not wanted.is_pulling:
             self._window = wanted.queue
 
-    async def _dead_letter_topic(self, wanted: DeadLetters, subscription: bytes) -> Topic:
+    async def _dead_letter_topic(self, wanted: DeadLetterLimit, subscription: bytes) -> Topic:
         """Return the topic for messages that were delivered too often. The client needs the
         permissions of a producer there.
         """
@@ -145,12 +145,12 @@ class ConsumerSocket(Socket):
                 return
             room = await room_for(self.broker.output, READ_BYTES_DEFAULT, just_wait)
             try:
-                given = await subscriber.give_out(wanted, room.bytes, room.held)
-                for message in given:
+                given_out = await subscriber.give_out(wanted, room.bytes, room.held)
+                for message in given_out:
                     await self._send_message(message)
             finally:
                 room.give_back()
-            if not given:  # A seek, or pieces of an incomplete message.
+            if not given_out:  # A seek, or pieces of an incomplete message.
                 await subscriber.go_on(fetch, wanted, READ_BYTES_DEFAULT)
         finally:
             subscriber.finish(fetch)
@@ -237,7 +237,7 @@ class ConsumerSocket(Socket):
         subscription = subscriber.subscription
         for part in subscriber.parts:
             dispatcher = part.dispatcher
-            if dispatcher is not None and any(one is not part for one in dispatcher.consumers):
+            if dispatcher is not None and any(other is not part for other in dispatcher.consumers):
                 text = "Unconnected or shared consumer attempting to unsubscribe"
                 raise RequestRefused(GROUP_BUSY, text)
         self._is_unsubscribed = True

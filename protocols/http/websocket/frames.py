@@ -67,7 +67,7 @@ class SendResult(msgspec.Struct, omit_defaults=True):
     context: str | None = None
 
 
-class DeliveredMessage(msgspec.Struct, omit_defaults=True):
+class MessageFrame(msgspec.Struct, omit_defaults=True):
     """A message for a consumer or reader."""
 
     messageId: str
@@ -204,7 +204,7 @@ def _result(result: SendResult) -> str:
 def delivered(record: Record, message_id: str, redelivery_count: int) -> str:
     """Return the frame of a record for a consumer or reader."""
     published_us = record.append_us if record.publish_us is None else record.publish_us
-    shown = DeliveredMessage(
+    shown = MessageFrame(
         message_id,
         base64.b64encode(record.value or b"").decode(),
         _properties(record),

@@ -75,7 +75,7 @@ class ProducerParameters:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetterLimit:
     """The deliveries after which a message moves to the dead letter topic."""
 
     redeliveries_max: int
@@ -94,7 +94,7 @@ class ConsumerParameters:
     ack_timeout_s: float
     nack_delay_s: float
     priority: int
-    dead_letters: DeadLetters | None
+    dead_letters: DeadLetterLimit | None
 
     @classmethod
     def read(cls, texts: Texts) -> ConsumerParameters:
@@ -157,13 +157,13 @@ def _queue(texts: Texts) -> int:
     return min(max(size, 1), QUEUE_MAX)
 
 
-def _dead_letters(texts: Texts) -> DeadLetters | None:
+def _dead_letters(texts: Texts) -> DeadLetterLimit | None:
     if "maxRedeliverCount" not in texts and "deadLetterTopic" not in texts:
         return None
     most = _number(texts, "maxRedeliverCount", 0)
     if most <= 0:
         raise bad_parameter("MaxRedeliverCount must be > 0.")
-    return DeadLetters(most, texts.get("deadLetterTopic"))
+    return DeadLetterLimit(most, texts.get("deadLetterTopic"))
 
 
 def _name(texts: Texts, parameter: str) -> str | None:

@@ -206,19 +206,19 @@ class ProducerSocket(Socket):
 
     async def _store(self, sent: Sequence[SentFrame]) -> None:
         """Store the messages, and set the answer of each."""
-        kept = [frame for frame in sent if frame.record is not None]
-        if not kept:
+        storable = [frame for frame in sent if frame.record is not None]
+        if not storable:
             return
-        records = [frame.record for frame in kept if frame.record is not None]
+        records = [frame.record for frame in storable if frame.record is not None]
         try:
             placed = await self._producing.store(
-                self._topic, records, [frame.partition for frame in kept]
+                self._topic, records, [frame.partition for frame in storable]
             )
         except (BrokerError, RequestRefused) as error:
-            for frame in kept:
+            for frame in storable:
                 frame.answer = frames.send_error(frames.UNKNOWN, str(error), frame.context)
             return
-        for frame, place in zip(kept, placed, strict=True):
+        for frame, place in zip(storable, placed, strict=True):
             frame.answer = self._answer(place, frame.context)
 
     def _answer(self, place: Placed, context: str | None) -> str:

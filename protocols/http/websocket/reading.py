@@ -44,7 +44,7 @@ class ReaderSocket(Socket):
             )
         if wanted.start is not None:
             partition = next(
-                (one for one in partitions if one.partition_id == wanted.start.ledger),
+                (item for item in partitions if item.partition_id == wanted.start.ledger),
                 partitions[0],
             )
             try:

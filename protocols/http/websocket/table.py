@@ -59,9 +59,9 @@ def websocket_routes(
         f"consumer/%s/{TOPIC}/{{subscription}}": (consume, Action.CONSUME),
         f"reader/%s/{TOPIC}": (read, Action.CONSUME),
     }
-    found = []
+    paths = []
     for path, (handler, action) in served.items():
         for domain, serve in (("persistent", handler), ("non-persistent", refuse)):
             endpoint = Endpoint(serve, action, frequent=True)
-            found.append(routes.undescribed(f"/ws/v2/{path % domain}", GET=endpoint))
-    return found
+            paths.append(routes.undescribed(f"/ws/v2/{path % domain}", GET=endpoint))
+    return paths
