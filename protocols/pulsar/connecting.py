@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.topics.schema_rules import has_parser, load_parser
+from braidlog.broker.topics.settings import limit_of
 from braidlog.protocols.pulsar import messages, patterns
 from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
@@ -29,7 +30,7 @@ def connect(client: PulsarClient, command: CommandConnect) -> Awaitable[None] | 
     """Accept the client, after a login if authentication is required."""
     if not command.client_version:
         raise ProtocolError("CONNECT without client_version")
-    if client.login.is_needed:
+    if client.login.is_needed(command):
         return _log_in(client, command)
     if not has_parser():
         return _take_in_first(client, command)
@@ -63,12 +64,18 @@ def _take_in(client: PulsarClient, command: CommandConnect) -> None:
     answer = messages.connected(
         f"Braidlog {client.broker.version}",
         client.protocol_version,
-        MESSAGE_BYTES_MAX,
+        _message_bytes_max(client),
         supports_topic_watchers=patterns.ARE_SERVED,
         supports_topic_watcher_reconcile=patterns.ARE_SERVED,
         supports_get_partitioned_metadata_without_auto_creation=True,
     )
     client.outbox.put([answer])
+
+
+def _message_bytes_max(client: PulsarClient) -> int:
+    """Return the largest message that the broker's settings allow: clients cut larger messages."""
+    most = limit_of(client.broker.topics.defaults.settings, "message_bytes_max")
+    return MESSAGE_BYTES_MAX if most is None else min(most, MESSAGE_BYTES_MAX)
 
 
 def ping(client: PulsarClient, command: CommandPing) -> None:

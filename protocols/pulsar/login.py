@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NO_REQUEST: Final = (1 << 64) - 1  # The request id -1 of an error that answers no request.
 REFRESH: Final = b"PulsarAuthRefresh"  # Content of Apache Pulsar's challenge.
+# Methods without credentials in CONNECT: the certificate of TLS was checked before.
+WITHOUT_CREDENTIALS: Final = frozenset({"", "none", "tls"})
 CHALLENGE_VERSION: Final = 14  # The oldest protocol version with AUTH_CHALLENGE.
 
 
@@ -37,10 +39,16 @@ class PulsarLogin:
         self._can_refresh = False
         self._is_challenged = False
 
-    @property
-    def is_needed(self) -> bool:
-        """Return True if the client has yet to authenticate."""
-        return self._authentication.required and self._connection.principal.is_anonymous
+    def is_needed(self, command: CommandConnect) -> bool:
+        """Return True if the client has yet to authenticate.
+
+        The principal of a listener is only for clients without credentials, as Apache's anonymous
+        role: credentials are checked.
+        """
+        if not self._authentication.required:
+            return False
+        has_credentials = command.auth_method_name not in WITHOUT_CREDENTIALS
+        return has_credentials or self._connection.principal.is_anonymous
 
     async def connect(self, command: CommandConnect) -> None:
         """Check the credentials of CONNECT. Raises EndConnection, with an error, if they fail."""

@@ -29,6 +29,7 @@ from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin.answers import json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import topic_of
 from braidlog.protocols.http.pulsar_admin.topics import path_number
+from braidlog.protocols.http.routes import made_by_itself
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.definitions import known_type
 from braidlog.protocols.http.values.jsontext import RepeatedName, check_names, compact
@@ -67,18 +68,36 @@ class AdminSchemas:
 
     async def all_versions(self, request: Request) -> Response:
         """Every version of a topic's schema."""
-        topic = self._topic(request)
-        schemas = topic.meta.schemas
-        if latest_version(schemas) is None:
-            raise RequestRefused(SCHEMA_NOT_FOUND, "Schema not found")
-        shown = [_shown(topic, n) for n, schema in enumerate(schemas) if not schema.is_deletion]
+        topic = self._broker.topics.find(name_of(request)[0])
+        shown = []
+        if topic is not None and latest_version(topic.meta.schemas) is not None:
+            schemas = enumerate(topic.meta.schemas)
+            shown = [_shown(topic, version) for version, meta in schemas if not meta.is_deletion]
         return json_answer({"getSchemaResponses": shown})
+
+    async def version(self, request: Request) -> Response:
+        """The version of a schema; -1 if the topic does not have that schema."""
+        schema = _read(await read_any(self._bodies, request))
+        topic = self._broker.topics.find(name_of(request)[0])
+        version = None if topic is None else version_of(topic, schema)
+        return json_answer({"version": -1 if version is None else version})
+
+    async def metadata(self, request: Request) -> Response:
+        """The place of each version; an empty answer without a schema."""
+        topic = self._broker.topics.find(name_of(request)[0])
+        if topic is None or not topic.meta.schemas:
+            return Response(status_code=200)
+        places = [
+            {"ledgerId": topic.meta.topic_id, "entryId": version, "version": version}
+            for version in range(len(topic.meta.schemas))
+        ]
+        return json_answer({"info": places[-1], "index": places})
 
     async def post(self, request: Request) -> Response:
         """Register a schema; the answer has the new version."""
         schema = _read(await read_any(self._bodies, request))
         await load_parser()
-        topic, _ = topic_of(self._broker, request)
+        topic = await self._topic_for(request)
         try:
             version, ticket = self._broker.schemas.add(topic, schema)
         except IncompatibleSchema as error:
@@ -98,7 +117,9 @@ class AdminSchemas:
         except IncompatibleSchema:
             fits = False
         strategy = strategy_of(topic).name  # Apache's names.
-        return json_answer({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
+        answer = json_answer({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
+        answer.status_code = 202
+        return answer
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic's schema; the answer has the version that records the deletion.
@@ -115,6 +136,16 @@ class AdminSchemas:
             raise RequestRefused(INCOMPATIBLE_SCHEMA, str(error)) from None
         await self._broker.durability.reached(ticket)
         return json_answer({"version": version})
+
+    async def _topic_for(self, request: Request) -> Topic:
+        """Return the topic of a new schema, which is created if clients may create topics.
+
+        Apache stores a schema without its topic. Raises TopicNotFound, NotAuthorized.
+        """
+        name, index = name_of(request)
+        if index is None and self._broker.topics.find(name) is None:
+            return await made_by_itself(self._broker, request, name)
+        return topic_of(self._broker, request)[0]
 
     def _topic(self, request: Request) -> Topic:
         """Return the topic, if it exists and has schemas. Raises RequestRefused."""

@@ -234,7 +234,9 @@ def _of_schemas(api: AdminSchemas) -> Iterator[Call]:
     yield "DELETE", f"{SCHEMAS}/schema", Endpoint(api.delete, CHANGE)
     yield "GET", f"{SCHEMAS}/schema/{{version}}", Endpoint(api.of_version, SEE)
     yield "GET", f"{SCHEMAS}/schemas", Endpoint(api.all_versions, SEE)
-    yield "POST", f"{SCHEMAS}/compatibility", Endpoint(api.compatibility, SEE)
+    yield "POST", f"{SCHEMAS}/compatibility", Endpoint(api.compatibility, SEE, statuses=(202,))
+    yield "POST", f"{SCHEMAS}/version", Endpoint(api.version, SEE)
+    yield "GET", f"{SCHEMAS}/metadata", Endpoint(api.metadata, SEE)
 
 
 def _of_permissions(api: AdminPermissions) -> Iterator[Call]:

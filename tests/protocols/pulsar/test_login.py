@@ -61,6 +61,34 @@ async def test_a_token_is_accepted(stranger, broker):
     assert connection.principal == Principal("anna")
 
 
+async def with_listeners_principal(broker):
+    """Return the only connection, with the principal that its listener gives to every client."""
+    await until(lambda: broker.connections)
+    (connection,) = broker.connections
+    connection.act_for(Principal("house"))
+    return connection
+
+
+async def test_the_listeners_principal_is_for_clients_without_credentials(stranger, broker):
+    connection = await with_listeners_principal(broker)
+    await connect(stranger, method="")
+    await stranger.next(Type.CONNECTED)
+    assert connection.principal == Principal("house")
+
+
+async def test_valid_credentials_win_over_the_listeners_principal(stranger, broker):
+    connection = await with_listeners_principal(broker)
+    await connect(stranger, data=token("root"))
+    await stranger.next(Type.CONNECTED)
+    assert connection.principal.name == "root"
+
+
+async def test_wrong_credentials_are_refused_in_spite_of_the_listeners_principal(stranger, broker):
+    await with_listeners_principal(broker)
+    await connect(stranger, data=b"nonsense")
+    await is_refused(stranger)
+
+
 async def test_name_and_password_are_accepted(stranger, broker):
     await broker.users.create("anna", "secret:one")
     await connect(stranger, "basic", b"anna:secret:one")
