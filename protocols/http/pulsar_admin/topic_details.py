@@ -176,7 +176,7 @@ def partitioned_topic(broker: Broker, request: Request) -> Topic:
     """Return the partitioned topic of the path. Raises TopicNotFound in Apache's words."""
     topic, _ = topic_of(broker, request)
     if not topic.partitioned:
-        raise TopicNotFound(f"Partitioned Topic persistent://{topic.name.full} not by_name")
+        raise TopicNotFound(f"Partitioned Topic persistent://{topic.name.full} not found")
     return topic
 
 
