@@ -105,7 +105,7 @@ class Braidlog:
         return f"http://{self._running.addresses['control']}"
 
     def inject(self, fault: Fault) -> dict[str, object]:
-        """Begin a fault; return what there is to know. Raises ValueError, OSError."""
+        """Begin a fault; return its details for the caller. Raises ValueError, OSError."""
         return self._call(fault.inject)
 
     def heal(self) -> None:
@@ -132,7 +132,7 @@ class Braidlog:
         return Namespace(self, name)
 
     def delete_topics(self, prefix: str) -> None:
-        """Delete the topics of public/default whose names begin so."""
+        """Delete the topics of public/default with such names."""
 
         async def delete(running: Running) -> None:
             topics = running.broker.topics

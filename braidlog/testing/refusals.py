@@ -84,7 +84,7 @@ class Refusals:
 
 
 class Refusing:
-    """An object of the broker whose named methods may be refused; all else is the object's own."""
+    """An object of the broker with named methods that may be refused; all else is the object's own."""
 
     def __init__(self, target: object, methods: Mapping[str, str], refusals: Refusals) -> None:
         self._target = target
@@ -107,7 +107,7 @@ class RefusingTopics(Refusing):
 
 
 class RefusingDirectory(Refusing):
-    """A data directory whose logs may refuse appends and reads."""
+    """A data directory with logs that may refuse appends and reads."""
 
     def __init__(self, data_dir: DataDir, refusals: Refusals) -> None:
         super().__init__(data_dir, {}, refusals)
@@ -130,7 +130,7 @@ class RefusingDirectory(Refusing):
 
 
 class RefusingParts(Refusing):
-    """The parts of a broker whose positions and topics may refuse changes."""
+    """The parts of a broker with positions and topics that may refuse changes."""
 
     def __init__(self, parts: LocalParts, refusals: Refusals) -> None:
         super().__init__(parts, {}, refusals)
