@@ -84,7 +84,7 @@ class Refusals:
 
 
 class Refusing:
-    """An object of the broker with named methods that may be refused; all else is the object's own."""
+    """An object of the broker with some methods that may be refused."""
 
     def __init__(self, target: object, methods: Mapping[str, str], refusals: Refusals) -> None:
         self._target = target
