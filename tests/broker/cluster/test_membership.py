@@ -240,7 +240,7 @@ async def test_only_the_topics_owner_moves_a_position(store):
         errors_of = await home.commit(asker, b"g", [*commits, (9, (*place, 7, b"m", 1))])
         assert errors_of[0] is None and isinstance(errors_of[1], errors.PartitionNotFound)
         assert isinstance(errors_of[2], errors.NotOwner)
-        assert await home.committed(asker, b"g", [(OTHER, place)], soon) == {place: (7, b"m")}
+        assert await home.committed(asker, b"g", [(OTHER, place)], soon) == {place: (7, b"m", -1)}
         assert await home.committed(asker, b"h", [(OTHER, place)], soon) == {place: None}
         here, elsewhere = ("public", "default"), ("public", "other")
         assert await home.positions(asker, b"g", here) == [place]
