@@ -141,8 +141,8 @@ def _secret(file: str | None, from_database: str) -> bytes:
     """Return the secret that all brokers share: from the environment, else the file, else from
     `cluster init`. Raises ConfigError.
     """
-    if found := os.environ.get(SECRET_VARIABLE):
-        return found.encode()
+    if secret_text := os.environ.get(SECRET_VARIABLE):
+        return secret_text.encode()
     if file is None:
         return from_database.encode()
     try:

@@ -223,10 +223,10 @@ class Metrics:
     def requests(self, api: str, protocol: str) -> Histogram:
         """Return the histogram of times of a kind of request."""
         key = (protocol, api)
-        found = self._requests.get(key)
-        if found is None:
-            found = self._requests[key] = Histogram(REQUEST_BUCKETS)
-        return found
+        histogram = self._requests.get(key)
+        if histogram is None:
+            histogram = self._requests[key] = Histogram(REQUEST_BUCKETS)
+        return histogram
 
     def hold_lost(self, topic: str, subscription: str, records: int) -> None:
         """Count records that a subscription lost because a retention hold reached its limit."""
@@ -238,33 +238,33 @@ class Metrics:
 
     def topic_total(self, name: str, topic: str) -> int:
         """Return the sum over protocols of a counter with the labels protocol and topic."""
-        found = (self._numbers.get((name, (protocol, topic))) for protocol in self._protocols)
-        return sum(number.value for number in found if number is not None)
+        numbers = (self._numbers.get((name, (protocol, topic))) for protocol in self._protocols)
+        return sum(number.value for number in numbers if number is not None)
 
     def records_in(self, protocol: str, topic: str, records: int, size: int) -> None:
         """Count a stored body; `topic` is the full name."""
-        found = self._stored.get((protocol, topic))
-        if found is None:
-            found = self._pair(self._stored, "in", protocol, topic)
-        found[0].value += records
-        found[1].value += size
+        pair = self._stored.get((protocol, topic))
+        if pair is None:
+            pair = self._pair(self._stored, "in", protocol, topic)
+        pair[0].value += records
+        pair[1].value += size
 
-    def _pair(self, kept: Pairs, way: str, protocol: str, topic: str) -> tuple[Number, Number]:
-        found = (
+    def _pair(self, pairs: Pairs, way: str, protocol: str, topic: str) -> tuple[Number, Number]:
+        pair = (
             self.number(f"braidlog_records_{way}", protocol, topic),
             self.number(f"braidlog_bytes_{way}", protocol, topic),
         )
         if self._has_topic(topic):
-            kept[protocol, topic] = found
-        return found
+            pairs[protocol, topic] = pair
+        return pair
 
     def records_out(self, protocol: str, topic: str, records: int, size: int) -> None:
         """Count records returned to a reader; `topic` is the full name."""
-        found = self._given.get((protocol, topic))
-        if found is None:
-            found = self._pair(self._given, "out", protocol, topic)
-        found[0].value += records
-        found[1].value += size
+        pair = self._given.get((protocol, topic))
+        if pair is None:
+            pair = self._pair(self._given, "out", protocol, topic)
+        pair[0].value += records
+        pair[1].value += size
 
     def left_out(self, protocol: str, topic: str, records: int) -> None:
         """Count records left out for a reader whose protocol cannot carry them."""
@@ -274,8 +274,8 @@ class Metrics:
         """Return all numbers, for the code that renders `/metrics`, in any thread."""
         return Snapshot(
             self._numbers.copy(),  # Makes no object for each number: 4 ms of the loop for 200,000.
-            {name: _Sizes.of(one) for name, one in self._histograms.items()},
-            {labels: _Sizes.of(one) for labels, one in self._requests.items()},
+            {name: _Sizes.of(histogram) for name, histogram in self._histograms.items()},
+            {labels: _Sizes.of(histogram) for labels, histogram in self._requests.items()},
         )
 
 
@@ -319,12 +319,12 @@ class Snapshot:
 
     def series_of_topics(self) -> dict[str, int]:
         """Return the number of series of each topic."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for name, labels in self.numbers:
             place = TOPIC_PLACES.get(name)
             if place is not None:
-                found[labels[place]] = found.get(labels[place], 0) + 1
-        return found
+                counts[labels[place]] = counts.get(labels[place], 0) + 1
+        return counts
 
     def without(self, topics: Collection[str]) -> Snapshot:
         """Return a copy without the numbers of these topics."""

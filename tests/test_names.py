@@ -8,14 +8,12 @@ from tests.sources import product
 # The field has a noun for each of these: record, batch, topic, partition, member, answer ...
 VAGUE = {"one", "ones", "found", "told", "made", "kept", "heir", "some", "given", "taken"}
 VAGUE |= {"said", "asked", "there", "what", "who"}
-NAMED_WELL = ("storage/", *(f"protocols/{name}/" for name in ("http", "iggy", "kafka", "pulsar")))
 
 # Errors of the storage that the broker passes on as its own, and names of protocol documents.
 SHARED = {"DamagedLog", "OffsetOutOfRange", "RecordTooLarge", "StorageFailed", "StorageFull"}
 SHARED |= {"CreateToken", "CreateTopic", "CreateUser", "Positions", "ProduceRequest"}
 # Two meanings until one of them has a name of its own.
 SHARED |= {"PartitionReader", "ShowOptions", "Working"}
-OWN_WORDS = "protocols/zookeeper/"  # Uses ZooKeeper's names.
 
 
 def bound_name(node: ast.AST) -> str:
@@ -29,7 +27,6 @@ def test_variables_have_the_fields_nouns() -> None:
     offenders = [
         f"{source.path}: {name}"
         for source in product()
-        if source.path.startswith(NAMED_WELL)
         for node in ast.walk(source.tree)
         if (name := bound_name(node)) in VAGUE
     ]
@@ -39,7 +36,7 @@ def test_variables_have_the_fields_nouns() -> None:
 def test_a_class_name_stands_for_a_single_thing() -> None:
     homes = defaultdict(set)
     for source in product():
-        for node in source.classes if not source.path.startswith(OWN_WORDS) else ():
+        for node in source.classes:
             homes[node.name].add(source.path)
     offenders = [
         f"{name}: {', '.join(sorted(paths))}"

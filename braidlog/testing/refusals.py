@@ -121,9 +121,11 @@ class RefusingDirectory(Refusing):
         logs = self._data_dir.create_partitions(new, settings, committer)
         return [self._refusing(log) for log in logs]
 
-    def open_of_topic(self, one: NewPartition, settings: LogSettings, committer: Committer) -> Log:
+    def open_of_topic(
+        self, named: NewPartition, settings: LogSettings, committer: Committer
+    ) -> Log:
         """See `Directory`."""
-        return self._refusing(self._data_dir.open_of_topic(one, settings, committer))
+        return self._refusing(self._data_dir.open_of_topic(named, settings, committer))
 
     def _refusing(self, log: Log) -> Log:
         return cast("Log", Refusing(log, LOG, self._refusals))

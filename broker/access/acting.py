@@ -34,6 +34,6 @@ def work_for(client: ActingClient) -> None:
 
 def asks() -> tuple[Principal, str]:
     """Return principal and `at` of the running task's client; ANONYMOUS without a client."""
-    found = _CLIENT.get()
-    client = None if found is None else found()
+    principal = _CLIENT.get()
+    client = None if principal is None else principal()
     return (ANONYMOUS, "") if client is None else (client.principal, client.at)

@@ -96,10 +96,10 @@ class AuditLog:
             return
         self._count(("login", name, at, way, allowed))
 
-    def changed(self, principal: Principal, at: str, what: str, on: str) -> None:
+    def changed(self, principal: Principal, at: str, action: str, on: str) -> None:
         """Note a change of users, tokens or permissions. Each change is a line of its own."""
         if self.is_on:
-            self._note("change", principal.name, at, what=what, on=on)
+            self._note("change", principal.name, at, what=action, on=on)
 
     def reopen(self) -> None:
         """Open the file again, after somebody has moved the file away."""

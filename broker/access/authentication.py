@@ -124,9 +124,9 @@ class Authentication:
                 proved = self._verifier.verify(token)
                 identity = self._vouched_for(self._named(proved.name), proved.expires_s)
             else:
-                user, kept = self._users.verify_token(token, host_of(at))
-                expires_s = None if kept.expires_us is None else kept.expires_us / 1e6
-                identity = _identity(self._users, user, expires_s, kept.digest)
+                user, token_meta = self._users.verify_token(token, host_of(at))
+                expires_s = None if token_meta.expires_us is None else token_meta.expires_us / 1e6
+                identity = _identity(self._users, user, expires_s, token_meta.digest)
         except NotAuthenticated:
             self._on_attempt(Attempt("token", at, "", succeeded=False))
             raise

@@ -41,17 +41,19 @@ class Brake:
         `now` in seconds.
         """
         known = (self._failures.get(key) for key in keys)
-        return max((one.until - now for one in known if one is not None), default=0.0)
+        return max(
+            (failures.until - now for failures in known if failures is not None), default=0.0
+        )
 
     def failed(self, keys: tuple[str, ...], now: float) -> None:
         """Count a failure for each key."""
         for key in keys if self._is_on else ():
-            one = self._failures.setdefault(key, _Failures())
+            failures = self._failures.setdefault(key, _Failures())
             self._failures.move_to_end(key)
-            one.count += 1
-            over = one.count - FREE_FAILURES
+            failures.count += 1
+            over = failures.count - FREE_FAILURES
             if over >= 0:
-                one.until = now + min(FIRST_WAIT_S * 2 ** min(over, 16), WAIT_S_MAX)
+                failures.until = now + min(FIRST_WAIT_S * 2 ** min(over, 16), WAIT_S_MAX)
         while len(self._failures) > REMEMBERED_MAX:
             self._failures.popitem(last=False)
 

@@ -32,10 +32,10 @@ async def seen(
     """Return the items of a namespace that the principal may see; runs in pieces."""
     if sees_all(access, principal, namespace):
         return items
-    found: list[T] = []
+    matches: list[T] = []
     for number, item in enumerate(items, 1):
         if access.allows(principal, Action.DESCRIBE, resource_of(item)):
-            found.append(item)
+            matches.append(item)
         if number % LOOKED_AT == 0:
             await trio.lowlevel.checkpoint()
-    return found
+    return matches

@@ -108,15 +108,15 @@ class GrantedRules:
             )
         return self._catalogue.change_users(Revoked(grant))
 
-    async def replace(self, subject: str, wanted: Sequence[Grant], there: Iterable[Grant]) -> int:
+    async def replace(self, subject: str, wanted: Sequence[Grant], present: Iterable[Grant]) -> int:
         """Grant a subject all `wanted` permissions, revoke the rest of `there`, and return the
         ticket.
 
         The revocations come first: meanwhile the subject has no right that it lacks both before and
         after. Raises as `grant`.
         """
-        kept = frozenset(wanted)
-        gone = [grant for grant in there if grant not in kept]
+        wanted_grants = frozenset(wanted)
+        gone = [grant for grant in present if grant not in wanted_grants]
         ticket = self._catalogue.ticket
         for number, grant in enumerate((*gone, *wanted), 1):
             if number > len(gone):
@@ -147,7 +147,7 @@ class GrantedRules:
         if rules is None:
             if len(self._rules) >= ANSWERS_MAX:  # Signed tokens may name any number of subjects.
                 self._rules.clear()
-            rules = self._rules[subject] = [_rule(one) for one in self._book.grants_of(subject)]
+            rules = self._rules[subject] = [_rule(grant) for grant in self._book.grants_of(subject)]
         return rules
 
 

@@ -65,18 +65,18 @@ class ScramServer:
         Raises NotAuthenticated.
         """
         assert self._key is not None, "the challenge comes first"
-        without_proof, found, proof = _text(message).rpartition(",p=")
+        without_proof, nonce, proof = _text(message).rpartition(",p=")
         fields = _fields(without_proof)
         binding = base64.b64encode(self._binding.encode()).decode()
-        if not found or fields.get("c") != binding or fields.get("r") != self._nonce:
+        if not nonce or fields.get("c") != binding or fields.get("r") != self._nonce:
             raise NotAuthenticated("the last message of the login is not one")
-        said = ",".join((self._first_bare, self._challenge, without_proof)).encode()
-        signature = hmac.digest(self._key.stored_key, said, self._hash)
+        auth_message = ",".join((self._first_bare, self._challenge, without_proof)).encode()
+        signature = hmac.digest(self._key.stored_key, auth_message, self._hash)
         client_key = bytes(a ^ b for a, b in zip(_decoded(proof), signature, strict=False))
         stored_key = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(stored_key, self._key.stored_key):
             raise NotAuthenticated("wrong user name or password")
-        verifier = hmac.digest(self._key.server_key, said, self._hash)
+        verifier = hmac.digest(self._key.server_key, auth_message, self._hash)
         return b"v=" + base64.b64encode(verifier)
 
 

@@ -139,10 +139,10 @@ class Users:
         if user is None:  # Tokens cannot be guessed, so a correct token never has to wait.
             self._brake.failed((f"address {address}",), self._clock_s())
             raise errors.NotAuthenticated("unknown token")
-        kept = next(one for one in user.tokens if one.digest == digest)
-        if kept.expires_us is not None and kept.expires_us <= self._now_us():
+        token_meta = next(token_meta for token_meta in user.tokens if token_meta.digest == digest)
+        if token_meta.expires_us is not None and token_meta.expires_us <= self._now_us():
             raise errors.NotAuthenticated("the token has expired")
-        return _active(user), kept
+        return _active(user), token_meta
 
     def scram_key(self, name: str, mechanism: str, address: str) -> ScramKey:
         """Return the key for a SCRAM login of that name; an invented key for an unknown name.
@@ -315,8 +315,8 @@ class Users:
         if len(current.tokens) >= TOKENS_MAX:
             raise errors.LimitExceeded(f"user {user.name} has {TOKENS_MAX} tokens")
         text = new_token()
-        kept = TokenMeta(name, token_digest(text), self._now_us(), expires_us)
-        return text, self._replace(current, tokens=[*current.tokens, kept])
+        token_meta = TokenMeta(name, token_digest(text), self._now_us(), expires_us)
+        return text, self._replace(current, tokens=[*current.tokens, token_meta])
 
     async def delete_token(self, user: UserMeta, name: str) -> int:
         """Remove an access token by name. Raises UserNotFound if user or token is unknown."""

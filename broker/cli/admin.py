@@ -57,8 +57,10 @@ def list_topics(
     """
 
     def ask(client: AdminClient) -> None:
-        found = list(client.topics(namespace))
-        print_rows(where, found, ("name", "partitions", "records", "size_bytes", "durability"))
+        topics_shown = list(client.topics(namespace))
+        print_rows(
+            where, topics_shown, ("name", "partitions", "records", "size_bytes", "durability")
+        )
 
     return run_command(where, ask)
 
@@ -71,8 +73,8 @@ def show_topic(topic: str, *, where: Where = HERE) -> int:
     """
 
     def ask(client: AdminClient) -> None:
-        found = client.topic(topic)
-        print_answer(where, found, lambda: _topic_tables(found))
+        details = client.topic(topic)
+        print_answer(where, details, lambda: _topic_tables(details))
 
     return run_command(where, ask)
 
@@ -97,8 +99,8 @@ def create_topic(
         body: Json = {"settings": dict(_setting(text) for text in setting or ())}
         if partitions is not None:
             body["partitions"] = partitions
-        made = client.create_topic(topic, body)
-        print_answer(where, made, lambda: _topic_tables(made))
+        created = client.create_topic(topic, body)
+        print_answer(where, created, lambda: _topic_tables(created))
 
     return run_command(where, ask)
 
@@ -168,8 +170,8 @@ def list_groups(
     """
 
     def ask(client: AdminClient) -> None:
-        found = list(client.groups(topic=topic))
-        print_rows(where, found, ("topic", "group", "partitions", "backlog"), _named(found))
+        answer = list(client.groups(topic=topic))
+        print_rows(where, answer, ("topic", "group", "partitions", "backlog"), _named(answer))
 
     return run_command(where, ask)
 
@@ -190,14 +192,14 @@ def show_group(
     """
 
     def ask(client: AdminClient) -> None:
-        found = [
-            client.group(one["topic"], one["group"], one["encoding"])
-            for one in client.groups(topic=topic, **_group_query(group, encoding))
+        matches = [
+            client.group(match["topic"], match["group"], match["encoding"])
+            for match in client.groups(topic=topic, **_group_query(group, encoding))
         ]
-        if not found:
+        if not matches:
             place = "" if topic is None else f" on {topic}"
             raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
-        print_answer(where, found, lambda: _group_tables(found))
+        print_answer(where, matches, lambda: _group_tables(matches))
 
     return run_command(where, ask)
 
@@ -236,7 +238,9 @@ def reset_group(
             return
         confirm(f"Move {group} on {topic} to {to}?", yes=yes)
         client.set_positions(
-            topic, os.fsencode(group), {str(one["partition"]): one["new_position"] for one in moves}
+            topic,
+            os.fsencode(group),
+            {str(move["partition"]): move["new_position"] for move in moves},
         )
 
     return run_command(where, ask)
@@ -254,20 +258,22 @@ def _moves(
             raise
         shown = {"partitions": [], "members": []}
     if shown["members"]:
-        names = ", ".join(f"{one['protocol']} {one['name']}" for one in shown["members"][:3])
+        names = ", ".join(
+            f"{member['protocol']} {member['name']}" for member in shown["members"][:3]
+        )
         warning = f"{len(shown['members'])} members are reading, as {names}"
         print(f"braidlog: {warning}: they may move the group again", file=sys.stderr)
-    before = {one["partition"]: one["position"] for one in shown["partitions"]}
+    before = {part["partition"]: part["position"] for part in shown["partitions"]}
     moves: list[Json] = []
-    for one in bounds:
-        wanted = offset_of(client, topic, one, to, "--to")
-        present = before.get(one.partition)
+    for bound in bounds:
+        wanted = offset_of(client, topic, bound, to, "--to")
+        present = before.get(bound.partition)
         moves.append(
             {
-                "partition": one.partition,
+                "partition": bound.partition,
                 "position": present,
                 "new_position": wanted,
-                "records": one.end - wanted,
+                "records": bound.end - wanted,
             }
         )
     return moves
@@ -291,15 +297,15 @@ def delete_group(
     """
 
     def ask(client: AdminClient) -> None:
-        found = list(client.groups(topic=topic, **_group_query(group, encoding)))
-        if not found:
+        matches = list(client.groups(topic=topic, **_group_query(group, encoding)))
+        if not matches:
             place = "" if topic is None else f" on {topic}"
             raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
-        names = ", ".join(one["topic"] for one in found)
+        names = ", ".join(match["topic"] for match in matches)
         confirm(f"Delete {group} on {names}?", yes=yes)
-        for one in found:
-            client.delete_group(one["topic"], one["group"], one["encoding"], force=force)
-            print(f"deleted {group} on {one['topic']}", file=sys.stderr)
+        for match in matches:
+            client.delete_group(match["topic"], match["group"], match["encoding"], force=force)
+            print(f"deleted {group} on {match['topic']}", file=sys.stderr)
 
     return run_command(where, ask)
 
@@ -309,11 +315,11 @@ def _topic_tables(topic: Json) -> Iterable[Table]:
     row = [topic["durability"], partitioned, time_text(topic["created_us"])]
     yield topic["name"], ("durability", "partitioned", "created"), [row]
     own = topic["settings"]
-    kept = [
+    own_settings = [
         [name, _setting_text(name, value), "topic" if name in own else "broker"]
         for name, value in sorted({**own, **topic["in_force"]}.items())
     ]
-    yield "settings", ("name", "in force", "set by"), kept
+    yield "settings", ("name", "in force", "set by"), own_settings
     columns = (
         "partition",
         "log_start_offset",
@@ -323,23 +329,23 @@ def _topic_tables(topic: Json) -> Iterable[Table]:
         "compacted_offset",
         "segments",
     )
-    rows = [{**one, "segments": len(one["segments"])} for one in topic["partitions"]]
+    rows = [{**part, "segments": len(part["segments"])} for part in topic["partitions"]]
     yield "partitions", columns, cells(rows, columns)
     if topic["groups"]:
         few = ("group", "backlog")
         yield "groups", few, cells(_named(topic["groups"]), few)
 
 
-def _group_tables(found: Sequence[Json]) -> Iterable[Table]:
+def _group_tables(group_list: Sequence[Json]) -> Iterable[Table]:
     columns = ("partition", "position", "acknowledged", "backlog", "high_watermark")
-    for group in found:
-        rows = [{**one, "acknowledged": _ranges(one)} for one in group["partitions"]]
+    for group in group_list:
+        rows = [{**part, "acknowledged": _ranges(part)} for part in group["partitions"]]
         (named,) = _named([group])
         yield f"{named['group']} on {group['topic']}", columns, cells(rows, columns)
         if group["members"]:
             members = [
-                {**one, "partitions": ", ".join(map(str, one["partitions"]))}
-                for one in group["members"]
+                {**member, "partitions": ", ".join(map(str, member["partitions"]))}
+                for member in group["members"]
             ]
             few = ("protocol", "name", "address", "partitions")
             yield "members", few, cells(members, few)
@@ -354,16 +360,16 @@ def _group_query(group: str, encoding: str) -> dict[str, str]:
     return {"group": group, "encoding": encoding}
 
 
-def _named(found: Iterable[Json]) -> list[Json]:
+def _named(group_list: Iterable[Json]) -> list[Json]:
     """Return groups with distinct printable names, even if a name is no text."""
     marks = {"utf8": "", "base64": " (base64)"}
-    return [{**group, "group": group["group"] + marks[group["encoding"]]} for group in found]
+    return [{**group, "group": group["group"] + marks[group["encoding"]]} for group in group_list]
 
 
 def _ranges(position: Json) -> str:
-    told = [f"{first}-{last}" for first, last in position["acknowledged"]]
-    more = position["acknowledged_ranges"] - len(told)
-    return ", ".join([*told, *([f"and {more} more"] if more else [])]) or "-"
+    ranges = [f"{first}-{last}" for first, last in position["acknowledged"]]
+    more = position["acknowledged_ranges"] - len(ranges)
+    return ", ".join([*ranges, *([f"and {more} more"] if more else [])]) or "-"
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -54,11 +54,15 @@ def bench_produce(
             while left > 0:
                 body = {"messages": messages[: min(batch, left)]}
                 began = time.perf_counter()
-                told = mine.ask("POST", path, body)["messageIds"]
+                message_ids = mine.ask("POST", path, body)["messageIds"]
                 times.append(time.perf_counter() - began)
-                if failed := [one["error"] for one in told if one["error"] is not None]:
+                if failed := [
+                    message_id["error"]
+                    for message_id in message_ids
+                    if message_id["error"] is not None
+                ]:
                     raise AdminError(failed[0])
-                left -= len(told)
+                left -= len(message_ids)
             return share, share * size
 
         _run(where, [client.another() for _ in range(clients)], work)
@@ -82,7 +86,7 @@ def bench_consume(topic: str, *, batch: Batch = 1000, where: Where = HERE) -> in
         def work(mine: AdminClient, times: list[float]) -> tuple[int, int]:
             bounds = next(waiting)
             path = f"/topics/{topic_path(topic)}/partitions/{bounds.partition}/messages"
-            offset, size, found = bounds.start, 0, 0
+            offset, size, count = bounds.start, 0, 0
             while offset < bounds.end:
                 query = f"position={offset}&max_messages={batch}&timeout=0&max_bytes=10485760"
                 began = time.perf_counter()
@@ -91,8 +95,8 @@ def bench_consume(topic: str, *, batch: Batch = 1000, where: Where = HERE) -> in
                 if int(headers["X-Next-Offset"]) == offset:
                     break
                 offset = int(headers["X-Next-Offset"])
-                size, found = size + len(content), found + content.count(b"\n")
-            return found, size
+                size, count = size + len(content), count + content.count(b"\n")
+            return count, size
 
         _run(where, [client.another() for _ in ranges], work)
 
@@ -114,7 +118,7 @@ def _run(where: Where, clients: Sequence[AdminClient], work: Work) -> None:
         except AdminError as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=attempt, args=(one,), daemon=True) for one in clients]
+    threads = [threading.Thread(target=attempt, args=(client,), daemon=True) for client in clients]
     began = time.perf_counter()
     for thread in threads:
         thread.start()
@@ -123,8 +127,8 @@ def _run(where: Where, clients: Sequence[AdminClient], work: Work) -> None:
     seconds = time.perf_counter() - began
     if errors:
         raise errors[0]
-    found = result(sum(one for one, _ in done), sum(size for _, size in done), seconds, times)
-    print_rows(where, found, COLUMNS)
+    report = result(sum(count for count, _ in done), sum(size for _, size in done), seconds, times)
+    print_rows(where, report, COLUMNS)
 
 
 def result(messages: int, size: int, seconds: float, times: Sequence[float]) -> Json:

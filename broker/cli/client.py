@@ -110,8 +110,8 @@ class AdminClient:
 
     def users(self) -> list[Json]:
         """Return all users by number. Raises AdminError."""
-        found: list[Json] = self._ask("GET", "/users")["users"]
-        return found
+        user_list: list[Json] = self._ask("GET", "/users")["users"]
+        return user_list
 
     def user(self, name: str, method: str = "GET", body: Json | None = None) -> Json:
         """Show, create (PUT), change (PATCH) or remove (DELETE) a user. Raises AdminError."""
@@ -125,8 +125,8 @@ class AdminClient:
     def permissions(self, subject: str | None) -> list[Json]:
         """Return the permissions of a user or role, or all. Raises AdminError."""
         query = f"?{urlencode({'subject': subject})}" if subject else ""
-        found: list[Json] = self._ask("GET", f"/permissions{query}")["permissions"]
-        return found
+        permission_list: list[Json] = self._ask("GET", f"/permissions{query}")["permissions"]
+        return permission_list
 
     def grant(self, permission: Json) -> Json:
         """Grant a permission. Raises AdminError."""
@@ -141,11 +141,11 @@ class AdminClient:
         query = urlencode({"user": user, "action": action, "resource": resource})
         return bool(self._ask("GET", f"/permissions/test?{query}")["allowed"])
 
-    def _pages(self, what: str, query: Mapping[str, str]) -> Iterator[Json]:
+    def _pages(self, kind: str, query: Mapping[str, str]) -> Iterator[Json]:
         after: str | None = ""
         while after is not None:
-            page = self._ask("GET", f"/{what}?{urlencode({**query, 'after': after})}")
-            yield from page[what]
+            page = self._ask("GET", f"/{kind}?{urlencode({**query, 'after': after})}")
+            yield from page[kind]
             after = page["next"]
 
     def _ask(self, method: str, path: str, body: Json | None = None) -> Json:

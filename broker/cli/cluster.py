@@ -58,10 +58,9 @@ def init(
     def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
         from braidlog.storage.shared.making import make_cluster
 
-        made, found = make_cluster(ledger, objects, shards)
-        print(
-            f"cluster {found.cluster_id}, {found.shards} shards: {'made' if made else 'was there'}"
-        )
+        is_new, cluster = make_cluster(ledger, objects, shards)
+        state = "made" if is_new else "was there"
+        print(f"cluster {cluster.cluster_id}, {cluster.shards} shards: {state}")
         return EXIT_DONE
 
     return _with_stores(config, set_, work)
@@ -77,19 +76,19 @@ def show(
     """
 
     def work(_: Config, ledger: Ledger, __: ObjectStore) -> int:
-        found = ledger.cluster()
-        if found is None:
+        cluster = ledger.cluster()
+        if cluster is None:
             return fail("the database holds no cluster: run `braidlog cluster init`", EXIT_FAILED)
         sessions, shards = ledger.sessions(), ledger.shards()
         if output != "table":
             tree = {
-                "cluster": asdict(found),
+                "cluster": asdict(cluster),
                 "sessions": [asdict(row) | {"state": row.state.name.lower()} for row in sessions],
                 "shards": [asdict(row) for row in shards],
             }
             print(json.dumps(tree, indent=2 if output == "json" else None))
             return EXIT_DONE
-        print(f"cluster {found.cluster_id}, {found.shards} shards and the catalogue's")
+        print(f"cluster {cluster.cluster_id}, {cluster.shards} shards and the catalogue's")
         print(
             f"{'session':>8} {'node':>6} {'state':>7} {'round':>10} {'beat':>9} {'shards':>7}  owns"
         )

@@ -147,8 +147,8 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _unknown_command(error: UnknownCommandError) -> str:
     """Return cyclopts' text, but without importing every other command for the text."""
-    asked = (error.unused_tokens or [""])[0]
+    command = (error.unused_tokens or [""])[0]
     names = [name for name in error.app or () if not name.startswith("-")]
-    near = get_close_matches(asked, names, 1)
+    near = get_close_matches(command, names, 1)
     meant = f", did you mean {near[0]!r}" if near else ""
-    return f"unknown command {asked!r}{meant}, there are: {', '.join(names)}"
+    return f"unknown command {command!r}{meant}, there are: {', '.join(names)}"

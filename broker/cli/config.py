@@ -55,7 +55,7 @@ def check(*, config_file: ConfigFile = None, set_: SetOption = None) -> int:
     """
 
     def work(settings: Config, listeners: list[Listener]) -> int:
-        names = ", ".join(one.name for one in listeners)
+        names = ", ".join(listener.name for listener in listeners)
         print(f"the settings are good; listeners: {names or 'none'}")
         return 0
 
@@ -113,7 +113,7 @@ def _read(settings: Config) -> tuple[Config, list[Listener]]:
 def _rows(settings: Config, listeners: list[Listener]) -> Iterator[Json]:
     """Yield each setting with its value and source."""
     yield from _leaves(settings, "", settings.origins, ("listeners", "origins"))
-    open_now = {one.name: one for one in listeners}
+    open_now = {listener.name: listener for listener in listeners}
     for name in sorted({*open_now, *settings.listeners}):
         at = f"listeners.{name}"
         configured, listener = settings.listener(name), open_now.get(name)

@@ -37,9 +37,9 @@ def resolve(
     url = url or (environment.get("BRAIDLOG_URL") if context is None else None)
     name = context or (environment.get("BRAIDLOG_CONTEXT") if url is None else None)
     if name is not None or url is None:
-        found = _context(name, environment)
-        url = url or found.get("url")
-        login |= _login(found)
+        entry = _context(name, environment)
+        url = url or entry.get("url")
+        login |= _login(entry)
     if token_file is not None:
         login["BRAIDLOG_TOKEN"] = first_line(token_file, "--token-file")
     return url or DEFAULT_URL, login
@@ -47,23 +47,23 @@ def resolve(
 
 def contexts_file(environment: Mapping[str, str]) -> Path:
     """Return the place of the user's contexts file."""
-    given = environment.get(FILE_VARIABLE)
-    if given:
-        return Path(given)
+    named_file = environment.get(FILE_VARIABLE)
+    if named_file:
+        return Path(named_file)
     base = environment.get("XDG_CONFIG_HOME") or os.path.join(
         environment.get("HOME", "~"), ".config"
     )
     return Path(base, "braidlog", "contexts.toml")
 
 
-def first_line(path: Path, what: str) -> str:
+def first_line(path: Path, content: str) -> str:
     """Return the first line of a file with a secret. Raises AdminError."""
     try:
         return path.read_text("utf-8").partition("\n")[0].rstrip("\r")
     except OSError as error:
-        raise AdminError(f"{what}: {path}: {error.strerror}", EXIT_USAGE) from error
+        raise AdminError(f"{content}: {path}: {error.strerror}", EXIT_USAGE) from error
     except UnicodeDecodeError as error:
-        raise AdminError(f"{what}: {path}: not UTF-8", EXIT_USAGE) from error
+        raise AdminError(f"{content}: {path}: not UTF-8", EXIT_USAGE) from error
 
 
 def _context(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
@@ -76,8 +76,8 @@ def _context(name: str | None, environment: Mapping[str, str]) -> dict[str, str]
         if name is None and is_missing:
             return {}
         code = EXIT_NOT_FOUND if is_missing else EXIT_USAGE
-        what = "" if name is None else f"no context {name!r}: "
-        raise AdminError(f"{what}{path}: {error.strerror}", code) from error
+        prefix = "" if name is None else f"no context {name!r}: "
+        raise AdminError(f"{prefix}{path}: {error.strerror}", code) from error
     import tomllib  # Most users have no such file.
 
     try:
@@ -88,15 +88,15 @@ def _context(name: str | None, environment: Mapping[str, str]) -> dict[str, str]
     if name is None:
         return {}
     contexts = tree.get("contexts")
-    found = contexts.get(name) if isinstance(contexts, dict) and isinstance(name, str) else None
-    if not isinstance(found, dict):
+    entry = contexts.get(name) if isinstance(contexts, dict) and isinstance(name, str) else None
+    if not isinstance(entry, dict):
         known = ", ".join(sorted(contexts)) if isinstance(contexts, dict) and contexts else "none"
         raise AdminError(f"{path}: no context {name!r}, there are: {known}", EXIT_NOT_FOUND)
-    return _checked(found, name, path)
+    return _checked(entry, name, path)
 
 
-def _checked(found: Mapping[str, Any], name: str, path: Path) -> dict[str, str]:
-    for key, value in found.items():
+def _checked(entry: Mapping[str, Any], name: str, path: Path) -> dict[str, str]:
+    for key, value in entry.items():
         if key not in FIELDS:
             known = ", ".join(FIELDS)
             raise AdminError(f"{path}: {name}: unknown field {key!r}, known: {known}", EXIT_USAGE)
@@ -105,19 +105,19 @@ def _checked(found: Mapping[str, Any], name: str, path: Path) -> dict[str, str]:
     folder = path.parent  # Files are relative to the contexts file.
     return {
         key: str(folder / os.path.expanduser(value)) if key.endswith("_file") else value
-        for key, value in found.items()
+        for key, value in entry.items()
     }
 
 
-def _login(found: Mapping[str, str]) -> dict[str, str]:
+def _login(entry: Mapping[str, str]) -> dict[str, str]:
     """Return the login of a context, under the names of the environment. Raises AdminError."""
     login: dict[str, str] = {}
-    if "token_file" in found:
-        login["BRAIDLOG_TOKEN"] = first_line(Path(found["token_file"]), "token_file")
-    elif "user" in found:
-        login |= {"BRAIDLOG_TOKEN": "", "BRAIDLOG_USER": found["user"]}
-    if "password_file" in found:
-        login["BRAIDLOG_PASSWORD"] = first_line(Path(found["password_file"]), "password_file")
-    if "ca_file" in found:
-        login["BRAIDLOG_CA_FILE"] = found["ca_file"]
+    if "token_file" in entry:
+        login["BRAIDLOG_TOKEN"] = first_line(Path(entry["token_file"]), "token_file")
+    elif "user" in entry:
+        login |= {"BRAIDLOG_TOKEN": "", "BRAIDLOG_USER": entry["user"]}
+    if "password_file" in entry:
+        login["BRAIDLOG_PASSWORD"] = first_line(Path(entry["password_file"]), "password_file")
+    if "ca_file" in entry:
+        login["BRAIDLOG_CA_FILE"] = entry["ca_file"]
     return login

@@ -63,11 +63,11 @@ class Printer:
             print(f"{name} (partition {part.partition_id})\n{head(columns)}")
         reading = PartitionDump(part, running=self._running)
         try:
-            found = reading.records(from_offset) if self._records else reading.batches(from_offset)
-            for one in found:
+            items = reading.records(from_offset) if self._records else reading.batches(from_offset)
+            for item in items:
                 if self._left == 0:
                     return
-                self._print(name, one)
+                self._print(name, item)
                 self._left = None if self._left is None else self._left - 1
         finally:
             reading.close()
@@ -77,32 +77,32 @@ class Printer:
         if self._output == "json":
             print("[]" if self._before == "[\n" else "\n]")
 
-    def _print(self, name: str, one: Record | DumpedBatch | Unreadable) -> None:
+    def _print(self, name: str, item: Record | DumpedBatch | Unreadable) -> None:
         if self._output == "table":
-            print(self._line(one))
+            print(self._line(item))
         elif self._output == "ndjson":
-            print(self._json_line(name, one))
+            print(self._json_line(name, item))
         else:
-            print(self._before + self._json_line(name, one), end="")
+            print(self._before + self._json_line(name, item), end="")
             self._before = ",\n"
 
-    def _json_line(self, name: str, one: Record | DumpedBatch | Unreadable) -> str:
-        if isinstance(one, Unreadable):
-            row = unreadable_json(name, one)
-        elif isinstance(one, DumpedBatch):
-            row = batch_json(name, one)
+    def _json_line(self, name: str, item: Record | DumpedBatch | Unreadable) -> str:
+        if isinstance(item, Unreadable):
+            row = unreadable_json(name, item)
+        elif isinstance(item, DumpedBatch):
+            row = batch_json(name, item)
         else:
-            row = record_json(name, one)
+            row = record_json(name, item)
         return json.dumps(row)
 
-    def _line(self, one: Record | DumpedBatch | Unreadable) -> str:
-        if isinstance(one, Unreadable):
-            place = f"{one.path} at byte {one.file_pos}"
-            offsets = offsets_text(one.offset, one.next_offset)
-            return f"{offsets}: cannot be read, {one.reason} ({place})"
-        if isinstance(one, DumpedBatch):
-            return batch_line(one)
-        return record_line(one)
+    def _line(self, item: Record | DumpedBatch | Unreadable) -> str:
+        if isinstance(item, Unreadable):
+            place = f"{item.path} at byte {item.file_pos}"
+            offsets = offsets_text(item.offset, item.next_offset)
+            return f"{offsets}: cannot be read, {item.reason} ({place})"
+        if isinstance(item, DumpedBatch):
+            return batch_line(item)
+        return record_line(item)
 
 
 def offsets_text(offset: int, next_offset: int | None) -> str:

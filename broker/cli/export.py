@@ -203,8 +203,8 @@ def _bounds(runs: Runs) -> Bounds:
     from braidlog.storage.export.ranges import Bounds
 
     bytes_max = parse_bytes(runs.max_bytes) if runs.max_bytes is not None else None
-    for name, given in (("--max-rows", runs.max_rows), ("--max-bytes", bytes_max)):
-        if given is not None and given < 1:
+    for name, value in (("--max-rows", runs.max_rows), ("--max-bytes", bytes_max)):
+        if value is not None and value < 1:
             raise ValueError(f"{name} is 1 or more")
     return Bounds(runs.max_rows, bytes_max, parse_bytes(runs.min_bytes))
 

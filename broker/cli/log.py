@@ -60,7 +60,9 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
         return fail(str(error), EXIT_UNREADABLE)
     if output == "json":
         print(
-            json.dumps({**asdict(report), "findings": [asdict(one) for one in findings]}, indent=2)
+            json.dumps(
+                {**asdict(report), "findings": [asdict(finding) for finding in findings]}, indent=2
+            )
         )
     elif output == "ndjson":
         print(json.dumps(asdict(report)))

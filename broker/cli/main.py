@@ -21,17 +21,17 @@ EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code. Arguments are those of the process by default."""
-    given = sys.argv[1:] if arguments is None else arguments
-    flags = plain_flags(given)
+    words = sys.argv[1:] if arguments is None else arguments
+    flags = plain_flags(words)
     try:
         if flags is not None:
             return serve(flags)
-        return _run_other(given)
+        return _run_other(words)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
 
-def _run_other(given: Sequence[str]) -> int:
+def _run_other(words: Sequence[str]) -> int:
     """Run a command that prints; a reader that has enough, as `head`, is no failure."""
     from braidlog.broker.cli.commands import run_command
 
@@ -42,7 +42,7 @@ def _run_other(given: Sequence[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # A terminal may not know every character.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = run_command(given)
+        code = run_command(words)
         sys.stdout.flush()
         return code
     except BrokenPipeError:

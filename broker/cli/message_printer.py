@@ -86,9 +86,11 @@ class MessagePrinter:
 
     def print_last(self, topic: str, lines: Sequence[bytes], count: int) -> None:
         """Print the latest `count` of messages of several partitions, by publish time."""
-        found = [(published_us(json.loads(line)), line) for line in lines]
-        found.sort(key=lambda pair: pair[0])
-        self.print_lines(topic, [line for _, line in found[len(found) - count :]] if count else [])
+        timed_lines = [(published_us(json.loads(line)), line) for line in lines]
+        timed_lines.sort(key=lambda pair: pair[0])
+        self.print_lines(
+            topic, [line for _, line in timed_lines[len(timed_lines) - count :]] if count else []
+        )
 
     def _matches(self, message: Json) -> bool:
         assert self._wanted is not None

@@ -93,8 +93,8 @@ def table_line(message: Json, *, headers_only: bool) -> str:
 
 def _headers(message: Json) -> bytes:
     pairs = [
-        (field(one, "name", "name_encoding") or b"", field(one, "value", "encoding") or b"")
-        for one in message.get("headers") or ()
+        (field(header, "name", "name_encoding") or b"", field(header, "value", "encoding") or b"")
+        for header in message.get("headers") or ()
     ]
     pairs += [
         (name.encode(), str(value).encode())
@@ -109,10 +109,10 @@ class Template:
     def __init__(self, text: str) -> None:
         """Raises AdminError for an unknown part."""
         self._parts: list[bytes | str] = []
-        given = text.encode("utf-8", "surrogateescape")
+        encoded = text.encode("utf-8", "surrogateescape")
         pos = 0
-        while pos < len(given):
-            match = PART.match(given, pos)
+        while pos < len(encoded):
+            match = PART.match(encoded, pos)
             if match is None:
                 raise AdminError(f"--format {text}: ends in the middle of a part", EXIT_USAGE)
             pos = match.end()
@@ -125,7 +125,7 @@ class Template:
         if directive is not None:
             name = directive.decode("ascii", "replace")
             if name not in DIRECTIVES:
-                known = " ".join(f"%{one}" for one in DIRECTIVES)
+                known = " ".join(f"%{directive}" for directive in DIRECTIVES)
                 raise AdminError(f"--format {text}: no %{name}, there are: {known}", EXIT_USAGE)
             return b"%" if name == "%" else name
         name = escape.decode("ascii", "replace")

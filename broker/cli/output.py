@@ -69,8 +69,8 @@ def print_answer(where: Where, answer: object, tables: Callable[[], Iterable[Tab
     elif where.output == "json":
         print(json.dumps(answer, indent=2))
     else:
-        for one in answer if isinstance(answer, list) else [answer]:
-            print(json.dumps(one))
+        for element in answer if isinstance(answer, list) else [answer]:
+            print(json.dumps(element))
 
 
 def print_rows(

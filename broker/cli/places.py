@@ -38,13 +38,13 @@ def bounds_of(
     client: AdminClient, topic: str, partition: int | None = None
 ) -> Sequence[PartitionBounds]:
     """Return the bounds of a topic's partitions, or of one partition. Raises AdminError."""
-    found = [
-        PartitionBounds(one["partition"], one["log_start_offset"], one["high_watermark"])
-        for one in client.topic(topic)["partitions"]
+    bounds = [
+        PartitionBounds(part["partition"], part["log_start_offset"], part["high_watermark"])
+        for part in client.topic(topic)["partitions"]
     ]
     if partition is None:
-        return found
-    chosen = [one for one in found if one.partition == partition]
+        return bounds
+    chosen = [bound for bound in bounds if bound.partition == partition]
     if not chosen:
         raise AdminError(f"{topic} has no partition {partition}", EXIT_NOT_FOUND)
     return chosen
@@ -56,12 +56,12 @@ def time_us_of(text: str, flag: str, wanted: str = TIME) -> int:
     A time without a zone is in UTC.
     """
     try:
-        given = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:  # No date: an age, read below.
         pass
     else:
-        given = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
-        return round(given.timestamp() * 1_000_000)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1_000_000)
     try:
         return time.time_ns() // 1000 - round(parse_seconds(text, unit="") * 1_000_000)
     except (ValueError, OverflowError):
@@ -87,5 +87,5 @@ def offset_of(
         return min(max(wanted, bounds.start), bounds.end)
     time_us = time_us_of(text, flag)
     path = f"{API}/log/{topic_path(topic)}/{bounds.partition}?time_us={time_us}"
-    found = client.ask("GET", path)["first_offset"]
-    return bounds.end if found is None else min(max(int(found), bounds.start), bounds.end)
+    offset = client.ask("GET", path)["first_offset"]
+    return bounds.end if offset is None else min(max(int(offset), bounds.start), bounds.end)

@@ -93,8 +93,8 @@ def produce(
         if repeat_ < 1 or (rate is not None and not rate > 0):
             raise AdminError("--repeat and --rate are greater than 0", EXIT_USAGE)
         if values:
-            given = [os.fsencode(value) for value in values]
-            groups = grouped(chain.from_iterable(repeat(given, repeat_)))
+            encoded = [os.fsencode(value) for value in values]
+            groups = grouped(chain.from_iterable(repeat(encoded, repeat_)))
         else:
             groups = groups_of_lines(file)
         messages: Iterable[list[bytes]] = (
@@ -170,12 +170,12 @@ class MessageSending:
         return 0
 
     def _send(self, body: bytes) -> None:
-        told = self._client.ask("POST", self._path, body)["messageIds"]
-        failed = [one for one in told if one["error"] is not None]
-        self.stored += len(told) - len(failed)
+        results = self._client.ask("POST", self._path, body)["messageIds"]
+        failed = [result for result in results if result["error"] is not None]
+        self.stored += len(results) - len(failed)
         if self._output != "table":
-            for one in told:
-                print(json.dumps(one))
+            for result in results:
+                print(json.dumps(result))
             sys.stdout.flush()
         if failed:
             raise AdminError(failed[0]["error"], EXIT_FAILED)

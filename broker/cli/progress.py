@@ -24,12 +24,12 @@ class ProgressBar:
 
     def __init__(
         self,
-        what: str,
+        label: str,
         unit: Unit,
         stream: TextIO,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._what = what
+        self._what = label
         self._unit = unit
         self._stream = stream
         self._clock = clock
@@ -69,7 +69,7 @@ class ProgressBar:
 
 
 @contextmanager
-def progress(what: str, unit: Unit = "bytes", *, hidden: bool = False) -> Iterator[Advance]:
+def progress(label: str, unit: Unit = "bytes", *, hidden: bool = False) -> Iterator[Advance]:
     """Yield a function of the amount done and the whole amount; show both if standard error is a
     terminal and not `hidden`.
     """
@@ -77,7 +77,7 @@ def progress(what: str, unit: Unit = "bytes", *, hidden: bool = False) -> Iterat
     if hidden or not stream.isatty():
         yield lambda done, total: None
         return
-    shown = ProgressBar(what, unit, stream)
+    shown = ProgressBar(label, unit, stream)
     try:
         yield shown.advance
     finally:

@@ -42,8 +42,8 @@ def list_schemas(topic: str, *, where: Where = HERE) -> int:
     """
 
     def ask(client: AdminClient) -> None:
-        found = client.ask("GET", f"{_place(topic)}/schemas")["getSchemaResponses"]
-        print_rows(where, found, ("version", "type", "data"))
+        versions = client.ask("GET", f"{_place(topic)}/schemas")["getSchemaResponses"]
+        print_rows(where, versions, ("version", "type", "data"))
 
     return run_command(where, ask)
 
@@ -62,8 +62,8 @@ def show_schema(
 
     def ask(client: AdminClient) -> None:
         suffix = "" if version is None else f"/{version}"
-        found = client.ask("GET", f"{_place(topic)}/schema{suffix}")
-        print_rows(where, found, ("version", "type", "data"))
+        schema = client.ask("GET", f"{_place(topic)}/schema{suffix}")
+        print_rows(where, schema, ("version", "type", "data"))
 
     return run_command(where, ask)
 
@@ -76,8 +76,8 @@ def put_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE) 
     """
 
     def ask(client: AdminClient) -> None:
-        made = client.ask("POST", f"{_place(topic)}/schema", _body(kind, file))["version"]
-        print_rows(where, made, ("version",))
+        answer = client.ask("POST", f"{_place(topic)}/schema", _body(kind, file))["version"]
+        print_rows(where, answer, ("version",))
 
     return run_command(where, ask)
 
@@ -90,9 +90,9 @@ def check_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE
     """
 
     def ask(client: AdminClient) -> int:
-        found = client.ask("POST", f"{_place(topic)}/compatibility", _body(kind, file))
-        print_rows(where, found, ("compatibility", "schemaCompatibilityStrategy"))
-        return 0 if found["compatibility"] else EXIT_FAILED
+        answer = client.ask("POST", f"{_place(topic)}/compatibility", _body(kind, file))
+        print_rows(where, answer, ("compatibility", "schemaCompatibilityStrategy"))
+        return 0 if answer["compatibility"] else EXIT_FAILED
 
     return run_command(where, ask)
 

@@ -58,19 +58,19 @@ def serve(flags: ServeFlags) -> int:
     """Run the broker until SIGTERM or SIGINT; return the exit code of the process."""
     from braidlog.broker.config.settings import ConfigError, load
 
-    found = []
+    overrides = []
     try:
         for text in flags.listen:
             name, value = _pair(text, "--listen", "NAME=HOST:PORT")
-            found.append((f"listeners.{name}.listen", value, f"--listen {text}"))
+            overrides.append((f"listeners.{name}.listen", value, f"--listen {text}"))
         for text in flags.set_:
             key, value = _pair(text, "--set", "KEY=VALUE")
-            found.append((key, value, f"--set {text}"))
+            overrides.append((key, value, f"--set {text}"))
         if flags.ephemeral:
-            return _serve_ephemeral(flags, found)
+            return _serve_ephemeral(flags, overrides)
         if flags.data_dir is not None:
-            found.append(("data_dir", flags.data_dir, "--data-dir"))
-        settings = load(file=flags.config, flags=found)
+            overrides.append(("data_dir", flags.data_dir, "--data-dir"))
+        settings = load(file=flags.config, flags=overrides)
     except ConfigError as error:
         return refuse(str(error), EXIT_USAGE)
     from braidlog.broker.config.unused import import_structlog

@@ -52,12 +52,13 @@ def list_users(*, where: Where = HERE) -> int:
     """
 
     def ask(client: AdminClient) -> None:
-        found = client.users()
+        user_list = client.users()
         columns = ("name", "id", "active", "has_password", "roles", "tokens")
         rows = [
-            {**one, "roles": ", ".join(one["roles"]), "tokens": len(one["tokens"])} for one in found
+            {**user, "roles": ", ".join(user["roles"]), "tokens": len(user["tokens"])}
+            for user in user_list
         ]
-        print_rows(where, found, columns, rows)
+        print_rows(where, user_list, columns, rows)
 
     return run_command(where, ask)
 
@@ -149,11 +150,11 @@ def create_token(
         body: Json = {}
         if expires is not None:
             body["expires_us"] = time.time_ns() // 1000 + int(_seconds(expires) * 1_000_000)
-        made = client.token(user, name, "PUT", body)
+        created = client.token(user, name, "PUT", body)
         if where.output == "table":
-            print(made["token"])
+            print(created["token"])
         else:
-            print_answer(where, made, list)
+            print_answer(where, created, list)
 
     return run_command(where, ask)
 
@@ -166,17 +167,17 @@ def show_tokens(user: str, *, where: Where = HERE) -> int:
     """
 
     def ask(client: AdminClient) -> None:
-        found = client.user(user)["tokens"]
+        token_list = client.user(user)["tokens"]
         columns = ("name", "created", "expires")
         rows = [
             {
-                "name": one["name"],
-                "created": time_text(one["created_us"]),
-                "expires": None if one["expires_us"] is None else time_text(one["expires_us"]),
+                "name": token["name"],
+                "created": time_text(token["created_us"]),
+                "expires": None if token["expires_us"] is None else time_text(token["expires_us"]),
             }
-            for one in found
+            for token in token_list
         ]
-        print_rows(where, found, columns, rows)
+        print_rows(where, token_list, columns, rows)
 
     return run_command(where, ask)
 
@@ -217,8 +218,8 @@ def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> 
 
     Example: braidlog permissions revoke anna consume 'public/default/orders@billing'
     """
-    given = {"subject": subject, "action": action, "resource": resource}
-    return run_command(where, lambda client: _done(client.revoke(given)))
+    grant = {"subject": subject, "action": action, "resource": resource}
+    return run_command(where, lambda client: _done(client.revoke(grant)))
 
 
 @permissions.command(name="list")
@@ -229,8 +230,8 @@ def list_permissions(subject: str | None = None, *, where: Where = HERE) -> int:
     """
 
     def ask(client: AdminClient) -> None:
-        found = client.permissions(subject)
-        print_rows(where, found, ("subject", "action", "resource"))
+        grants = client.permissions(subject)
+        print_rows(where, grants, ("subject", "action", "resource"))
 
     return run_command(where, ask)
 

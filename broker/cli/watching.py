@@ -33,15 +33,17 @@ def connections(*, watch: Watch = None, where: Where = HERE) -> int:
     """
 
     def look(client: AdminClient) -> int:
-        found: list[Json] = []
+        connections: list[Json] = []
         after: str | None = ""
         while after is not None:
             query = f"?{urlencode({'after': after})}" if after else ""
             page = client.ask("GET", f"{API}/connections{query}")
-            found += page["connections"]
+            connections += page["connections"]
             after = page["next"]
-        columns = tuple(found[0]) if found else ("id", "protocol", "listener", "address")
-        print_rows(where, found, columns)
+        columns = (
+            tuple(connections[0]) if connections else ("id", "protocol", "listener", "address")
+        )
+        print_rows(where, connections, columns)
         return 0
 
     return _watched(where, watch, look)
@@ -55,10 +57,10 @@ def stats(*, watch: Watch = None, where: Where = HERE) -> int:
     before: Json = {}
 
     def look(client: AdminClient) -> int:
-        found = client.ask("GET", f"{API}/stats")
-        seconds = found["uptime_s"] - before.get("uptime_s", 0.0)
+        answer = client.ask("GET", f"{API}/stats")
+        seconds = answer["uptime_s"] - before.get("uptime_s", 0.0)
         rows = []
-        for name, totals in found["protocols"].items():
+        for name, totals in answer["protocols"].items():
             earlier = before.get("protocols", {}).get(name, {})
             if earlier and seconds > 0:
                 for count in COUNTS:
@@ -70,11 +72,11 @@ def stats(*, watch: Watch = None, where: Where = HERE) -> int:
         shown = [{**dict.fromkeys(columns), **row} for row in rows]
         print_answer(
             where,
-            found,
-            lambda: [("", about, cells([found], about)), ("", columns, cells(shown, columns))],
+            answer,
+            lambda: [("", about, cells([answer], about)), ("", columns, cells(shown, columns))],
         )
         before.clear()
-        before.update(found)
+        before.update(answer)
         return 0
 
     return _watched(where, watch, look)
@@ -87,10 +89,10 @@ def health(*, watch: Watch = None, where: Where = HERE) -> int:
     """
 
     def look(client: AdminClient) -> int:
-        found = client.ask("GET", "/readyz", accepted=503)
-        rows = [{"check": name, "good": good} for name, good in found["checks"].items()]
-        print_rows(where, found, ("check", "good"), rows)
-        return 0 if found["ready"] else EXIT_FAILED
+        answer = client.ask("GET", "/readyz", accepted=503)
+        rows = [{"check": name, "good": good} for name, good in answer["checks"].items()]
+        print_rows(where, answer, ("check", "good"), rows)
+        return 0 if answer["ready"] else EXIT_FAILED
 
     return _watched(where, watch, look)
 

@@ -107,25 +107,25 @@ class PeerCallHandler:
         group, wanted = call.arguments
         broker = self._broker
         commits = broker.subscriptions.commits(group)
-        told: list[list[str] | None] = []
-        for full, index, *given in wanted:
+        outcomes: list[list[str] | None] = []
+        for full, index, *arguments in wanted:
             name = TopicName(*full.split("/", 2))
             try:
                 self._check_position(call, Action.CONSUME, group, name)
                 topic = broker.topics.get(name)
-                commit = KafkaCommit(*given)
+                commit = KafkaCommit(*arguments)
                 commits.add(topic, index, commit.offset, kafka=commit)
-                told.append(None)
+                outcomes.append(None)
             except errors.BrokerError as error:
-                told.append(named_error(error))
+                outcomes.append(named_error(error))
         ticket = commits.write()
         await broker.durability.reached(ticket)
-        return told
+        return outcomes
 
     async def _committed(self, call: Call) -> list[tuple[object, ...]]:
         """Return topic, partition and position of each; an error follows a missing position."""
         group, wanted = call.arguments
-        found: list[tuple[object, ...]] = []
+        commits: list[tuple[object, ...]] = []
         for number, (full, index) in enumerate(wanted, 1):
             if number % TURN_PARTITIONS == 0:
                 await trio.lowlevel.checkpoint()
@@ -135,31 +135,35 @@ class PeerCallHandler:
             except errors.NotAuthorized:
                 continue
             try:
-                found.append((full, index, self._position(group, name, index)))
+                commits.append((full, index, self._position(group, name, index)))
             except errors.BrokerError as error:  # Concerns this topic alone.
-                found.append((full, index, None, named_error(error)))
-        return found
+                commits.append((full, index, None, named_error(error)))
+        return commits
 
     def _position(self, group: bytes, name: TopicName, index: int) -> Committed:
         topic = self._broker.topics.get(name)
         topic.partition(index)
         subscription = self._broker.subscriptions.find(topic, group)
-        given = None if subscription is None else subscription.committed(index)
-        return None if given is None else (given.offset, given.metadata, given.leader_epoch)
+        committed = None if subscription is None else subscription.committed(index)
+        return (
+            None
+            if committed is None
+            else (committed.offset, committed.metadata, committed.leader_epoch)
+        )
 
     async def _positions(self, call: Call) -> list[tuple[str, int]]:
         """Return positions only of topics that the client may see."""
-        found: list[tuple[str, int]] = []
+        places: list[tuple[str, int]] = []
         broker, principal = self._broker, _principal(call)
         for topic in await self._topics_of(call, Action.DESCRIBE):
             subscription = broker.subscriptions.find(topic, call.arguments[0])
             if subscription and broker.access.allows(principal, Action.DESCRIBE, topic.resource):
-                found += [
+                places += [
                     (topic.name.full, index)
                     for index in range(len(topic.partitions))
                     if subscription.committed(index) is not None
                 ]
-        return found
+        return places
 
     async def _topics_of(self, call: Call, action: Action) -> list[Topic]:
         """Return this broker's topics in the namespace of the call where the group has a
@@ -168,7 +172,7 @@ class PeerCallHandler:
         """
         group, tenant, namespace = call.arguments
         broker, principal = self._broker, _principal(call)
-        found = []
+        topics = []
         for number, topic in enumerate(broker.topics.list(tenant, namespace), 1):
             if number % TURN_PARTITIONS == 0:
                 await trio.lowlevel.checkpoint()
@@ -178,20 +182,20 @@ class PeerCallHandler:
                 and broker.subscriptions.find(topic, group)
                 and broker.access.allows(principal, action, Resource.of_group(group, topic.name))
             ):
-                found.append(topic)
-        return found
+                topics.append(topic)
+        return topics
 
     async def _kept(self, call: Call) -> list[tuple[str, int, int, int]]:
         broker = self._broker
-        found, seen = [], 0
+        subscriptions, seen = [], 0
         for topic in broker.topics.all():
             if broker.placement.is_here(topic.name) and not topic.deleted:
-                found.append((topic.name.full, *topic.kept()))
+                subscriptions.append((topic.name.full, *topic.kept()))
             seen += 1 + len(topic.partitions)
             if seen >= TURN_PARTITIONS:
                 seen = 0
                 await trio.lowlevel.checkpoint()
-        return found
+        return subscriptions
 
     async def _schema(self, call: Call) -> tuple[int, int, str, bytes, dict[str, str]] | None:
         full, version, non_persistent = call.arguments
@@ -203,16 +207,16 @@ class PeerCallHandler:
             if non_persistent
             else broker.topics.get(name).meta.schemas
         )
-        found = numbered(schemas, version)
-        if found is None:
+        schema = numbered(schemas, version)
+        if schema is None:
             return None
-        number, meta = found
+        number, meta = schema
         return number, meta.type, meta.name, meta.data, meta.properties
 
     async def _non_persistent(self, call: Call) -> list[tuple[str, str]]:
         tenant, namespace = call.arguments
-        found = self._broker.non_persistent.list(tenant, namespace)
-        return [(topic.full, topic.name.topic) for topic in found]
+        channels = self._broker.non_persistent.list(tenant, namespace)
+        return [(topic.full, topic.name.topic) for topic in channels]
 
     async def _purge(self, call: Call) -> None:
         (full,) = call.arguments
@@ -228,14 +232,14 @@ class PeerCallHandler:
         group, tenant, namespace = call.arguments
         broker = self._broker
         self._check(call, Action.DELETE, Resource.of_group_within(group, tenant, namespace))
-        ticket, found = 0, await self._topics_of(call, Action.DELETE)
-        if any(broker.members.of(topic, group) for topic in found):
+        ticket, topics = 0, await self._topics_of(call, Action.DELETE)
+        if any(broker.members.of(topic, group) for topic in topics):
             raise errors.SubscriptionBusy("the group has members")
-        for topic in found:
+        for topic in topics:
             with suppress(errors.SubscriptionNotFound, errors.TopicNotFound):  # Gone meanwhile.
                 ticket = max(ticket, broker.subscriptions.delete(topic, group))
         await broker.durability.reached(ticket)
-        return bool(found)
+        return bool(topics)
 
 
 def _principal(call: Call) -> Principal:

@@ -65,15 +65,15 @@ def _alter(
     """Return the rights to alter a namespace, whose settings also list partitioned non-persistent
     topics.
     """
-    found = namespaces.find(tenant, namespace)
+    meta = namespaces.find(tenant, namespace)
     for key, value in changes.items():
         if not key.startswith(PARTITIONS_OF):
             yield Action.ALTER, Resource.of_namespace(tenant, namespace)
             continue
         topic = TopicName(tenant, namespace, key.removeprefix(PARTITIONS_OF))
-        is_there = found is not None and key in found.settings
-        made = Action.ALTER if is_there else Action.CREATE
-        yield Action.DELETE if value is None else made, Resource.of_topic(topic)
+        is_there = meta is not None and key in meta.settings
+        action = Action.ALTER if is_there else Action.CREATE
+        yield Action.DELETE if value is None else action, Resource.of_topic(topic)
     if not changes:
         yield Action.ALTER, Resource.of_namespace(tenant, namespace)
 

@@ -143,10 +143,13 @@ class ClusterPeers:
             chosen = [commits[number][1] for number in numbers]
             try:
                 reply = await self._ask_node(node, asker, "commit", [group, chosen])
-                given = [None if one is None else _error(one) for one in reply.result]
+                outcomes = [
+                    None if error_text is None else _error(error_text)
+                    for error_text in reply.result
+                ]
             except errors.BrokerError as error:
-                given = [error] * len(numbers)
-            for number, result in zip(numbers, given, strict=True):
+                outcomes = [error] * len(numbers)
+            for number, result in zip(numbers, outcomes, strict=True):
                 results[number] = result
 
         await _at_each(commits, at)
@@ -169,8 +172,8 @@ class ClusterPeers:
                     results.update(dict.fromkeys(chosen, error))
                     return
                 results.update(dict.fromkeys(chosen))
-                for name, index, given, *refusal in reply.result:
-                    results[name, index] = _position(given, *refusal)
+                for name, index, committed, *refusal in reply.result:
+                    results[name, index] = _position(committed, *refusal)
 
         await _at_each(wanted, at)
         return results
@@ -179,11 +182,11 @@ class ClusterPeers:
         self, asker: Asker, group: bytes, namespace: tuple[str, str]
     ) -> Sequence[Place]:
         """As `Peers.positions`."""
-        found: list[Place] = []
+        places: list[Place] = []
         for owner in self._placement.others():
             reply = await self._read(owner.node_id, asker, "positions", [group, *namespace])
-            found += [(name, index) for name, index in reply.result]
-        return found
+            places += [(name, index) for name, index in reply.result]
+        return places
 
     async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
         """As `Peers.end_group`."""
@@ -229,7 +232,7 @@ class ClusterPeers:
     async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
         """As `Peers.non_persistent`."""
         replies = await self._ask_all(Call("non_persistent", list(namespace)), KEPT_S)
-        named = [one for reply in replies for one in reply.result]
+        named = [name for reply in replies for name in reply.result]
         return {full: TopicName(*namespace, topic) for full, topic in named}
 
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
@@ -401,17 +404,17 @@ def _nothing_done() -> Iterator[None]:
 
 def _call(asker: Asker, name: str, arguments: list[Any]) -> Call:
     principal = asker.principal
-    who = (principal.name, sorted(principal.roles), principal.is_anonymous)
-    return Call(name, arguments, who, asker.at)
+    identity = (principal.name, sorted(principal.roles), principal.is_anonymous)
+    return Call(name, arguments, identity, asker.at)
 
 
 def _position(
-    given: Sequence[Any] | None, error: Sequence[str] | None = None
+    committed: Sequence[Any] | None, error: Sequence[str] | None = None
 ) -> Committed | errors.BrokerError:
     """Return a position as `Answers` sends it; an error follows only if there is an error."""
     if error is not None:
         return _error(error)
-    return None if given is None else (given[0], given[1], given[2])
+    return None if committed is None else (committed[0], committed[1], committed[2])
 
 
 def _raise_told(reply: Reply) -> None:
@@ -419,8 +422,8 @@ def _raise_told(reply: Reply) -> None:
         raise _error(reply.error)
 
 
-def _error(told: Sequence[str]) -> errors.BrokerError:
-    name, text = told
+def _error(named: Sequence[str]) -> errors.BrokerError:
+    name, text = named
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, errors.BrokerError):
         if kind is errors.OffsetOutOfRange:

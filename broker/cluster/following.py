@@ -83,7 +83,9 @@ class Following:
             topics.extend(topic, self._opened(topic, len(topic.partitions)))
         self._factory.alter(topic, topic.settings)
         topics.tell(topic, TopicEvent.ALTERED)
-        if topic.is_terminated and not all(one.is_terminated for one in topic.partitions):
+        if topic.is_terminated and not all(
+            partition.is_terminated for partition in topic.partitions
+        ):
             topics.end(topic)
 
     def _opened(self, topic: Topic, first: int) -> Sequence[Partition]:

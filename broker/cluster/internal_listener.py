@@ -46,14 +46,15 @@ class InternalListener:
     def addresses(self, listeners: Sequence[Listener]) -> dict[str, str]:
         """Return the addresses for other brokers and their clients, by name of the listener."""
         local = socket.gethostname()
-        told = {
-            one.name: address_text(one.advertised_to((local, one.bound[1]))) for one in listeners
+        listed = {
+            listener.name: address_text(listener.advertised_to((local, listener.bound[1])))
+            for listener in listeners
         }
         advertised = self._broker.config.cluster.advertised
         host, port = self._bound
         if not is_loopback(host) and host in ("0.0.0.0", "::"):
             host = local
-        return told | {INTERNAL: advertised or address_text((host, port))}
+        return listed | {INTERNAL: advertised or address_text((host, port))}
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -118,7 +118,7 @@ class Membership:
             number: Owner(row.node, _addresses(row.listeners), number)
             for number, row in live.items()
         }
-        others = [one for number, one in owners.items() if number != self._session.number]
+        others = [owner for number, owner in owners.items() if number != self._session.number]
         newest = max((row.session for row in view.sessions), default=0)
         self._parts.placement.show_sessions(frozenset(live), newest)
         self._parts.placement.show(
@@ -168,20 +168,20 @@ class Membership:
     async def _take(self, wanted: Sequence[int]) -> None:
         new = await run_in_thread(self._session.take, wanted)
         begun = trio.current_time()
-        found = await self._read(sorted(new))
+        contents = await self._read(sorted(new))
         async with self._changing:
-            if CATALOGUE_SHARD in found:
-                self._own_catalogue(found[CATALOGUE_SHARD])
+            if CATALOGUE_SHARD in contents:
+                self._own_catalogue(contents[CATALOGUE_SHARD])
             elif self._parts.shared_catalogue.is_owned:
                 # A deletion must be published before the shard drops the remains.
                 await self._broker.durability.settled()
-            elif found:
+            elif contents:
                 await self._follow_surely()
-            for shard in sorted(found.keys() - {CATALOGUE_SHARD}):
-                await self._hold(shard, found[shard])
-        if found:
+            for shard in sorted(contents.keys() - {CATALOGUE_SHARD}):
+                await self._hold(shard, contents[shard])
+        if contents:
             seconds = round(trio.current_time() - begun, 3)
-            log.info("shards_taken", session=self._session.number, shards=len(found), s=seconds)
+            log.info("shards_taken", session=self._session.number, shards=len(contents), s=seconds)
 
     async def _read(self, shards: Sequence[int]) -> dict[int, ShardContents]:
         """Read each shard. A damaged shard stays unavailable; if it holds the catalogue, raise
@@ -190,20 +190,20 @@ class Membership:
         if not shards:
             return {}
         try:
-            taken = await run_in_thread(self._shared.read, shards)
-            return dict.fromkeys(shards, taken)
+            contents = await run_in_thread(self._shared.read, shards)
+            return dict.fromkeys(shards, contents)
         except DamagedLog:
             if shards == [CATALOGUE_SHARD]:
                 raise
-        found: dict[int, ShardContents] = {}
+        by_shard: dict[int, ShardContents] = {}
         for shard in shards:
             try:
-                found[shard] = await run_in_thread(self._shared.read, [shard])
+                by_shard[shard] = await run_in_thread(self._shared.read, [shard])
             except DamagedLog as error:
                 if shard == CATALOGUE_SHARD:
                     raise
                 log.error("shard_stays_shut", shard=shard, reason=str(error))
-        return found
+        return by_shard
 
     async def _follow_surely(self) -> None:
         """Follow the catalogue as far as earlier owners of a shard did; retry until successful."""

@@ -168,8 +168,8 @@ class ClusterPlacement(Placement):
     def _owner_of(self, shard: int) -> Owner | None:
         if shard in self.held:
             return None
-        found = self._owners.get(shard, NOBODY)
-        return NOBODY if found.node_id == self.node_id else found
+        session = self._owners.get(shard, NOBODY)
+        return NOBODY if session.node_id == self.node_id else session
 
 
 class Tries:
@@ -197,8 +197,8 @@ class Tries:
         return True
 
 
-def elsewhere(what: str, owner: Owner) -> NotOwner:
+def elsewhere(subject: str, owner: Owner) -> NotOwner:
     """Return the error for a subject that another broker owns."""
     if owner is NOBODY:
-        return NotOwner(f"no broker owns {what} now", is_unowned=True)
-    return NotOwner(f"{what} is owned by broker {owner.node_id}", owner.node_id)
+        return NotOwner(f"no broker owns {subject} now", is_unowned=True)
+    return NotOwner(f"{subject} is owned by broker {owner.node_id}", owner.node_id)

@@ -199,8 +199,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Return the source of a setting, or of a group's first setting; else the
         setting's name.
         """
-        found = _origin(dotted, self.origins)
-        return dotted if found == NOWHERE else found
+        source = _origin(dotted, self.origins)
+        return dotted if source == NOWHERE else source
 
 
 class _Listener(msgspec.Struct, frozen=True, kw_only=True):
@@ -370,11 +370,11 @@ def _listeners(tree: object, origins: Mapping[str, str]) -> dict[str, ListenerCo
         raise ConfigError(f"{where}: listeners: is a group of settings, not one")
     known = _Listener.__struct_fields__
     listeners = {}
-    for name, given in tree.items():
+    for name, options in tree.items():
         at = f"listeners.{name}"
-        if not isinstance(given, dict):
+        if not isinstance(options, dict):
             raise ConfigError(f"{_origin(at, origins)}: {at}: is a group of settings, not one")
-        own = {key: value for key, value in given.items() if key in known}
+        own = {key: value for key, value in options.items() if key in known}
         common = decode(own, _Listener, origins, at)
         if common.listen is not None and common.listen != OFF:
             _checked_address(common.listen, f"{at}.listen", origins)
@@ -389,7 +389,7 @@ def _listeners(tree: object, origins: Mapping[str, str]) -> dict[str, ListenerCo
             insecure=common.insecure,
             tls=common.tls,
             principal=common.principal,
-            options={key: value for key, value in given.items() if key not in known},
+            options={key: value for key, value in options.items() if key not in known},
         )
     return listeners
 
@@ -437,7 +437,7 @@ def _group_with_units(key: str, value: object, hint: type) -> object:
 def _struct_of_each(hint: object) -> type | None:
     """Return the type of a mapping's values, if they are groups of settings."""
     values = typing.get_args(hint)[1:] if typing.get_origin(hint) is Mapping else ()
-    return next((one for one in values if issubclass(one, msgspec.Struct)), None)
+    return next((kind for kind in values if issubclass(kind, msgspec.Struct)), None)
 
 
 def plain_value(key: str, text: str, hint: object) -> object:

@@ -40,26 +40,26 @@ class _Writer:
 
     def lines(self, error: BaseException, depth: int) -> Iterator[str]:
         chain = self._chain(error)
-        for number, (one, link) in enumerate(reversed(chain)):
+        for number, (cause, link) in enumerate(reversed(chain)):
             if number == 0 and link:
                 yield "(earlier exceptions are left out)\n"
             if number:
                 yield link
-            yield from _frames(one.__traceback__)
-            yield f"{_name(one)}: {_message(one)}\n"
-            if isinstance(one, BaseExceptionGroup):
-                yield from self._members(one, depth)
+            yield from _frames(cause.__traceback__)
+            yield f"{_name(cause)}: {_message(cause)}\n"
+            if isinstance(cause, BaseExceptionGroup):
+                yield from self._members(cause, depth)
 
     def _chain(self, error: BaseException) -> list[tuple[BaseException, str]]:
         """Return the error and its causes, each with its relation to the next error."""
         chain: list[tuple[BaseException, str]] = []
-        one: BaseException | None = error
-        while one is not None and len(chain) < CHAIN_MAX and self._remember(one):
-            before, link = one.__cause__, _CAUSE
-            if before is None and not one.__suppress_context__:
-                before, link = one.__context__, _CONTEXT
-            chain.append((one, link if before is not None else ""))
-            one = before
+        cause: BaseException | None = error
+        while cause is not None and len(chain) < CHAIN_MAX and self._remember(cause):
+            before, link = cause.__cause__, _CAUSE
+            if before is None and not cause.__suppress_context__:
+                before, link = cause.__context__, _CONTEXT
+            chain.append((cause, link if before is not None else ""))
+            cause = before
         return chain
 
     def _remember(self, error: BaseException) -> bool:

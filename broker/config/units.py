@@ -38,10 +38,10 @@ def parse_seconds(text: str, *, unit: str) -> float:
 
     Raises ValueError.
     """
-    number, given = _split(text, "a time such as 250ms, 30s, 12h or 7d")
-    if (given or unit) not in SECONDS:
+    number, written_unit = _split(text, "a time such as 250ms, 30s, 12h or 7d")
+    if (written_unit or unit) not in SECONDS:
         raise ValueError(f"{text!r} is not a length of time: the unit may be ms, s, m, h, d or w")
-    return number * SECONDS[given or unit]
+    return number * SECONDS[written_unit or unit]
 
 
 def _split(text: str, wanted: str) -> tuple[float, str]:

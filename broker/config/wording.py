@@ -80,21 +80,21 @@ def explain(error: Exception, into: type[Any] | None = None, whole: str = "") ->
 
 
 def _not_json(text: str) -> ValueFault:
-    found = _MALFORMED.fullmatch(text)
-    if found is not None:
-        return ValueFault("", f"not JSON: {found[1]} at byte {found[2]}")
+    match = _MALFORMED.fullmatch(text)
+    if match is not None:
+        return ValueFault("", f"not JSON: {match[1]} at byte {match[2]}")
     if text == "Input data was truncated":
         return ValueFault("", "not JSON: the text ends too early")
     return _misfit(text, None, NOUNS)  # A number out of range, with its place.
 
 
 def _misfit(text: str, into: type[Any] | None, nouns: Nouns) -> ValueFault:
-    found = _PLACE.search(text)
+    match = _PLACE.search(text)
     place = ""
-    if found is not None:
-        text = text[: found.start()]
-        place = found[2].replace("[...]", "")  # A value of an object that may have any names.
-        if found[1]:
+    if match is not None:
+        text = text[: match.start()]
+        place = match[2].replace("[...]", "")  # A value of an object that may have any names.
+        if match[1]:
             place = f"a name in {place or 'the object'}"
     if text.startswith("Object contains unknown field `"):
         name = text.split("`", 1)[1].rstrip("`")
@@ -118,12 +118,14 @@ def _misfit(text: str, into: type[Any] | None, nouns: Nouns) -> ValueFault:
     return ValueFault(place, f"{text[:1].lower()}{text[1:]}")
 
 
-def _expectation(wanted: str, given: str | None, limit: str | None, nouns: Nouns) -> str:
+def _expectation(wanted: str, actual: str | None, limit: str | None, nouns: Nouns) -> str:
     """Return an expectation in words: `int | null`, `str` and a limit such as `>= 1`."""
     *others, last = [nouns.get(kind, kind) for kind in wanted.split(" | ")]
     text = f"expected {', '.join(others)} or {last}" if others else f"expected {last}"
-    if given is not None:
-        return f"{text}, not {'a decimal number' if given == 'float' else nouns.get(given, given)}"
+    if actual is not None:
+        return (
+            f"{text}, not {'a decimal number' if actual == 'float' else nouns.get(actual, actual)}"
+        )
     if not limit:
         return text
     length = _LENGTH.fullmatch(limit)
@@ -183,7 +185,7 @@ def _alternatives(kind: msgspec.inspect.Type | None) -> list[msgspec.inspect.Typ
     if kind is None:
         return []
     if isinstance(kind, msgspec.inspect.UnionType):
-        return [part for one in kind.types for part in _alternatives(one)]
+        return [part for part_kind in kind.types for part in _alternatives(part_kind)]
     if isinstance(kind, msgspec.inspect.DictType):
         return [kind, *_alternatives(kind.value_type)]
     return [kind]

@@ -107,9 +107,9 @@ class DispatchCursor:
         if not self.again:
             return []
         state = CursorState(*self.subscription.standing(self.index))
-        done = [one for one, later in self.again.items() if state.covers(later, later + 1)]
-        for one in done:
-            del self.again[one]
+        done = [offset for offset, later in self.again.items() if state.covers(later, later + 1)]
+        for offset in done:
+            del self.again[offset]
         return done
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:

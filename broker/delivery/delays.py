@@ -40,12 +40,12 @@ class Delays:
 
     def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
         """Remove and return (offset, slot) of at most `count_max` due entries."""
-        found: list[tuple[int, int]] = []
+        due: list[tuple[int, int]] = []
         heap, bound = self._heap, (now_ms + 1) << (_OFFSET_BITS + _SLOT_BITS)
-        while heap and heap[0] < bound and len(found) < count_max:
+        while heap and heap[0] < bound and len(due) < count_max:
             packed = heapq.heappop(heap)
-            found.append(((packed >> _SLOT_BITS) & _OFFSET_MASK, packed & _SLOT_MASK))
-        return found
+            due.append(((packed >> _SLOT_BITS) & _OFFSET_MASK, packed & _SLOT_MASK))
+        return due
 
     def clear(self) -> None:
         """Forget all."""

@@ -194,7 +194,7 @@ class Dispatcher(Pump):
         ahead = self._ahead
         if not ahead:
             return False
-        taken: list[Entry] = []
+        handed_out: list[Entry] = []
         size = wanted = 0
         state = self.cursor.state()
         position, has_holes = state.position, bool(state.acked)
@@ -202,7 +202,7 @@ class Dispatcher(Pump):
         if self._rates:
             messages, left = self._rate_room()
             room, bytes_max = ceil(min(room, messages)), ceil(min(bytes_max, left))
-        while ahead and wanted < room and len(taken) < entries_max and size < bytes_max:
+        while ahead and wanted < room and len(handed_out) < entries_max and size < bytes_max:
             entry = ahead.popleft()  # hot: see make bench
             if has_holes or entry.offset < position:
                 if state.covers(entry.offset, entry.end):
@@ -211,21 +211,21 @@ class Dispatcher(Pump):
                 ack_sets.tell_acked(entry, state)
             if entry.flags & special and not self._offer(consumer, entry):
                 continue
-            taken.append(entry)
+            handed_out.append(entry)
             size += len(entry.body)
             wanted += entry.wanted if entry.ack_set else entry.record_count
-        if taken:
-            self._hand_out(consumer, taken, wanted, size)
-        return bool(taken)
+        if handed_out:
+            self._hand_out(consumer, handed_out, wanted, size)
+        return bool(handed_out)
 
-    def _hand_out(self, consumer: Consumer, taken: list[Entry], wanted: int, size: int) -> None:
+    def _hand_out(self, consumer: Consumer, entries: list[Entry], wanted: int, size: int) -> None:
         """Send entries to this consumer; `wanted` of their messages are not acknowledged."""
         consumer.permits -= wanted
         consumer.messages_out += wanted
         consumer.bytes_out += size
         self._count_delivered(wanted, size)
-        self._sent(consumer, taken)
-        consumer.send(taken, size)
+        self._sent(consumer, entries)
+        consumer.send(entries, size)
 
     # Acknowledging.
 
@@ -268,8 +268,8 @@ class Dispatcher(Pump):
             if all(state.covers(start, end) for start, end in whole):
                 self._acked_whole(consumer, entries)
             else:
-                found = (self._delivered_span(self._id(entry)) for entry in entries)
-                spans += [span for span in found if span is not None]
+                delivered = (self._delivered_span(self._id(entry)) for entry in entries)
+                spans += [span for span in delivered if span is not None]
             for span in spans:
                 self._acked(consumer, span, state.unacked(span.offset, span.end))
             for piece in settled:
@@ -314,9 +314,9 @@ class Dispatcher(Pump):
         closed = tuple(self.consumers)
         try:
             self.close_consumers()
-            found = await position()
+            offset = await position()
             self.partition.check_here()  # Another partition may have its number by now.
-            ticket = self.cursor.seek(found)
+            ticket = self.cursor.seek(offset)
             self._seeks += 1
             self.rewind()
             return ticket

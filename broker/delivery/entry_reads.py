@@ -111,25 +111,25 @@ def read_steps(
         del batches  # The batches are read again once there is memory.
         yield memory.grow(size)
         batches = yield _read_again(partition, offset, bytes_max, compacted=compacted)
-    found = EntryRead([], offset)
-    entries, flags = found.entries, 0
+    read = EntryRead([], offset)
+    entries, flags = read.entries, 0
     policy = partition.log.settings.unreadable_records
     for batch in batches or ():
         header = batch.header
         flags |= header.flags
         if header.flags & _GAP:
-            found.next_offset = batch.next_offset
+            read.next_offset = batch.next_offset
         elif header.body_format == BodyFormat.PULSAR:
             stored = entries_in(batch, offset)
             if header.flags & _COMPACTED:
-                found.taken_out += yield taken_out_of(stored)
+                read.taken_out += yield taken_out_of(stored)
             entries += stored
-            found.size += len(batch.body)
-            found.next_offset = batch.next_offset
+            read.size += len(batch.body)
+            read.next_offset = batch.next_offset
         else:
-            found.is_foreign = True
+            read.is_foreign = True
             try:
-                made, found.next_offset, passed = yield from _foreign_entries(
+                foreign, read.next_offset, passed = yield from _foreign_entries(
                     batch, offset, policy, memory, have_some=bool(entries)
                 )
             except _FullRead:
@@ -137,15 +137,15 @@ def read_steps(
             except UnreadableRecord as error:
                 partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
                 raise
-            entries += made
-            found.size += sum([len(entry.body) for entry in made])
+            entries += foreign
+            read.size += sum([len(entry.body) for entry in foreign])
             flags |= _GAP if passed is not None else 0
-            is_full = len(entries) >= FOREIGN_RECORDS_MAX or found.size >= bytes_max
-            if is_full or found.next_offset < batch.next_offset:
+            is_full = len(entries) >= FOREIGN_RECORDS_MAX or read.size >= bytes_max
+            if is_full or read.next_offset < batch.next_offset:
                 break
-    found.has_holes = bool(flags & _HOLES)
-    found.has_chunks = bool(flags & _CHUNK)
-    return found
+    read.has_holes = bool(flags & _HOLES)
+    read.has_chunks = bool(flags & _CHUNK)
+    return read
 
 
 def _waiting_bytes(batch: Batch) -> int:
@@ -175,19 +175,19 @@ def _foreign_entries(
     """Return entries converted from the batch's records from `offset` on, the start of the next
     read, and the unreadable part that was not refused. Raises _FullRead.
     """
-    made = yield from _made(batch, offset, policy, memory, have_some=have_some)
+    result = yield from _made(batch, offset, policy, memory, have_some=have_some)
     if memory is None:
-        return made
-    if (size := sum([len(entry.body) for entry in made[0]])) <= 2 * DECODE_BYTES_MAX:
+        return result
+    if (size := sum([len(entry.body) for entry in result[0]])) <= 2 * DECODE_BYTES_MAX:
         size = 0
     if have_some and size:
         raise _FullRead
     if not memory.settle(size):
-        del made
+        del result
         yield memory.expect(size)
-        made = yield from _made(batch, offset, policy, memory, have_some=have_some)
+        result = yield from _made(batch, offset, policy, memory, have_some=have_some)
         memory.settle(size)
-    return made
+    return result
 
 
 def _made(
@@ -212,8 +212,8 @@ def _made(
         before_large = _raise_full
     elif memory is not None and batch.header.record_count == 1:
         before_large = memory.expect
-    made: Made = yield run_unpacking(make, before_large=before_large)
-    return made
+    result: Made = yield run_unpacking(make, before_large=before_large)
+    return result
 
 
 async def _raise_full(_: int) -> None:
@@ -223,17 +223,18 @@ async def _raise_full(_: int) -> None:
 def _make_entries(batch: Batch, offset: int, policy: UnreadableRecords, have_some: bool) -> Made:
     start, append_us = max(offset, batch.base_offset), batch.header.append_us
     if batch.header.body_format == BodyFormat.KAFKA:
-        made = set_to_entries(batch.body, start, append_us, FOREIGN_RECORDS_MAX)
-        if made:  # hot: see make bench
+        entry_set = set_to_entries(batch.body, start, append_us, FOREIGN_RECORDS_MAX)
+        if entry_set:  # hot: see make bench
             entries = [
-                Entry(at, 1, body, 0, 0, (), 0, append_us) for at, body in enumerate(made, start)
+                Entry(at, 1, body, 0, 0, (), 0, append_us)
+                for at, body in enumerate(entry_set, start)
             ]
-            return entries, start + len(made), None
-    found = decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
-    passed = settle(policy, batch, found)
-    if found.failed is not None and not found.records and not have_some:
-        raise UnreadableRecord(f"record {found.failed_offset}: {found.failed}")
-    bodies = records_to_entries(found.records)
+            return entries, start + len(entry_set), None
+    records = decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
+    passed = settle(policy, batch, records)
+    if records.failed is not None and not records.records and not have_some:
+        raise UnreadableRecord(f"record {records.failed_offset}: {records.failed}")
+    bodies = records_to_entries(records.records)
     entries = [
         Entry(
             record.offset,
@@ -242,8 +243,8 @@ def _make_entries(batch: Batch, offset: int, policy: UnreadableRecords, have_som
             0 if record.deliver_at_us is None else _DELAYED,
             append_us=record.append_us,
         )
-        for record, body in zip(found.records, bodies, strict=True)
+        for record, body in zip(records.records, bodies, strict=True)
     ]
-    if found.failed is not None and found.failed_offset is not None:
-        return entries, found.failed_offset, None
-    return entries, max(found.next_offset, start + 1), passed
+    if records.failed is not None and records.failed_offset is not None:
+        return entries, records.failed_offset, None
+    return entries, max(records.next_offset, start + 1), passed

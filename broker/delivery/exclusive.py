@@ -145,10 +145,10 @@ class ExclusiveDispatcher(OrderedDispatcher):
         ahead = self._ahead
         if not ahead or ahead[-1] is self._last_own:
             return
-        kept = [entry for entry in ahead if own.owner(own.slot(ids.entry_key(entry.body)))]
-        self._last_own = kept[-1] if kept else None
+        own_entries = [entry for entry in ahead if own.owner(own.slot(ids.entry_key(entry.body)))]
+        self._last_own = own_entries[-1] if own_entries else None
         ahead.clear()
-        ahead.extend(kept)
+        ahead.extend(own_entries)
 
     def _left(self, consumer: Consumer) -> None:
         self.active = self._own_keys = self._last_own = None

@@ -52,20 +52,20 @@ def holes_of(read: EntryReadView, offset: int) -> list[tuple[int, int]]:
     """Return the offset ranges from `offset` on that belong to no entry, or no message,
     of a read.
     """
-    found = [(max(start, offset), end) for start, end in read.taken_out if end > offset]
+    holes = [(max(start, offset), end) for start, end in read.taken_out if end > offset]
     for entry in read.entries:
         if entry.offset > offset:
-            found.append((offset, entry.offset))
+            holes.append((offset, entry.offset))
         offset = max(offset, entry.end)
     if read.next_offset > offset:
-        found.append((offset, read.next_offset))
-    return found
+        holes.append((offset, read.next_offset))
+    return holes
 
 
-async def taken_out_of(found: Sequence[EntryView]) -> list[tuple[int, int]]:
+async def taken_out_of(entries: Sequence[EntryView]) -> list[tuple[int, int]]:
     """Return the offset ranges of messages that compaction removed from batched entries."""
     holes: list[tuple[int, int]] = []
-    for entry in found:
+    for entry in entries:
         if entry.record_count > 1:
             holes += await run_unpacking(partial(holes_within, entry))
     return holes

@@ -155,31 +155,31 @@ class KeySharedDispatcher(SharedDispatcher):
     def _ready_lanes(self) -> Sequence[Lane]:
         if not self._again:
             return ()
-        found: list[Lane] = []
+        lanes: list[Lane] = []
         first: Consumer | None = None
         for consumer, slots in self._ready.items():
             if slots and consumer.can_take and consumer.takes_more():
-                found += self._some_waiting(slots)
+                lanes += self._some_waiting(slots)
                 first = first or consumer
-                if len(found) >= self._limits.ready_lanes_max:
+                if len(lanes) >= self._limits.ready_lanes_max:
                     break
         # Move this consumer to the end, so that the others come first next time.
         if first is not None:
             self._ready[first] = self._ready.pop(first)
-        return found
+        return lanes
 
     def _some_waiting(self, slots: dict[Lane, None]) -> Sequence[Lane]:
         """Return some of the slots; remove slots without waiting entries."""
-        found: list[Lane] = []
+        lanes: list[Lane] = []
         for slot in list(slots):
             if slot not in self._again.lanes:
                 del slots[slot]
-            elif len(found) < self._limits.ready_lanes_max:
+            elif len(lanes) < self._limits.ready_lanes_max:
                 if not self._again.is_put_off(slot):
-                    found.append(slot)
+                    lanes.append(slot)
             else:
                 break
-        return found
+        return lanes
 
     # Delivery.
 

@@ -134,7 +134,7 @@ class KeyRanges(KeyPolicy):
 
     def remove(self, consumer: Consumer) -> None:
         """Remove the consumer's ranges."""
-        self._ranges = [one for one in self._ranges if one[2] is not consumer]
+        self._ranges = [key_range for key_range in self._ranges if key_range[2] is not consumer]
 
     def check(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Raise InvalidRequest for no ranges, too many ranges, a range that ends before it starts,
@@ -154,5 +154,5 @@ class KeyRanges(KeyPolicy):
             last = end
 
 
-def _start(one: tuple[int, int, Consumer]) -> int:
-    return one[0]
+def _start(key_range: tuple[int, int, Consumer]) -> int:
+    return key_range[0]

@@ -157,11 +157,11 @@ class Pump(abc.ABC):
         position; these pieces are read next. Return None if the read is no longer wanted.
         """
         generation = self._generation
-        found = await self._pieces.look_back(read)
+        pieces = await self._pieces.look_back(read)
         if generation != self._generation:
             return None
-        if found is not None:
-            number, earlier = found
+        if pieces is not None:
+            number, earlier = pieces
             read.next_offset = read.entries[number].offset
             self.cursor.again.update(dict.fromkeys(earlier, read.next_offset))
             self._pieces.to_read.extend(earlier)

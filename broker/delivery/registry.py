@@ -116,8 +116,10 @@ class Dispatchers:
         """
         if event is not TopicEvent.RENAMED:
             return self._dispatchers.values()
-        numbers = (one.partition_id for one in topic.partitions)
-        return [one for number in numbers for one in self._on.get(number, {}).values()]
+        numbers = (partition.partition_id for partition in topic.partitions)
+        return [
+            dispatcher for number in numbers for dispatcher in self._on.get(number, {}).values()
+        ]
 
     def _end(self, gone: deque[Dispatcher]) -> Iterator[None]:
         """Detach the consumers, a dispatcher at a time, and disconnect them, one a step. Each
@@ -149,20 +151,26 @@ class Dispatchers:
     def members(self, topic: Topic, name: bytes) -> list[SubscriptionMember]:
         """Return the consumers of a subscription of the topic, each with its partitions."""
         self._forget()
-        found: dict[tuple[str, str], tuple[Consumer, list[int]]] = {}
+        by_client: dict[tuple[str, str], tuple[Consumer, list[int]]] = {}
         named = self._named.get(name)
         # Very many topics may have a subscription of that name.
         for partition in topic.partitions if named else ():
             dispatcher = self._dispatchers.get((partition.partition_id, name))
             if dispatcher is not None and dispatcher.cursor.is_durable:
-                for one in dispatcher.consumers:
-                    _, partitions = found.setdefault((one.protocol, one.identity), (one, []))
+                for consumer in dispatcher.consumers:
+                    _, partitions = by_client.setdefault(
+                        (consumer.protocol, consumer.identity), (consumer, [])
+                    )
                     partitions.append(partition.index)
         return [
             SubscriptionMember(
-                one.protocol, one.name, one.address, sorted(partitions), is_delivered_to=True
+                consumer.protocol,
+                consumer.name,
+                consumer.address,
+                sorted(partitions),
+                is_delivered_to=True,
             )
-            for one, partitions in found.values()
+            for consumer, partitions in by_client.values()
         ]
 
     async def run(self) -> None:
@@ -250,8 +258,8 @@ class Dispatchers:
             self.release(dispatcher)
             raise
         most = dispatcher.cursor.subscription.topic.client_limits.consumers
-        there = self.on(dispatcher.partition) if most is not None else ()
-        if most is not None and sum(len(other.consumers) for other in there) >= most:
+        present = self.on(dispatcher.partition) if most is not None else ()
+        if most is not None and sum(len(other.consumers) for other in present) >= most:
             raise SubscriptionBusy("Topic reached max consumers limit")  # Apache's words.
         dispatcher.attach(consumer)
         self._kept.pop(_key(dispatcher), None)
@@ -296,9 +304,9 @@ class Dispatchers:
 
 
 def _take_out(indexed: dict[IndexT, dict[Key, Dispatcher]], under: IndexT, key: Key) -> None:
-    there = indexed[under]
-    del there[key]
-    if not there:
+    dispatchers = indexed[under]
+    del dispatchers[key]
+    if not dispatchers:
         del indexed[under]
 
 

@@ -141,8 +141,8 @@ class SharedDispatcher(Dispatcher):
             else:
                 by_lane[lane] = [offset]
         self._count_unacked(consumer, -wanted)
-        for lane, found in by_lane.items():
-            self._wait(found, lane)
+        for lane, entries in by_lane.items():
+            self._wait(entries, lane)
 
     def _wait(self, offsets: Sequence[int], lane: Lane) -> None:
         """Let entries of that lane wait for another read, until a consumer may have them."""
@@ -247,8 +247,8 @@ class SharedDispatcher(Dispatcher):
             return
         if generation != self._generation:
             return
-        found = [entry for entry in read.entries if entry.offset in self._again]
-        if not found or found[0].offset != first:
+        wanted = [entry for entry in read.entries if entry.offset in self._again]
+        if not wanted or wanted[0].offset != first:
             self._again.discard(first)
             # Retention or compaction removed the entry.
             gone_to = read.entries[0].offset if read.entries else read.next_offset
@@ -256,11 +256,11 @@ class SharedDispatcher(Dispatcher):
                 self._pass_holes([(first, gone_to)])
         self._last_read_bytes = read.size
         self._again_bytes = (
-            self._limits.read_again_bytes if 2 * len(found) > len(read.entries) else 1
+            self._limits.read_again_bytes if 2 * len(wanted) > len(read.entries) else 1
         )
-        self._give_found(found)
+        self._give_found(wanted)
 
-    def _give_found(self, found: Sequence[Entry]) -> None:
+    def _give_found(self, entries: Sequence[Entry]) -> None:
         """Send each entry to a consumer that may have the entry; the others keep waiting."""
         shares = Shares(
             self._limits.turn_entries_shared
@@ -268,7 +268,7 @@ class SharedDispatcher(Dispatcher):
             else self._limits.turn_entries
         )
         state = self.cursor.state()
-        for entry in found:
+        for entry in entries:
             offset = entry.offset
             if state.covers(offset, entry.end):
                 self._again.discard(offset)

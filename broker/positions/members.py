@@ -48,14 +48,14 @@ class Members:
 
     def of(self, topic: Topic, name: bytes) -> list[SubscriptionMember]:
         """Return all members of the subscription of that name."""
-        return [one for source, _ in self._sources for one in source(topic, name)]
+        return [member for source, _ in self._sources for member in source(topic, name)]
 
     def others(self, topic: Topic, name: bytes, protocol: str) -> list[SubscriptionMember]:
         """Return members of other protocols."""
         return [
-            one
+            member
             for source, its_own in self._sources
             if its_own != protocol
-            for one in source(topic, name)
-            if one.protocol != protocol
+            for member in source(topic, name)
+            if member.protocol != protocol
         ]

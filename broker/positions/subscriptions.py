@@ -423,8 +423,8 @@ class Subscriptions:
         for _ in range(LOOKS_MAX):
             set_back = self.cursors.set_back
             lowest: int | None = None
-            found = [] if topic.deleted else self.cursors.subscriptions(topic.meta.topic_id)
-            for number, stored in enumerate(found, 1):
+            subscriptions = [] if topic.deleted else self.cursors.subscriptions(topic.meta.topic_id)
+            for number, stored in enumerate(subscriptions, 1):
                 cursor = stored.cursors.get(index)
                 if cursor is not None and (lowest is None or cursor.position < lowest):
                     lowest = cursor.position

@@ -53,11 +53,11 @@ def _runs_of_ones(bits: int) -> Iterator[tuple[int, int]]:
     while bits:
         zeros = (bits & -bits).bit_length() - 1
         bits >>= zeros
-        ones = (~bits & (bits + 1)).bit_length() - 1
-        bits >>= ones
+        run = (~bits & (bits + 1)).bit_length() - 1
+        bits >>= run
         at += zeros
-        yield at, at + ones
-        at += ones
+        yield at, at + run
+        at += run
 
 
 def ack_set_of(entry: Covering, acked: Sequence[tuple[int, int]]) -> tuple[int, ...]:

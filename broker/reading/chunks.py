@@ -136,15 +136,15 @@ def _piece_offsets(log: Log, codec: Codec, batch: Batch, offset: int, of_any: bo
         return []
     if last.chunk.chunk_id != last.chunk.chunk_count - 1 and not of_any:
         return []
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     scanned = 0
     before: Batch | None = batch
     while before is not None and scanned <= JOINED_SCAN_BYTES_MAX:
         for piece in _pieces_in(codec, before, last):
             if piece.chunk is not None:
-                found.setdefault(piece.chunk.chunk_id, piece.offset)
-        if len(found) == last.chunk.chunk_id:
+                offsets.setdefault(piece.chunk.chunk_id, piece.offset)
+        if len(offsets) == last.chunk.chunk_id:
             break
         scanned += len(before.body)
         before = log.batch_before(before.base_offset)
-    return sorted(found.values())
+    return sorted(offsets.values())

@@ -36,7 +36,7 @@ class CutBatches:
         """Begin with no rests."""
         self._kept: deque[tuple[int, BatchRest]] = deque(maxlen=CUT_BATCHES_MAX)
 
-    def keep(self, partition: Partition, codec: Codec, rest: BatchRest, given: int) -> None:
+    def keep(self, partition: Partition, codec: Codec, rest: BatchRest, count: int) -> None:
         """Keep the rest after the whole entries in the first `given` bytes; replaces the oldest
         rest.
 
@@ -46,7 +46,7 @@ class CutBatches:
         with memoryview(body.obj) as memory:  # All memory that was read together with the body.
             size = memory.nbytes
         if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction removes records.
-            offset, pos = codec.start_before(body, rest.offset, given)
+            offset, pos = codec.start_before(body, rest.offset, count)
             left = BatchRest(offset, rest.next_offset, body[pos:], rest.batch_bytes)
             self._kept.append((partition.partition_id, left))
 
@@ -55,16 +55,16 @@ class CutBatches:
 
         Raises as `Partition.read_warm` does if the partition is gone.
         """
-        kept = self._kept
-        if not kept:
+        rests = self._kept
+        if not rests:
             return None
         sought = partition.partition_id
-        for number, (partition_id, rest) in enumerate(kept):
+        for number, (partition_id, rest) in enumerate(rests):
             if rest.offset == offset and partition_id == sought:
                 partition.check_here()
                 if partition.wants_keys or offset < partition.log_start_offset:
                     return None
-                del kept[number]
+                del rests[number]
                 return rest
         return None
 
@@ -105,8 +105,8 @@ def _cut_sparse_body(
     )
     if not decoded.records and decoded.failed is None:
         return batch.body[:0], 0, batch.next_offset
-    found = decoded.records[0].offset if decoded.records else start_offset
-    first = max(bisect_right(starts, found, key=_offset_of) - 1, 0)
+    first_offset = decoded.records[0].offset if decoded.records else start_offset
+    first = max(bisect_right(starts, first_offset, key=_offset_of) - 1, 0)
     if len(starts) == header.record_count:
         last = min(first + most, len(starts))
         count = last - first

@@ -243,12 +243,12 @@ async def entry_at_or_before(
             async with look_at(partition, below, compacted=compacted) as look:
                 if not look.batches:
                     return None
-                found = await _find(look, lambda batch: _last_starting_at_or_below(batch, offset))
+                entry = await _find(look, lambda batch: _last_starting_at_or_below(batch, offset))
                 below = look.batches[0].base_offset - 1
         except OffsetOutOfRange:
             return None  # Below the log start, and the view was removed meanwhile.
-        if found is not None:
-            return found
+        if entry is not None:
+            return entry
     return None
 
 
@@ -260,10 +260,10 @@ async def entry_at_or_after(partition: Partition, offset: int) -> EntrySpan | No
         async with look_at(partition, position) as look:
             if not look.batches:
                 return None
-            found = await _find(look, lambda batch: _first_starting_at_or_above(batch, offset))
+            entry = await _find(look, lambda batch: _first_starting_at_or_above(batch, offset))
             position = look.batches[0].next_offset
-        if found is not None:
-            return found
+        if entry is not None:
+            return entry
     return None
 
 
@@ -399,8 +399,8 @@ async def resolve_time(partition: Partition, time_us: int) -> int:
             return work()
         return await run_unpacking(work, before_large=memory.grow)
 
-    found = await search(partition, time_us, find)
-    return partition.high_watermark if found is None else found
+    offset = await search(partition, time_us, find)
+    return partition.high_watermark if offset is None else offset
 
 
 def _first_published_at_or_after(batch: Batch, time_us: int) -> int | None:

@@ -63,7 +63,7 @@ async def first_at(partition: Partition, time_us: int) -> int | None:
     Raises: StorageFailed, CorruptBatch.
     """
     try:
-        found = await run_in_thread(partition.log.offset_at_or_after, time_us)
+        offset = await run_in_thread(partition.log.offset_at_or_after, time_us)
     except StorageError as error:
         raise to_broker_error(error, f"{partition.topic.name}/{partition.index}") from error
-    return found if found < partition.high_watermark else None
+    return offset if offset < partition.high_watermark else None

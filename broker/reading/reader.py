@@ -175,8 +175,8 @@ class StoredRead(abc.ABC):
             yield self.memory.grow(size, copies=1)
             self._batch_bytes = size  # At least the bytes of the batch.
             batches = yield self._partition.read(offset, wanted, beyond)
-        taken = self._take_whole(batches)
-        for batch in islice(batches, taken, None):
+        batches_taken = self._take_whole(batches)
+        for batch in islice(batches, batches_taken, None):
             if self.is_full:
                 break
             yield from self._take(batch)

@@ -63,7 +63,7 @@ async def read_records(
     reader = _RecordReader(partition, offset, bytes_max, records_max)
     reader.memory = memory
     await run(reader.steps())
-    skipped = [(one.start, one.end) for one in reader.passed if not one.is_raw]
+    skipped = [(span.start, span.end) for span in reader.passed if not span.is_raw]
     return RecordsRead(reader.records, reader.result.next_offset, skipped)
 
 
@@ -92,7 +92,9 @@ class _RecordReader(StoredRead):
             result.record_count += 1
             self._record_bytes = size
         places = record_places(batch, [record.offset for record in fitting])
-        raw = {one.end - 1 for one in self.passed if one.is_raw}  # Each stands for a whole entry.
+        raw = {
+            span.end - 1 for span in self.passed if span.is_raw
+        }  # Each stands for a whole entry.
         self.records += (
             PlacedRecord(record, entry, -1 if record.offset in raw else index)
             for record, (entry, index) in zip(fitting, places, strict=True)

@@ -81,11 +81,11 @@ async def search(
             if not look.batches:
                 break
             batch = look.batches[0]
-            found = await find(batch, max(position, batch.base_offset), look.memory)
+            offset = await find(batch, max(position, batch.base_offset), look.memory)
             position = batch.next_offset
             del batch
-        if found is not None:
-            return found
+        if offset is not None:
+            return offset
     return None
 
 

@@ -157,16 +157,16 @@ class _FormatReader(StoredRead):
             header.record_count,
         )
         records_max = min(self._records_left, CONVERTED_RECORDS_MAX)
-        made: Converted | None = self._convert(
+        converted: Converted | None = self._convert(
             stored, WantedRecords(result.next_offset, records_max, room)
         )
-        if made is None:
+        if converted is None:
             return False
-        if not made.count:
-            self._ended = made.is_full and bool(result.parts) and self.fills is None
+        if not converted.count:
+            self._ended = converted.is_full and bool(result.parts) and self.fills is None
             return False
-        result.add(made.records, made.count, made.first_offset)
-        result.next_offset = made.next_offset
+        result.add(converted.records, converted.count, converted.first_offset)
+        result.next_offset = converted.next_offset
         return True
 
     def _take_whole(self, batches: Sequence[Batch]) -> int:

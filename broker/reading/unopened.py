@@ -50,18 +50,18 @@ def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed 
     offset = decoded.failed_offset
     if decoded.failed is None or offset is None or policy is UnreadableRecords.REFUSE:
         return None
-    found = _entry_at(batch, offset)
+    entry = _entry_at(batch, offset)
     is_raw = policy is UnreadableRecords.RAW
     if is_raw:
-        header = Header(RAW_HEADER, found.format_name)
+        header = Header(RAW_HEADER, entry.format_name)
         append_us = batch.header.append_us
         # As for a chunked message: a reader that continues behind the record never sees it again.
-        last = found.end - 1
-        record = Record(last, append_us, value=bytes(found.body), headers=(header,))
+        last = entry.end - 1
+        record = Record(last, append_us, value=bytes(entry.body), headers=(header,))
         decoded.records = [*decoded.records, record]
     decoded.failed = decoded.failed_offset = None
-    decoded.next_offset = found.end
-    return Passed(offset, found.end, is_raw)
+    decoded.next_offset = entry.end
+    return Passed(offset, entry.end, is_raw)
 
 
 def _entry_at(batch: Batch, offset: int) -> _Entry:
@@ -96,6 +96,6 @@ def marked(record: Record) -> Record:
 
     A last header tells absent from empty.
     """
-    said = b"absent" if record.value is None else b"empty"
-    header = Header(VALUE_HEADER, said, HeaderKind.STRING)
+    state = b"absent" if record.value is None else b"empty"
+    header = Header(VALUE_HEADER, state, HeaderKind.STRING)
     return replace(record, value=MARK, headers=(*record.headers, header))

@@ -20,11 +20,11 @@ def forget_frames(errors: Sequence[BaseException]) -> None:
     """
     left: list[BaseException | None] = list(errors)
     while left:
-        one = left.pop()
-        if one is None:
+        error = left.pop()
+        if error is None:
             continue
-        one.__traceback__ = None
-        left += (one.__context__, one.__cause__)
-        one.__context__ = one.__cause__ = None
-        if isinstance(one, BaseExceptionGroup):
-            left += one.exceptions
+        error.__traceback__ = None
+        left += (error.__context__, error.__cause__)
+        error.__context__ = error.__cause__ = None
+        if isinstance(error, BaseExceptionGroup):
+            left += error.exceptions

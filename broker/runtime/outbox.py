@@ -243,16 +243,16 @@ class Outbox:
 
     async def run(self) -> None:
         """Run as the flusher task, while the socket has not accepted all bytes."""
-        taken = 0
+        sent_bytes = 0
         try:
             while self._unsent:
                 try:
                     await trio.lowlevel.wait_writable(self._sock)
                 except trio.ClosedResourceError:  # Let the driver wake the reader of this socket.
                     await trio.lowlevel.checkpoint()
-                taken += self._send_some()
-                if taken >= STALL_BYTES:
-                    taken, self._progress_at = 0, trio.current_time()
+                sent_bytes += self._send_some()
+                if sent_bytes >= STALL_BYTES:
+                    sent_bytes, self._progress_at = 0, trio.current_time()
                 self._charge()
                 self._changed.unpark_all()
         finally:
@@ -306,7 +306,7 @@ class Outbox:
     def _send_some(self) -> int:  # hot: see make bench
         """Send the bytes that the socket accepts; return their number."""
         unsent = self._unsent
-        taken = 0
+        sent_bytes = 0
         while unsent:
             try:
                 if len(unsent) == 1:
@@ -321,18 +321,18 @@ class Outbox:
                 else:
                     sent = self._sock.sendmsg(islice(unsent, SENDMSG_PARTS_MAX))
             except BlockingIOError:
-                return taken
+                return sent_bytes
             except OSError as error:
                 self._break(error)
-                return taken
-            taken += sent
+                return sent_bytes
+            sent_bytes += sent
             self.sent_bytes += sent
             self._unsent_bytes -= sent
             if self._unsent_bytes:
                 _drop(unsent, sent)
             else:
                 unsent.clear()
-        return taken
+        return sent_bytes
 
 
 def _nothing(*_: object) -> None:

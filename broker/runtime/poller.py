@@ -164,8 +164,8 @@ class EpollPoller:
         """Return True if a client is ready, or if something waits for which a client may come.
         Otherwise passes in between would cost the other tasks a tenth of their time.
         """
-        found = self._epoll.poll(0, 1 + len(self._own))
-        ready = [fd for fd, _ in found if fd != self._trio_fd]
+        events = self._epoll.poll(0, 1 + len(self._own))
+        ready = [fd for fd, _ in events if fd != self._trio_fd]
         if not ready:
             return False
         is_quiet = time.perf_counter() - self._clients_at > GIVEN_WAY_FOR_S

@@ -181,9 +181,9 @@ def alpn_protocols(adapter: Adapter) -> Sequence[str]:
 
 def discover() -> dict[str, metadata.EntryPoint]:
     """Return every installed adapter by name, not yet imported."""
-    found = [*metadata.entry_points(group=ENTRY_POINT_GROUP)]
-    found += metadata.entry_points(group=OPTIONAL_GROUP)
-    return {point.name: point for point in sorted(found, key=lambda point: point.name)}
+    entry_points = [*metadata.entry_points(group=ENTRY_POINT_GROUP)]
+    entry_points += metadata.entry_points(group=OPTIONAL_GROUP)
+    return {point.name: point for point in sorted(entry_points, key=lambda point: point.name)}
 
 
 def listening_by_default() -> list[str]:

@@ -159,9 +159,9 @@ class Connection:
         """Count the connection under another user in the metrics."""
         if principal.name == self.principal.name:
             return
-        for one, change in ((self.principal, -1), (principal, 1)):
-            if not one.is_anonymous:
-                gauge = self._broker.metrics.of_user("braidlog_user_connections", one.name)
+        for user, change in ((self.principal, -1), (principal, 1)):
+            if not user.is_anonymous:
+                gauge = self._broker.metrics.of_user("braidlog_user_connections", user.name)
                 gauge.inc(change)
 
     def access_changed(self) -> None:

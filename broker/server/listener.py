@@ -109,7 +109,7 @@ def make_listeners(config: Config) -> list[Listener]:
     """
     names = sorted({*adapters.listening_by_default(), *config.listeners})
     configured = [config.listener(name) for name in names]
-    return [_make_listener(one, config) for one in configured if one.listen != OFF]
+    return [_make_listener(settings, config) for settings in configured if settings.listen != OFF]
 
 
 async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> None:

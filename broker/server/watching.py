@@ -73,7 +73,7 @@ def free_input(connections: Collection[OpenConnection], receiving: BufferPool) -
     now = trio.current_time()
     stalled = _stalled(connections, lambda connection: connection.stalled_s(now))
     held = receiving.used
-    for connection in sorted(stalled, key=lambda one: one.held_bytes, reverse=True):
+    for connection in sorted(stalled, key=lambda slow: slow.held_bytes, reverse=True):
         if held <= receiving.bytes_max // 2:
             return
         held -= connection.held_bytes
@@ -86,7 +86,7 @@ def free_output(connections: Collection[OpenConnection], sending: OutputBudget) 
     """
     now = trio.current_time()
     stalled = _stalled(connections, lambda connection: connection.outbox.stalled_s(now))
-    for connection in sorted(stalled, key=lambda one: one.outbox.unsent_bytes, reverse=True):
+    for connection in sorted(stalled, key=lambda slow: slow.outbox.unsent_bytes, reverse=True):
         if not sending.is_short:
             return
         connection.cut_off(
@@ -97,4 +97,8 @@ def free_output(connections: Collection[OpenConnection], sending: OutputBudget) 
 def _stalled(
     connections: Collection[OpenConnection], stalled_s: Callable[[OpenConnection], float]
 ) -> list[OpenConnection]:
-    return [one for one in connections if one.is_open and stalled_s(one) >= SHORT_STALL_S]
+    return [
+        connection
+        for connection in connections
+        if connection.is_open and stalled_s(connection) >= SHORT_STALL_S
+    ]

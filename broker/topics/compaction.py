@@ -90,7 +90,9 @@ class Compactor:
 
         Raises Conflict while such a compaction is under way, NotSupported over a shared store.
         """
-        partitions = [one for one in topic.partitions if index is None or one.index == index]
+        partitions = [
+            partition for partition in topic.partitions if index is None or partition.index == index
+        ]
         self.check_possible()
         for partition in partitions:
             if self._status(partition).state is CompactionState.RUNNING:
@@ -110,11 +112,13 @@ class Compactor:
 
     def status(self, topic: Topic, index: int | None = None) -> CompactionStatus:
         """Return the state of the views of a topic, or of a single partition."""
-        found = [
-            self._status(one) for one in topic.partitions if index is None or one.index == index
+        statuses = [
+            self._status(partition)
+            for partition in topic.partitions
+            if index is None or partition.index == index
         ]
         for state in (CompactionState.RUNNING, CompactionState.ERROR, CompactionState.SUCCESS):
-            for status in found:
+            for status in statuses:
                 if status.state is state:
                     return status
         return CompactionStatus()
@@ -166,9 +170,13 @@ class Compactor:
     def _forget(self) -> None:
         """Forget deleted partitions."""
         if len(self._statuses) + len(self._failed) > PASSED_OVER:
-            known = {one.partition_id for topic in self._topics.all() for one in topic.partitions}
-            self._statuses = {n: one for n, one in self._statuses.items() if n in known}
-            self._failed = {n: one for n, one in self._failed.items() if n in known}
+            known = {
+                partition.partition_id
+                for topic in self._topics.all()
+                for partition in topic.partitions
+            }
+            self._statuses = {n: status for n, status in self._statuses.items() if n in known}
+            self._failed = {n: failure for n, failure in self._failed.items() if n in known}
 
     async def _make_view(self, partition: Partition) -> None:
         status = self._status(partition)

@@ -124,8 +124,8 @@ class Namespaces:
         if sum(len(role.encode()) + 1 for role in admin_roles) > ADMIN_ROLES_BYTES_MAX:
             text = f"the admin roles of a tenant have at most {ADMIN_ROLES_BYTES_MAX} bytes"
             raise errors.InvalidRequest(text)
-        kept = self._catalogue.state.tenants
-        if len(kept) >= TENANTS_MAX and tenant not in kept:
+        tenants = self._catalogue.state.tenants
+        if len(tenants) >= TENANTS_MAX and tenant not in tenants:
             raise errors.LimitExceeded(f"{TENANTS_MAX} tenants are remembered")
         return await self._catalogue.set_tenant(tenant, admin_roles)
 

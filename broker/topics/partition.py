@@ -439,13 +439,13 @@ class Partition:
         """Return a new partition over the same log for the topic's new name; then `remove` this
         partition. Appends through this partition also wake readers of the new partition.
         """
-        heir = Partition(topic, self.index, self.log, self._memory, self._waiters, self._calls)
-        heir.unreadable = self.unreadable
-        heir._no_room_for = self._no_room_for
-        heir._appended_ticket = self._appended_ticket
-        heir._taken_over_at = self._taken_over_at
-        self._calls.on_append(heir)
-        return heir
+        partition = Partition(topic, self.index, self.log, self._memory, self._waiters, self._calls)
+        partition.unreadable = self.unreadable
+        partition._no_room_for = self._no_room_for
+        partition._appended_ticket = self._appended_ticket
+        partition._taken_over_at = self._taken_over_at
+        self._calls.on_append(partition)
+        return partition
 
     def remove(self) -> None:
         """Fail appends and reads with TopicNotFound from now on and wake waiting readers: the topic

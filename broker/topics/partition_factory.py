@@ -80,13 +80,13 @@ class Partitions:
             NewPartition(partition_id, topic.name.full, index)
             for index, partition_id in enumerate(partition_ids, first_index)
         ]
-        made = await run_in_thread(
+        logs = await run_in_thread(
             self._data_dir.create_partitions,
             new,
             self._settings(topic),
             self._durability.committer,
         )
-        return [self._of(topic, index, opened) for index, opened in enumerate(made, first_index)]
+        return [self._of(topic, index, opened) for index, opened in enumerate(logs, first_index)]
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
         """Yield these numbers, for a caller that opens each partition before the next."""

@@ -38,4 +38,4 @@ class Publishers:
 
     def of(self, partition_id: int) -> list[OpenProducer]:
         """Return the producers of the partition or non-persistent topic with that number."""
-        return [one for source in self._sources for one in source(partition_id)]
+        return [publisher for source in self._sources for publisher in source(partition_id)]

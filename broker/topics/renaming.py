@@ -156,8 +156,8 @@ class Renaming:
         """
         while self._taking:  # A folder has room for one prepared name.
             await self._taking[-1].is_over.wait()
-        there = [tuple(topic.partitions) for topic, _ in names]
-        count = sum(map(len, there)) + len(there)
+        partition_lists = [tuple(topic.partitions) for topic, _ in names]
+        count = sum(map(len, partition_lists)) + len(partition_lists)
         if count > RENAMED_PARTITIONS_MAX:
             raise errors.LimitExceeded(
                 f"at most {RENAMED_PARTITIONS_MAX} topics and partitions get a name at once"
@@ -167,7 +167,7 @@ class Renaming:
                 await self._factory.prepare_names(names)
         except FileGone as error:
             raise errors.Conflict("a topic was deleted meanwhile") from error
-        for (topic, _), partitions in zip(names, there, strict=True):
+        for (topic, _), partitions in zip(names, partition_lists, strict=True):
             if topic.deleted or tuple(topic.partitions) != partitions:
                 raise errors.Conflict(f"{topic.name} was changed meanwhile")
 

@@ -147,8 +147,8 @@ def _check_depth(definition: Definition, left: int) -> None:
         raise BadDefinition(f"definitions lie more than {DEPTH_MAX} deep in each other")
     inner = definition.values() if isinstance(definition, dict) else definition
     if isinstance(definition, dict | list):
-        for one in inner:
-            _check_depth(one, left - 1)
+        for schema in inner:
+            _check_depth(schema, left - 1)
 
 
 # Avro 1.12, "Schema Resolution": the writer's type, and the types that a reader may use for it.
@@ -173,9 +173,9 @@ def _unreadable(reader: Definition, writer: Definition) -> str:
 
 def _named(definition: Definition) -> dict[str, Definition]:
     """Return the named types of a parsed definition, by full name."""
-    found = definition.get("__named_schemas", {}) if isinstance(definition, dict) else {}
-    assert isinstance(found, dict)
-    return found
+    named = definition.get("__named_schemas", {}) if isinstance(definition, dict) else {}
+    assert isinstance(named, dict)
+    return named
 
 
 class _Resolution:
@@ -230,11 +230,11 @@ class _Resolution:
         for field in reader["fields"]:
             place = f"{path}.{field['name']}" if path else field["name"]
             names = (field["name"], *field.get("aliases", ()))
-            found = next((written[name] for name in names if name in written), None)
-            if found is None:
+            schema = next((written[name] for name in names if name in written), None)
+            if schema is None:
                 if "default" not in field:
                     return f"{place}: a field without a default that was not written"
-            elif reason := self.unreadable(field["type"], found["type"], place):
+            elif reason := self.unreadable(field["type"], schema["type"], place):
                 return reason
         return ""
 

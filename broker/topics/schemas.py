@@ -63,8 +63,8 @@ def numbered(schemas: Sequence[SchemaMeta], version: int | None) -> tuple[int, S
     such schema.
     """
     number = latest_version(schemas) if version is None else version
-    found = None if number is None else schema_of(schemas, number)
-    return None if number is None or found is None else (number, found)
+    schema = None if number is None else schema_of(schemas, number)
+    return None if number is None or schema is None else (number, schema)
 
 
 def in_force(schemas: Sequence[SchemaMeta]) -> range:
@@ -101,7 +101,7 @@ def _check(topic: Topic, schema: SchemaMeta, strategy: SchemaStrategy) -> None:
     try:
         check_definition(schema)
         known = schemas if strategy in TRANSITIVE else schemas[-1:]
-        reasons = (difference(strategy, one, schema) for one in reversed(known))
+        reasons = (difference(strategy, earlier, schema) for earlier in reversed(known))
         reason = next(filter(None, reasons), "")
     except BadDefinition as error:
         reason = str(error)

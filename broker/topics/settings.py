@@ -41,18 +41,18 @@ _Merged = msgspec.defstruct(
 ChoiceT = TypeVar("ChoiceT", bound=enum.Enum)
 
 
-def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
+def read_settings(settings: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
     """Turn settings as users write them into the stored form; None unsets a setting.
 
     Sizes and times may have units (`1GiB`, `7d`); `none` means no limit, or no group that holds.
     Raises InvalidRequest for an unknown name, and for text that is no value; `log_settings` checks
     the rest.
     """
-    if unknown := sorted(given.keys() - TOPIC_SETTINGS.keys()):
+    if unknown := sorted(settings.keys() - TOPIC_SETTINGS.keys()):
         known = ", ".join(sorted(TOPIC_SETTINGS))
         raise InvalidRequest(f"no topic has a setting {unknown[0]!r}; there are: {known}")
     stored: dict[str, Setting | None] = {}
-    for name, value in given.items():
+    for name, value in settings.items():
         try:
             parsed = TOPIC_SETTINGS[name].parse(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -69,8 +69,8 @@ def in_force(
     """Return the settings in force, by name, for the logs of such a topic. Raises
     InvalidRequest.
     """
-    given = {name: value for name, value in settings.items() if value is not None}
-    return asdict(log_settings(config, given))
+    values = {name: value for name, value in settings.items() if value is not None}
+    return asdict(log_settings(config, values))
 
 
 def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSettings:
@@ -83,10 +83,10 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
         if (row := TOPIC_SETTINGS.get(name)) is not None:
             merged[name] = None if row.is_limit and value == NO_LIMIT else value
     try:
-        found = msgspec.convert(merged, _Merged)
+        converted = msgspec.convert(merged, _Merged)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"topic setting {explain(error, _Merged)}") from None
-    values = {name: getattr(found, name) for name in OF_LOGS}
+    values = {name: getattr(converted, name) for name in OF_LOGS}
     for name in ZERO_IS_NONE:
         values[name] = values[name] or None
     return msgspec.convert(values, LogSettings)

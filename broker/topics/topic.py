@@ -177,9 +177,9 @@ class Topic:
         """
         parts = self.partitions
         return (
-            sum(one.high_watermark - one.log_start_offset for one in parts),
-            sum(one.size_bytes for one in parts),
-            sum(len(one.segments()) for one in parts),
+            sum(part.high_watermark - part.log_start_offset for part in parts),
+            sum(part.size_bytes for part in parts),
+            sum(len(part.segments()) for part in parts),
         )
 
     def partition(self, index: int) -> Partition:

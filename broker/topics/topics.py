@@ -86,7 +86,7 @@ class Topics:
         cut either journal may be behind the other. Raises storage errors.
         """
         metas = list(self._catalogue.state.all_topics())
-        numbers = self._factory.in_turn([one for meta in metas for one in meta.partition_ids])
+        numbers = self._factory.in_turn([number for meta in metas for number in meta.partition_ids])
         for meta in metas:
             topic = self.named(meta)
             for index, partition_id in enumerate(islice(numbers, len(meta.partition_ids))):
@@ -179,20 +179,20 @@ class Topics:
             partitioned = partitions > 1
         elif partitions > 1 and not partitioned:
             raise errors.InvalidRequest("an unpartitioned topic has one partition")
-        kept = dict(settings or {})
-        planned = TopicMeta(0, name, [], partitioned, self._now_us(), kept, iggy_id, 0)
+        topic_settings = dict(settings or {})
+        planned = TopicMeta(0, name, [], partitioned, self._now_us(), topic_settings, iggy_id, 0)
         topic = self.named(planned)
-        made = await self._make_partitions(topic, partitions)
-        with self._discarded_if_it_fails(made):
+        partitions_made = await self._make_partitions(topic, partitions)
+        with self._discarded_if_it_fails(partitions_made):
             # Another client may have created the topic meanwhile.
             self._check_new(name, partitions, iggy_id)
             if topic.inherited != self._inherited(name):
                 raise errors.Conflict(f"the settings of the namespace of {name} were changed")
-            ids = [partition.partition_id for partition in made]
+            ids = [partition.partition_id for partition in partitions_made]
             topic.note_ticket(await self._catalogue.create_topic(planned, ids))
         meta = self._catalogue.state.topic(name)
         assert meta is not None
-        topic.partitions.extend(made)
+        topic.partitions.extend(partitions_made)
         # The catalogue's own record, which follows every change.
         topic.describe(meta, topic.ticket)
         self.show(topic)
@@ -203,13 +203,13 @@ class Topics:
         check_count(self.get(name), seen)
         topic = self._growing(name, total)
         count, settings = len(topic.partitions), topic.settings
-        made = await self._make_partitions(topic, total - count)
-        with self._discarded_if_it_fails(made):
+        new_partitions = await self._make_partitions(topic, total - count)
+        with self._discarded_if_it_fails(new_partitions):
             now = (self._growing(name, total), len(topic.partitions), topic.settings)
             if now != (topic, count, settings):
                 raise errors.Conflict(f"{name} was changed meanwhile")
-            await self._enter(topic, made)
-        self.extend(topic, made)
+            await self._enter(topic, new_partitions)
+        self.extend(topic, new_partitions)
         return topic.ticket
 
     async def keep_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
@@ -333,10 +333,10 @@ class Topics:
         self._partition_count += len(topic.partitions)
         self.tell(topic, TopicEvent.CREATED)
 
-    def extend(self, topic: Topic, made: Sequence[Partition]) -> None:
+    def extend(self, topic: Topic, new_partitions: Sequence[Partition]) -> None:
         """Publish further partitions of a topic."""
-        topic.partitions.extend(made)
-        self._partition_count += len(made)
+        topic.partitions.extend(new_partitions)
+        self._partition_count += len(new_partitions)
         self.tell(topic, TopicEvent.GROWN)
         self.moves.reopen_changed(topic)
 
@@ -386,17 +386,17 @@ class Topics:
         """Replace a renamed topic by a new object, with new partitions over the same logs; the old
         topic behaves as deleted. Listeners receive both events within this call.
         """
-        heir = self.named(meta)
-        heir.note_ticket(topic.ticket)
-        heir.partitions.extend(one.renamed(meta) for one in topic.partitions)
+        renamed_topic = self.named(meta)
+        renamed_topic.note_ticket(topic.ticket)
+        renamed_topic.partitions.extend(partition.renamed(meta) for partition in topic.partitions)
         del self._topics[topic.name]
         topic.mark_deleted()
         for partition in topic.partitions:
             partition.remove()
-        self._topics[meta.name] = heir
+        self._topics[meta.name] = renamed_topic
         self.tell(topic, TopicEvent.RENAMED)
-        self.tell(heir, TopicEvent.CREATED)
-        return heir
+        self.tell(renamed_topic, TopicEvent.CREATED)
+        return renamed_topic
 
     def _check_new(self, name: TopicName, partitions: int, iggy_id: int | None) -> None:
         check_new_name(name)
@@ -449,11 +449,11 @@ class Topics:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
         return topic
 
-    async def _enter(self, topic: Topic, made: Sequence[Partition]) -> None:
+    async def _enter(self, topic: Topic, new_partitions: Sequence[Partition]) -> None:
         """Register further partitions of a topic in cursors and catalogue."""
         topic_id, count = topic.meta.topic_id, len(topic.partitions)
-        total = count + len(made)
-        ids = [*topic.meta.partition_ids, *(partition.partition_id for partition in made)]
+        total = count + len(new_partitions)
+        ids = [*topic.meta.partition_ids, *(partition.partition_id for partition in new_partitions)]
         with as_broker_errors(self._report):
             # Cursors first: no reader may see a partition without cursors.
             self._cursors.resize(topic_id, total)
@@ -474,14 +474,14 @@ class Topics:
             return await self._factory.create(topic, len(topic.partitions), numbers)
 
     @contextmanager
-    def _discarded_if_it_fails(self, made: Sequence[Partition]) -> Iterator[None]:
+    def _discarded_if_it_fails(self, new_partitions: Sequence[Partition]) -> Iterator[None]:
         """Discard new partitions if the wrapped registration fails."""
         try:
             yield
         except errors.BrokerError as error:
             # After StorageFailed a record may name the partitions.
             if not isinstance(error, errors.StorageFailed):
-                for partition in made:
+                for partition in new_partitions:
                     self._factory.discard(partition)
             raise
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from braidlog.broker.coordination.nodes import Acl, Acls
-from braidlog.protocols.zookeeper.errors import Code, NodeError
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
 
 READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
 ENTRIES_MAX: Final = 100  # Of an access list; each request walks the whole list.
@@ -31,18 +31,20 @@ def digest_id(user_and_password: str) -> str:
 def fixed(acl: Acls, identities: Sequence[Identity]) -> Acls:
     """Return an access list as stored: `auth` becomes the client's own ids. Raises NodeError."""
     if not 0 < len(acl) <= ENTRIES_MAX:
-        raise NodeError(Code.INVALID_ACL)
+        raise NodeError(ZkCode.INVALID_ACL)
     entries: dict[Acl, None] = {}
-    for one in acl:
-        if one.scheme == "auth":
-            own = [Acl(one.perms, *who) for who in identities if who[0] == "digest"]
+    for entry in acl:
+        if entry.scheme == "auth":
+            own = [
+                Acl(entry.perms, *identity) for identity in identities if identity[0] == "digest"
+            ]
             if not own:
-                raise NodeError(Code.INVALID_ACL, "no id of the client for the scheme auth")
+                raise NodeError(ZkCode.INVALID_ACL, "no id of the client for the scheme auth")
             entries.update(dict.fromkeys(own))
-        elif _is_valid(one):
-            entries[one] = None
+        elif _is_valid(entry):
+            entries[entry] = None
         else:
-            raise NodeError(Code.INVALID_ACL)
+            raise NodeError(ZkCode.INVALID_ACL)
     return tuple(entries)
 
 
@@ -50,17 +52,17 @@ def allows(acl: Acls, perm: int, identities: Sequence[Identity]) -> bool:
     """Return True if the list gives a client this permission; an empty list gives everything."""
     if not acl:
         return True
-    return any(one.perms & perm and _matches(one, identities) for one in acl)
+    return any(entry.perms & perm and _matches(entry, identities) for entry in acl)
 
 
-def _is_valid(one: Acl) -> bool:
-    match one.scheme:
+def _is_valid(entry: Acl) -> bool:
+    match entry.scheme:
         case "world":
-            return one.id == "anyone"
+            return entry.id == "anyone"
         case "digest":
-            return _is_digest(one.id)
+            return _is_digest(entry.id)
         case "ip":
-            return _network(one.id) is not None
+            return _network(entry.id) is not None
         case _:
             return False
 
@@ -76,15 +78,15 @@ def _is_digest(text: str) -> bool:
     return True
 
 
-def _matches(one: Acl, identities: Sequence[Identity]) -> bool:
-    if one.scheme == "world":
+def _matches(entry: Acl, identities: Sequence[Identity]) -> bool:
+    if entry.scheme == "world":
         return True
-    if one.scheme == "ip":
-        network = _network(one.id)
+    if entry.scheme == "ip":
+        network = _network(entry.id)
         return network is not None and any(
             ipaddress.ip_address(host) in network for scheme, host in identities if scheme == "ip"
         )
-    return (one.scheme, one.id) in identities
+    return (entry.scheme, entry.id) in identities
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

@@ -8,7 +8,7 @@ import enum
 from braidlog.broker import errors
 
 
-class Code(enum.IntEnum):
+class ZkCode(enum.IntEnum):
     """Error codes on the wire (`KeeperException.Code`), as far as they are used here."""
 
     OK = 0
@@ -32,47 +32,47 @@ class Code(enum.IntEnum):
 class NodeError(Exception):
     """A request is refused with this code."""
 
-    def __init__(self, code: Code, text: str = "") -> None:
+    def __init__(self, code: ZkCode, text: str = "") -> None:
         super().__init__(text or code.name)
         self.code = code
 
 
-WIRE_CODES: dict[type[errors.BrokerError], Code] = {
-    errors.BrokerError: Code.SYSTEM_ERROR,
-    errors.TopicNotFound: Code.NO_NODE,
-    errors.PartitionNotFound: Code.NO_NODE,
-    errors.NamespaceNotFound: Code.NO_NODE,
-    errors.SubscriptionNotFound: Code.NO_NODE,
-    errors.TopicExists: Code.NODE_EXISTS,
-    errors.NamespaceExists: Code.NODE_EXISTS,
-    errors.InvalidName: Code.BAD_ARGUMENTS,
-    errors.InvalidRequest: Code.BAD_ARGUMENTS,
-    errors.NotSupported: Code.UNIMPLEMENTED,
-    errors.OffsetOutOfRange: Code.BAD_ARGUMENTS,
-    errors.RecordTooLarge: Code.BAD_ARGUMENTS,
-    errors.CorruptBatch: Code.BAD_ARGUMENTS,
-    errors.UnreadableRecord: Code.SYSTEM_ERROR,
-    errors.DamagedLog: Code.SYSTEM_ERROR,
-    errors.SubscriptionBusy: Code.NOT_EMPTY,
-    errors.ProducerBusy: Code.SYSTEM_ERROR,
-    errors.ProducerFenced: Code.SYSTEM_ERROR,
-    errors.TopicInUse: Code.NOT_EMPTY,
-    errors.TopicTerminated: Code.BAD_ARGUMENTS,
-    errors.Conflict: Code.BAD_VERSION,
-    errors.NotOwner: Code.CONNECTION_LOSS,
-    errors.Unanswered: Code.OPERATION_TIMEOUT,
-    errors.NotAuthorized: Code.NO_AUTH,
-    errors.NotAuthenticated: Code.AUTH_FAILED,
-    errors.UserNotFound: Code.SYSTEM_ERROR,
-    errors.UserExists: Code.SYSTEM_ERROR,
-    errors.LimitExceeded: Code.SYSTEM_ERROR,
-    errors.PolicyViolated: Code.SYSTEM_ERROR,
-    errors.StorageFull: Code.SYSTEM_ERROR,
-    errors.StorageFailed: Code.SYSTEM_ERROR,
-    errors.ShuttingDown: Code.CONNECTION_LOSS,
+WIRE_CODES: dict[type[errors.BrokerError], ZkCode] = {
+    errors.BrokerError: ZkCode.SYSTEM_ERROR,
+    errors.TopicNotFound: ZkCode.NO_NODE,
+    errors.PartitionNotFound: ZkCode.NO_NODE,
+    errors.NamespaceNotFound: ZkCode.NO_NODE,
+    errors.SubscriptionNotFound: ZkCode.NO_NODE,
+    errors.TopicExists: ZkCode.NODE_EXISTS,
+    errors.NamespaceExists: ZkCode.NODE_EXISTS,
+    errors.InvalidName: ZkCode.BAD_ARGUMENTS,
+    errors.InvalidRequest: ZkCode.BAD_ARGUMENTS,
+    errors.NotSupported: ZkCode.UNIMPLEMENTED,
+    errors.OffsetOutOfRange: ZkCode.BAD_ARGUMENTS,
+    errors.RecordTooLarge: ZkCode.BAD_ARGUMENTS,
+    errors.CorruptBatch: ZkCode.BAD_ARGUMENTS,
+    errors.UnreadableRecord: ZkCode.SYSTEM_ERROR,
+    errors.DamagedLog: ZkCode.SYSTEM_ERROR,
+    errors.SubscriptionBusy: ZkCode.NOT_EMPTY,
+    errors.ProducerBusy: ZkCode.SYSTEM_ERROR,
+    errors.ProducerFenced: ZkCode.SYSTEM_ERROR,
+    errors.TopicInUse: ZkCode.NOT_EMPTY,
+    errors.TopicTerminated: ZkCode.BAD_ARGUMENTS,
+    errors.Conflict: ZkCode.BAD_VERSION,
+    errors.NotOwner: ZkCode.CONNECTION_LOSS,
+    errors.Unanswered: ZkCode.OPERATION_TIMEOUT,
+    errors.NotAuthorized: ZkCode.NO_AUTH,
+    errors.NotAuthenticated: ZkCode.AUTH_FAILED,
+    errors.UserNotFound: ZkCode.SYSTEM_ERROR,
+    errors.UserExists: ZkCode.SYSTEM_ERROR,
+    errors.LimitExceeded: ZkCode.SYSTEM_ERROR,
+    errors.PolicyViolated: ZkCode.SYSTEM_ERROR,
+    errors.StorageFull: ZkCode.SYSTEM_ERROR,
+    errors.StorageFailed: ZkCode.SYSTEM_ERROR,
+    errors.ShuttingDown: ZkCode.CONNECTION_LOSS,
 }
 
 
-def wire_code(error: errors.BrokerError) -> Code:
+def wire_code(error: errors.BrokerError) -> ZkCode:
     """Return the code of an error, or of its nearest base for a class that a plug-in defines."""
     return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

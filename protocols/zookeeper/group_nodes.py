@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.positions.cursor_moves import OFFSET_MAX
 from braidlog.broker.positions.subscriptions import KafkaCommit
-from braidlog.protocols.zookeeper.errors import Code, NodeError
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
 from braidlog.protocols.zookeeper.namespace import Namespace
 from braidlog.protocols.zookeeper.topic_nodes import is_index
 from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
@@ -78,9 +78,11 @@ class GroupNode(VirtualNode):
 
     def _positions(self, topic: Topic) -> list[int]:
         """Return the partitions of a topic where the group has a position."""
-        found = self._subscription(topic)
-        indexes = range(len(topic.partitions)) if found is not None else ()
-        return [index for index in indexes if found and found.position(index) is not None]
+        subscription = self._subscription(topic)
+        indexes = range(len(topic.partitions)) if subscription is not None else ()
+        return [
+            index for index in indexes if subscription and subscription.position(index) is not None
+        ]
 
 
 class OffsetsNode(GroupNode):
@@ -151,36 +153,36 @@ class OffsetNode(OffsetTopicNode):
 
     def data(self, caller: Caller | None) -> bytes | None:
         """See `VirtualNode`."""
-        given = self._commit()
-        return None if given is None else b"%d" % given.offset
+        commit = self._commit()
+        return None if commit is None else b"%d" % commit.offset
 
     def create(self, caller: Caller, data: bytes | None) -> Change:
         """Commit a first position. Raises NodeError, broker errors."""
         self._check_commit(caller)
         if self.exists():
-            raise NodeError(Code.NODE_EXISTS)
+            raise NodeError(ZkCode.NODE_EXISTS)
         return self._store(caller, data)
 
     def set_data(self, caller: Caller, data: bytes | None) -> Change:
         """Commit. Raises NodeError, broker errors."""
         self._check_commit(caller)
         if not self.exists():
-            raise NodeError(Code.NO_NODE)
+            raise NodeError(ZkCode.NO_NODE)
         return self._store(caller, data)
 
     def delete(self, caller: Caller) -> Change:
         """End the cursor. Raises NodeError, broker errors."""
         caller.check(Action.DELETE, self.rights())
-        found = self._subscription(self.topic)
-        if found is None or found.position(self._index) is None:
-            raise NodeError(Code.NO_NODE)
+        subscription = self._subscription(self.topic)
+        if subscription is None or subscription.position(self._index) is None:
+            raise NodeError(ZkCode.NO_NODE)
         if self._names.broker.members.others(self.topic, self._group, PROTOCOL):
-            raise NodeError(Code.NOT_EMPTY, "a member of another protocol reads the topic")
-        return found.delete_cursor(self._index)
+            raise NodeError(ZkCode.NOT_EMPTY, "a member of another protocol reads the topic")
+        return subscription.delete_cursor(self._index)
 
     def _commit(self) -> KafkaCommit | None:
-        found = self._subscription(self.topic)
-        return None if found is None else found.committed(self._index)
+        subscription = self._subscription(self.topic)
+        return None if subscription is None else subscription.committed(self._index)
 
     def _check_commit(self, caller: Caller) -> None:
         caller.check(Action.CONSUME, self.topic.resource)
@@ -197,8 +199,8 @@ class OffsetNode(OffsetTopicNode):
         if position is not None and offset < position and self._is_owned_elsewhere(caller):
             self._names.stale_commits.inc()
             return 0
-        given = KafkaCommit(offset, b"", broker.now_us())
-        return subscription.commit(self._index, offset, kafka=given)
+        commit = KafkaCommit(offset, b"", broker.now_us())
+        return subscription.commit(self._index, offset, kafka=commit)
 
     def _is_owned_elsewhere(self, caller: Caller) -> bool:
         """Return True if another live session owns the partition."""
@@ -210,5 +212,5 @@ class OffsetNode(OffsetTopicNode):
 def _number(data: bytes | None) -> int:
     """Return a position in decimal. Raises NodeError."""
     if data is None or not NUMBER.fullmatch(data) or abs(int(data)) > OFFSET_MAX:
-        raise NodeError(Code.BAD_ARGUMENTS, f"{(data or b'')[:40]!r} is not a position")
+        raise NodeError(ZkCode.BAD_ARGUMENTS, f"{(data or b'')[:40]!r} is not a position")
     return int(data)

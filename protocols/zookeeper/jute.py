@@ -85,7 +85,7 @@ def strings(values: Sequence[str]) -> bytes:
 
 def acls(values: Acls) -> bytes:
     """Return the bytes of an access list."""
-    entries = (I32.pack(one.perms) + string(one.scheme) + string(one.id) for one in values)
+    entries = (I32.pack(acl.perms) + string(acl.scheme) + string(acl.id) for acl in values)
     return I32.pack(len(values)) + b"".join(entries)
 
 

@@ -178,23 +178,23 @@ BY_LENGTH: Final[Mapping[int, Sequence[tuple[tuple[str, ...], Make]]]] = {
 
 
 class KafkaView:
-    """See `braidlog.protocols.zookeeper.virtual.View`."""
+    """See `braidlog.protocols.zookeeper.virtual.VirtualView`."""
 
     def __init__(self, names: Namespace) -> None:
         self._names = names
 
     def find(self, path: str) -> VirtualNode | None:
-        """See `View`."""
+        """See `VirtualView`."""
         parts = tuple(path[1:].split("/")) if path != paths.ROOT else ()
         for pattern, make in BY_LENGTH.get(len(parts), ()):
-            given = [part for part, wanted in zip(parts, pattern, strict=True) if wanted == "*"]
+            names = [part for part, wanted in zip(parts, pattern, strict=True) if wanted == "*"]
             if all(wanted in ("*", part) for part, wanted in zip(parts, pattern, strict=True)):
-                node = make(self._names, *given)
+                node = make(self._names, *names)
                 return node if node.applies() else None
         return None
 
     def rights_of(self, path: str) -> tuple[Resource, Mapping[int, Action]]:
-        """See `View`."""
+        """See `VirtualView`."""
         parts = path[1:].split("/")
         names = self._names
         if parts[0] == "consumers" and len(parts) > 1:

@@ -21,9 +21,9 @@ from braidlog.protocols.zookeeper.messages import (
     SYNC_CONNECTED,
     Connect,
     Event,
+    KeeperRequest,
     Op,
     PartResult,
-    Request,
     Word,
     Xid,
 )
@@ -71,13 +71,13 @@ class ZooKeeperMachine:
         password = reader.buffer() or b""
         return Connect(zxid_seen, timeout_ms, session_id, password, bool(reader.left))
 
-    def decode(self, frame: memoryview) -> Request:
+    def decode(self, frame: memoryview) -> KeeperRequest:
         """Return a request; of an unknown type only the header. Raises ProtocolError."""
         reader = JuteReader(frame, I32.size)
         xid, op = reader.unpack(REQUEST_HEADER)
         if op == Op.MULTI:
-            return Request(xid, op, _parts(reader))
-        return Request(xid, op, jute.read(reader, REQUESTS.get(op, ())))
+            return KeeperRequest(xid, op, _parts(reader))
+        return KeeperRequest(xid, op, jute.read(reader, REQUESTS.get(op, ())))
 
     def encode_connected(
         self, session_id: int, password: bytes, timeout_ms: int, *, has_read_only: bool
@@ -125,8 +125,10 @@ def _parts(reader: JuteReader) -> list[tuple[int, tuple[object, ...]]]:
 
 def _results(results: Sequence[PartResult]) -> bytes:
     encoded = []
-    for one in results:
-        encoded.append(MULTI_HEADER.pack(one.op, False, one.error))
-        is_error = one.op == ERROR
-        encoded.append(I32.pack(one.error) if is_error else jute.write(REPLIES[one.op], one.values))
+    for result in results:
+        encoded.append(MULTI_HEADER.pack(result.op, False, result.error))
+        is_error = result.op == ERROR
+        encoded.append(
+            I32.pack(result.error) if is_error else jute.write(REPLIES[result.op], result.values)
+        )
     return b"".join(encoded) + MULTI_HEADER.pack(ERROR, True, ERROR)

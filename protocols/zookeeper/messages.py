@@ -119,7 +119,7 @@ class Connect:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class KeeperRequest:
     """A request; `fields` follow `REQUESTS`. The fields of `multi` are its parts."""
 
     xid: int

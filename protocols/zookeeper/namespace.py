@@ -56,13 +56,13 @@ class Namespace:
 
     def groups(self, topics: Iterable[Topic]) -> dict[str, Topic]:
         """Return the groups of these topics whose names can be names of nodes."""
-        found: dict[str, Topic] = {}
+        topic_of_group: dict[str, Topic] = {}
         for topic in topics:
             for name in self.broker.subscriptions.names(topic):
                 group = group_name(name)
                 if group is not None:
-                    found.setdefault(group, topic)
-        return found
+                    topic_of_group.setdefault(group, topic)
+        return topic_of_group
 
 
 def is_visible(name: TopicName) -> bool:

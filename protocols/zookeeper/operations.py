@@ -14,16 +14,16 @@ from braidlog.broker.errors import BrokerError
 from braidlog.protocols.turns import in_turns
 from braidlog.protocols.zookeeper import acl as lists
 from braidlog.protocols.zookeeper import paths
-from braidlog.protocols.zookeeper.errors import Code, NodeError, wire_code
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode, wire_code
 from braidlog.protocols.zookeeper.messages import ERROR, Event, Op, PartResult
-from braidlog.protocols.zookeeper.tree import Look, Stat, Tree
-from braidlog.protocols.zookeeper.watches import Kind
+from braidlog.protocols.zookeeper.tree import Stat, Tree, VisibleNode
+from braidlog.protocols.zookeeper.watches import WatchKind
 
 if TYPE_CHECKING:
     from braidlog.broker.coordination.nodes import Acls
     from braidlog.protocols.zookeeper.callers import Caller
     from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
-    from braidlog.protocols.zookeeper.watches import Watcher
+    from braidlog.protocols.zookeeper.watches import NodeWatcher
 
 Values = Sequence[Any]
 Result = Values | Coroutine[Any, Any, Values]
@@ -35,7 +35,7 @@ class OperationContext:
 
     tree: Tree
     caller: Caller
-    watcher: Watcher
+    watcher: NodeWatcher
     chroot: str
     ticket: int = 0
 
@@ -47,34 +47,34 @@ class OperationContext:
         """Return a path below the chroot if the client named the node so."""
         return f"{self.chroot}{path}" if self.path(named) != named else path
 
-    def look(self, path: str) -> Look:
+    def look(self, path: str) -> VisibleNode:
         """Return a node that the client may know of. Raises NodeError, NotAuthorized."""
         self.tree.check_describe(self.caller, path)
-        found = self.tree.look(path, self.caller)
-        if found is None:
-            raise NodeError(Code.NO_NODE)
-        return found
+        node = self.tree.look(path, self.caller)
+        if node is None:
+            raise NodeError(ZkCode.NO_NODE)
+        return node
 
-    def read(self, path: str) -> Look:
+    def read(self, path: str) -> VisibleNode:
         """Return a node that the client may read. Raises NodeError, NotAuthorized."""
-        found = self.look(path)
-        self.tree.check_read(self.caller, path, found)
-        return found
+        node = self.look(path)
+        self.tree.check_read(self.caller, path, node)
+        return node
 
-    def watch(self, kind: Kind, path: str, named: str, *, is_wanted: bool) -> None:
+    def watch(self, kind: WatchKind, path: str, named: str, *, is_wanted: bool) -> None:
         """Set a watch if the client wants the watch. Raises LimitExceeded."""
         if is_wanted and paths.is_valid(named):
             self.tree.watches.add(kind, path, self.watcher, named)
 
     def virtual(self, path: str) -> VirtualNode | None:
         """Return the node if the broker's own state takes its writes."""
-        found = self.tree.view.find(path)
-        return None if found is None or found.is_union else found
+        virtual = self.tree.view.find(path)
+        return None if virtual is None or virtual.is_union else virtual
 
     def stat(self, path: str) -> Stat:
         """Return the numbers of a node after a change; zeros if the node is gone already."""
-        found = self.tree.look(path, self.caller)
-        return (0,) * 11 if found is None else found.stat
+        node = self.tree.look(path, self.caller)
+        return (0,) * 11 if node is None else node.stat
 
 
 WATCHES_PER_TURN: Final = 200  # Set again between two checkpoints: some milliseconds.
@@ -86,20 +86,20 @@ def exists(context: OperationContext, named: str, is_watched: bool) -> Result:
     """Return the numbers of a node; the watch is set even if the node is absent."""
     path = context.path(named)
     try:
-        found = context.look(path)
+        node = context.look(path)
     except NodeError:
-        context.watch(Kind.DATA, path, named, is_wanted=is_watched)
+        context.watch(WatchKind.DATA, path, named, is_wanted=is_watched)
         raise
-    context.watch(Kind.DATA, path, named, is_wanted=is_watched)
-    return (found.stat,)
+    context.watch(WatchKind.DATA, path, named, is_wanted=is_watched)
+    return (node.stat,)
 
 
 def get_data(context: OperationContext, named: str, is_watched: bool) -> Result:
     """Return data and numbers of a node."""
     path = context.path(named)
-    found = context.read(path)
-    context.watch(Kind.DATA, path, named, is_wanted=is_watched)
-    return found.data, found.stat
+    node = context.read(path)
+    context.watch(WatchKind.DATA, path, named, is_wanted=is_watched)
+    return node.data, node.stat
 
 
 def get_children(context: OperationContext, named: str, is_watched: bool) -> Result:
@@ -114,22 +114,22 @@ def get_children2(context: OperationContext, named: str, is_watched: bool) -> Re
 
 def _children(context: OperationContext, named: str, *, is_watched: bool) -> Values:
     path = context.path(named)
-    found = context.read(path)
-    context.watch(Kind.CHILDREN, path, named, is_wanted=is_watched)
-    return found.names(), found.stat
+    node = context.read(path)
+    context.watch(WatchKind.CHILDREN, path, named, is_wanted=is_watched)
+    return node.names(), node.stat
 
 
 def get_acl(context: OperationContext, named: str) -> Result:
     """Return the access list of a node."""
-    found = context.look(context.path(named))
-    return found.acl, found.stat
+    node = context.look(context.path(named))
+    return node.acl, node.stat
 
 
 def set_acl(context: OperationContext, named: str, acl: Acls, version: int) -> Result:
     """Set the access list of a stored node."""
     path = context.path(named)
     if context.virtual(path) is not None:
-        raise NodeError(Code.NO_AUTH, "access control decides about this node")
+        raise NodeError(ZkCode.NO_AUTH, "access control decides about this node")
     with context.tree.change():
         context.tree.set_acl(context.caller, path, acl, version)
     return (context.stat(path),)
@@ -155,7 +155,7 @@ def create2(
     virtual = context.virtual(path) if paths.is_valid(path) else None
     if virtual is not None:
         if flags:
-            raise NodeError(Code.BAD_ARGUMENTS, "this node is neither ephemeral nor sequential")
+            raise NodeError(ZkCode.BAD_ARGUMENTS, "this node is neither ephemeral nor sequential")
         lists.fixed(acl, context.caller.identities)
         return _changed(context, path, virtual.create(context.caller, data), (named,))
     with context.tree.change():
@@ -237,8 +237,8 @@ def multi(context: OperationContext, *parts: tuple[int, Values]) -> Result:
     code = error.code if isinstance(error, NodeError) else wire_code(error)
     failed = len(results)
     after = max(len(parts) - failed - 1, 0)
-    codes = [Code.OK] * failed + [code] + [Code.RUNTIME_INCONSISTENCY] * after
-    return [PartResult(ERROR, (), one) for one in codes[: max(len(parts), 1)]]
+    codes = [ZkCode.OK] * failed + [code] + [ZkCode.RUNTIME_INCONSISTENCY] * after
+    return [PartResult(ERROR, (), code) for code in codes[: max(len(parts), 1)]]
 
 
 def _part(context: OperationContext, op: int, fields: Values) -> PartResult:
@@ -272,20 +272,20 @@ async def set_watches(
 ) -> Values:
     """Set the watches of a client that reconnects; changes since `zxid_seen` fire at once."""
     if any(persistent):
-        raise NodeError(Code.UNIMPLEMENTED, "persistent watches are not served")
+        raise NodeError(ZkCode.UNIMPLEMENTED, "persistent watches are not served")
     every = (*data, *absent, *children)
     context.tree.watches.check_room(context.watcher, len(every), sum(map(len, every)))
     wanted = chain(
-        ((_rewatch, Kind.DATA, named, MZXID) for named in data),
-        ((_watch_absent, Kind.DATA, named, MZXID) for named in absent),
-        ((_rewatch, Kind.CHILDREN, named, PZXID) for named in children),
+        ((_rewatch, WatchKind.DATA, named, MZXID) for named in data),
+        ((_watch_absent, WatchKind.DATA, named, MZXID) for named in absent),
+        ((_rewatch, WatchKind.CHILDREN, named, PZXID) for named in children),
     )
     async for watch, kind, named, field in in_turns(wanted, WATCHES_PER_TURN):
         watch(context, kind, named, zxid_seen, field)
     return ()
 
 
-def _seen(context: OperationContext, named: str) -> Look | None:
+def _seen(context: OperationContext, named: str) -> VisibleNode | None:
     try:
         return context.look(context.path(named))
     except NodeError:
@@ -293,7 +293,7 @@ def _seen(context: OperationContext, named: str) -> Look | None:
 
 
 def _watch_absent(
-    context: OperationContext, kind: Kind, named: str, zxid_seen: int, field: int
+    context: OperationContext, kind: WatchKind, named: str, zxid_seen: int, field: int
 ) -> None:
     """Set a watch on a node that was absent; fire it if the node is there now."""
     if _seen(context, named) is not None:
@@ -302,14 +302,16 @@ def _watch_absent(
         context.watch(kind, context.path(named), named, is_wanted=True)
 
 
-def _rewatch(context: OperationContext, kind: Kind, named: str, zxid_seen: int, field: int) -> None:
+def _rewatch(
+    context: OperationContext, kind: WatchKind, named: str, zxid_seen: int, field: int
+) -> None:
     """Set a watch again; fire it if the node has gone or changed. `field`: of the numbers."""
     path = context.path(named)
     look = _seen(context, named)
     if look is None:
         context.watcher.send_event(Event.DELETED, named)
     elif look.stat[field] > zxid_seen:
-        is_data = kind is Kind.DATA
+        is_data = kind is WatchKind.DATA
         event = Event.DATA_CHANGED if is_data else Event.CHILDREN_CHANGED
         context.watcher.send_event(event, named)
     else:

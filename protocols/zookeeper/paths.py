@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from braidlog.protocols.zookeeper.errors import Code, NodeError
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
 
 ROOT: Final = "/"
 # Longest path. ZooKeeper has no limit but the frame; watches and nodes keep paths in memory.
@@ -31,7 +31,7 @@ def is_name(text: str) -> bool:
 def check(path: str) -> None:
     """Raise NodeError for a path that no node can have."""
     if not is_valid(path):
-        raise NodeError(Code.BAD_ARGUMENTS, f"{path[:100]!r} is not a path of a node")
+        raise NodeError(ZkCode.BAD_ARGUMENTS, f"{path[:100]!r} is not a path of a node")
 
 
 def parent_of(path: str) -> str:

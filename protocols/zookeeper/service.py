@@ -15,7 +15,7 @@ from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
 from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
 from braidlog.protocols.zookeeper.namespace import Namespace
-from braidlog.protocols.zookeeper.sessions import LiveSession, Sessions
+from braidlog.protocols.zookeeper.sessions import LiveSession, LiveSessions
 from braidlog.protocols.zookeeper.topic_nodes import CONFIGS, is_index
 from braidlog.protocols.zookeeper.tree import Tree
 
@@ -54,7 +54,7 @@ class Service:
         fixed = frozenset(("/", *FIXED))
         self.tree = Tree(nodes, KafkaView(self.names), fixed, lambda: broker.now_us() // 1000)
         self.nodes = nodes
-        self.sessions = Sessions(nodes, options.tick_ms, trio.current_time)
+        self.sessions = LiveSessions(nodes, options.tick_ms, trio.current_time)
         self._notifications_at = trio.current_time()
         missing = [path for path in FIXED if nodes.find(path) is None]
         for path in missing:
@@ -112,10 +112,10 @@ class Service:
             self._delete_nodes(owned)
             await trio.lowlevel.checkpoint()
 
-    def _delete_nodes(self, found: list[str]) -> None:
-        if found:
+    def _delete_nodes(self, paths: list[str]) -> None:
+        if paths:
             with self.tree.change():
-                self.tree.delete_owned(found)
+                self.tree.delete_owned(paths)
 
     async def _look_at_watched(self) -> None:
         """Fire the watches of virtual nodes that changed."""

@@ -15,10 +15,10 @@ from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.zookeeper import words
 from braidlog.protocols.zookeeper.acl import digest_id
 from braidlog.protocols.zookeeper.callers import Caller
-from braidlog.protocols.zookeeper.errors import Code, NodeError, wire_code
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode, wire_code
 from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
 from braidlog.protocols.zookeeper.machine import PASSWORD_BYTES, ZooKeeperMachine, encode_event
-from braidlog.protocols.zookeeper.messages import Connect, Event, Op, Request, Word, Xid
+from braidlog.protocols.zookeeper.messages import Connect, Event, KeeperRequest, Op, Word, Xid
 from braidlog.protocols.zookeeper.operations import OPERATIONS, OperationContext, Values
 from braidlog.protocols.zookeeper.watches import Watch
 
@@ -44,7 +44,7 @@ class Watching:
         self._outbox = connection.outbox
 
     def send_event(self, event: Event, path: str) -> None:
-        """See `Watcher`."""
+        """See `NodeWatcher`."""
         self._outbox.answer([encode_event(event, path)], self._nodes.ticket)
 
 
@@ -128,7 +128,7 @@ class ZooKeeperSession:
         )
         self._outbox.answer([parts], service.nodes.ticket)
 
-    async def _close(self, request: Request, live: LiveSession) -> None:
+    async def _close(self, request: KeeperRequest, live: LiveSession) -> None:
         live.holder = None
         await self._service.end_session(live, "")
         self._answer(request.xid, Op.CLOSE, ())
@@ -138,7 +138,7 @@ class ZooKeeperSession:
         required = self._service.broker.authentication.required
         return required and self._connection.principal.is_anonymous
 
-    async def _auth(self, request: Request) -> None:
+    async def _auth(self, request: KeeperRequest) -> None:
         """Add an id of the client; where access control is on, log in by name and password."""
         _, scheme, data = request.fields
         try:
@@ -154,7 +154,7 @@ class ZooKeeperSession:
                     raise LimitExceeded(f"limit of {IDENTITIES_MAX} ids of a client reached")
                 identities.append(identity)
         except (NotAuthenticated, LimitExceeded) as error:
-            self._refuse(request.xid, Code.AUTH_FAILED)
+            self._refuse(request.xid, ZkCode.AUTH_FAILED)
             raise EndConnection(str(error)) from None
         self._answer(Xid.AUTH, Op.AUTH, ())
 
@@ -166,14 +166,14 @@ class ZooKeeperSession:
 
     # Requests
 
-    def _serve(self, request: Request) -> Coroutine[Any, Any, None] | None:
+    def _serve(self, request: KeeperRequest) -> Coroutine[Any, Any, None] | None:
         context = self._context
         context.ticket = 0
         try:
             if self._needs_login:
-                raise NodeError(Code.NO_AUTH, "the client has not logged in")
+                raise NodeError(ZkCode.NO_AUTH, "the client has not logged in")
             if request.op not in OPERATIONS:
-                raise NodeError(Code.UNIMPLEMENTED, f"type {request.op} is not served")
+                raise NodeError(ZkCode.UNIMPLEMENTED, f"type {request.op} is not served")
             name, handler = OPERATIONS[request.op]
             self._service.count(name)
             result = handler(context, *request.fields)
@@ -185,7 +185,9 @@ class ZooKeeperSession:
         self._answer(request.xid, request.op, result)
         return None
 
-    async def _serve_later(self, request: Request, result: Coroutine[Any, Any, Values]) -> None:
+    async def _serve_later(
+        self, request: KeeperRequest, result: Coroutine[Any, Any, Values]
+    ) -> None:
         try:
             values = await result
         except (NodeError, BrokerError) as error:
@@ -193,11 +195,11 @@ class ZooKeeperSession:
         else:
             self._answer(request.xid, request.op, values)
 
-    def _fail(self, request: Request, error: NodeError | BrokerError) -> None:
+    def _fail(self, request: KeeperRequest, error: NodeError | BrokerError) -> None:
         code = error.code if isinstance(error, NodeError) else wire_code(error)
         self._refuse(request.xid, code)
 
-    def _refuse(self, xid: int, code: Code) -> None:
+    def _refuse(self, xid: int, code: ZkCode) -> None:
         service = self._service
         service.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
         answer = self._machine.encode_error(xid, service.nodes.zxid, code)

@@ -23,7 +23,7 @@ LATE_S: Final = 1.0
 SESSION_IDS: Final = (1 << 63) - 1
 
 
-class Holder(Protocol):
+class SessionHolder(Protocol):
     """The connection of a session."""
 
     peer: str
@@ -40,14 +40,14 @@ class LiveSession:
     password: bytes
     timeout_s: float
     expires_at: float
-    holder: Holder | None = None
+    holder: SessionHolder | None = None
 
     def heard(self, now: float) -> None:
         """Note that the client was heard."""
         self.expires_at = now + self.timeout_s
 
 
-class Sessions:
+class LiveSessions:
     """All sessions. The stored sessions and these are always the same."""
 
     def __init__(self, nodes: Nodes, tick_ms: int, clock_s: Callable[[], float]) -> None:
@@ -58,7 +58,7 @@ class Sessions:
         now = clock_s()
         self.live = {number: _live(stored, now) for number, stored in nodes.sessions.items()}
 
-    def begin(self, timeout_ms: int, holder: Holder) -> LiveSession:
+    def begin(self, timeout_ms: int, holder: SessionHolder) -> LiveSession:
         """Begin a session for a connection. Raises LimitExceeded, StorageFull, StorageFailed."""
         session_id = 0
         while not session_id or session_id in self.live:
@@ -67,20 +67,20 @@ class Sessions:
         return self._store(session_id, password, timeout_ms, holder)
 
     def resume(
-        self, session_id: int, password: bytes, timeout_ms: int, holder: Holder
+        self, session_id: int, password: bytes, timeout_ms: int, holder: SessionHolder
     ) -> LiveSession | None:
         """Continue a session on another connection; None if it has expired or the password is
         wrong. Raises StorageFull, StorageFailed.
         """
-        found = self.live.get(session_id)
-        if found is None or not hmac.compare_digest(found.password, password):
+        session = self.live.get(session_id)
+        if session is None or not hmac.compare_digest(session.password, password):
             return None
-        if found.holder is not None and found.holder is not holder:
-            found.holder.end("the session moved to another connection")
-        return self._store(session_id, found.password, timeout_ms, holder)
+        if session.holder is not None and session.holder is not holder:
+            session.holder.end("the session moved to another connection")
+        return self._store(session_id, session.password, timeout_ms, holder)
 
     def _store(
-        self, session_id: int, password: bytes, timeout_ms: int, holder: Holder
+        self, session_id: int, password: bytes, timeout_ms: int, holder: SessionHolder
     ) -> LiveSession:
         timeout_ms = min(max(timeout_ms, TICKS_LEAST * self._tick_ms), TICKS_MOST * self._tick_ms)
         stored = SessionMade(session_id, password, timeout_ms)
@@ -91,7 +91,7 @@ class Sessions:
         self.live[session_id] = live
         return live
 
-    def left(self, session: LiveSession, holder: Holder) -> None:
+    def left(self, session: LiveSession, holder: SessionHolder) -> None:
         """Note the end of a connection; its session waits for the client to reconnect."""
         if session.holder is holder:
             session.holder = None
@@ -105,9 +105,9 @@ class Sessions:
         """Return the sessions that have expired; `due` is the planned time of this check."""
         now = self._clock_s()
         if now - due > LATE_S:
-            for one in self.live.values():
-                one.expires_at += now - due
-        return [one for one in self.live.values() if one.expires_at <= now]
+            for session in self.live.values():
+                session.expires_at += now - due
+        return [session for session in self.live.values() if session.expires_at <= now]
 
 
 def _live(stored: SessionMade, now: float) -> LiveSession:

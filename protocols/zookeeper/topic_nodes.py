@@ -13,7 +13,7 @@ import msgspec
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import InvalidName
 from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
-from braidlog.protocols.zookeeper.errors import Code, NodeError
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
 from braidlog.protocols.zookeeper.namespace import Namespace, is_visible
 from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
 from braidlog.storage.metadata.names import TopicName
@@ -29,14 +29,14 @@ CONFIGS: Final = "/config/topics"
 T = TypeVar("T")
 
 
-class Assignment(msgspec.Struct):
+class ReplicaAssignment(msgspec.Struct):
     """The data of a topic's node: the replicas of each partition."""
 
     partitions: dict[str, list[int]]
     version: int = 1
 
 
-class Settings(msgspec.Struct):
+class SettingsData(msgspec.Struct):
     """The data of a node of settings."""
 
     config: dict[str, str]
@@ -82,7 +82,7 @@ class TopicPart(VirtualNode):
     def topic(self) -> Topic:
         """The topic. Raises NodeError if the topic does not exist."""
         if self._topic is None:
-            raise NodeError(Code.NO_NODE)
+            raise NodeError(ZkCode.NO_NODE)
         return self._topic
 
     def rights(self) -> Resource:
@@ -117,7 +117,7 @@ class TopicNode(TopicPart):
         """
         caller.check(Action.CREATE, self.rights())
         if self._topic is not None:
-            raise NodeError(Code.NODE_EXISTS)
+            raise NodeError(ZkCode.NODE_EXISTS)
         if not is_visible(self.topic_name):
             raise InvalidName(f"{self._name!r} is not a topic name")
         return self._create(self._count(data))
@@ -128,7 +128,7 @@ class TopicNode(TopicPart):
         caller.check(Action.ALTER, topic.resource)
         count, seen = self._count(data), len(topic.partitions)
         if count < seen:
-            raise NodeError(Code.BAD_ARGUMENTS, f"{topic.name} has {seen} partitions already")
+            raise NodeError(ZkCode.BAD_ARGUMENTS, f"{topic.name} has {seen} partitions already")
         if count == seen:
             return topic.ticket
         return self._names.broker.topics.add_partitions(topic.name, count, seen=seen)
@@ -142,11 +142,11 @@ class TopicNode(TopicPart):
 
     def _count(self, data: bytes | None) -> int:
         """Return the number of partitions that a tool wants. Raises NodeError."""
-        wanted = _decoded(data, Assignment).partitions
+        wanted = _decoded(data, ReplicaAssignment).partitions
         if not wanted or any(str(index) not in wanted for index in range(len(wanted))):
-            raise NodeError(Code.BAD_ARGUMENTS, "partitions are numbered from 0 without gaps")
+            raise NodeError(ZkCode.BAD_ARGUMENTS, "partitions are numbered from 0 without gaps")
         if any(set(replicas) != {self._names.node_id} for replicas in wanted.values()):
-            raise NodeError(Code.BAD_ARGUMENTS, "a replica is on a broker that does not exist")
+            raise NodeError(ZkCode.BAD_ARGUMENTS, "a replica is on a broker that does not exist")
         return len(wanted)
 
 
@@ -234,7 +234,7 @@ class ConfigNode(TopicPart):
             topics = self._names.broker.topics
             ticket = await topics.alter_settings(self.topic.name, changes)
         if unknown != self._unknown():
-            self._names.keep(f"{CONFIGS}/{self._name}", msgspec.json.encode(Settings(unknown)))
+            self._names.keep(f"{CONFIGS}/{self._name}", msgspec.json.encode(SettingsData(unknown)))
         return ticket
 
     def _unknown(self) -> dict[str, str]:
@@ -294,8 +294,8 @@ def is_index(text: str, count: int) -> bool:
 def read_settings(data: bytes | None) -> dict[str, str]:
     """Return the settings in the data of a node. Raises NodeError."""
     if len(data or b"") > CONFIG_BYTES_MAX:
-        raise NodeError(Code.BAD_ARGUMENTS, f"settings exceed {CONFIG_BYTES_MAX} bytes")
-    return _decoded(data, Settings).config
+        raise NodeError(ZkCode.BAD_ARGUMENTS, f"settings exceed {CONFIG_BYTES_MAX} bytes")
+    return _decoded(data, SettingsData).config
 
 
 def known_settings(config: Mapping[str, str]) -> dict[str, Setting]:
@@ -307,7 +307,7 @@ def known_settings(config: Mapping[str, str]) -> dict[str, Setting]:
             if key in SETTINGS
         }
     except ValueError as error:
-        raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+        raise NodeError(ZkCode.BAD_ARGUMENTS, str(error)) from None
 
 
 def _decoded(data: bytes | None, kind: type[T]) -> T:
@@ -315,4 +315,4 @@ def _decoded(data: bytes | None, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data or b"", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NodeError(Code.BAD_ARGUMENTS, str(error)) from None
+        raise NodeError(ZkCode.BAD_ARGUMENTS, str(error)) from None

@@ -24,8 +24,8 @@ from braidlog.broker.coordination.nodes import (
 )
 from braidlog.protocols.zookeeper import acl as lists
 from braidlog.protocols.zookeeper import paths
-from braidlog.protocols.zookeeper.errors import Code, NodeError
-from braidlog.protocols.zookeeper.virtual import View, VirtualNode
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
+from braidlog.protocols.zookeeper.virtual import VirtualNode, VirtualView
 from braidlog.protocols.zookeeper.watches import Watches
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Remembered:
 
 
 @dataclass(slots=True)
-class Look:
+class VisibleNode:
     """A node as a client sees the node."""
 
     stored: StoredNode | None
@@ -76,7 +76,7 @@ class Tree:
     """
 
     def __init__(
-        self, nodes: Nodes, view: View, fixed: frozenset[str], now_ms: Callable[[], int]
+        self, nodes: Nodes, view: VirtualView, fixed: frozenset[str], now_ms: Callable[[], int]
     ) -> None:
         """`fixed` are paths that clients cannot delete."""
         self.nodes = nodes
@@ -90,7 +90,7 @@ class Tree:
 
     # Reading
 
-    def look(self, path: str, caller: Caller | None) -> Look | None:
+    def look(self, path: str, caller: Caller | None) -> VisibleNode | None:
         """Return the node of a path, None if absent; fires the watches of an unseen change."""
         virtual = self.view.find(path)
         if virtual is None:
@@ -99,7 +99,9 @@ class Tree:
                 return None
             count = len(self.nodes.children(path))
             stat = _stored_stat(stored, count)
-            return Look(stored, None, stat, stored.data, lambda: sorted(self.nodes.children(path)))
+            return VisibleNode(
+                stored, None, stat, stored.data, lambda: sorted(self.nodes.children(path))
+            )
         stored = self.nodes.find(path) if virtual.is_union else None
         known = self._observe(path, virtual, is_stored=stored is not None)
         if known is None:
@@ -111,7 +113,7 @@ class Tree:
         else:
             data = virtual.data(caller)
             stat = _virtual_stat(known, data, len(names))
-        return Look(stored, virtual, stat, data, lambda: sorted(names))
+        return VisibleNode(stored, virtual, stat, data, lambda: sorted(names))
 
     def observe(self, path: str) -> None:
         """Fire the watches of a virtual node if the node has changed since the last look."""
@@ -123,7 +125,7 @@ class Tree:
     def _names(self, path: str, virtual: VirtualNode, caller: Caller | None) -> set[str]:
         names = set(virtual.names(caller))
         if virtual.is_union:
-            names.update(one for one in self.nodes.children(path) if not virtual.hides(one))
+            names.update(name for name in self.nodes.children(path) if not virtual.hides(name))
         return names
 
     def _observe(self, path: str, virtual: VirtualNode, *, is_stored: bool) -> Remembered | None:
@@ -181,13 +183,13 @@ class Tree:
         sequential node. Raises NodeError, broker errors.
         """
         if not 0 <= flags <= FLAGS_LAST:
-            raise NodeError(Code.BAD_ARGUMENTS, f"create mode {flags} is not served")
+            raise NodeError(ZkCode.BAD_ARGUMENTS, f"create mode {flags} is not served")
         if not path.startswith("/") or "\0" in path:
-            raise NodeError(Code.BAD_ARGUMENTS)
+            raise NodeError(ZkCode.BAD_ARGUMENTS)
         acl = lists.fixed(acl, caller.identities)
         parent_path = paths.parent_of(path)
         if self._is_read_only(parent_path):
-            raise NodeError(Code.NO_AUTH, "the broker alone creates nodes here")
+            raise NodeError(ZkCode.NO_AUTH, "the broker alone creates nodes here")
         parent = self._present(parent_path)
         self._check(caller, path, OPEN if parent is None else parent.acl, lists.CREATE)
         if flags & SEQUENTIAL:
@@ -195,9 +197,9 @@ class Tree:
         paths.check(path)
         self._check_storable(path)
         if self._is_there(path):
-            raise NodeError(Code.NODE_EXISTS)
+            raise NodeError(ZkCode.NODE_EXISTS)
         if parent is not None and parent.owner:
-            raise NodeError(Code.NO_CHILDREN_FOR_EPHEMERALS)
+            raise NodeError(ZkCode.NO_CHILDREN_FOR_EPHEMERALS)
         self._store_parents(parent_path)
         owner = caller.session_id if flags & EPHEMERAL else 0
         self.nodes.apply(NodeMade(path, data, acl, owner, self._zxid, self._now_ms()))
@@ -230,7 +232,7 @@ class Tree:
     def delete(self, caller: Caller, path: str, version: int) -> None:
         """Delete a stored node, in a block of `change`. Raises NodeError."""
         if path in self._fixed or not path.startswith("/"):
-            raise NodeError(Code.BAD_ARGUMENTS, f"{path} cannot be deleted")
+            raise NodeError(ZkCode.BAD_ARGUMENTS, f"{path} cannot be deleted")
         self._check_storable(path)
         node = self._present(path)
         parent = self.nodes.find(paths.parent_of(path))
@@ -238,12 +240,12 @@ class Tree:
         check_version(0 if node is None else node.version, version)
         virtual = self.view.find(path)
         if self.nodes.children(path) if virtual is None else self._names(path, virtual, None):
-            raise NodeError(Code.NOT_EMPTY)
+            raise NodeError(ZkCode.NOT_EMPTY)
         self._gone(path)
 
-    def delete_owned(self, found: Sequence[str]) -> None:
+    def delete_owned(self, owned_paths: Sequence[str]) -> None:
         """Delete ephemeral nodes of a session that ended, in a block of `change`."""
-        for path in found:
+        for path in owned_paths:
             self._gone(path)
 
     def keep(self, path: str, data: bytes | None) -> None:
@@ -268,13 +270,13 @@ class Tree:
         if self._is_read_only(path):
             look = self.look(path, None)
             if look is None:
-                raise NodeError(Code.NO_NODE)
+                raise NodeError(ZkCode.NO_NODE)
             check_version(look.stat[4], version)
         else:
             node = self._present(path)
             check_version(0 if node is None else node.version, version)
 
-    def check_read(self, caller: Caller, path: str, look: Look) -> None:
+    def check_read(self, caller: Caller, path: str, look: VisibleNode) -> None:
         """Check that a client may read a node. Raises NodeError, NotAuthorized."""
         self._check(caller, path, look.acl, lists.READ)
 
@@ -289,7 +291,7 @@ class Tree:
     def _check(self, caller: Caller, path: str, acl: Acls, perm: int) -> None:
         """Check the node's access list, and access control. Raises NodeError, NotAuthorized."""
         if not lists.allows(acl, perm, caller.identities):
-            raise NodeError(Code.NO_AUTH)
+            raise NodeError(ZkCode.NO_AUTH)
         if caller.broker.access.allows_all:
             return
         resource, actions = self.view.rights_of(path)
@@ -313,7 +315,7 @@ class Tree:
 
     def _check_storable(self, path: str) -> None:
         if self._is_read_only(path):
-            raise NodeError(Code.UNIMPLEMENTED, "a part of multi cannot write this node")
+            raise NodeError(ZkCode.UNIMPLEMENTED, "a part of multi cannot write this node")
 
     def _is_there(self, path: str) -> bool:
         if self.nodes.find(path) is not None:
@@ -327,7 +329,7 @@ class Tree:
         Raises NodeError if the node does not exist.
         """
         if not self._is_there(path):
-            raise NodeError(Code.NO_NODE)
+            raise NodeError(ZkCode.NO_NODE)
         return self.nodes.find(path)
 
     def _stored_for(self, path: str, caller: Caller, perm: int) -> StoredNode:
@@ -346,14 +348,14 @@ class Tree:
         while self.nodes.find(path) is None:
             missing.append(path)
             path = paths.parent_of(path)
-        for one in reversed(missing):
-            self.nodes.apply(NodeMade(one, None, OPEN, 0, self._zxid, self._now_ms()))
+        for missing_path in reversed(missing):
+            self.nodes.apply(NodeMade(missing_path, None, OPEN, 0, self._zxid, self._now_ms()))
 
 
 def check_version(version: int, wanted: int) -> None:
     """Raise NodeError unless a client wants any version, or this version."""
     if wanted not in (ANY_VERSION, version):
-        raise NodeError(Code.BAD_VERSION, f"version {wanted} is wanted, the node has {version}")
+        raise NodeError(ZkCode.BAD_VERSION, f"version {wanted} is wanted, the node has {version}")
 
 
 def _stored_stat(node: StoredNode, children: int) -> Stat:

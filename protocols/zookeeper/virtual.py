@@ -1,6 +1,6 @@
 """The interface of virtual nodes: nodes that show the broker's own state. Knows no path of Kafka's.
 
-A `View` finds the virtual node of a path. The tree (`tree.py`) joins virtual and stored nodes.
+A `VirtualView` finds the virtual node of a path. `tree.py` joins virtual and stored nodes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.protocols.zookeeper.errors import Code, NodeError
+from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
 
 if TYPE_CHECKING:
     from braidlog.protocols.zookeeper.callers import Caller
@@ -50,18 +50,18 @@ class VirtualNode:
 
     def create(self, caller: Caller, data: bytes | None) -> Change:
         """Create the node: refused. Raises NodeError, broker errors."""
-        raise NodeError(Code.NO_AUTH, "the broker alone writes this node")
+        raise NodeError(ZkCode.NO_AUTH, "the broker alone writes this node")
 
     def set_data(self, caller: Caller, data: bytes | None) -> Change:
         """Set the data: refused. Raises NodeError, broker errors."""
-        raise NodeError(Code.NO_AUTH, "the broker alone writes this node")
+        raise NodeError(ZkCode.NO_AUTH, "the broker alone writes this node")
 
     def delete(self, caller: Caller) -> Change:
         """Delete the node: refused. Raises NodeError, broker errors."""
-        raise NodeError(Code.NO_AUTH, "the broker alone deletes this node")
+        raise NodeError(ZkCode.NO_AUTH, "the broker alone deletes this node")
 
 
-class View(Protocol):
+class VirtualView(Protocol):
     """Finds virtual nodes, and the resource behind a stored node."""
 
     def find(self, path: str) -> VirtualNode | None:

@@ -16,14 +16,14 @@ WATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 ALL_WATCHES_MAX: Final = 500_000
 
 
-class Kind(enum.Enum):
+class WatchKind(enum.Enum):
     """The events that a watch waits for."""
 
     DATA = "data"  # Set by exists and getData.
     CHILDREN = "children"
 
 
-class Watcher(Protocol):
+class NodeWatcher(Protocol):
     """A connection that can receive events."""
 
     watches: set[Watch]
@@ -34,7 +34,7 @@ class Watcher(Protocol):
 
 
 # A watch: kind, path of the node, path as the client named the node.
-Watch = tuple[Kind, str, str]
+Watch = tuple[WatchKind, str, str]
 
 
 class Watches:
@@ -43,12 +43,12 @@ class Watches:
     def __init__(self) -> None:
         """Begin without watches."""
         self.count = 0
-        self.by_path: dict[Kind, dict[str, set[tuple[Watcher, str]]]] = {
-            Kind.DATA: {},
-            Kind.CHILDREN: {},
+        self.by_path: dict[WatchKind, dict[str, set[tuple[NodeWatcher, str]]]] = {
+            WatchKind.DATA: {},
+            WatchKind.CHILDREN: {},
         }
 
-    def add(self, kind: Kind, path: str, watcher: Watcher, shown: str) -> None:
+    def add(self, kind: WatchKind, path: str, watcher: NodeWatcher, shown: str) -> None:
         """Set a watch, unless the watcher has the same watch. Raises LimitExceeded."""
         watch = (kind, path, shown)
         if watch in watcher.watches:
@@ -59,7 +59,7 @@ class Watches:
         self.count += 1
         self.by_path[kind].setdefault(path, set()).add((watcher, shown))
 
-    def check_room(self, watcher: Watcher, more: int, more_bytes: int) -> None:
+    def check_room(self, watcher: NodeWatcher, more: int, more_bytes: int) -> None:
         """Raise LimitExceeded unless a watcher can have so many more watches."""
         if len(watcher.watches) + more > WATCHES_MAX:
             raise LimitExceeded(f"limit of {WATCHES_MAX} watches of a connection reached")
@@ -78,22 +78,22 @@ class Watches:
 
     def created(self, path: str) -> None:
         """Fire the watches that wait for a node to appear, or to change."""
-        self._fire(Kind.DATA, path, Event.CREATED)
+        self._fire(WatchKind.DATA, path, Event.CREATED)
 
     def data_changed(self, path: str) -> None:
         """Fire the watches on a node's data."""
-        self._fire(Kind.DATA, path, Event.DATA_CHANGED)
+        self._fire(WatchKind.DATA, path, Event.DATA_CHANGED)
 
     def children_changed(self, path: str) -> None:
         """Fire the watches on a node's children."""
-        self._fire(Kind.CHILDREN, path, Event.CHILDREN_CHANGED)
+        self._fire(WatchKind.CHILDREN, path, Event.CHILDREN_CHANGED)
 
     def deleted(self, path: str) -> None:
         """Fire all watches on a node; a watcher receives a single event."""
-        told = self._fire(Kind.DATA, path, Event.DELETED)
-        self._fire(Kind.CHILDREN, path, Event.DELETED, except_for=told)
+        watchers = self._fire(WatchKind.DATA, path, Event.DELETED)
+        self._fire(WatchKind.CHILDREN, path, Event.DELETED, except_for=watchers)
 
-    def drop(self, watcher: Watcher) -> None:
+    def drop(self, watcher: NodeWatcher) -> None:
         """Remove all watches of a connection that ends."""
         for kind, path, shown in watcher.watches:
             self._remove(kind, path, watcher, shown)
@@ -102,11 +102,11 @@ class Watches:
 
     def _fire(
         self,
-        kind: Kind,
+        kind: WatchKind,
         path: str,
         event: Event,
-        except_for: frozenset[tuple[Watcher, str]] = frozenset(),
-    ) -> frozenset[tuple[Watcher, str]]:
+        except_for: frozenset[tuple[NodeWatcher, str]] = frozenset(),
+    ) -> frozenset[tuple[NodeWatcher, str]]:
         fired = frozenset(self.by_path[kind].get(path, ()))
         for watcher, shown in fired:
             self._remove(kind, path, watcher, shown)
@@ -116,7 +116,7 @@ class Watches:
                 watcher.send_event(event, shown)
         return fired
 
-    def _remove(self, kind: Kind, path: str, watcher: Watcher, shown: str) -> None:
+    def _remove(self, kind: WatchKind, path: str, watcher: NodeWatcher, shown: str) -> None:
         watchers = self.by_path[kind][path]
         watchers.discard((watcher, shown))
         self.count -= 1

@@ -35,16 +35,16 @@ def _envi(service: Service) -> Iterator[str]:
 
 def _srvr(service: Service) -> Iterator[str]:
     yield f"Zookeeper version: {VERSION}\n"
-    held = sum(one.holder is not None for one in service.sessions.live.values())
+    held = sum(session.holder is not None for session in service.sessions.live.values())
     yield f"Connections: {held}\nOutstanding: 0\nZxid: {service.nodes.zxid:#x}\n"
     yield f"Mode: standalone\nNode count: {service.nodes.count}\n"
 
 
 def _cons(service: Service) -> Iterator[str]:
-    for one in list(service.sessions.live.values())[:LISTED_MAX]:
-        if one.holder is not None:
-            timeout_ms = int(one.timeout_s * 1000)
-            yield f" /{one.holder.peer}[1](sid={one.session_id:#x},to={timeout_ms})\n"
+    for session in list(service.sessions.live.values())[:LISTED_MAX]:
+        if session.holder is not None:
+            timeout_ms = int(session.timeout_s * 1000)
+            yield f" /{session.holder.peer}[1](sid={session.session_id:#x},to={timeout_ms})\n"
 
 
 def _stat(service: Service) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _wchs(service: Service) -> Iterator[str]:
     watches = service.tree.watches
     paths = sum(map(len, watches.by_path.values()))
     watchers = {
-        watcher for one in watches.by_path.values() for of in one.values() for watcher in of
+        watcher for by_kind in watches.by_path.values() for of in by_kind.values() for watcher in of
     }
     count = len({id(watcher) for watcher, _ in watchers})
     yield f"{count} connections watching {paths} paths\nTotal watches:{watches.count}\n"
@@ -88,7 +88,7 @@ def _mntr(service: Service) -> Iterator[str]:
         "version": VERSION,
         "server_state": "standalone",
         "num_alive_connections": sum(
-            one.holder is not None for one in service.sessions.live.values()
+            session.holder is not None for session in service.sessions.live.values()
         ),
         "outstanding_requests": 0,
         "znode_count": nodes.count,

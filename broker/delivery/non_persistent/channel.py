@@ -131,21 +131,21 @@ class NonPersistentChannel:
 
         Raises LimitExceeded, PolicyViolated.
         """
-        there = self.subscriptions.get(name)
-        if there is not None and there.consumers:
-            return there
-        if there is None and len(self.subscriptions) >= NON_PERSISTENT_SUBSCRIPTIONS_MAX:
+        present = self.subscriptions.get(name)
+        if present is not None and present.consumers:
+            return present
+        if present is None and len(self.subscriptions) >= NON_PERSISTENT_SUBSCRIPTIONS_MAX:
             raise LimitExceeded(
                 f"a topic has at most {NON_PERSISTENT_SUBSCRIPTIONS_MAX} subscriptions"
             )
         most = self.topic.client_limits.subscriptions
-        if there is None and most is not None and len(self.subscriptions) >= most:
+        if present is None and most is not None and len(self.subscriptions) >= most:
             text = "Exceed the maximum number of subscriptions of the topic"  # Apache's words.
             raise PolicyViolated(f"{text}: {self.full}")
-        made = self.subscriptions[name] = NonPersistentSubscription(
+        created = self.subscriptions[name] = NonPersistentSubscription(
             self, name, kind, policy, is_kept=is_kept
         )
-        return made
+        return created
 
     def unsubscribe(self, subscription: NonPersistentSubscription) -> None:
         """End a subscription that has no consumers."""
@@ -268,8 +268,8 @@ class NonPersistentSubscription:
             topic = self.partition
             index = topic.index if topic.topic.partitioned else None
             self.active = choose_active(self.consumers, topic.full, index)
-            told = self.consumers if self.active is not before else [newcomer]
-            for consumer in told:
+            listeners = self.consumers if self.active is not before else [newcomer]
+            for consumer in listeners:
                 if consumer is not None:
                     consumer.active_changed(is_active=consumer is self.active)
 

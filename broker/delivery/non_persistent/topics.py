@@ -110,9 +110,9 @@ class NonPersistentTopics:
         self._placement.check(name)
         self._check_name(name)
         place = self._place(name, index)
-        found = self._channels.get(place)
-        if found is not None:
-            return found
+        channel = self._channels.get(place)
+        if channel is not None:
+            return channel
         count = self.partitions(name)
         if place[1] is not None and place[1] >= count:
             raise errors.PartitionNotFound(f"non-persistent://{name.full} has no partition {index}")
@@ -135,12 +135,12 @@ class NonPersistentTopics:
 
     def list(self, tenant: str, namespace: str) -> Sequence[NonPersistentChannel]:
         """Return the topics in use, each partition separately, ordered by full name."""
-        found = [
+        names = [
             topic
             for (name, _), topic in self._channels.items()
             if (name.tenant, name.namespace) == (tenant, namespace)
         ]
-        return sorted(found, key=lambda topic: topic.full)
+        return sorted(names, key=lambda topic: topic.full)
 
     def list_partitioned(self, tenant: str, namespace: str) -> Sequence[TopicName]:
         """Return the topics with partitions, in use or not."""

@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
-from braidlog.protocols.zookeeper.errors import Code
+from braidlog.protocols.zookeeper.errors import ZkCode
 from braidlog.protocols.zookeeper.messages import Op
 from braidlog.protocols.zookeeper.operations import OPERATIONS
 from braidlog.storage.metadata.names import TopicName
@@ -56,7 +56,7 @@ async def test_an_operation_needs_its_own_action_and_no_other(ready, broker, sam
     op, fields, action = sample
     rules = Nothing()
     broker.access = Access(rules)
-    assert await ready.code(op, *fields) == Code.NO_AUTH
+    assert await ready.code(op, *fields) == ZkCode.NO_AUTH
     assert rules.actions == {action}
     broker.access = Access(Nothing())
     assert [topic.name for topic in broker.topics.all()] == [T]
@@ -78,12 +78,12 @@ async def test_parts_of_transactions_are_checked(ready, broker):
         await ready.stream.send_all(multi_frame(100 + number, part))
         reader = (await ready.answer())[2]
         reader.take(9)
-        assert reader.i32() == Code.NO_AUTH
+        assert reader.i32() == ZkCode.NO_AUTH
 
 
 async def test_watches_are_set_only_where_the_client_may_look(ready, broker):
     broker.access = Access(Nothing())
-    assert await ready.code(Op.SET_WATCHES, 0, ["/a"], [], []) == Code.NO_AUTH
+    assert await ready.code(Op.SET_WATCHES, 0, ["/a"], [], []) == ZkCode.NO_AUTH
 
 
 async def test_hidden_topics_and_groups_are_not_listed(ready, broker):
@@ -102,7 +102,7 @@ async def test_hidden_topics_and_groups_are_not_listed(ready, broker):
 @pytest.mark.parametrize("broker", [{"access.required": "true"}], indirect=True)
 async def test_before_the_login_only_a_session_is_served(session, broker, open_client):
     client = await session()
-    assert await client.code(Op.EXISTS, "/", False) == Code.NO_AUTH
+    assert await client.code(Op.EXISTS, "/", False) == ZkCode.NO_AUTH
     await client.stream.send_all(request_frame(-2, Op.PING))
     assert (await client.answer())[:2] == (-2, 0)
     for word, text in ((b"ruok", b"imok"), (b"mntr", b"mntr is not executed")):
@@ -111,8 +111,8 @@ async def test_before_the_login_only_a_session_is_served(session, broker, open_c
         assert text in b"".join([part async for part in stream])
     await broker.users.create("ann", "a long password")
     wrong = await session()
-    assert await wrong.code(Op.AUTH, 0, "digest", b"ann:wrong") == Code.AUTH_FAILED
+    assert await wrong.code(Op.AUTH, 0, "digest", b"ann:wrong") == ZkCode.AUTH_FAILED
     await client.call(Op.AUTH, 0, "digest", b"ann:a long password")
-    assert await client.code(Op.EXISTS, "/", False) == Code.NO_AUTH  # Without a permission.
+    assert await client.code(Op.EXISTS, "/", False) == ZkCode.NO_AUTH  # Without a permission.
     broker.access = Access(Nothing(Action.DESCRIBE))
     assert await client.exists("/") is not None

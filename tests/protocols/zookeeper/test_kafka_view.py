@@ -8,7 +8,7 @@ import pytest
 
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.zookeeper.adapter import ADAPTER
-from braidlog.protocols.zookeeper.errors import Code
+from braidlog.protocols.zookeeper.errors import ZkCode
 from braidlog.protocols.zookeeper.messages import Event, Op
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.zookeeper.talk import EPHEMERAL, OPEN, SEQUENTIAL
@@ -43,7 +43,7 @@ async def test_the_broker_is_shown_with_the_address_of_the_kafka_listener(client
     assert (shown["host"], shown["port"]) == broker.listeners["kafka"].bound
     assert (await read(client, "/controller"))["brokerid"] == 1
     assert await client.get("/controller_epoch") == b"1"
-    assert await client.code(Op.SET_DATA, "/brokers/ids/1", b"{}", -1) == Code.NO_AUTH
+    assert await client.code(Op.SET_DATA, "/brokers/ids/1", b"{}", -1) == ZkCode.NO_AUTH
     assert await client.code(Op.CREATE, "/brokers/ids/2", b"{}", OPEN, 1) != 0
     assert await client.exists("/brokers/ids/2") is None
 
@@ -82,17 +82,17 @@ async def test_tools_create_grow_and_delete_topics(client, broker):
 )
 async def test_a_topic_without_a_sensible_assignment_is_refused(client, broker, data):
     path = "/brokers/topics/t"
-    assert await client.code(Op.CREATE, path, data, OPEN, 0) == Code.BAD_ARGUMENTS
+    assert await client.code(Op.CREATE, path, data, OPEN, 0) == ZkCode.BAD_ARGUMENTS
     assert broker.topics.find(T) is None
 
 
 async def test_a_topic_does_not_shrink_and_has_a_legal_name(client):
     await make_topic(client)
     one = b'{"version":1,"partitions":{"0":[1]}}'
-    assert await client.code(Op.SET_DATA, "/brokers/topics/t", one, -1) == Code.BAD_ARGUMENTS
-    assert await client.code(Op.CREATE, "/brokers/topics/a b", one, OPEN, 0) == Code.BAD_ARGUMENTS
-    assert await client.code(Op.CREATE, "/brokers/topics/t", one, OPEN, 0) == Code.NODE_EXISTS
-    assert await client.code(Op.DELETE, "/brokers/topics/t", -1) == Code.NO_AUTH
+    assert await client.code(Op.SET_DATA, "/brokers/topics/t", one, -1) == ZkCode.BAD_ARGUMENTS
+    assert await client.code(Op.CREATE, "/brokers/topics/a b", one, OPEN, 0) == ZkCode.BAD_ARGUMENTS
+    assert await client.code(Op.CREATE, "/brokers/topics/t", one, OPEN, 0) == ZkCode.NODE_EXISTS
+    assert await client.code(Op.DELETE, "/brokers/topics/t", -1) == ZkCode.NO_AUTH
 
 
 async def test_settings_change_and_unknown_names_are_kept(client, broker):
@@ -105,7 +105,7 @@ async def test_settings_change_and_unknown_names_are_kept(client, broker):
     assert broker.topics.get(T).settings == {}
     assert (await read(client, "/config/topics/t"))["config"] == {}
     bad = b'{"version":1,"config":{"retention.ms":"soon"}}'
-    assert await client.code(Op.SET_DATA, "/config/topics/t", bad, -1) == Code.BAD_ARGUMENTS
+    assert await client.code(Op.SET_DATA, "/config/topics/t", bad, -1) == ZkCode.BAD_ARGUMENTS
 
 
 async def test_notifications_take_numbers_and_go_after_a_quarter_of_an_hour(client, broker):
@@ -125,13 +125,13 @@ async def test_requests_for_leaders_end_at_once(client):
     for name in ("preferred_replica_election", "reassign_partitions"):
         await client.create(f"/admin/{name}", b'{"version":1,"partitions":[]}')
         assert await client.exists(f"/admin/{name}") is None
-        assert await client.code(Op.CREATE, f"/admin/{name}", b"[", OPEN, 0) == Code.BAD_ARGUMENTS
+        assert await client.code(Op.CREATE, f"/admin/{name}", b"[", OPEN, 0) == ZkCode.BAD_ARGUMENTS
 
 
 async def test_a_position_is_that_of_the_group_in_every_protocol(client, broker):
     await make_topic(client)
     path = "/consumers/g/offsets/t/1"
-    assert await client.code(Op.SET_DATA, path, b"5", -1) == Code.NO_NODE
+    assert await client.code(Op.SET_DATA, path, b"5", -1) == ZkCode.NO_NODE
     for parent in ("/consumers/g", "/consumers/g/offsets", "/consumers/g/offsets/t"):
         await client.create(parent, None)
     await client.create(path, b"5")
@@ -145,7 +145,7 @@ async def test_a_position_is_that_of_the_group_in_every_protocol(client, broker)
     subscription.seek(0, 9)
     assert await client.children("/consumers/g/offsets/t") == ["0", "1"]
     for data in (b"", b"x", b"1.5", b"9" * 20):
-        assert await client.code(Op.SET_DATA, path, data, -1) == Code.BAD_ARGUMENTS
+        assert await client.code(Op.SET_DATA, path, data, -1) == ZkCode.BAD_ARGUMENTS
     assert await client.get(path) == b"3"
 
 
@@ -178,7 +178,7 @@ async def test_a_position_stays_while_another_protocol_reads(client, broker):
     broker.members.add_source(
         lambda topic, name: [SubscriptionMember("pulsar", "p", "", [0])], "pulsar"
     )
-    assert await client.code(Op.DELETE, "/consumers/g/offsets/t/0", -1) == Code.NOT_EMPTY
+    assert await client.code(Op.DELETE, "/consumers/g/offsets/t/0", -1) == ZkCode.NOT_EMPTY
 
 
 async def test_an_old_number_of_a_consumer_that_lost_the_partition_moves_nothing(session, broker):
@@ -249,7 +249,7 @@ async def test_versions_of_virtual_nodes_grow_and_are_compared(client, broker):
     assert second[4] > first[4]
     assert second[1] > first[1]
     assert second[0] == first[0]
-    assert await client.code(Op.SET_DATA, path, b"3", first[4]) == Code.BAD_VERSION
+    assert await client.code(Op.SET_DATA, path, b"3", first[4]) == ZkCode.BAD_VERSION
     await client.set(path, b"3", second[4])
     assert await client.get(path) == b"3"
 
@@ -272,7 +272,7 @@ async def test_virtual_nodes_take_no_part_in_transactions(client, broker):
     await client.stream.send_all(multi_frame(9, part))
     reader = (await client.answer())[2]
     reader.take(9)
-    assert reader.i32() == Code.UNIMPLEMENTED
+    assert reader.i32() == ZkCode.UNIMPLEMENTED
     assert broker.topics.find(T) is not None
 
 
@@ -281,10 +281,10 @@ async def test_data_that_are_no_settings_are_refused_and_the_session_goes_on(cli
     await make_topic(client)
     places = [(Op.SET_DATA, "/config/topics/t"), (Op.SET_DATA, "/brokers/topics/t")]
     for op, path in places:
-        assert await client.code(op, path, data, -1) == Code.BAD_ARGUMENTS
+        assert await client.code(op, path, data, -1) == ZkCode.BAD_ARGUMENTS
     if data != b'{"config":[]}':
         path = "/admin/reassign_partitions"
-        assert await client.code(Op.CREATE, path, data, OPEN, 0) == Code.BAD_ARGUMENTS
+        assert await client.code(Op.CREATE, path, data, OPEN, 0) == ZkCode.BAD_ARGUMENTS
 
 
 async def test_bad_settings_stored_before_the_topic_do_not_disturb_other_protocols(client, broker):

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from braidlog.protocols.zookeeper.adapter import ADAPTER
-from braidlog.protocols.zookeeper.errors import Code
+from braidlog.protocols.zookeeper.errors import ZkCode
 from braidlog.protocols.zookeeper.messages import Event, Op
 from braidlog.protocols.zookeeper.words import NOT_ALLOWED
 from tests.protocols.zookeeper.talk import (
@@ -60,20 +60,20 @@ async def test_errors_are_those_of_zookeeper(client):
         (Op.CHECK, "/a", 1),
     ]
     assert [await client.code(*one) for one in codes] == [
-        Code.NODE_EXISTS,
-        Code.NO_NODE,
-        Code.NO_CHILDREN_FOR_EPHEMERALS,
-        Code.BAD_ARGUMENTS,
-        Code.INVALID_ACL,
-        Code.BAD_ARGUMENTS,
-        Code.NOT_EMPTY,
-        Code.BAD_VERSION,
-        Code.BAD_ARGUMENTS,
-        Code.NO_NODE,
-        Code.BAD_VERSION,
-        Code.NO_NODE,
-        Code.NO_NODE,
-        Code.BAD_VERSION,
+        ZkCode.NODE_EXISTS,
+        ZkCode.NO_NODE,
+        ZkCode.NO_CHILDREN_FOR_EPHEMERALS,
+        ZkCode.BAD_ARGUMENTS,
+        ZkCode.INVALID_ACL,
+        ZkCode.BAD_ARGUMENTS,
+        ZkCode.NOT_EMPTY,
+        ZkCode.BAD_VERSION,
+        ZkCode.BAD_ARGUMENTS,
+        ZkCode.NO_NODE,
+        ZkCode.BAD_VERSION,
+        ZkCode.NO_NODE,
+        ZkCode.NO_NODE,
+        ZkCode.BAD_VERSION,
     ]
 
 
@@ -88,7 +88,7 @@ async def test_sequence_numbers_count_created_children_and_never_repeat(client):
 
 async def test_unknown_operations_are_unimplemented_and_the_session_goes_on(client):
     await client.stream.send_all(request_frame(77, Op.PING).replace(b"\0\0\0\x0b", b"\0\0\0\x67"))
-    assert (await client.answer())[:2] == (77, Code.UNIMPLEMENTED)
+    assert (await client.answer())[:2] == (77, ZkCode.UNIMPLEMENTED)
     assert await client.exists("/") is not None
 
 
@@ -179,7 +179,7 @@ async def test_a_client_that_reconnects_sets_its_watches_again(session):
     await again.exists("/")
     assert list(again.events) == [(Event.CREATED, "/absent"), (Event.DELETED, "/same")]
     persistent = (0, [], [], [], ["/p"], [])
-    assert await again.code(Op.SET_WATCHES2, *persistent) == Code.UNIMPLEMENTED
+    assert await again.code(Op.SET_WATCHES2, *persistent) == ZkCode.UNIMPLEMENTED
 
 
 async def test_a_client_from_another_data_directory_is_not_connected(open_client, session):
@@ -197,7 +197,7 @@ async def test_all_parts_of_a_transaction_happen_or_none(client, session):
     _, code, reader = await client.answer()
     assert code == 0
     codes = [reader.i32() for _ in range(4) if reader.take(9)]
-    assert codes == [0, 0, Code.BAD_VERSION, Code.RUNTIME_INCONSISTENCY]
+    assert codes == [0, 0, ZkCode.BAD_VERSION, ZkCode.RUNTIME_INCONSISTENCY]
     assert await other.exists("/m") is None
     assert not other.events
     await client.stream.send_all(multi_frame(6, *parts, (Op.SET_DATA, "/m", b"2", 0)))
@@ -211,10 +211,10 @@ async def test_access_lists_of_nodes_are_checked(client, session):
     mine = (OPEN[0].__class__(31, "auth", ""),)
     await client.create("/mine", b"s", 0, mine)
     other = await session()
-    assert await other.code(Op.GET_DATA, "/mine", False) == Code.NO_AUTH
-    assert await other.code(Op.SET_DATA, "/mine", b"", -1) == Code.NO_AUTH
-    assert await other.code(Op.CREATE, "/mine/x", b"", OPEN, 0) == Code.NO_AUTH
-    assert await other.code(Op.SET_ACL, "/mine", OPEN, -1) == Code.NO_AUTH
+    assert await other.code(Op.GET_DATA, "/mine", False) == ZkCode.NO_AUTH
+    assert await other.code(Op.SET_DATA, "/mine", b"", -1) == ZkCode.NO_AUTH
+    assert await other.code(Op.CREATE, "/mine/x", b"", OPEN, 0) == ZkCode.NO_AUTH
+    assert await other.code(Op.SET_ACL, "/mine", OPEN, -1) == ZkCode.NO_AUTH
     assert await other.exists("/mine") is not None  # As in ZooKeeper.
     await other.call(Op.AUTH, 0, "digest", b"ann:secret")
     assert await other.get("/mine") == b"s"
@@ -223,7 +223,7 @@ async def test_access_lists_of_nodes_are_checked(client, session):
 
 
 async def test_an_unknown_scheme_ends_the_connection(client):
-    assert await client.code(Op.AUTH, 0, "sasl", b"") == Code.AUTH_FAILED
+    assert await client.code(Op.AUTH, 0, "sasl", b"") == ZkCode.AUTH_FAILED
     assert await client.stream.receive_some(1) == b""
 
 
@@ -253,15 +253,15 @@ async def test_a_connection_without_a_session_ends(open_client, autojump_clock):
 
 async def test_limits_of_watches_and_sizes_are_refused(client):
     assert (
-        await client.code(Op.CREATE, "/big", bytes(1024 * 1024 + 1), OPEN, 0) == Code.SYSTEM_ERROR
+        await client.code(Op.CREATE, "/big", bytes(1024 * 1024 + 1), OPEN, 0) == ZkCode.SYSTEM_ERROR
     )
     assert await client.create("/big", bytes(1024 * 1024)) == "/big"
     long = "/" + "x" * 9000
-    assert await client.code(Op.CREATE, long, b"", OPEN, 0) == Code.BAD_ARGUMENTS
+    assert await client.code(Op.CREATE, long, b"", OPEN, 0) == ZkCode.BAD_ARGUMENTS
     every = [f"/{number}" for number in range(10_001)]
-    assert await client.code(Op.SET_WATCHES, 0, [], every, []) == Code.SYSTEM_ERROR
+    assert await client.code(Op.SET_WATCHES, 0, [], every, []) == ZkCode.SYSTEM_ERROR
     await client.call(Op.SET_WATCHES, 0, [], every[:10_000], [])
-    assert await client.code(Op.EXISTS, "/more", True) == Code.SYSTEM_ERROR
+    assert await client.code(Op.EXISTS, "/more", True) == ZkCode.SYSTEM_ERROR
 
 
 async def test_below_the_chroot_the_tree_is_shown_again(open_client, broker):

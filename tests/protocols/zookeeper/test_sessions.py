@@ -1,11 +1,11 @@
 """Sessions by a clock of the test: they expire without a sign of life, and outlive a restart."""
 
 from braidlog.broker.coordination.nodes import Nodes
-from braidlog.protocols.zookeeper.sessions import Sessions
+from braidlog.protocols.zookeeper.sessions import LiveSessions
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 
-class Holder:
+class SessionHolder:
     peer = "127.0.0.1:1"
 
     def __init__(self):
@@ -25,13 +25,13 @@ class Clock:
 def opened(journal, clock):
     nodes = Nodes(lambda: journal, report=lambda error: None)
     nodes.open()
-    return Sessions(nodes, 2000, clock)
+    return LiveSessions(nodes, 2000, clock)
 
 
 def test_a_session_expires_its_timeout_after_the_last_sign_of_life():
     clock = Clock()
     sessions = opened(MemoryJournal(), clock)
-    live = sessions.begin(6000, Holder())
+    live = sessions.begin(6000, SessionHolder())
     clock.now += 5
     live.heard(clock.now)
     clock.now += 5.9
@@ -39,13 +39,13 @@ def test_a_session_expires_its_timeout_after_the_last_sign_of_life():
     clock.now += 0.1
     assert sessions.expired(clock.now) == [live]
     sessions.end(live.session_id)
-    assert sessions.resume(live.session_id, live.password, 6000, Holder()) is None
+    assert sessions.resume(live.session_id, live.password, 6000, SessionHolder()) is None
 
 
 def test_a_broker_that_stood_still_does_not_blame_its_clients():
     clock = Clock()
     sessions = opened(MemoryJournal(), clock)
-    sessions.begin(4000, Holder())
+    sessions.begin(4000, SessionHolder())
     due = clock.now + 0.5
     clock.now += 30
     assert sessions.expired(due) == []
@@ -55,12 +55,12 @@ def test_a_broker_that_stood_still_does_not_blame_its_clients():
 
 def test_sessions_outlive_a_restart_and_have_their_whole_timeout_again():
     clock, journal = Clock(), MemoryJournal()
-    live = opened(journal, clock).begin(4000, Holder())
+    live = opened(journal, clock).begin(4000, SessionHolder())
     clock.now += 1000
     sessions = opened(journal.reopened(), clock)
     assert sessions.expired(clock.now) == []
-    assert sessions.resume(live.session_id, b"wrong", 4000, Holder()) is None
-    found = sessions.resume(live.session_id, live.password, 8000, Holder())
+    assert sessions.resume(live.session_id, b"wrong", 4000, SessionHolder()) is None
+    found = sessions.resume(live.session_id, live.password, 8000, SessionHolder())
     assert found.timeout_s == 8
     clock.now += 8
     assert sessions.expired(clock.now) == [found]
@@ -68,7 +68,7 @@ def test_sessions_outlive_a_restart_and_have_their_whole_timeout_again():
 
 def test_a_session_that_moves_ends_the_connection_before():
     sessions = opened(MemoryJournal(), Clock())
-    first, second = Holder(), Holder()
+    first, second = SessionHolder(), SessionHolder()
     live = sessions.begin(4000, first)
     moved = sessions.resume(live.session_id, live.password, 4000, second)
     assert first.ended
