@@ -52,11 +52,11 @@ async def first_of_latest_time(partition: Partition) -> tuple[int, int] | None:
     low, high = latest[1] // US_PER_MS, TIME_MS_MAX + 1
     while high - low > 1:
         middle = (low + high) // 2
-        found = await first_not_before(partition, middle * US_PER_MS, timed_only=True)
-        if found is None:
+        place = await first_not_before(partition, middle * US_PER_MS, timed_only=True)
+        if place is None:
             high = middle
         else:
-            latest, low = found, found[1] // US_PER_MS
+            latest, low = place, place[1] // US_PER_MS
     return latest
 
 
