@@ -102,7 +102,7 @@ async def test_a_search_has_a_budget_and_goes_on(browser, app):
         ("partition=7", "no partition 7"),
         ("at=1.2", "at names 2 partitions"),
         ("at=x", "not a list"),
-        ("from=yesterday", "expected earliest"),
+        ("from=yesterday", "the place yesterday"),
         ("rows=x", "expected a number"),
     ],
 )
