@@ -9,6 +9,7 @@ import trio
 from starlette.responses import Response
 
 from braidlog.protocols.http.console import (
+    broker_pages,
     group_pages,
     message_pages,
     produce_page,
@@ -22,7 +23,12 @@ from braidlog.protocols.http.console.visits import ROOT, Page, Visit
 
 PageFunction = Callable[[Visit], Awaitable[Page | Response]]
 
-NAVIGATION = (("Topics", f"{ROOT}/topics"), ("Groups", f"{ROOT}/groups"))
+NAVIGATION = (
+    ("Topics", f"{ROOT}/topics"),
+    ("Groups", f"{ROOT}/groups"),
+    ("Broker", f"{ROOT}/broker"),
+    ("Access", f"{ROOT}/access"),
+)
 TOPIC = "topics/{tenant}/{namespace}/{topic}"
 GROUP = "groups/{tenant}/{namespace}/{topic}/{group}"
 
@@ -58,6 +64,11 @@ def make_views(clock_s: Callable[[], float], stopping: trio.Event) -> dict[str, 
         f"{TOPIC}/change": View(topic_changes.show, topic_changes.alter),
         f"{TOPIC}/purge": View(post=topic_changes.purge),
         f"{TOPIC}/delete": View(post=topic_changes.delete),
+        "broker": View(broker_pages.show_broker),
+        "access": View(broker_pages.show_access),
+        "access/users": View(post=broker_pages.change_user),
+        "access/tokens": View(post=broker_pages.change_token),
+        "access/permissions": View(post=broker_pages.change_permission),
         "groups": View(groups.show_groups),
         GROUP: View(groups.show_group),
         f"{GROUP}/reset": View(group_pages.show_reset, group_pages.reset),
