@@ -30,7 +30,9 @@ async def identity_of(authentication: Authentication, request: Request) -> Ident
     header, at = request.headers.get("authorization"), origin(request)
     if header is None:
         token = request.query_params.get("token")
-        if token and WEBSOCKET in request.scope["extensions"]:  # Browsers can send no header.
+        if token and WEBSOCKET in request.scope.get(
+            "extensions", {}
+        ):  # Browsers can send no header.
             return authentication.bearer(token.removeprefix("Bearer ").strip(), at)
         if CERTIFICATE in request.scope:
             return authentication.certificate(request.scope[CERTIFICATE], at)
