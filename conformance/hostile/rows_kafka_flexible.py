@@ -11,6 +11,10 @@ from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
 from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from braidlog.protocols.kafka.wire.create_acls import AclCreation, CreateAclsRequest
+from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest
+from braidlog.protocols.kafka.wire.describe_cluster import DescribeClusterRequest
 from conformance.clients.raw import kafka
 from conformance.hostile.mutation import KAFKA
 from conformance.hostile.rows import Command
@@ -34,6 +38,14 @@ NEW: Final[Mapping[int, Struct]] = {
         topic_partitions=[],
     ),
     69: ConsumerGroupDescribeRequest(group_ids=[b"modern"]),
+}
+
+# Requests that no client of earlier releases sends, by key.
+NEW: Final[Mapping[int, Struct]] = {
+    29: DescribeAclsRequest(resource_name_filter=b"x", operation=1, permission_type=1),
+    30: CreateAclsRequest(creations=[AclCreation(resource_name=b"x", principal=b"User:x")]),
+    31: DeleteAclsRequest(filters=[DeleteAclsFilter(resource_name_filter=b"x")]),
+    60: DescribeClusterRequest(),
 }
 
 

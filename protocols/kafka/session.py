@@ -18,6 +18,12 @@ from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.protocols.kafka import messages
 from braidlog.protocols.kafka.admin import create_partitions, create_topics, delete_topics
 from braidlog.protocols.kafka.api_versions import api_versions
+from braidlog.protocols.kafka.cluster_admin import (
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_cluster,
+)
 from braidlog.protocols.kafka.commits import commit_offsets
 from braidlog.protocols.kafka.configs import (
     alter_configs,
@@ -50,11 +56,15 @@ from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from braidlog.protocols.kafka.wire.create_acls import CreateAclsRequest
 from braidlog.protocols.kafka.wire.create_partitions import CreatePartitionsRequest
 from braidlog.protocols.kafka.wire.create_topics import CreateTopicsRequest
+from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
 from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
+from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest
+from braidlog.protocols.kafka.wire.describe_cluster import DescribeClusterRequest
 from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
@@ -126,6 +136,10 @@ COMMANDS: Mapping[type, KeyHandler] = {
         "incremental_alter_configs", incremental_alter_configs, Action.ALTER
     ),
     DeleteRecordsRequest: KeyHandler("delete_records", delete_records, Action.DELETE),
+    DescribeClusterRequest: KeyHandler("describe_cluster", describe_cluster, None),
+    DescribeAclsRequest: KeyHandler("describe_acls", describe_acls, Action.ADMINISTER),
+    CreateAclsRequest: KeyHandler("create_acls", create_acls, Action.ADMINISTER),
+    DeleteAclsRequest: KeyHandler("delete_acls", delete_acls, Action.ADMINISTER),
     DescribeLogDirsRequest: KeyHandler("describe_log_dirs", describe_log_dirs, Action.DESCRIBE),
     ConsumerGroupHeartbeatRequest: KeyHandler(
         "consumer_group_heartbeat", consumer_group_heartbeat, Action.CONSUME

@@ -18,14 +18,21 @@ from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from braidlog.protocols.kafka.wire.create_acls import CreateAclsRequest, CreateAclsResponse
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from braidlog.protocols.kafka.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from braidlog.protocols.kafka.wire.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -110,6 +117,10 @@ SERVED_APIS: Sequence[tuple[int, type[Struct], type[Struct]]] = (
     (3, CreatePartitionsRequest, CreatePartitionsResponse),
     (2, DeleteGroupsRequest, DeleteGroupsResponse),
     (1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    (3, DescribeAclsRequest, DescribeAclsResponse),
+    (3, CreateAclsRequest, CreateAclsResponse),
+    (3, DeleteAclsRequest, DeleteAclsResponse),
+    (2, DescribeClusterRequest, DescribeClusterResponse),
     (1, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
     (1, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
 )

@@ -13,14 +13,18 @@ from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from braidlog.protocols.kafka.wire.create_acls import AclCreation, CreateAclsRequest
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 from braidlog.protocols.kafka.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
 from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
+from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest
+from braidlog.protocols.kafka.wire.describe_cluster import DescribeClusterRequest
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -116,6 +120,9 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
     ),
     DeleteRecordsRequest: (delete_records(FOO, 0, 0), 1),
     DescribeLogDirsRequest: (DescribeLogDirsRequest(topics=None), 1),
+    DescribeAclsRequest: (DescribeAclsRequest(), 3),
+    CreateAclsRequest: (CreateAclsRequest(creations=[AclCreation()]), 3),
+    DeleteAclsRequest: (DeleteAclsRequest(filters=[DeleteAclsFilter()]), 3),
     ConsumerGroupHeartbeatRequest: (
         ConsumerGroupHeartbeatRequest(
             group_id=b"g",
@@ -130,7 +137,7 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
 }
 FOR_ANYBODY = {
     *(ApiVersionsRequest, InitProducerIdRequest),
-    *(SaslHandshakeRequest, SaslAuthenticateRequest),
+    *(SaslHandshakeRequest, SaslAuthenticateRequest, DescribeClusterRequest),
 }
 CHECKED = [
     kind
