@@ -14,6 +14,8 @@ from braidlog.protocols.kafka.session import COMMANDS
 from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
 from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
+from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -108,6 +110,16 @@ def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
         ),
         HeartbeatRequest: (HeartbeatRequest(group_id=b"g", generation_id=1, member_id=b"m"), 3),
         LeaveGroupRequest: (LeaveGroupRequest(group_id=b"g", member_id=b"m"), 1),
+        ConsumerGroupHeartbeatRequest: (
+            ConsumerGroupHeartbeatRequest(
+                group_id=b"g",
+                member_id=b"m",
+                rebalance_timeout_ms=1000,
+                subscribed_topic_names=[topic],
+                topic_partitions=[],
+            ),
+            1,
+        ),
     }
 
 
@@ -116,6 +128,7 @@ CHANGE_NOTHING = {
     *(ApiVersionsRequest, InitProducerIdRequest, OffsetForLeaderEpochRequest),
     *(SaslHandshakeRequest, SaslAuthenticateRequest),
     *(DescribeGroupsRequest, ListGroupsRequest, DescribeConfigsRequest),
+    ConsumerGroupDescribeRequest,
     *(DescribeLogDirsRequest,),
 }
 TOLD = {
