@@ -46,6 +46,7 @@ CLIENTS = (
     IggyClient("apache-iggy", "0.7.0", "D5"),
     IggyClient("apache-iggy", "0.8.0", "D5"),
     IggyClient("apache-iggy", "0.9.0", "V"),
+    IggyClient("apache-iggy", "0.9.1.dev5", "W"),
 )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.iggy import (
+    deferred,
     groups,
     offsets,
     polling,
@@ -54,6 +55,12 @@ COMMANDS: Mapping[type, IggyHandler] = {
     m.GetClients: IggyHandler("get_clients", system.get_clients, Action.DESCRIBE),
     m.GetStats: IggyHandler("get_stats", system.get_stats, Action.DESCRIBE),
     m.PollMessages: IggyHandler("poll_messages", polling.poll, Action.CONSUME, targets.consumer),
+    m.PollDeferred: IggyHandler(
+        "poll_messages_deferred", deferred.poll_deferred, Action.CONSUME, targets.consumer
+    ),
+    m.WaitForMessages: IggyHandler(
+        "wait_for_messages", deferred.wait_for_messages, Action.CONSUME, targets.consumer
+    ),
     m.GetPartitionRoute: IggyHandler("get_partition_route", topics.get_route, on=targets.topic),
     m.SendMessages: IggyHandler("send_messages", sending.send, Action.PRODUCE, targets.topic),
     m.GetConsumerOffset: IggyHandler(

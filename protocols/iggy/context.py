@@ -5,6 +5,7 @@ Knows no bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,8 @@ class IggyContext:
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
     # W: the partition that the current command is for, by its lasting number; None in V and before.
     incarnation: int | None = None
+    # Longest wait of a poll for messages.
+    wait_max_s: float = math.inf
     # Memory for the answer to the current poll.
     room: OutputReservation = field(init=False)
 

@@ -21,7 +21,7 @@ from braidlog.protocols.iggy import vsr
 from braidlog.protocols.iggy.dialects import Dialect, PayloadLayout, RecordLayout
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.fields import FieldRefused
-from braidlog.protocols.iggy.layouts import TOPIC, Pieces, counted_from_zero, request
+from braidlog.protocols.iggy.layouts import POLL, TOPIC, Pieces, counted_from_zero, request
 from braidlog.protocols.iggy.layouts_v import NOT_OWNED, V_RECORDS, V_REQUESTS, Register, V
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
@@ -32,6 +32,7 @@ from braidlog.storage.formats.record import HeaderKind
 # Scopes of UPDATE_RESOURCE.
 SCOPE_TOPIC, SCOPE_STREAM, SCOPE_USER = 1, 2, 3
 STATUSES: Final[Mapping[bytes, int]] = {b"active": 1, b"inactive": 2}
+WAIT_TARGETS_MAX: Final = 1_000  # Partitions that a request waits for, as in Iggy.
 PATCH_MAX: Final = 16  # Options that an update names; the catalogue has 20.
 Options = dict[str, tuple[int, bytes]]
 
@@ -127,6 +128,20 @@ def _status(options: Options) -> int | None:
     return STATUSES[text.encode()]
 
 
+class WaitTargets:
+    """A count, then partitions, each with the start of a poll."""
+
+    def read(self, reader: LittleEndianReader) -> dict[int, m.PollingStrategy]:
+        """See `Readable`."""
+        count = reader.u32()
+        if not 1 <= count <= WAIT_TARGETS_MAX:
+            raise ProtocolError(f"{count} partitions, expected 1 to {WAIT_TARGETS_MAX}")
+        targets = {reader.u32(): f.STRATEGY_FIELD.read(reader) for _ in range(count)}
+        if len(targets) < count:
+            raise ProtocolError("a wait that names a partition twice")
+        return targets
+
+
 SECRET_BYTES: Final = 32
 _OFFSET: Pieces = {"consumer": f.OFFSET_OWNER, **TOPIC, "partition": f.PartitionOrFlag()}
 _RETIRED = (
@@ -142,6 +157,18 @@ W_REQUESTS: dict[int, PayloadLayout] = counted_from_zero(
         CommandCode.GET_PARTITION_ROUTE: request(
             m.GetPartitionRoute, **TOPIC, partition=f.U32_FIELD
         ),
+        CommandCode.POLL_MESSAGES_DEFERRED: request(
+            m.PollDeferred,
+            consumer=f.CONSUMER_FROM_0,
+            **TOPIC,
+            partition=f.PartitionOrFlag(),
+            **POLL,
+            wait_us=f.U64_FIELD,
+            min_count=f.U32_FIELD,
+            max_bytes=f.U32_FIELD,
+            request_timeout_us=f.U64_FIELD,
+        ),
+        CommandCode.CANCEL_DEFERRED_REQUEST: request(m.CancelDeferred),
         CommandCode.GET_CONSUMER_OFFSET: request(m.GetConsumerOffset, **_OFFSET),
         CommandCode.STORE_CONSUMER_OFFSET: request(
             m.StoreConsumerOffset, **_OFFSET, offset=f.U64_FIELD, quorum=f.U8_FIELD
@@ -151,6 +178,19 @@ W_REQUESTS: dict[int, PayloadLayout] = counted_from_zero(
         ),
     }
 )
+
+DEV_REQUESTS: dict[int, PayloadLayout] = {
+    **W_REQUESTS,
+    CommandCode.WAIT_FOR_MESSAGES: request(
+        m.WaitForMessages,
+        consumer=f.CONSUMER_FROM_0,
+        stream=f.IDENTIFIER_FROM_0,
+        topic=f.IDENTIFIER_FROM_0,
+        wait_us=f.U64_FIELD,
+        request_timeout_us=f.U64_FIELD,
+        targets=WaitTargets(),
+    ),
+}
 
 _CONTEXT: dict[str, f.Writable] = {
     "incarnation": f.U64_FIELD,
@@ -209,6 +249,7 @@ DEV_RECORDS: dict[type[Any], RecordLayout] = {
         default=f.Counted(),
         description=f.STR32,
     ),
+    r.ReadyPartitions: record(partitions=f.PartitionNumbers(0)),
     r.PartitionRoute: record(
         incarnation=f.U64_FIELD,
         metadata_op=f.U64_FIELD,
@@ -234,6 +275,7 @@ W_DEV = replace(
     W,
     name="W of development builds",
     clients="Rust crate 0.11.1-edge.2 to edge.6, apache-iggy 0.9.1.dev2 to dev5",
+    requests=DEV_REQUESTS,
     records=DEV_RECORDS,
 )
 

@@ -70,6 +70,9 @@ class CommandCode(enum.IntEnum):
     DESCRIBE_OPTIONS = 13
     UPDATE_RESOURCE = 16  # This and the following commands since W.
     GET_PARTITION_ROUTE = 105
+    POLL_MESSAGES_DEFERRED = 106
+    WAIT_FOR_MESSAGES = 107  # Only in development builds of W.
+    CANCEL_DEFERRED_REQUEST = 108
 
 
 class ConsumerKind(enum.IntEnum):
@@ -170,6 +173,35 @@ class PollMessages:
     strategy: PollingStrategy
     count: int
     auto_commit: bool
+    max_bytes: int = 0  # Limit of the messages together, but for the first; 0: the broker's own.
+
+
+@dataclass(slots=True)
+class PollDeferred(PollMessages):
+    """Asks for messages, and waits for at least `min_count` (W)."""
+
+    wait_us: int = 0
+    min_count: int = 1
+    request_timeout_us: int = 0
+
+
+@dataclass(slots=True)
+class WaitForMessages:
+    """Asks which partitions have messages, and waits for one with some (development builds of W).
+    `targets` has the start of a poll by partition.
+    """
+
+    consumer: ConsumerRef
+    stream: Name
+    topic: Name
+    wait_us: int
+    request_timeout_us: int
+    targets: dict[int, PollingStrategy]
+
+
+@dataclass(slots=True)
+class CancelDeferred:
+    """Cancels the waiting poll of the same request number (W); there is no answer."""
 
 
 @dataclass(slots=True)

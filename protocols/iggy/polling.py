@@ -57,7 +57,7 @@ def poll(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
         )
     if request.count == 0:
         return IggyAnswer([_head(context, reader, 0)])
-    with (yield from reserved(context)) as context.room:
+    with (yield from reserved(context, request.max_bytes)) as context.room:
         return (yield from _polled(context, reader, request))
 
 
@@ -85,6 +85,7 @@ def _head(context: IggyContext, reader: ReadTarget, count: int) -> r.PolledHead:
         current_offset(reader.partition),
         count,
         incarnation=reader.partition.partition_id,
+        generation=reader.generation(context),
         metadata_op=context.broker.last_change,
     )
 

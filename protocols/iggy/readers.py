@@ -33,6 +33,11 @@ class ReadTarget:
     topic: Topic
     partition: Partition
     name: bytes
+    is_group: bool = False
+
+    def generation(self, context: IggyContext) -> int:
+        """The generation of the group's assignment; 0 for a consumer that is no group."""
+        return context.shared.groups.generation(*self._group) if self.is_group else 0
 
     @property
     def index(self) -> int:
@@ -103,7 +108,8 @@ def target(
         chosen = _in_turn(context, topic, name, turn=turn)
     if chosen is None:
         return None
-    reader = ReadTarget(topic, topic.partition(chosen), name.encode())
+    is_group = consumer.kind is ConsumerKind.GROUP
+    reader = ReadTarget(topic, topic.partition(chosen), name.encode(), is_group)
     if owned:
         context.check_incarnation(reader.partition)
     return reader

@@ -38,14 +38,17 @@ class PolledMessages:
     count: int = 0
 
 
-def reserved(context: IggyContext) -> Steps[OutputReservation]:
-    """Memory for an answer of POLL_BYTES_MAX, or of less if memory is short."""
+def reserved(context: IggyContext, bytes_max: int = 0) -> Steps[OutputReservation]:
+    """Memory for an answer of POLL_BYTES_MAX, or of less if memory is short or the client wants no
+    more than `bytes_max`.
+    """
     outbox = context.connection.outbox
     budget = outbox.budget
     if budget.is_spent(outbox.unsent_bytes):
         yield budget.some_free(lambda: outbox.unsent_bytes)
     copies = context.dialect.form.copies
-    return budget.reserve_now(POLL_BYTES_MAX * copies, copies)
+    size = min(bytes_max, POLL_BYTES_MAX) or POLL_BYTES_MAX
+    return budget.reserve_now(size * copies, copies)
 
 
 def read(

@@ -46,6 +46,8 @@ ANSWER_BYTES_MAX: Final = 2 * SEND_BYTES_MAX
 # Time limit for finding a topic's owner. After an owner is killed, the next broker owns the topic
 # after the lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
+# A relayed poll for messages keeps the client's other relayed commands waiting.
+RELAYED_WAIT_S: Final = 0.25
 ANSWER_S: Final = 60.0  # A poll may wait for memory; a SEND waits for the object store.
 
 Membership = tuple[str, str]  # Full name of a topic, and name of a group.
@@ -289,7 +291,12 @@ class AnswersOutbox:
 
 
 class RelayedSession(IggySession):
-    """Serves a client of another broker, which relays its frames."""
+    """Serves a client of another broker, which relays its frames.
+
+    Answers are relayed in order, so a poll for messages waits in the handler, and not for long.
+    """
+
+    defers = False
 
     def frame_size(self, view: memoryview) -> int | None:
         """Return the whole size of the next frame, None while unknown. Raises ProtocolError."""
@@ -322,6 +329,7 @@ class RelayedSession(IggySession):
             except LimitExceeded as error:
                 raise EndConnection(str(error)) from error
         context.client.user_id = about.user_id
+        context.wait_max_s = RELAYED_WAIT_S
         self._machine.resume(about.standing)
         context.dialect = self._machine.dialect
         for membership in about.joined:
@@ -333,14 +341,14 @@ class RelayedSession(IggySession):
         except NotOwner:
             self._answers.answer([], status=MOVED)
 
-    def _carry_out(self, command: IggyCommand) -> Steps[IggyAnswer | None]:
+    def _carry_out(self, command: IggyCommand, context: IggyContext) -> Steps[IggyAnswer | None]:
         """Serve as `IggySession._carry_out`, but follow the catalogue first if the topic is unknown
         here: the other broker may have a newer catalogue.
         """
         broker = self._context.broker
         if not names.is_known(broker, command.request):
             yield broker.peers.follow()
-        return (yield from super()._carry_out(command))
+        return (yield from super()._carry_out(command, context))
 
     def joined(self) -> list[Membership]:
         """Return the client's memberships here."""

@@ -132,6 +132,13 @@ class PolledHead:
 
 
 @dataclass(slots=True)
+class ReadyPartitions:
+    """Answer to WAIT_FOR_MESSAGES."""
+
+    partitions: list[int]
+
+
+@dataclass(slots=True)
 class PartitionRoute:
     """Answer to GET_PARTITION_ROUTE (W)."""
 

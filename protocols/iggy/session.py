@@ -1,18 +1,19 @@
 """An Iggy connection: commands to handlers, answers to the outbox. Knows no bytes.
 
-Commands are handled in sequence and answered strictly in that order: an answer does not name its
-command.
+Commands are handled in sequence and answered strictly in that order: before W an answer does not
+name its command. Only a waiting poll of W is served in a task, and may be answered later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from braidlog.broker.errors import BrokerError, NotAuthorized, NotOwner
 from braidlog.broker.runtime.endings import EndConnection, ProtocolError
-from braidlog.broker.runtime.steps import Steps, begin, step_into
-from braidlog.protocols.iggy import groups, sending
+from braidlog.broker.runtime.steps import Steps, begin, run, step_into
+from braidlog.protocols.iggy import groups, names, sending
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D0
@@ -24,6 +25,7 @@ from braidlog.protocols.iggy.context import (
     IggyContext,
     ListenerState,
 )
+from braidlog.protocols.iggy.deferred import DeferredPolls
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
 from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
@@ -42,6 +44,9 @@ LOOK_S = 30.0  # Between two checks whether a token has expired.
 WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no loop fills the log.
 
 
+WAITING = (m.PollDeferred, m.WaitForMessages)  # Requests that wait in a task.
+
+
 class AnswerSink(Protocol):
     """Destination of a session's answers."""
 
@@ -56,6 +61,8 @@ class AnswerSink(Protocol):
 class IggySession:
     """The handlers of a connection; see `braidlog.broker.runtime.sessions.Session`."""
 
+    defers = True  # A waiting poll (W) runs in a task.
+
     def __init__(
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: ListenerState
     ) -> None:
@@ -65,6 +72,7 @@ class IggySession:
             without_login = options.served_without_login(loopback=connection.loopback)
         self._machine = IggyMachine(without_login=without_login)
         self._warned: set[str] = set()
+        self._deferred = DeferredPolls()
         self._login_due: float | None = None
         self._connection = connection
         self._outbox: AnswerSink = connection.outbox
@@ -94,7 +102,37 @@ class IggySession:
         if isinstance(event, RefusedFrame):
             self._refuse(event)
             return
-        answer = yield from self._carry_out(event)
+        if isinstance(event.request, m.CancelDeferred):
+            if event.frame is not None:
+                self._deferred.cancel(event.frame.number)
+        elif isinstance(event.request, WAITING) and self.defers:
+            self._defer(event)
+        else:
+            yield from self._finish(event, self._context)
+
+    def _defer(self, command: IggyCommand) -> None:
+        """Serve a poll in a task: later commands need not wait. Raises NotOwner."""
+        frame, request = command.frame, command.request
+        assert frame is not None, "only W has such polls"
+        try:
+            names.get_topic(self._context.broker, request.stream, request.topic).check_here()
+            self._deferred.add(frame.number)
+        except Refusal as error:
+            self._fail(command, error.code, str(error))
+            return
+        context = replace(self._context)
+        self._connection.nursery.start_soon(self._poll_in_task, command, context, frame.number)
+
+    async def _poll_in_task(self, command: IggyCommand, context: IggyContext, number: int) -> None:
+        with self._deferred.waiting(number):
+            try:
+                await run(self._finish(command, context))
+            except NotOwner:  # The topic has moved during the wait: the client asks again.
+                self._fail(command, ErrorCode.NOT_PRIMARY, "")
+
+    def _finish(self, event: IggyCommand, context: IggyContext) -> Steps[None]:
+        """Carry a command out, and send the answer."""
+        answer = yield from self._carry_out(event, context)
         if answer is not None:
             size, commit = sum(map(len, answer.tail)), self._context.broker.last_change
             head = self._machine.encode(event, answer.records, size, commit)
@@ -132,10 +170,10 @@ class IggySession:
         shared.groups.leave_all(client_id)
         del shared.clients[client_id]
 
-    def _carry_out(self, command: IggyCommand) -> Steps[IggyAnswer | None]:
-        """The answer to a command; None if it was refused, and the refusal was sent."""
+    def _carry_out(self, command: IggyCommand, context: IggyContext) -> Steps[IggyAnswer | None]:
+        """Return the answer to a command; None if it was refused, and the refusal was sent."""
         kind = type(command.request)
-        context, machine = self._context, self._machine
+        machine = self._machine
         context.dialect, context.manners = machine.dialect, machine.manners
         context.incarnation = None if command.frame is None else command.frame.partition
         served = COMMANDS.get(kind)

@@ -154,7 +154,13 @@ W_FRAMING = Framing(
         **{operation: code for operation, code in CODES.items() if operation not in _RETIRED},
         150: CommandCode.UPDATE_RESOURCE,
     },
-    PLAIN_CODES - {CommandCode.FLUSH_UNSAVED_BUFFER} | {CommandCode.GET_PARTITION_ROUTE},
+    (PLAIN_CODES - {CommandCode.FLUSH_UNSAVED_BUFFER})
+    | {
+        CommandCode.GET_PARTITION_ROUTE,
+        CommandCode.POLL_MESSAGES_DEFERRED,
+        CommandCode.WAIT_FOR_MESSAGES,
+        CommandCode.CANCEL_DEFERRED_REQUEST,
+    },
     frozenset({OPERATION_REGISTER, *range(128, 151), 161, 162}),
     commits=True,
     # Its client looks for a result section in the answer to the internal form only.

@@ -150,6 +150,9 @@ async def group():
     await make(first, stream, "tp", 2)
     import datetime
 
+    interval = datetime.timedelta(milliseconds=5)
+    name = "polling_retry_interval" if number >= (0, 9, 1) else "poll_interval"
+
     async def member(client):
         return await done(
             client.consumer_group(
@@ -160,7 +163,7 @@ async def group():
                 iggy.PollingStrategy.Next(),
                 10,
                 iggy.AutoCommit.When(iggy.AutoCommitWhen.PollingMessages()),
-                poll_interval=datetime.timedelta(milliseconds=5),
+                **{name: interval},
             )
         )
 

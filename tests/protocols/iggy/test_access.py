@@ -105,7 +105,7 @@ FOR_ANYBODY = {
 CODES = {layout.type: code for code, layout in D2.requests.items()}
 IN_LATER_DIALECTS = {
     *(m.GetClusterMetadata, m.DescribeOptions, m.SyncGroup, m.DeleteSegments),
-    m.GetPartitionRoute,
+    *(m.GetPartitionRoute, m.PollDeferred, m.WaitForMessages),
 }
 
 

@@ -80,7 +80,7 @@ CHANGE_NOTHING = {
     *(u.LoginWithToken, u.GetUser, u.GetUsers, u.GetTokens, m.GetPartitionRoute),
 }
 # Separate tests, below.
-IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments}
+IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments, m.PollDeferred, m.WaitForMessages}
 TOLD = {None: Told.UNKNOWN, ErrorCode.CONNECTION_CLOSED: Told.UNKNOWN, 0: Told.DONE}
 STEPS = {m.CreatePartitions, m.DeletePartitions}  # A repeat is another step.
 

@@ -39,18 +39,28 @@ class Client:
         request = frame(operation=NON_REPLICATED, code=code, body=body)
         return await self._answer(request, incarnation)
 
-    async def _answer(self, request: bytes, incarnation: int) -> tuple[int, bytes]:
-        number = struct.pack("<Q", incarnation)
-        head = request[:184] + self._session + request[192:200] + number
-        answer = await self._exchange(head + request[208:])
-        return int(struct.unpack_from("<I", answer, 216)[0]), answer[256:]
+    async def send_only(self, request: bytes, incarnation: int) -> None:
+        """Send a request of this session; `next_frame` reads the answer."""
+        await self._frames.stream.send_all(self._own(request, incarnation))
 
-    async def _exchange(self, request: bytes) -> bytes:
-        await self._frames.stream.send_all(request)
+    async def next_frame(self) -> bytes:
+        """Return the next answer. Raises EOFError."""
         answer = await self._frames.frame()
         if answer is None:
             raise EOFError("connection was closed")
         return answer
+
+    def _own(self, request: bytes, incarnation: int) -> bytes:
+        number = struct.pack("<Q", incarnation)
+        return request[:184] + self._session + request[192:200] + number + request[208:]
+
+    async def _answer(self, request: bytes, incarnation: int) -> tuple[int, bytes]:
+        answer = await self._exchange(self._own(request, incarnation))
+        return int(struct.unpack_from("<I", answer, 216)[0]), answer[256:]
+
+    async def _exchange(self, request: bytes) -> bytes:
+        await self._frames.stream.send_all(request)
+        return await self.next_frame()
 
 
 def _size(data: bytes) -> int | None:

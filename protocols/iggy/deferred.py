@@ -1,0 +1,182 @@
+"""Polls that wait for messages (W): each runs in a task, beside the other commands of its
+connection.
+
+A poll waits until enough messages are there, its time is over, or the client cancels the poll. A
+poll reads nothing and commits nothing before its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Final
+
+import trio
+
+from braidlog.broker.runtime.steps import run
+from braidlog.broker.topics.partition import Partition
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.polling import poll
+from braidlog.protocols.iggy.readers import NotOwnPartition, ReadTarget, target
+from braidlog.protocols.iggy.reading import first_not_older
+
+US: Final = 1_000_000
+# Longest time that a client may name for the wait and for the whole request, as in Iggy.
+ASKED_WAIT_MAX_S, TIMEOUT_MAX_S = 600, 630
+TIMEOUT_OVER_WAIT_US: Final = US  # A request's time exceeds its wait by at least this.
+WAIT_MAX_S: Final = 30.0  # A longer wait is answered then, as in server 0.10.
+BYTES_MIN: Final = 40 + 256 + 48  # Heads of an answer, of a batch and of a message.
+POLLS_MAX: Final = 256  # Waiting polls of a connection; a client has one for each partition.
+# A waiting group member looks this often whether the partition is still its own.
+LOOK_S: Final = 1.0
+
+
+class DeferredPolls:
+    """The waiting polls of a connection, by their request numbers."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[int, trio.CancelScope] = {}
+
+    def add(self, number: int) -> None:
+        """Add a poll, which can be cancelled from now on. Raises Refusal."""
+        if len(self._scopes) >= POLLS_MAX or number in self._scopes:
+            raise Refusal(
+                ErrorCode.DEFERRED_POLLS_LIMIT_REACHED, f"{len(self._scopes)} polls wait already"
+            )
+        self._scopes[number] = trio.CancelScope()
+
+    @contextmanager
+    def waiting(self, number: int) -> Iterator[None]:
+        """Let the poll of that number, added before, be cancelled within the block."""
+        try:
+            with self._scopes[number]:
+                yield
+        finally:
+            del self._scopes[number]
+
+    def cancel(self, number: int) -> None:
+        """Cancel a poll, which then has no answer; no effect if the poll is answered already."""
+        scope = self._scopes.get(number)
+        if scope is not None:
+            scope.cancel()
+
+
+async def poll_deferred(context: IggyContext, request: m.PollDeferred) -> IggyAnswer:
+    """Return messages as `poll`, once there are `min_count`, or when the wait is over.
+
+    Raises Refusal, PartitionNotFound and the errors of a read.
+    """
+    _check(request)
+    wait_s = min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
+    deadline = trio.current_time() + wait_s
+    seen = 0  # A read found nothing for this client below this offset.
+    while True:
+        wanted = await _wanted(context, request)
+        if wanted is not None:
+            partition, start = wanted
+            last = max(start, seen) + request.min_count - 1
+            if await _wait(partition, last, deadline, is_group=_is_group(request)):
+                continue  # The member may have lost the partition meanwhile.
+            seen = partition.high_watermark
+        answer = await run(poll(context, request))
+        head = answer.records[0]
+        assert isinstance(head, r.PolledHead)
+        if wanted is None or head.messages_count or trio.current_time() >= deadline:
+            return answer
+
+
+async def wait_for_messages(context: IggyContext, request: m.WaitForMessages) -> IggyAnswer:
+    """Return the partitions that have messages for the client, once there are any or the wait is
+    over; none if the member owns none of the partitions.
+
+    Raises Refusal, PartitionNotFound.
+    """
+    _check_times(request.wait_us, request.request_timeout_us)
+    deadline = trio.current_time() + min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
+    # No incarnation is named here.
+    context = replace(context, incarnation=None)
+    while True:
+        topic = names.get_topic(context.broker, request.stream, request.topic)
+        starts: list[tuple[Partition, int]] = []
+        for index, strategy in request.targets.items():
+            with suppress(NotOwnPartition):  # Moved to another member: not ready here.
+                reader = target(context, topic, request.consumer, index, turn=True)
+                if reader is not None:
+                    starts.append((reader.partition, await _start(context, reader, strategy)))
+        ready = [partition.index for partition, at in starts if partition.high_watermark > at]
+        if ready or not starts or trio.current_time() >= deadline:
+            return IggyAnswer([r.ReadyPartitions(ready)])
+        with trio.move_on_at(min(deadline, trio.current_time() + LOOK_S)):
+            await context.broker.wait_any(starts)
+
+
+async def _wait(partition: Partition, last: int, deadline: float, *, is_group: bool) -> bool:
+    """Wait until `last` can be read, or the deadline. Return True if the caller has to look again
+    and go on waiting.
+    """
+    if partition.high_watermark > last or trio.current_time() >= deadline:
+        return False
+    end = min(deadline, trio.current_time() + LOOK_S) if is_group else deadline
+    with trio.move_on_at(end) as scope:
+        await partition.wait_for(last)
+    return scope.cancelled_caught and end < deadline
+
+
+async def _wanted(context: IggyContext, request: m.PollDeferred) -> tuple[Partition, int] | None:
+    """Return the partition and the offset to wait for; None if the answer does not depend on a
+    wait. Raises Refusal, PartitionNotFound.
+    """
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    try:
+        reader = target(context, topic, request.consumer, request.partition, turn=True)
+    except NotOwnPartition:
+        return None
+    if reader is None or not request.wait_us:
+        return None
+    return reader.partition, await _start(context, reader, request.strategy)
+
+
+async def _start(context: IggyContext, reader: ReadTarget, strategy: m.PollingStrategy) -> int:
+    first = reader.partition.log_start_offset
+    if strategy.kind is m.PollingKind.OFFSET:
+        return max(strategy.value, first)
+    if strategy.kind is m.PollingKind.TIMESTAMP:
+        return await first_not_older(reader.partition, strategy.value)
+    if strategy.kind is m.PollingKind.NEXT:
+        return max(reader.position(context) or 0, first)
+    return first
+
+
+def _is_group(request: m.PollDeferred) -> bool:
+    return request.consumer.kind is m.ConsumerKind.GROUP
+
+
+def _check(request: m.PollDeferred) -> None:
+    """Check the limits of a waiting poll, as Iggy does. Raises Refusal."""
+    _check_times(request.wait_us, request.request_timeout_us)
+    for is_good, problem in (
+        (
+            1 <= request.min_count <= request.count,
+            f"at least {request.min_count} of at most {request.count} messages",
+        ),
+        (request.max_bytes >= BYTES_MIN, f"at most {request.max_bytes} bytes of messages"),
+    ):
+        if not is_good:
+            raise Refusal(ErrorCode.INVALID_COMMAND, problem)
+
+
+def _check_times(wait_us: int, timeout_us: int) -> None:
+    """Check the times of a request that waits. Raises Refusal."""
+    if wait_us > ASKED_WAIT_MAX_S * US:
+        raise Refusal(
+            ErrorCode.INVALID_COMMAND, f"wait of {wait_us} us exceeds {ASKED_WAIT_MAX_S} s"
+        )
+    is_covered = not wait_us or timeout_us >= wait_us + TIMEOUT_OVER_WAIT_US
+    if timeout_us > TIMEOUT_MAX_S * US or not is_covered:
+        problem = f"a request of {timeout_us} us that waits {wait_us} us"
+        raise Refusal(ErrorCode.INVALID_COMMAND, problem)
