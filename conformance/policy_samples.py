@@ -28,6 +28,7 @@ BODIES: Final = {
         "policy": "producer_exception",
     },
     "dispatchRate": DISPATCH_RATE,
+    "isAllowAutoUpdateSchema": False,  # True is what holds without the policy.
     "persistence": {
         "bookkeeperEnsemble": 1,
         "bookkeeperWriteQuorum": 1,
