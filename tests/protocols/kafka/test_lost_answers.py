@@ -16,14 +16,18 @@ from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from braidlog.protocols.kafka.wire.create_acls import CreateAclsRequest
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 from braidlog.protocols.kafka.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
 from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
+from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest
+from braidlog.protocols.kafka.wire.describe_cluster import DescribeClusterRequest
 from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
@@ -128,7 +132,8 @@ CHANGE_NOTHING = {
     *(ApiVersionsRequest, InitProducerIdRequest, OffsetForLeaderEpochRequest),
     *(SaslHandshakeRequest, SaslAuthenticateRequest),
     *(DescribeGroupsRequest, ListGroupsRequest, DescribeConfigsRequest),
-    ConsumerGroupDescribeRequest,
+    *(ConsumerGroupDescribeRequest, DescribeClusterRequest),
+    *(DescribeAclsRequest, CreateAclsRequest, DeleteAclsRequest),  # All are refused.
     *(DescribeLogDirsRequest,),
 }
 TOLD = {
