@@ -19,7 +19,7 @@ CODECS: Final = Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zs
 # Name, Kafka's name, effect.
 KAFKA_LIMITS: Final = (
     (
-        "message_bytes_max",
+        "batch_bytes_max",
         "max.message.bytes",
         "size of a batch of Kafka's producers at most, within the limit of the listener",
     ),

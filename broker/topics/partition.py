@@ -399,9 +399,9 @@ class Partition:
         return self.log.settings.checks_produced
 
     @property
-    def message_bytes_max(self) -> int | None:
+    def batch_bytes_max(self) -> int | None:
         """The largest batch of Kafka's producers, if the topic has a limit."""
-        return self.log.settings.message_bytes_max
+        return self.log.settings.batch_bytes_max
 
     @property
     def time_limits(self) -> tuple[int | None, int | None]:

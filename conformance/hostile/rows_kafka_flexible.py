@@ -54,8 +54,8 @@ def flexible_rows(known: Mapping[int, int], bodies: Mapping[int, bytes]) -> Iter
     highest known version.
     """
     for key, api in APIS.items():
-        request = NEW.get(key)
-        if request is None:
+        request = NEW.get(key) or api.request()
+        if key in known:
             request = api.request.read(FieldReader(memoryview(bodies[key])), known[key])
         LATER.get(key, lambda body: None)(request)
         for version in range(known.get(key, -1) + 1, api.version_max + 1):

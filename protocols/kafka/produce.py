@@ -173,7 +173,7 @@ class _Producing:
 
     def _append_checked(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         """Store a set that the topic's settings allow."""
-        limit, magic = partition.message_bytes_max, magic_of(message_set)
+        limit, magic = partition.batch_bytes_max, magic_of(message_set)
         if limit is not None and len(message_set) > limit:
             text = f"a batch of {len(message_set)} bytes exceeds the topic's limit of {limit}"
             raise RecordTooLarge(text)

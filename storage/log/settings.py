@@ -55,7 +55,7 @@ class LogSettings:
     * `compaction_threshold_bytes`: new bytes that trigger a compacted view (Pulsar's), None for
       never.
     * `unreadable_records`, `uncarried_records`: for readers of another format.
-    * `message_bytes_max`: the largest batch of Kafka's producers.
+    * `batch_bytes_max`: the largest batch of Kafka's producers.
     * `timestamp_before_max_ms`, `timestamp_after_max_ms`: how far the time of a record of Kafka's
       producers may lie before and after the clock of the broker.
     """
@@ -78,14 +78,14 @@ class LogSettings:
     compaction_threshold_bytes: int | None = None
     unreadable_records: UnreadableRecords = UnreadableRecords.REFUSE
     uncarried_records: UncarriedRecords = UncarriedRecords.LEAVE_OUT
-    message_bytes_max: int | None = None
+    batch_bytes_max: int | None = None
     timestamp_before_max_ms: int | None = None
     timestamp_after_max_ms: int | None = None
 
     @property
     def checks_produced(self) -> bool:
         """True if Kafka's producers may not send every valid record."""
-        limits = (self.message_bytes_max, self.timestamp_before_max_ms, self.timestamp_after_max_ms)
+        limits = (self.batch_bytes_max, self.timestamp_before_max_ms, self.timestamp_after_max_ms)
         return self.cleanup_policy != CleanupPolicy.DELETE or limits != NO_LIMITS
 
     @property

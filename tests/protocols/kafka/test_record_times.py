@@ -58,7 +58,7 @@ async def test_a_time_beyond_the_topics_limit_is_refused(
 
 
 async def test_a_batch_beyond_the_topics_size_is_refused(broker: Broker, client: Client) -> None:
-    await broker.topics.alter_settings(FOO_NAME, {"message_bytes_max": 200})
+    await broker.topics.alter_settings(FOO_NAME, {"batch_bytes_max": 200})
     assert (await produced(client, batch_of(bytes(300)))).error == 10
     assert (await produced(client, batch_of(b"a"))).error == 0
 

@@ -57,6 +57,11 @@ def test_a_text_that_is_no_value_is_refused(setting, text, told):
         stored(setting, text)
 
 
+def test_kafkas_limit_of_a_batch_is_not_the_limit_of_pulsars_messages():
+    assert SETTINGS["max.message.bytes"].name == "batch_bytes_max"
+    assert TOPIC_SETTINGS["message_bytes_max"].pulsar == "maxMessageSize"
+
+
 def test_every_row_with_a_name_of_kafka_is_described():
     named = {row.kafka for row in TOPIC_SETTINGS.values()} - {""}
     assert set(SETTINGS) == named
