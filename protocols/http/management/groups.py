@@ -18,6 +18,7 @@ from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import GROUP_BUSY, RequestRefused
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.management.backlog_ages import Ages
+from braidlog.protocols.http.management.libraries import known_libraries
 from braidlog.protocols.http.path_names import (
     decoded_group,
     group_name,
@@ -79,6 +80,8 @@ class GroupsApi:
                 index = position.partition
                 position.oldest_s = await _oldest_s(self._broker, ages, subscription, index)
         group, encoding = group_text(subscription.name)
+        members = self._broker.members.of(topic, subscription.name)
+        libraries = await known_libraries(self._broker.connections) if members else {}
         detail = messages.GroupDetail(
             topic=topic.name.full,
             group=group,
@@ -87,9 +90,13 @@ class GroupsApi:
             partitions=positions,
             members=[
                 messages.GroupMember(
-                    member.protocol, member.name, member.address, list(member.partitions)
+                    member.protocol,
+                    member.name,
+                    member.address,
+                    list(member.partitions),
+                    libraries.get((member.protocol, member.address), ""),
                 )
-                for member in self._broker.members.of(topic, subscription.name)
+                for member in members
             ],
         )
         return json_response(detail)

@@ -106,13 +106,15 @@ class GroupPosition(msgspec.Struct):
 
 class GroupMember(msgspec.Struct):
     """A reader under a group's name, in any protocol; `name` is the reader's name in that
-    protocol's tools, `partitions` are those assigned now.
+    protocol's tools, `partitions` are those assigned now. `library` is the name that the client
+    gives, empty if unknown.
     """
 
     protocol: str
     name: str
     address: str
     partitions: list[int]
+    library: str
 
 
 class GroupDetail(msgspec.Struct):

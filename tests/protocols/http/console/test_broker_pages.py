@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.protocols.http.asgi import call
+from tests.protocols.http.opened import connection
 
 
 async def test_the_broker_shows_its_totals(browser, app):
@@ -12,6 +13,14 @@ async def test_the_broker_shows_its_totals(browser, app):
     await call(app, "POST", "/topics/public/default/orders", {"messages": [{"value": "a"}]})
     page = await browser.get("/ui/broker")
     assert "Topics 1" in page.text and "http 0 1" in page.text
+
+
+async def test_connections_show_library_and_traffic(browser, broker):
+    broker.connections.add(connection(1, library="<b>lib\u202e"))
+    page = await browser.get("/ui/broker")
+    broker.connections.clear()
+    assert "10.0.0.1:1 kafka anna <b>lib\\u202e yes 1000 B 2.0 KiB" in page.text
+    assert "b" not in page.elements
 
 
 async def test_a_user_is_created_and_deactivated(browser, app):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from braidlog.broker.positions.members import SubscriptionMember
 from tests.protocols.http.asgi import call
+from tests.protocols.http.opened import connection
 
 TOPIC = "public/default/orders"
 GROUP = f"/api/v1/groups/{TOPIC}/bill"
@@ -30,6 +32,15 @@ async def test_the_list_shows_lag(browser, app, orders):
     assert PAGE in page.links
     assert "No such group" in (await browser.get("/ui/groups?contains=x")).text
     assert "bill" in (await browser.get(f"/ui/groups?contains=ill&topic={TOPIC}")).text
+
+
+async def test_a_group_shows_the_library_of_a_member(browser, app, broker, orders):
+    member = SubscriptionMember("kafka", "worker-1", "/10.0.0.1", (0, 1))
+    broker.members.add_source(lambda on, name: [member])
+    broker.connections.add(connection(1))
+    page = await browser.get(PAGE)
+    broker.connections.clear()
+    assert "worker-1 kafka /10.0.0.1 librdkafka 2.12.1 0, 1" in page.text
 
 
 async def test_a_group_shows_its_position_in_every_protocols_terms(browser, app, orders):

@@ -7,6 +7,7 @@ from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.http.management.groups import RANGES_TOLD_MAX
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
+from tests.protocols.http.opened import connection
 from tests.protocols.http.records import append_records
 
 PATH = "/api/v1/groups/public/default/orders"
@@ -152,3 +153,20 @@ async def test_groups_can_be_listed_by_a_part_of_the_name_and_with_ages(app):
     assert first["oldest_s"] > 0 and second["oldest_s"] == 0
     answer = await call(app, "GET", "/api/v1/groups/public/default/orders/billing")
     assert "oldest_s" not in answer.json["partitions"][0]
+
+
+async def test_members_have_the_library_of_their_connection(app, broker, topic):
+    broker.subscriptions.open(topic, b"g")
+    for address in ("10.0.0.1:3", "/10.0.0.1", "10.0.0.2:3"):
+        member = SubscriptionMember("kafka", address, address, (0,))
+        broker.members.add_source(lambda on, name, member=member: [member])
+
+    async def libraries(*connections):
+        broker.connections |= set(connections)
+        members = (await call(app, "GET", f"{PATH}/g")).json["members"]
+        broker.connections.clear()
+        return [member["library"] for member in members]
+
+    same = [connection(3, library="a"), connection(4, library="a")]
+    assert await libraries(*same) == ["a", "a", ""]
+    assert await libraries(*same, connection(5, library="b")) == ["a", "", ""]

@@ -1,33 +1,8 @@
 """The open connections and the totals of a broker."""
 
-from types import SimpleNamespace
-
-import trio
-
-from braidlog.broker.access.rights import Principal
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
-
-
-class Fake(SimpleNamespace):
-    """An open connection, to keep in a set."""
-
-    __hash__ = object.__hash__
-
-
-def connection(number, *, is_open=True):
-    return Fake(
-        id=number,
-        protocol="kafka",
-        listener_name="kafka",
-        peer=f"10.0.0.1:{number}",
-        principal=Principal("anna"),
-        is_encrypted=True,
-        is_open=is_open,
-        library="librdkafka 2.12.1",
-        traffic=lambda: (1000, 2000),
-        heard_at=trio.current_time() - 1.5,
-    )
+from tests.protocols.http.opened import connection
 
 
 async def test_connections_are_listed_by_id_in_pages(app, broker, autojump_clock):
