@@ -57,6 +57,24 @@ def _change(method: str, path: str, body: Any = None, **more: Any) -> Change:
     return Change(partial(by_http, method, path, body), **more)
 
 
+def _properties() -> Iterator[tuple[str, Change]]:
+    """Yield changes of the properties of a namespace and of a topic."""
+    for level, place in (("namespace", SPACE), ("topic", _ADMIN)):
+        prepares = [MAKE_SPACE] if level == "namespace" else []
+        path = f"{place}/properties"
+        to_set: HttpRequest = ("PUT", path, {"team": "blue"})
+        yield f"HTTP PUT {level} properties", _change(*to_set, prepares=prepares, looks=[path])
+        end = "?key=team" if level == "topic" else ""  # Apache removes a topic's one by one.
+        removed = _change("DELETE", f"{path}{end}", prepares=[*prepares, to_set], looks=[path])
+        yield f"HTTP DELETE {level} properties", removed
+    path, prepares = f"{SPACE}/property/team", [MAKE_SPACE]
+    made = _change("PUT", f"{path}/blue", prepares=prepares, looks=[f"{SPACE}/properties"])
+    yield "HTTP PUT namespace property", made
+    prepares = [MAKE_SPACE, ("PUT", f"{path}/blue", None)]
+    removed = _change("DELETE", path, prepares=prepares, looks=[f"{SPACE}/properties"])
+    yield "HTTP DELETE namespace property", removed
+
+
 def _policies() -> Iterator[tuple[str, Change]]:
     """Yield a change of each policy that sets the policy, and a change that removes it."""
     for policy in POLICIES:
@@ -125,6 +143,15 @@ HTTP_CHANGES: Final[Mapping[str, Change]] = {
     "HTTP admin expireMessages": _change(
         "POST", f"{_SUBSCRIPTION}/expireMessages/0", over_topic=True
     ),
+    "HTTP admin expireMessages of all": _change(
+        "POST", f"{_ADMIN}/all_subscription/expireMessages/0", over_topic=True
+    ),
+    "HTTP admin expireMessages to a place": _change(
+        "POST",
+        f"{_PART}/subscription/group/expireMessages",
+        {"ledgerId": 1 << 40, "entryId": 0, "partitionIndex": 0},
+        over_topic=True,
+    ),
     "HTTP admin resetcursor to a time": _change(
         "POST", f"{_SUBSCRIPTION}/resetcursor/0", over_topic=True
     ),
@@ -185,4 +212,5 @@ HTTP_CHANGES: Final[Mapping[str, Change]] = {
         looks=[GRANTED],
     ),
     **dict(_policies()),
+    **dict(_properties()),
 }

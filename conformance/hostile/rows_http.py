@@ -34,7 +34,7 @@ Row = tuple[str, str, object]
 
 
 def _health() -> Iterator[Row]:
-    for path in ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"):
+    for path in ("/healthz", "/readyz", "/metrics", "/metrics/", "/openapi.json", "/docs"):
         yield "GET", path, None
     yield "GET", f"{API}/connections?limit=2&after=1", None
     yield "GET", f"{API}/stats", None
@@ -102,6 +102,12 @@ def _admin() -> Iterator[Row]:
     runtime = "brokers/configuration/runtime"
     for path in ("brokers/version", "brokers/standalone", runtime, "tenants", "tenants/public"):
         yield "GET", f"{ADMIN}/{path}", None
+    for path in ("", "/backlog-quota-check", "/configuration", "/configuration/values"):
+        yield "GET", f"{ADMIN}/brokers{path}", None
+    for path in ("brokers/leaderBroker", "clusters/standalone/peers"):
+        yield "GET", f"{ADMIN}/{path}", None
+    yield "GET", f"{ADMIN}/clusters/standalone/failureDomains", None
+    yield "PUT", f"{ADMIN}/clusters/standalone", {"serviceUrl": "http://broker:8080"}
     yield "GET", f"/lookup/v2/topic/persistent/{PLACE}", None
     yield "PUT", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}
     yield "DELETE", f"{ADMIN}/tenants/hostile", None
@@ -133,6 +139,8 @@ def _admin() -> Iterator[Row]:
     yield "POST", f"{base}/skip_all", None
     yield "GET", f"{base}/position/1", None
     yield from _non_persistent()
+    yield from _admin_of_namespaces()
+    yield from _admin_of_topics()
     yield "POST", f"{KEEP}/subscription/hostile-admin/expireMessages/1000000", None
     yield "PUT", f"{KEEP}/unload", None
     yield "PUT", f"{ADMIN}/persistent/{MADE}/compaction", None
@@ -165,6 +173,46 @@ def _non_persistent() -> Iterator[Row]:
     yield "POST", f"{topic}-p/partitions", 3
     yield "GET", f"{topic}-p/partitioned-stats?perPartition=true", None
     yield "DELETE", f"{topic}-p/partitions", None
+
+
+def _admin_of_namespaces() -> Iterator[Row]:
+    """Yield jobs and properties of a namespace in Pulsar's admin API."""
+    namespace = f"{ADMIN}/namespaces/public/hostile-http"
+    for path in ("bundles", "properties", "property/team", "replication"):
+        yield "GET", f"{namespace}/{path}", None
+    yield "PUT", f"{namespace}/properties", {"team": "blue"}
+    yield "PUT", f"{namespace}/property/team/blue", None
+    yield "DELETE", f"{namespace}/property/team", None
+    yield "DELETE", f"{namespace}/properties", None
+    yield "POST", f"{namespace}/replication", ["standalone"]
+    for place in (namespace, f"{namespace}/0x00000000_0xffffffff"):
+        yield "POST", f"{place}/clearBacklog", None
+        yield "POST", f"{place}/clearBacklog/hostile", None
+        yield "POST", f"{place}/unsubscribe/hostile", None
+    yield "PUT", f"{namespace}/0x00000000_0xffffffff/unload", None
+
+
+def _admin_of_topics() -> Iterator[Row]:
+    """Yield properties and state of a topic and of its subscriptions in Pulsar's admin API."""
+    for path in ("internal-info", "partitioned-internalStats", "properties", "replication"):
+        yield "GET", f"{KEEP}/{path}", None
+    yield "PUT", f"{KEEP}/properties", {"team": "blue"}
+    yield "DELETE", f"{KEEP}/properties?key=team", None
+    yield "POST", f"{KEEP}/replication", ["standalone"]
+    yield "DELETE", f"{KEEP}/replication", None
+    yield "POST", f"{KEEP}/createMissedPartitions", None
+    yield "POST", f"{ADMIN}/persistent/{MADE}/trim", None
+    yield "PUT", f"{KEEP}/backlogSize", PLACE_IN_LOG
+    base = f"{KEEP}/subscription/hostile-admin"
+    yield "GET", f"{base}/properties", None
+    yield "POST", f"{base}/analyzeBacklog", None
+    yield "POST", f"{base}/expireMessages", PLACE_IN_LOG
+    yield "POST", f"{KEEP}/all_subscription/expireMessages/1000000", None
+    schemas = f"{ADMIN}/schemas/{PLACE}"
+    yield "GET", f"{schemas}/metadata", None
+    yield "POST", f"{schemas}/version", {"type": "STRING", "schema": "", "properties": {}}
+    for domain in ("persistent", "non-persistent"):
+        yield "GET", f"/lookup/v2/topic/{domain}/{PLACE}/bundle", None
 
 
 def _spellings() -> Iterator[Row]:
@@ -207,7 +255,11 @@ def _policies() -> Iterator[Row]:
 def _unserved() -> Iterator[Row]:
     """Yield refused paths of Pulsar, with every method."""
     for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
-        for path in (f"{ADMIN}/no/such", "/topics/non-persistent/public/default/x"):
+        for path in (
+            f"{ADMIN}/no/such",
+            "/lookup/no/such",
+            "/topics/non-persistent/public/default/x",
+        ):
             yield method, path, {}
         yield method, f"{ADMIN}/non-persistent/{PLACE}/no/such", {}
 

@@ -34,6 +34,7 @@ IGGY_ELSEWHERE = {
     *(m.CommandCode.JOIN_GROUP, m.CommandCode.LEAVE_GROUP, m.CommandCode.CHANGE_PASSWORD),
 }
 SPACE, OF_TOPIC = "/admin/v2/namespaces/{}/{}", "/admin/v2/persistent/{}/{}/{}"
+NAMESPACE_JOBS = ("clearBacklog", "clearBacklog/{}", "unsubscribe/{}")
 HTTP_ELSEWHERE = {
     # Only with access control: tests/protocols/http/test_lost_answers.py checks these routes.
     *(("POST", f"{SPACE}/permissions/{{}}"), ("DELETE", f"{SPACE}/permissions/{{}}")),
@@ -42,8 +43,19 @@ HTTP_ELSEWHERE = {
     *(("PUT", f"{SPACE}/compactionThreshold"), ("DELETE", f"{SPACE}/compactionThreshold")),
     *(("POST", f"{OF_TOPIC}/compactionThreshold"), ("DELETE", f"{OF_TOPIC}/compactionThreshold")),
     ("PUT", f"{OF_TOPIC}/compaction"),
-    # Change nothing that is stored: clients connect again, a schema is only compared.
-    *(("PUT", f"{SPACE}/unload"), ("PUT", f"{OF_TOPIC}/unload")),
+    # Refused where another broker owns a topic of the namespace.
+    *(("POST", f"{SPACE}/{end}") for end in NAMESPACE_JOBS),
+    *(("POST", f"{SPACE}/{{}}/{end}") for end in NAMESPACE_JOBS),
+    # Change nothing that is stored: clients connect again, a schema is only compared, there is a
+    # single cluster, all partitions are there, nothing of the newest segment is trimmed.
+    *(("PUT", f"{place}/unload") for place in (SPACE, f"{SPACE}/{{}}", OF_TOPIC)),
+    *(("POST", f"{place}/replication") for place in (SPACE, OF_TOPIC)),
+    ("DELETE", f"{OF_TOPIC}/replication"),
+    ("PUT", "/admin/v2/clusters/{}"),
+    *(("POST", f"{OF_TOPIC}/{end}") for end in ("createMissedPartitions", "trim")),
+    ("POST", f"{OF_TOPIC}/subscription/{{}}/analyzeBacklog"),
+    ("PUT", f"{OF_TOPIC}/backlogSize"),
+    ("POST", "/admin/v2/schemas/{}/{}/{}/version"),
     ("POST", "/admin/v2/schemas/{}/{}/{}/compatibility"),
 }
 # Refuse each path of Pulsar that has no route.

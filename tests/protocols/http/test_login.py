@@ -125,7 +125,11 @@ async def test_lists_show_only_visible_objects(app, broker, root):
 
 async def test_a_topic_shows_only_visible_groups(app, broker, root):
     non_persistent = f"{ADMIN.replace('/persistent', '/non-persistent')}news"
-    for path in (f"{ADMIN}orders", f"{ADMIN}hidden", non_persistent):
+    made = await call(
+        app, "PUT", f"{ADMIN}orders/partitions", body=1, headers=basic("root:secret:one")
+    )
+    assert made.status == 204
+    for path in (f"{ADMIN}hidden", non_persistent):
         made = await call(app, "PUT", path, headers=basic("root:secret:one"))
         assert made.status == 204
     orders = TopicName("public", "default", "orders")

@@ -51,6 +51,8 @@ def foreign_append(broker: Broker, topic: str, values: list[bytes]) -> None:
     codec = codec_for(BodyFormat.PLAIN)
     base = partition.next_offset
     now = broker.now_us()
-    records = [Record(base + at, now, value=value) for at, value in enumerate(values)]
+    records = [
+        Record(base + at, now, publish_us=now, value=value) for at, value in enumerate(values)
+    ]
     body = codec.encode(records, base)
     partition.append([body], codec.inspect(body), body_format=codec.format, append_us=now)
