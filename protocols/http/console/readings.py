@@ -101,16 +101,17 @@ def _text(
     if form == "hex" or (form == "auto" and encoding == "base64"):
         return "hex", hex_dump(piece)
     if form == "auto" and not isinstance(value, str):
-        return "value of the schema", _pretty(data)
+        return "value of the schema", pretty(data)
     if form == "json" or (form == "auto" and data[:1] in b"{["):
         if parsed(data) is not msgspec.UNSET:
-            return "JSON", _pretty(data)
+            return "JSON", pretty(data)
         if form == "json":
             return "not JSON", piece.decode("utf-8", "backslashreplace")
     return "text", piece.decode("utf-8", "backslashreplace")
 
 
-def _pretty(data: bytes) -> str:
+def pretty(data: bytes) -> str:
+    """Return JSON with line breaks and indentation."""
     return msgspec.json.format(data, indent=2).decode("utf-8", "backslashreplace")
 
 

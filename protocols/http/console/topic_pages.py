@@ -6,12 +6,14 @@ import msgspec
 
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
 from braidlog.protocols.http.console.inside import ApiError
+from braidlog.protocols.http.console.readings import parsed, pretty
 from braidlog.protocols.http.console.visits import API, Page, Visit
 from braidlog.protocols.http.management.messages import TopicDetail, TopicPage
 
 TOPICS_SHOWN = 100  # On a page of the list.
 PARTITIONS_SHOWN = 100  # On a topic's page, from `from` on.
 PRODUCERS_SHOWN = 100
+SCHEMA_CHARACTERS_SHOWN = 64 * 1024
 
 
 class ListedProducer(msgspec.Struct, rename="camel"):
@@ -27,6 +29,15 @@ class Producers(msgspec.Struct):
     """The part of Pulsar's statistics with the producers."""
 
     publishers: list[ListedProducer] = []
+
+
+class TopicSchema(msgspec.Struct):
+    """A version of a topic's schema, as Pulsar's admin API describes schemas."""
+
+    version: int
+    type: str
+    data: str
+    properties: dict[str, str]
 
 
 class ShownSetting(msgspec.Struct):
@@ -58,11 +69,13 @@ async def show_topics(visit: Visit) -> Page:
 
 
 async def show_topic(visit: Visit) -> Page:
-    """A topic: bounds of its partitions, settings, producers and readers."""
+    """A topic: bounds of its partitions, settings, schema, producers and readers."""
     topic = await visit.api.get(f"{API}/topics/{visit.topic}", TopicDetail)
     first = visit.number("from", 0)
     shown = topic.partitions[first : first + PARTITIONS_SHOWN]
     producers = await _producers(visit, topic)
+    schema = await _schema(visit)
+    definition = _definition(schema)
     values = {
         "topic": topic,
         "records": sum(
@@ -73,6 +86,10 @@ async def show_topic(visit: Visit) -> Page:
         "first": first,
         "next": first + PARTITIONS_SHOWN if first + len(shown) < len(topic.partitions) else None,
         "settings": shown_settings(topic),
+        "schema": schema,
+        "schema_version": visit.query("schema"),
+        "schema_text": definition[:SCHEMA_CHARACTERS_SHOWN],
+        "is_schema_cut": len(definition) > SCHEMA_CHARACTERS_SHOWN,
         "producers": producers[:PRODUCERS_SHOWN],
         "more_producers": max(len(producers) - PRODUCERS_SHOWN, 0),
     }
@@ -112,3 +129,21 @@ async def _producers(visit: Visit, topic: TopicDetail) -> list[ListedProducer]:
         if error.status in (401, 403):
             return []
         raise
+
+
+async def _schema(visit: Visit) -> TopicSchema | None:
+    """Return the newest schema of a topic, or the version that the address names; None if there is
+    none. Raises ApiError, PageRefused.
+    """
+    path = f"/admin/v2/schemas/{visit.topic}/schema"
+    if visit.query("schema"):
+        path = f"{path}/{visit.number('schema', 0)}"
+    return await visit.api.find(path, TopicSchema)
+
+
+def _definition(schema: TopicSchema | None) -> str:
+    """Return a schema's definition with line breaks if it is JSON."""
+    if schema is None:
+        return ""
+    json = parsed(schema.data.encode())
+    return schema.data if json is msgspec.UNSET else pretty(schema.data.encode())

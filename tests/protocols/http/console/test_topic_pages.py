@@ -1,5 +1,7 @@
 """Pages of topics."""
 
+import json
+
 from tests.protocols.http.asgi import call
 
 TOPIC = "/api/v1/topics/public/default/orders"
@@ -47,3 +49,25 @@ async def test_a_topic_shows_open_producers_and_groups(browser, app, broker):
     page = await browser.get("/ui/topics/public/default/orders")
     assert "bill<b>" in page.text and "b" not in page.elements
     assert "No client has an open producer" in page.text
+
+
+async def test_a_topic_shows_each_version_of_its_schema(browser, app):
+    await call(app, "PUT", TOPIC)
+    path = "/ui/topics/public/default/orders"
+    assert "The topic has no schema." in (await browser.get(path)).text
+    fields = [{"name": "id", "type": "int", "doc": "<b>\u202e"}]
+    for name in ("a", "b"):
+        fields.append({"name": name, "type": "int", "default": 0})
+        schema = {"type": "record", "name": "R", "fields": fields}
+        body = {"type": "AVRO", "schema": json.dumps(schema), "properties": {"<i>": "<i>"}}
+        answer = await call(app, "POST", "/admin/v2/schemas/public/default/orders/schema", body)
+        assert answer.status == 200, answer.body
+    page = await browser.get(path)
+    assert "Type AVRO Version 1 <i> <i> {" in page.text and '"name": "b"' in page.text
+    assert "<b>\\u202e" in page.text and not {"b", "i"} & set(page.elements)
+    earlier = next(link for link in page.links if "schema=0" in link)
+    page = await browser.get(earlier.removesuffix("#schema"))
+    assert "Version 0" in page.text and '"name": "b"' not in page.text
+    assert "no schema of version 7" in (await browser.get(f"{path}?schema=7")).text
+    for version in ("x", 2**40):
+        assert (await browser.get(f"{path}?schema={version}")).status in (400, 404)
