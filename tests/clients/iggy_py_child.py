@@ -15,7 +15,8 @@ from iggy_py import IggyClient, PollingStrategy, SendMessage
 
 STREAM, TOPIC = "st", "tp"
 SEND_BATCH = 500
-NOT_CONNECTED = "NotConnected"
+# Errors of calls while the library finds a lost connection and connects again.
+LOST = ("NotConnected", "Disconnected")
 CONNECT_TRIES, CONNECT_PAUSE_S = 600, 0.1
 LOGIN_TRIES = 10
 
@@ -131,7 +132,7 @@ async def over_a_restart(address):
     for _ in range(LOGIN_TRIES):
         await connected(lambda: client.login_user("iggy", "iggy"))
         after = await told(polled(client, PollingStrategy.Next(), 10, commit=True))
-        if after not in ("Unauthenticated", NOT_CONNECTED):
+        if after not in ("Unauthenticated", *LOST):
             break
     return {"before": before, "refused": refused, "after": ast.literal_eval(after)}
 
@@ -143,7 +144,7 @@ async def connected(ask):
     seconds, every other call is refused.
     """
     for _ in range(CONNECT_TRIES):
-        if (found := await told(ask())) != NOT_CONNECTED:
+        if (found := await told(ask())) not in LOST:
             return found
         await asyncio.sleep(CONNECT_PAUSE_S)
     raise RuntimeError("the client did not connect again")
