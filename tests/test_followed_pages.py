@@ -42,6 +42,7 @@ NOT_RUN = {
     "braidlog serve --data-dir data --listen zookeeper": "needs the scripts of Kafka 0.8",
     "braidlog serve --ephemeral": "does not end; tests/testing/test_serving.py runs it",
     "useradd": "needs root",
+    "import base64, json, websocket": "needs websocket-client; conformance.websocket talks so",
     "systemctl": "needs systemd",
     "python -m braidlog.storage.export.export": "needs a Spark cluster",
 }

@@ -43,6 +43,8 @@ def list_schemas(topic: str, *, where: Where = HERE) -> int:
 
     def ask(client: AdminClient) -> None:
         versions = client.ask("GET", f"{_place(topic)}/schemas")["getSchemaResponses"]
+        if not versions:
+            client.topic(topic)  # Raises if there is no such topic either.
         print_rows(where, versions, ("version", "type", "data"))
 
     return run_command(where, ask)

@@ -56,7 +56,7 @@ def test_a_forgotten_name_gets_another_number_over_restarts_too(journal):
     numbers.release(b"b", TOPIC)
     clock.now += FORGOTTEN_AFTER_S + 1
     assert numbers._forget_idle(clock.now - FORGOTTEN_AFTER_S, 10) == 1
-    numbers._catalogue.state._writer.rewrite()
+    numbers._catalogue.state.writer.rewrite()
     again = opened(journal.reopened(), clock)
     assert again.number(b"b", TOPIC)[0] == 3
     assert again.number(b"a", TOPIC)[0] == 1

@@ -61,7 +61,7 @@ def test_the_folders_of_an_interrupted_creation_and_of_a_deleted_topic_are_no_ev
     topic_id = one.make_topic("deleted", 1)
     one.fill(1, 2)
     one.catalogue.delete_topic(topic_id)
-    one.catalogue._writer.rewrite()
+    one.catalogue.writer.rewrite()
     one.stop()
     shutil.copytree(one.path / "partitions/1", one.path / "partitions/3")
     (one.path / "partitions/3/watermark").unlink()  # Its records were never durable.

@@ -44,7 +44,7 @@ def test_every_file_of_a_directory_names_it(tmp_path):
     one, other = filled(tmp_path / "one"), filled(tmp_path / "other")
     (number,), (other_number,) = ids_of(one), ids_of(other)
     assert number and other_number and number != other_number
-    one.catalogue._writer.rewrite()
+    one.catalogue.writer.rewrite()
     one.stop()
     again = Directory(one.path, **SMALL)
     again.fill(12)
@@ -58,7 +58,7 @@ def test_a_directory_of_an_earlier_version_gets_its_id_with_the_catalogue(tmp_pa
     one.stop()
     assert ids_of(one) == {0} and verified(one.path)[0] == []
     again = Directory(one.path, **SMALL)
-    again.data_dir.take_id(again.catalogue._writer.rewrite, again.committer)
+    again.data_dir.take_id(again.catalogue.writer.rewrite, again.committer)
     number = again.data_dir.files.directory_id
     (base,) = (one.path / "catalogue").glob("*.log")
     assert unpack_segment_header(base.read_bytes()).directory_id == number != 0
@@ -78,7 +78,7 @@ def test_without_room_for_an_id_the_directory_works_without(tmp_path):
     committer = Committer(data_dir.files)
     catalogue = JournalCatalogue(data_dir.open_journal("catalogue", committer), now_us=1).catalogue
     disk.fail("write", 28)
-    data_dir.take_id(catalogue._writer.rewrite, committer)
+    data_dir.take_id(catalogue.writer.rewrite, committer)
     assert data_dir.files.directory_id == 0
     disk.heal()
     data_dir.close(committer)
