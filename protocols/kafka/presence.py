@@ -30,6 +30,8 @@ class Presence:
         self._connection = connection
         self._groups = groups
         self._spoken: dict[bytes, KafkaGroup] = {}  # member id -> group
+        # Groups whose dead members are found by a task of this connection.
+        self._watching: dict[KafkaGroup, None] = {}
 
     @property
     def is_used(self) -> bool:
@@ -56,12 +58,18 @@ class Presence:
         connection = self._connection
         if not group.watched and connection.is_open and connection.nursery.child_tasks:
             group.watch_begins()
-            connection.nursery.start_soon(self._groups.watch, group)
+            self._watching[group] = None
+            connection.nursery.start_soon(self._run_watch, group)
         return group.watched
+
+    async def _run_watch(self, group: KafkaGroup) -> None:
+        await self._groups.watch(group)
+        del self._watching[group]  # Cancelled, the group stays for `ended`.
 
     def ended(self) -> None:
         """Note that the connection has ended: its members are dead unless heard from soon."""
         now = trio.current_time()
+        groups = dict(self._watching)  # Its members may speak over other connections, or have left.
         for member_id, group in self._spoken.items():
             member = group.members.get(member_id)
             if member is None or member.speaks_over is not self:
@@ -69,12 +77,14 @@ class Presence:
             member.speaks_over = None
             group.lost(member, now)
             self._groups.settle(group)
-            if not group.watched:  # The task that finds dead members was this connection's.
-                self._hand_on(group, member)
+            groups[group] = None
+        for group in groups:
+            if group.members and not group.watched:
+                self._hand_on(group)
 
-    def _hand_on(self, group: KafkaGroup, lost: KafkaMember) -> None:
+    def _hand_on(self, group: KafkaGroup) -> None:
         """Let the connection of another member find the dead; without any, the next request."""
         for member in group.members.values():
             if isinstance(other := member.speaks_over, Presence) and other._watch(group):
                 return
-        self._groups.call_at(group, lost.due)
+        self._groups.call_at(group, group.next_due())

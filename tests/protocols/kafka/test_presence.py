@@ -67,9 +67,16 @@ def settle(group: KafkaGroup) -> None:
     group.assign({}, trio.current_time())
 
 
-def presence_in(nursery: trio.Nursery, table: GroupTable) -> Presence:
+async def own_nursery(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+    """Open the nursery of a connection. Its end cancels no test, as one around the test would."""
+    async with trio.open_nursery() as nursery:
+        task_status.started(nursery)
+        await trio.sleep_forever()
+
+
+def presence_in(nursery: trio.Nursery, table: GroupTable, *, is_open: bool = True) -> Presence:
     nursery.start_soon(trio.sleep_forever)  # As the task that keeps a connection's time.
-    connection: Any = SimpleNamespace(nursery=nursery, is_open=True)
+    connection: Any = SimpleNamespace(nursery=nursery, is_open=is_open)
     return Presence(connection, table)
 
 
@@ -98,10 +105,12 @@ async def test_without_a_watcher_another_members_long_poll_still_ends(
 ) -> None:
     table = GroupTable()
     group = table.get(GROUP)
-    async with trio.open_nursery() as ending, trio.open_nursery() as staying:
-        first, second = presence_in(ending, table), presence_in(staying, table)
+    async with trio.open_nursery() as staying:
+        ending = await staying.start(own_nursery)
+        first, second = presence_in(ending, table), presence_in(staying, table, is_open=False)
         leaving, living = admit(group), admit(group)
         settle(group)
+        await trio.sleep(CALLED_S)  # The rebalance, too, has cut polls short.
         first.heard(group, leaving)
         second.heard(group, living)
         begun = trio.current_time()
@@ -116,6 +125,32 @@ async def test_without_a_watcher_another_members_long_poll_still_ends(
         )
         assert table.find(GROUP) is group
         assert list(group.members) == [living.member_id]
+        staying.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("way", ["left", "moved"])
+async def test_dead_members_are_found_after_the_watching_connection_has_no_member(
+    autojump_clock: trio.abc.Clock, way: str
+) -> None:
+    """The member has left, or speaks over another connection, before its first connection ends."""
+    table = GroupTable()
+    group = table.get(GROUP)
+    async with trio.open_nursery() as staying:
+        ending = await staying.start(own_nursery)
+        first, second = presence_in(ending, table), presence_in(staying, table)
+        member, living, silent = admit(group), admit(group), admit(group)
+        settle(group)
+        first.heard(group, member)
+        second.heard(group, living)
+        if way == "left":
+            group.leave(member.member_id, None, trio.current_time())
+        else:
+            second.heard(group, member)
+        ending.cancel_scope.cancel()  # This also ends the task that finds dead members.
+        await until(lambda: not group.watched)
+        first.ended()
+        await trio.sleep(2 * SESSION_S)
+        assert silent.member_id not in group.members
         staying.cancel_scope.cancel()
 
 
