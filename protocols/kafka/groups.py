@@ -138,7 +138,11 @@ async def _sync(context: KafkaContext, request: SyncGroupRequest) -> tuple[Kafka
         context.groups.check_room(sum(map(len, assignments.values())))
         context.groups.changing(group, lambda now: group.assign(assignments, now))
     member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
-    while group.state is GroupState.COMPLETING and group.generation == request.generation_id:
+    while (
+        group.state is GroupState.COMPLETING
+        and group.generation == request.generation_id
+        and group.roster.has(member)
+    ):
         await _wait(context, group, member)
     _check_in(group, member)
     member.heard(trio.current_time())

@@ -193,6 +193,30 @@ async def test_a_join_over_two_connections_counts_for_the_later(
     assert [one.member_id for one in again.members] == [first.member_id, replies[1].member_id]
 
 
+async def test_a_sync_ends_when_its_member_joins_again_over_another_connection(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    other, _, second = await two_members(client, open_client)
+    group = groups_of(broker, "public/default").find(GROUP)
+    assert group is not None
+    member = group.members[second.member_id]
+    replies: list[SyncGroupResponse] = []
+
+    async def follow() -> None:
+        replies.append(await synced(other, second))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(follow)
+        await until(lambda: bool(member.wakers))
+        newer = await another(open_client)
+        again = await newer.call_with_table(join(second.member_id), 5)
+        assert (again.generation_id, group.state) == (2, GroupState.COMPLETING)
+        with trio.move_on_after(5):  # Less than a minute, should it hang.
+            await until(lambda: bool(replies))
+        nursery.cancel_scope.cancel()
+    assert [reply.error_code for reply in replies] == [Code.UNKNOWN_MEMBER_ID]
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
