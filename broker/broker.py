@@ -28,6 +28,7 @@ from braidlog.broker.commit.waiters import Awaited, Waiters
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.config.settings import Config
 from braidlog.broker.coordination.nodes import Nodes
+from braidlog.broker.delivery.client_policies import ClientPolicies
 from braidlog.broker.delivery.inactivity import Inactivity
 from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
 from braidlog.broker.delivery.producers import ProducerRegistry
@@ -140,6 +141,7 @@ class Broker:
         self.members.add_source(self.dispatchers.members)
         self.publishers = Publishers()
         self.open_producers = ProducerRegistry(self._raise_epoch, self.closing)
+        self.client_policies = ClientPolicies(self.backlogs, self.subscriptions, trio.current_time)
         self.inactivity = self._make_inactivity()
         self.nodes = Nodes(self.parts.nodes_journal, report)
         self.compactor = self._compactor()

@@ -246,6 +246,13 @@ class Dispatchers:
                     partition, name, cursor, shared, policy=policy, in_order=keys.in_order
                 )
 
+    def check_count(self, topic: Topic, partition: Partition) -> None:
+        """Raise SubscriptionBusy if the topic's settings allow no more consumers."""
+        most = topic.client_limits.consumers
+        present = self.on(partition) if most is not None else ()
+        if most is not None and sum(len(other.consumers) for other in present) >= most:
+            raise SubscriptionBusy("Topic reached max consumers limit")  # Apache's words.
+
     def attach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
         """Attach a consumer.
 
@@ -257,10 +264,7 @@ class Dispatchers:
         except BrokerError:
             self.release(dispatcher)
             raise
-        most = dispatcher.cursor.subscription.topic.client_limits.consumers
-        present = self.on(dispatcher.partition) if most is not None else ()
-        if most is not None and sum(len(other.consumers) for other in present) >= most:
-            raise SubscriptionBusy("Topic reached max consumers limit")  # Apache's words.
+        self.check_count(dispatcher.cursor.subscription.topic, dispatcher.partition)
         dispatcher.attach(consumer)
         self._kept.pop(_key(dispatcher), None)
 

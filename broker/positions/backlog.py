@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
-from braidlog.broker.errors import BrokerError
+from braidlog.broker.errors import BrokerError, LimitExceeded
 from braidlog.broker.reading import entries
 from braidlog.broker.topics.settings import choice_of, limit_of
 from braidlog.broker.topics.settings_table import QuotaPolicy
@@ -35,6 +35,15 @@ SECOND_US: Final = 1_000_000
 LEFT_OVER: Final = 0.9
 # Topics without limits, skipped between two checkpoints: some 0.3 ms.
 PASSED_OVER: Final = 200
+
+
+class BacklogFull(LimitExceeded):
+    """The backlog quota is used up, and the policy of the quota keeps producers out."""
+
+    def __init__(self, policy: QuotaPolicy) -> None:
+        # Apache's words.
+        super().__init__("Cannot create producer on topic with backlog quota exceeded")
+        self.policy = policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +193,12 @@ class Backlogs:
             return limits.bytes_policy
         is_too_old = limits.age_s_max is not None and partition.partition_id in self._too_old
         return limits.age_policy if is_too_old and limits.age_policy is not evict else None
+
+    def check_producer(self, topic: Topic, partition: Partition) -> None:
+        """Raise BacklogFull if a producer may not be opened now; DamagedLog, StorageFailed."""
+        policy = self.keeps_out(topic, partition)
+        if policy is not None:
+            raise BacklogFull(policy)
 
     def _is_too_large(self, topic: Topic, partition: Partition, limits: BacklogLimits) -> bool:
         return limits.bytes_max is not None and self.size(topic, partition) >= limits.bytes_max

@@ -10,13 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.errors import PolicyViolated
+from braidlog.broker.errors import PolicyViolated, RecordTooLarge
 from braidlog.broker.topics.settings import limit_of
 
 if TYPE_CHECKING:
     from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
 
 UNLIMITED: Final = 1 << 62
+
+
+class EncryptionRequired(PolicyViolated):
+    """The producer or message is not encrypted, and the topic's settings require encryption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,18 @@ class ClientLimits:
         return (
             self.message_bytes is not None or self.delay_ms_max is not None or self.needs_encryption
         )
+
+    def check_message(self, size: int, delay_ms: int, *, is_encrypted: bool) -> None:
+        """Check a message, in Apache's words. Raises RecordTooLarge, EncryptionRequired,
+        PolicyViolated.
+        """
+        if self.message_bytes is not None and size > self.message_bytes:
+            raise RecordTooLarge("Exceed maximum message size")
+        if self.needs_encryption and not is_encrypted:
+            raise EncryptionRequired("Messages must be encrypted")
+        most = self.delay_ms_max
+        if most is not None and delay_ms > most:
+            raise PolicyViolated(f"Exceeds max allowed delivery delay of {most} milliseconds")
 
 
 @dataclass(slots=True)

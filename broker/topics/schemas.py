@@ -28,6 +28,7 @@ __all__ = [
     "IncompatibleSchema",
     "SchemaMeta",
     "Schemas",
+    "check_needed",
     "compatible",
     "in_force",
     "latest_version",
@@ -44,6 +45,15 @@ SCHEMAS_MAX: Final = 1000  # Per topic: held in memory, each up to 64 KiB.
 
 class IncompatibleSchema(Exception):
     """The schema is invalid, or may not follow the topic's latest schema."""
+
+
+def check_needed(topic: Topic) -> None:
+    """Check that a producer may come without a schema. Raises IncompatibleSchema if the topic has a
+    schema and its settings demand that producers have schemas, too.
+    """
+    if topic.client_limits.needs_schema and latest_version(topic.meta.schemas) is not None:
+        text = "Producers cannot connect or send message without a schema to topics with a schema"
+        raise IncompatibleSchema(text)  # Apache's words.
 
 
 def schema_of(schemas: Sequence[SchemaMeta], version: int) -> SchemaMeta | None:

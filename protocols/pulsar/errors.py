@@ -6,6 +6,9 @@ a number that ends the attempt.
 """
 
 from braidlog.broker import errors
+from braidlog.broker.positions.backlog import BacklogFull
+from braidlog.broker.topics.client_limits import EncryptionRequired
+from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
@@ -40,6 +43,8 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.UserExists: ServerError.NotAllowedError,
     errors.LimitExceeded: ServerError.TooManyRequests,
     errors.PolicyViolated: ServerError.NotAllowedError,
+    EncryptionRequired: ServerError.MetadataError,
+    BacklogFull: ServerError.ProducerBlockedQuotaExceededException,
     # Clients reconnect and send again, until there is space.
     errors.StorageFull: ServerError.PersistenceError,
     errors.StorageFailed: ServerError.PersistenceError,
@@ -61,5 +66,7 @@ def refusal(error: errors.BrokerError | CommandRefused) -> CommandRefused:
     """The error to send; an error class of a plug-in gets the number of its nearest base."""
     if isinstance(error, CommandRefused):
         return error
+    if isinstance(error, BacklogFull) and error.policy is QuotaPolicy.HOLD:
+        return CommandRefused(ServerError.ProducerBlockedQuotaExceededError, str(error))
     code = next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)
     return CommandRefused(code, str(error))

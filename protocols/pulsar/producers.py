@@ -9,7 +9,6 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.delivery.channel import Channel
 from braidlog.broker.delivery.producers import AccessMode, Producer
 from braidlog.broker.errors import BrokerError
-from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.errors import CommandRefused
@@ -145,7 +144,7 @@ def _prepare(
 ) -> tuple[Producer, int]:
     """Return the requested producer, not admitted yet, and the ticket that the answer waits for."""
     partition.check_open()
-    _check_backlog(client, topic, partition)
+    client.broker.client_policies.check_producer(topic, partition, encrypts=command.encrypted)
     opened = Producer(
         client,
         topic,
@@ -160,28 +159,12 @@ def _prepare(
         holds_layout=holds_layout,
     )
     ticket = topic.ticket
-    if topic.client_limits.needs_encryption and not command.encrypted:
-        domain = "persistent" if partition.is_persistent else "non-persistent"
-        text = f"Encryption is required in {domain}://{topic.name.full}"
-        raise CommandRefused(ServerError.MetadataError, text)
     if not command.HasField("schema"):
         schemas.check_needed(topic)
     else:
         opened.schema_version, schema_ticket = schemas.of_producer(client, topic, command.schema)
         ticket = max(ticket, schema_ticket)
     return opened, ticket
-
-
-def _check_backlog(client: PulsarClient, topic: Topic, partition: Channel) -> None:
-    """Raise CommandRefused while the backlog is full, with the errors of Apache's policies."""
-    if not partition.is_persistent:
-        return
-    policy = client.broker.backlogs.keeps_out(topic, partition.stored())
-    if policy is not None:
-        code = ServerError.ProducerBlockedQuotaExceededException
-        if policy is QuotaPolicy.HOLD:
-            code = ServerError.ProducerBlockedQuotaExceededError
-        raise CommandRefused(code, "Cannot create producer on topic with backlog quota exceeded")
 
 
 def _place(client: PulsarClient, text: str) -> tuple[Topic, Channel, bool]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.access.rights import Action
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.errors import BrokerError, NotOwner, TopicNotFound
+from braidlog.broker.topics import schemas as stored_schemas
 from braidlog.broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
@@ -69,9 +70,10 @@ def check_needed(topic: Topic) -> None:
     """Refuse a producer without a schema if the topic's settings demand one. Raises
     CommandRefused.
     """
-    if topic.client_limits.needs_schema and latest_version(topic.meta.schemas) is not None:
-        text = "Producers cannot connect or send message without a schema to topics with a schema"
-        raise CommandRefused(ServerError.IncompatibleSchema, text)
+    try:
+        stored_schemas.check_needed(topic)
+    except IncompatibleSchema as error:
+        raise CommandRefused(ServerError.IncompatibleSchema, str(error)) from None
 
 
 def _is_without_definition(schema: Schema) -> bool:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from braidlog.broker.access.quotas import PAUSE_S_MAX
 from braidlog.broker.delivery.non_persistent.channel import NON_PERSISTENT_ID, NonPersistentChannel
 from braidlog.broker.errors import BrokerError, StorageFull, TopicNotFound
 from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.endings import ProtocolError
+from braidlog.broker.topics.client_limits import EncryptionRequired
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import refusal
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX
@@ -197,17 +197,14 @@ class Sending:
         """Count records for the topic's publish rate: the client is read again once the rate
         allows more.
         """
-        rate = producer.topic.client_limits.publish
-        if rate is None:
-            return
-        limit = self._client.shared.publish_rates.of(producer.partition.partition_id, rate)
-        if limit is not None:
-            self.pause_s = max(self.pause_s, limit.spend(records, size))
+        policies = self._client.broker.client_policies
+        pause_s = policies.publish_pause_s(producer.topic, producer.partition, records, size)
+        self.pause_s = max(self.pause_s, pause_s)
 
     def take_pause(self) -> float:
         """Return the seconds to wait before the client's next command, and forget them."""
         pause_s, self.pause_s = self.pause_s, 0.0
-        return min(pause_s, PAUSE_S_MAX)
+        return pause_s
 
     def _answers(self, run: SendRun, ledger: int, base_offset: int) -> list[bytes]:
         """A receipt or an error for each SEND, in their order."""
@@ -253,16 +250,16 @@ class Sending:
     def _forbidden(
         self, limits: ClientLimits, payload: memoryview
     ) -> tuple[ServerError, str] | None:
-        """Return the error for a message that the topic's settings forbid, in Apache's words."""
-        if limits.message_bytes is not None and len(payload) > limits.message_bytes:
-            return self._drop_code(), "Exceed maximum message size"
+        """Return the error for a message that the topic's settings forbid."""
         metadata, _ = read_metadata(payload, check=False)
-        if limits.needs_encryption and not metadata.encryption_keys:
-            return ServerError.MetadataError, "Messages must be encrypted"
-        most = limits.delay_ms_max
         delay_ms = metadata.deliver_at_time - self._client.broker.now_us() // 1000
-        if most is not None and delay_ms > most:
-            return self._drop_code(), f"Exceeds max allowed delivery delay of {most} milliseconds"
+        is_encrypted = bool(metadata.encryption_keys)
+        try:
+            limits.check_message(len(payload), delay_ms, is_encrypted=is_encrypted)
+        except EncryptionRequired as error:
+            return refusal(error).code, str(error)
+        except BrokerError as error:
+            return self._drop_code(), str(error)
         return None
 
     def _drop_code(self) -> ServerError:

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
-from braidlog.broker.delivery.dispatch_rates import PartitionRates
 from braidlog.broker.topics.topic import TopicEvent
-from braidlog.protocols.pulsar.subscribe_rates import SubscribeRates
 from braidlog.protocols.pulsar.topic_lists import TopicLists
 
 if TYPE_CHECKING:
@@ -27,8 +23,6 @@ class SharedState:
         self.dispatchers = broker.dispatchers
         self.producers = broker.open_producers
         self.topic_lists = TopicLists(broker.topics)
-        self.publish_rates = PartitionRates(trio.current_time)
-        self.subscribes = SubscribeRates(trio.current_time)
         self._started = f"{broker.now_us():x}"
         self._named = 0
         broker.topics.listeners.add(self)

@@ -46,7 +46,6 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, S
 if TYPE_CHECKING:
     from braidlog.broker.delivery.dispatcher import Dispatcher
     from braidlog.broker.topics.partition import Partition
-    from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.pulsar.client import PulsarClient
 
 SubType = CommandSubscribe.SubType
@@ -130,10 +129,10 @@ async def _attach(
     named = _named(client, command)
     topic, partition = named.topic, named.partition
     subscriber = (partition.partition_id, client.peer, consumer.name, consumer.consumer_id)
-    client.shared.subscribes.check(subscriber, topic.client_limits.subscribe)
-    _check_allowed(client, command, topic)
-    kind = KINDS[command.subType]
-    dispatchers, name = client.shared.dispatchers, command.subscription.encode()
+    kind, name = KINDS[command.subType], command.subscription.encode()
+    policies, dispatchers = client.broker.client_policies, client.shared.dispatchers
+    policies.count_subscribe(topic, subscriber)
+    policies.check_consumer(topic, name, kind, is_durable=command.durable)
     while True:
         dispatcher = await _existing(client, command, partition, consumer)
         if dispatcher is not None and dispatcher.consumers:
@@ -166,18 +165,6 @@ async def _attach(
     if named.holds_layout:
         consumer.holds_layout = topic
         topic.hold_layout()
-
-
-def _check_allowed(client: PulsarClient, command: CommandSubscribe, topic: Topic) -> None:
-    """Raise CommandRefused if the topic's settings forbid the subscription."""
-    limits, name = topic.client_limits, command.subscription.encode()
-    kind = SubType.Name(command.subType)
-    if limits.subscription_types is not None and kind not in limits.subscription_types:
-        text = f"Topic[{{persistent://{topic.name.full}}}] doesn't support {kind} sub type!"
-        raise CommandRefused(ServerError.NotAllowedError, text)
-    may_create = limits.creates_subscriptions or not command.durable
-    if not may_create and client.broker.subscriptions.find(topic, name) is None:
-        raise CommandRefused(ServerError.SubscriptionNotFound, "Subscription does not exist")
 
 
 def _check(command: CommandSubscribe) -> None:

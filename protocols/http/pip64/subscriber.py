@@ -43,13 +43,14 @@ RUN_ENTRIES_MAX = 1000  # Entries read together.
 
 @dataclass(slots=True)
 class ConsumerOptions:
-    """The options of a consumer: start position, acknowledgement timeout and schema."""
+    """The options of a consumer: start position, acknowledgement timeout, schema and priority."""
 
     kind: SubscriptionKind
     is_earliest: bool
     ack_timeout_s: float  # 0: no timeout.
     reader: RecordCodec | None
     schema_version: int | None
+    priority: int = 0
 
 
 @dataclass(slots=True)
@@ -196,7 +197,9 @@ class Subscriber:
             for partition in tuple(topic.partitions):
                 part = self._parts.get(partition.index)
                 if part is None:
-                    part = HttpConsumer(self.name, owner=self, partition=partition)
+                    part = HttpConsumer(
+                        self.name, self.wanted.priority, owner=self, partition=partition
+                    )
                     self._parts[partition.index] = part
                 if not part.is_attached:
                     await self._attach(part)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
@@ -77,12 +78,15 @@ class ConsumerSocket(Socket):
         """Attach to the subscription on every partition."""
         wanted = self._wanted = ConsumerParameters.read(self.request.query_params)
         name = subscription_name(self.request)
-        self._topic, _ = await self.topic()
+        self._topic, partitions = await self.topic()
+        self._check_policies(name, partitions)
         if wanted.dead_letters is not None:
             self._dead_letters = await self._dead_letter_topic(wanted.dead_letters, name)
         subscription = self.broker.subscriptions.open(self._topic, name)
         identity = uuid.uuid4().hex
-        options = ConsumerOptions(wanted.kind, wanted.is_earliest, wanted.ack_timeout_s, None, None)
+        options = ConsumerOptions(
+            wanted.kind, wanted.is_earliest, wanted.ack_timeout_s, None, None, wanted.priority
+        )
         subscriber = Subscriber(
             self.broker, identity, wanted.name or identity[:5], subscription, options, self.is_alive
         )
@@ -91,6 +95,18 @@ class ConsumerSocket(Socket):
         await subscriber.join()
         if not wanted.is_pulling:
             self._window = wanted.queue
+
+    def _check_policies(self, name: bytes, partitions: Sequence[Partition]) -> None:
+        """Check that the topic's settings allow the consumer. Raises BrokerError."""
+        wanted, policies = self._wanted, self.broker.client_policies
+        client = self.request.client
+        host = "" if client is None else client.host
+        if wanted.name is not None:  # A consumer without a name is another consumer each time.
+            for partition in partitions:
+                policies.count_subscribe(
+                    self._topic, (partition.partition_id, host, wanted.name, 0)
+                )
+        policies.check_consumer(self._topic, name, wanted.kind, is_durable=True)
 
     async def _dead_letter_topic(self, wanted: DeadLetterLimit, subscription: bytes) -> Topic:
         """Return the topic for messages that were delivered too often. The client needs the

@@ -17,17 +17,19 @@ import trio
 from starlette.requests import Request
 
 from braidlog.broker.delivery.producers import AccessMode, Producer
-from braidlog.broker.errors import BrokerError, LimitExceeded, ProducerBusy
+from braidlog.broker.errors import BrokerError
+from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.partitioning import key_partition
-from braidlog.protocols.http.errors import RequestRefused
+from braidlog.broker.topics.schemas import IncompatibleSchema, check_needed
+from braidlog.protocols.http.errors import INCOMPATIBLE_SCHEMA, RequestRefused
 from braidlog.protocols.http.limits import INLINE_BODY_BYTES
 from braidlog.protocols.http.pip64.produce import PROTOCOL, Placed, Producing
 from braidlog.protocols.http.pip64.showing import message_id
 from braidlog.protocols.http.websocket import frames
 from braidlog.protocols.http.websocket.frames import BadFrame
 from braidlog.protocols.http.websocket.parameters import ProducerParameters
-from braidlog.protocols.http.websocket.socket import Socket, Sockets
+from braidlog.protocols.http.websocket.socket import FAILED, Socket, Sockets
 from braidlog.storage.formats.record import Record
 
 if TYPE_CHECKING:
@@ -79,7 +81,11 @@ class ProducerSocket(Socket):
         registry = self.broker.open_producers
         partition.check_open()
         await partition.check_room()
-        self._check_limits(partition)
+        self.broker.client_policies.check_producer(self._topic, partition, encrypts=False)
+        try:
+            check_needed(self._topic)
+        except IncompatibleSchema as error:
+            raise RequestRefused(INCOMPATIBLE_SCHEMA, f"{FAILED}: {error}") from None
         opened = Producer(
             self,
             self._topic,
@@ -97,15 +103,6 @@ class ProducerSocket(Socket):
         partition.producer_joined()
         self._opened.append(opened)
         self.broker.metrics.number("braidlog_producers", PROTOCOL, partition.figures_name).inc()
-
-    def _check_limits(self, partition: Partition) -> None:
-        """Raise the errors of the topic's policies, in Apache's words."""
-        if self.broker.backlogs.keeps_out(self._topic, partition) is not None:
-            raise LimitExceeded("Cannot create producer on topic with backlog quota exceeded")
-        most = self._topic.client_limits.producers
-        if most is not None and self.broker.open_producers.count(partition) >= most:
-            name = f"persistent://{self._topic.name.full}"
-            raise ProducerBusy(f"Topic '{name}' reached max producers limit")
 
     def leave(self) -> None:
         """Remove the producer from every partition."""
@@ -154,9 +151,21 @@ class ProducerSocket(Socket):
         self._frames.append(sent)
         self._characters += sent.size
         self._came.set()
+        await self._pace_publishing(sent)
         while self._is_full():
             self._room = trio.Event()
             await self._room.wait()
+
+    async def _pace_publishing(self, sent: SentFrame) -> None:
+        """Count a message for the publish rate of its partition, and wait for the rate."""
+        if sent.record is None:
+            return
+        topic = self._topic
+        pause_s = self.broker.client_policies.publish_pause_s(
+            topic, topic.partition(sent.partition), 1, record_bytes(sent.record)
+        )
+        if pause_s > 0:
+            await trio.sleep(pause_s)
 
     def _is_full(self) -> bool:
         waiting = len(self._frames)
@@ -170,10 +179,14 @@ class ProducerSocket(Socket):
             answer = frames.send_error(error.number, str(error), error.context)
             return SentFrame(len(text), answer=answer)
         context = frames.text_of(message.context)
-        most = self._topic.client_limits.message_bytes
-        if most is not None and len(record.value or b"") > most:
-            refusal = f"message of {len(record.value or b'')} bytes exceeds the limit of {most}"
-            return SentFrame(len(text), answer=frames.send_error(frames.UNKNOWN, refusal, context))
+        delay_us = (record.deliver_at_us or 0) - self.broker.now_us()
+        try:
+            self._topic.client_limits.check_message(
+                record_bytes(record), delay_us // 1000, is_encrypted=False
+            )
+        except BrokerError as error:
+            refusal = frames.send_error(frames.UNKNOWN, str(error), context)
+            return SentFrame(len(text), answer=refusal)
         record.producer_name = self._name.encode()
         return SentFrame(len(text), record, context=context)
 

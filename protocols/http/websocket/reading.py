@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 from starlette.requests import Request
 
+from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.errors import OffsetOutOfRange
 from braidlog.broker.reading.records import RecordsRead, read_records
 from braidlog.broker.runtime.output_budget import just_wait
@@ -38,6 +39,10 @@ class ReaderSocket(Socket):
         """Find the start in every partition."""
         self._wanted = wanted = ReaderParameters.read(self.request.query_params)
         self._topic, partitions = await self.topic()
+        policies, kind = self.broker.client_policies, SubscriptionKind.EXCLUSIVE
+        policies.check_consumer(self._topic, b"", kind, is_durable=False)
+        for partition in partitions:
+            self.broker.dispatchers.check_count(self._topic, partition)
         for partition in partitions:
             self._positions[partition] = (
                 partition.log_start_offset if wanted.is_earliest else partition.high_watermark

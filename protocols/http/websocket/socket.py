@@ -25,6 +25,7 @@ from braidlog.broker.errors import (
     TopicNotFound,
     TopicTerminated,
 )
+from braidlog.broker.positions.backlog import BacklogFull
 from braidlog.protocols.http.errors import BAD_REQUEST, RequestRefused, WireCode, wire_code
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.routes import made_by_itself
@@ -37,14 +38,20 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.requests import Exchange
 
+FAILED: Final = "Failed to create producer/consumer"  # Apache's words.
 # Close codes (RFC 6455, section 7.4.1).
 BAD_DATA: Final = 1007
 POLICY: Final = 1008
 INTERNAL: Final = 1011
 ALIVE_S: Final = 1.0  # Time to answer a ping, when another client wants this client's place.
 REASON_BYTES_MAX: Final = 123  # Of a close frame (RFC 6455, section 5.5).
-# Apache's status for a topic that takes no more messages.
+# Apache's status for a topic that takes no more messages, or no more producers.
 TERMINATED: Final = WireCode(503, 50305, "topic_terminated")
+BACKLOG_FULL: Final = WireCode(503, 50306, "backlog_full")
+OPENING_CODES: Final[dict[type[BrokerError], WireCode]] = {
+    TopicTerminated: TERMINATED,
+    BacklogFull: BACKLOG_FULL,
+}
 
 
 class Sockets:
@@ -109,8 +116,8 @@ class Socket(Response, abc.ABC):
         try:
             await self.open()
         except BrokerError as error:
-            text = f"Failed to create producer/consumer: {error}"
-            wire = TERMINATED if isinstance(error, TopicTerminated) else wire_code(error)
+            text = f"{FAILED}: {error}"
+            wire = OPENING_CODES.get(type(error)) or wire_code(error)
             raise RequestRefused(wire, text) from error
 
     async def _serve(self, receive: Receive) -> None:

@@ -6,8 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from braidlog.protocols.pulsar.errors import CommandRefused
-from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.errors import PolicyViolated
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.client_limits import Rate
@@ -26,7 +25,7 @@ class SubscribeRates:
         self._counts: OrderedDict[Subscriber, tuple[float, int]] = OrderedDict()
 
     def check(self, subscriber: Subscriber, rate: Rate | None) -> None:
-        """Count a SUBSCRIBE. Raises CommandRefused above the rate."""
+        """Count a subscribe. Raises PolicyViolated above the rate."""
         if rate is None or rate.messages is None:
             return
         now = self._clock_s()
@@ -37,5 +36,5 @@ class SubscribeRates:
         if len(self._counts) > CONSUMERS_MAX:
             self._counts.popitem(last=False)
         if count >= rate.messages:
-            text = "Subscribe limited by subscribe rate limit per consumer."  # Apache's words.
-            raise CommandRefused(ServerError.NotAllowedError, text)
+            # Apache's words.
+            raise PolicyViolated("Subscribe limited by subscribe rate limit per consumer.")
