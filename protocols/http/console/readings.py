@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -13,6 +15,11 @@ from braidlog.protocols.http.pip64.messages import ExactHeader, ExactMessage
 VALUE_CHARACTERS_SHOWN = 500  # In a list; the page of a message shows more.
 HEX_ROW = 16  # Bytes of a line of a hex dump.
 FORMATS = ("auto", "json", "text", "hex", "base64")
+INDENTED_BYTES_MAX = 256 * 1024
+INDENTATION_SHARE_MAX = 16  # Characters of indentation for each byte of JSON.
+JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
+MARK_DEPTHS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1, ord(","): 0}
+NOT_MARKS = bytes(set(range(256)) - set(MARK_DEPTHS))
 JSON_DEPTH_ERRORS = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
@@ -111,8 +118,18 @@ def _text(
 
 
 def pretty(data: bytes) -> str:
-    """Return JSON with line breaks and indentation."""
+    """Return JSON with line breaks and indentation; as it is if the JSON is large, or so deep that
+    the text would be mostly indentation.
+    """
+    if len(data) > INDENTED_BYTES_MAX or _indentation(data) > INDENTATION_SHARE_MAX * len(data):
+        return data.decode("utf-8", "backslashreplace")
     return msgspec.json.format(data, indent=2).decode("utf-8", "backslashreplace")
+
+
+def _indentation(data: bytes) -> int:
+    """Return the approximate characters of indentation of JSON: two for each level of each item."""
+    marks = JSON_TEXT.sub(b"", data).translate(None, NOT_MARKS)
+    return 2 * sum(accumulate(map(MARK_DEPTHS.__getitem__, marks)))
 
 
 def hex_dump(data: bytes) -> str:

@@ -69,5 +69,4 @@ async def test_a_topic_shows_each_version_of_its_schema(browser, app):
     page = await browser.get(earlier.removesuffix("#schema"))
     assert "Version 0" in page.text and '"name": "b"' not in page.text
     assert "no schema of version 7" in (await browser.get(f"{path}?schema=7")).text
-    for version in ("x", 2**40):
-        assert (await browser.get(f"{path}?schema={version}")).status in (400, 404)
+    assert (await browser.get(f"{path}?schema=x")).status == 400
