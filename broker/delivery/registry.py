@@ -261,10 +261,10 @@ class Dispatchers:
         """
         try:
             dispatcher.partition.check_here()
+            self.check_count(dispatcher.cursor.subscription.topic, dispatcher.partition)
         except BrokerError:
             self.release(dispatcher)
             raise
-        self.check_count(dispatcher.cursor.subscription.topic, dispatcher.partition)
         dispatcher.attach(consumer)
         self._kept.pop(_key(dispatcher), None)
 

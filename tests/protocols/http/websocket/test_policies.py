@@ -158,3 +158,10 @@ async def test_priority_reaches_delivery(dial, broker):
     await dial(SHARED + "&priorityLevel=3")
     (partition,) = broker.topics.get(ORDERS).partitions
     assert [item.priority for item in broker.dispatchers.find(partition, b"s").consumers] == [3]
+
+
+async def test_refused_consumer_leaves_no_dispatcher(dial, broker, refused, limit):
+    topic = await limit(consumers_max=1)
+    await dial(SHARED)
+    await refused(OTHER)
+    assert broker.dispatchers.find(topic.partitions[0], b"s2") is None
