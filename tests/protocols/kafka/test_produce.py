@@ -5,26 +5,32 @@ import random
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 import pytest
 import trio.testing
 
+from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.broker import Broker
+from braidlog.broker.errors import NotAuthorized
 from braidlog.broker.reading.unpacking import unpacking_limiter
+from braidlog.broker.runtime.steps import run
 from braidlog.protocols.kafka.context import KafkaContext
+from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import GroupTable
 from braidlog.protocols.kafka.login import KafkaLogin
 from braidlog.protocols.kafka.names import NameSpace
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.kafka.presence import Presence
 from braidlog.protocols.kafka.produce import PACK_TRIES_MAX, _Producing
+from braidlog.protocols.kafka.produce import produce as handle_produce
 from braidlog.storage.formats.api import Prepared
 from braidlog.storage.formats.kafka import record_batches as kafka_batches
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.prepare import (
     APPEND_BYTES_MAX,
+    BYTES_PER_TURN,
     INLINE_INFLATED_MAX,
     OpenedSet,
     PackedSet,
@@ -228,6 +234,38 @@ def context_of(broker: Broker) -> KafkaContext:
         Presence(connection, groups),
         KafkaLogin(connection, broker.authentication),
     )
+
+
+@pytest.mark.parametrize(
+    "first",
+    [gzipped(incompressible(70)), message_set(bytes(BYTES_PER_TURN - 100))],
+    ids=["waits for a thread", "takes a whole turn"],
+)
+async def test_a_right_lost_in_the_midst_of_a_request_ends_its_sets(
+    broker: Broker, client: Client, first: bytes
+) -> None:
+    checks: list[Resource] = []
+
+    def check(action: Action, resource: Resource) -> None:
+        checks.append(resource)
+        if len(checks) > 1:
+            raise NotAuthorized("taken back")
+
+    context = context_of(broker)
+    context.connection.check = check  # type: ignore[method-assign]
+    sets = {0: bytearray(first), 1: message_set(b"a"), 7: message_set(b"b")}
+    result = handle_produce(context, produce(FOO, sets))
+    assert isinstance(result, GeneratorType)
+    answer = await run(result)
+    assert answer is not None
+    assert isinstance(answer.reply, m.ProduceReply)
+    results = answer.reply.topics[FOO].items()
+    refused = Code.TOPIC_AUTHORIZATION_FAILED
+    assert [(index, result.error) for index, result in results] == [
+        (0, Code.NONE),
+        (1, refused),
+        (7, refused),
+    ]
 
 
 async def test_a_set_that_is_always_overtaken_is_stored_unpacked(
