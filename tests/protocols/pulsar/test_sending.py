@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from crc32c import crc32c
 
+from braidlog.broker.delivery.client_policies import ClientPolicies
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.topics.client_limits import ClientLimits
 from braidlog.broker.topics.partition import Appended
@@ -41,7 +42,8 @@ class FakeClient:
         self.outbox = SimpleNamespace(answer=self._answer)
         self.connection = SimpleNamespace(protocol="pulsar")
         metrics = SimpleNamespace(records_in=lambda *counted: self.stored.append(counted))
-        self.broker = SimpleNamespace(now_us=lambda: 5, metrics=metrics)
+        policies = ClientPolicies(SimpleNamespace(), SimpleNamespace(), lambda: 0.0)
+        self.broker = SimpleNamespace(now_us=lambda: 5, metrics=metrics, client_policies=policies)
         self._end = 100
         partition = SimpleNamespace(
             is_persistent=True,
