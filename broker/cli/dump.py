@@ -15,13 +15,13 @@ from typing import Any
 from braidlog.broker.cli.message_text import cell, head, line, time_text
 from braidlog.broker.cli.output import Output
 from braidlog.storage.formats.record import Header, HeaderKind, Record
+from braidlog.storage.formats.registry import format_name
 from braidlog.storage.log.reader import PartitionFolder
 from braidlog.storage.tools.dump import (
     DumpedBatch,
     PartitionDump,
     Unreadable,
     flag_names,
-    format_name,
 )
 from braidlog.storage.tools.lock_holder import lock_holder
 

@@ -31,6 +31,7 @@ class PlacedRecord:
     record: Record
     entry: int
     batch_index: int
+    body_format: int  # The stored format of the entry.
 
 
 @dataclass(slots=True)
@@ -95,8 +96,9 @@ class _RecordReader(StoredRead):
         raw = {
             span.end - 1 for span in self.passed if span.is_raw
         }  # Each stands for a whole entry.
+        body_format = batch.header.body_format
         self.records += (
-            PlacedRecord(record, entry, -1 if record.offset in raw else index)
+            PlacedRecord(record, entry, -1 if record.offset in raw else index, body_format)
             for record, (entry, index) in zip(fitting, places, strict=True)
         )
         result.next_offset = max(next_offset, result.next_offset)

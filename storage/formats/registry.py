@@ -50,6 +50,16 @@ def codec_for(body_format: int) -> Codec:
     raise UnreadableBody(f"no codec for body format {body_format}")
 
 
+def format_name(body_format: int) -> str:
+    """Return the name of a body format; its number without a codec."""
+    if body_format in (BodyFormat.GAP, BodyFormat.JOURNAL):
+        return BodyFormat(body_format).name.lower()
+    try:
+        return codec_for(body_format).name
+    except UnreadableBody:
+        return str(body_format)
+
+
 def codec_named(name: str) -> Codec:
     """Return the codec of that name.
 

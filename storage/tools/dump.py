@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from braidlog.storage.errors import StorageError, UnreadableBody
-from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.batch import HEADER_BYTES, BatchHeader
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
@@ -196,16 +196,6 @@ def end_of(item: DumpedBatch | Record | Unreadable) -> int:
     if isinstance(item, Unreadable):
         return item.offset if item.next_offset is None else item.next_offset
     return item.offset + 1
-
-
-def format_name(body_format: int) -> str:
-    """Return the name of a body format; its number without a codec."""
-    if body_format in (BodyFormat.GAP, BodyFormat.JOURNAL):
-        return BodyFormat(body_format).name.lower()
-    try:
-        return codec_for(body_format).name
-    except UnreadableBody:
-        return str(body_format)
 
 
 def flag_names(flags: int) -> list[str]:

@@ -120,7 +120,7 @@ async def read_message(visit: Visit, partition: str, offset: str, *, is_exact: b
     path = f"/topics/{visit.topic}/partitions/{partition}/messages"
     query: dict[str, Any] = {"position": offset, "timeout": 0, "max_messages": 1, "max_bytes": 1}
     exact = "true" if is_exact else None
-    answer = await visit.api.get(path, MessagesRead, **query, exact=exact)
+    answer = await visit.api.get(path, MessagesRead, **query, exact=exact, include_format="true")
     if not answer.messages or answer.messages[0].offset != int(offset):
         raise PageRefused(404, f"partition {partition} has no message with offset {offset}")
     return answer.messages[0]

@@ -15,6 +15,14 @@ from braidlog.protocols.http.pip64.messages import ExactHeader, ExactMessage
 VALUE_CHARACTERS_SHOWN = 500  # In a list; the page of a message shows more.
 HEX_ROW = 16  # Bytes of a line of a hex dump.
 FORMATS = ("auto", "json", "text", "hex", "base64")
+ORIGINS = {
+    "plain": "HTTP",
+    "kafka": "Kafka",
+    "kafka_batches": "Kafka",
+    "pulsar": "Pulsar",
+    "iggy": "Iggy",
+    "iggy_typed": "Iggy",
+}
 INDENTED_BYTES_MAX = 256 * 1024
 INDENTATION_SHARE_MAX = 16  # Characters of indentation for each byte of JSON.
 JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -62,6 +70,7 @@ class ShownRow:
     value: ShownContent
     headers: list[tuple[str, ShownContent, str]] = field(default_factory=list)
     error: str = ""
+    origin: str = ""  # The protocol that stored the message.
 
 
 def content_bytes(value: object, encoding: str | None) -> bytes | None:
@@ -164,7 +173,16 @@ def show_row(
             for name, value, encoding, kind in _headers(message)
         ],
         message.decode_error or "",
+        origin_of(message),
     )
+
+
+def origin_of(message: ReadMessage) -> str:
+    """Return the protocol that stored a message, by the stored format; the format's name for the
+    format of a plug-in.
+    """
+    name = message.format or ""
+    return ORIGINS.get(name, name)
 
 
 def offset_of(message: ReadMessage) -> int:

@@ -136,6 +136,7 @@ class Search:
                 max_messages=count,
                 max_bytes=READ_BYTES // len(self._partitions),
                 exact="true" if self._is_exact else None,
+                include_format="true",
             )
             partition.messages.extend(
                 message for message in answer.messages if offset_of(message) < partition.end

@@ -84,6 +84,7 @@ class ImportedMessage(msgspec.Struct, forbid_unknown_fields=True):
     append_us: int | None = None
     schema_version: int | None = None
     redeliveryCount: int | None = None
+    format: str | None = None
 
 
 class ImportRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -145,6 +145,7 @@ class ShownMessage(msgspec.Struct, omit_defaults=True):
     decode_error: str | None = None
     headers: list[ShownHeader] | None = None
     redeliveryCount: int | msgspec.UnsetType = msgspec.UNSET
+    format: str | None = None  # The stored format, as `braidlog dump` names formats.
 
 
 class ExactHeader(ShownHeader, omit_defaults=True):

@@ -95,6 +95,7 @@ def show_options(request: Request, registry: SchemaRegistry, topic: Topic) -> Sh
         query.choice(request, "encoding", ENCODINGS),
         query.choice(request, "int64", INT64_SPELLINGS) == "string",
         query.truth(request, ("exact",)),
+        query.truth(request, ("include_format",)),
         reader,
     )
 

@@ -31,6 +31,7 @@ from braidlog.protocols.http.values.primitives import BadValue, Json
 from braidlog.protocols.http.values.values import RecordCodec, ValueCodec, split_pair
 from braidlog.storage.formats.headers import header_text
 from braidlog.storage.formats.record import Header, HeaderKind, Record
+from braidlog.storage.formats.registry import format_name
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
@@ -54,6 +55,7 @@ class ShowOptions:
     encoding: str = "auto"  # Of values without a schema: auto, utf8 or base64.
     int64_as_string: bool = False
     exact: bool = False  # Every stored byte and microsecond, no schema.
+    include_format: bool = False  # Name the stored format of each message.
     reader: RecordCodec | None = None  # Used instead of the records' own schemas.
 
 
@@ -112,9 +114,10 @@ class Shower:
         """Return the message of a record."""
         record = placed.record
         place = message_id(partition, placed.entry, placed.batch_index)
+        stored = format_name(placed.body_format) if self._options.include_format else None
         if self._options.exact:
-            return _exact(ExactMessage(place, partition.index), record)
-        shown = ShownMessage(place, partition.index)
+            return _exact(ExactMessage(place, partition.index, format=stored), record)
+        shown = ShownMessage(place, partition.index, format=stored)
         if with_offset:
             shown.offset = record.offset
         published_us = record.append_us if record.publish_us is None else record.publish_us

@@ -36,6 +36,7 @@ SHOW = (
     Query("max_messages", "Messages at most, up to 10000.", {"type": "integer", "minimum": 1}),
     Query("max_bytes", "Bytes of keys and values at most.", {"type": "integer", "minimum": 1}),
     Query("include_schema", "Add the schemas that the messages use.", TRUTH),
+    Query("include_format", "Name the stored format of each message.", TRUTH),
     Query("schema_type", "Read bytes as this primitive type.", TEXT),
     Query("encoding", "Of values without schema.", {"enum": ["auto", "utf8", "base64"]}),
     Query("exact", "All stored fields, as an import takes them; no schema.", TRUTH),

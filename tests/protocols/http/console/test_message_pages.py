@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from braidlog.storage.metadata.names import TopicName
+from tests.broker.records import append
 from tests.protocols.http.asgi import call
 
 TOPIC = "public/default/orders"
@@ -35,6 +37,16 @@ async def test_contents_are_shown_by_kind(browser, app):
     assert "plain h = v" in page.text
     page = await browser.get(f"{PAGE}?as=base64")
     assert binary in page.text
+
+
+async def test_messages_show_the_protocol_that_stored_them(browser, app, broker):
+    await store(app, {"partition": 0, "value": "of-http"})
+    topic = broker.topics.get(TopicName("public", "default", "orders"))
+    await append(broker, topic.partition(0), "kafka_batches", [b"of-kafka"])
+    page = await browser.get(PAGE)
+    assert "HTTP null of-http" in page.text and "Kafka null of-kafka" in page.text
+    page = await browser.get(f"{PAGE}/0/0")
+    assert "Stored by HTTP format plain" in page.text
 
 
 async def test_a_value_of_a_schema_is_shown_as_json(browser, app):
