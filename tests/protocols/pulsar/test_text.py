@@ -102,7 +102,7 @@ async def test_the_next_start_reads_the_stored_names(broker, client):
         await client.stream.send_all(broken(kind, fields))
         await client.next(Type.ERROR)
     await broker.durability.settled()
-    broker.catalogue.state._writer.rewrite()
+    broker.catalogue.state.writer.rewrite()
     assert broker.topics.get(NAME).meta.schemas == []
 
 

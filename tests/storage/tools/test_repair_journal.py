@@ -143,7 +143,7 @@ def test_a_producer_name_never_gets_the_number_of_another(crashed):
 
 def write_unreadable(one, journal, *changes):
     """Write a record without the checks, as an earlier broker did."""
-    opened = {"catalogue": one.catalogue._writer, "cursors": one.cursors}[journal]._journal
+    opened = {"catalogue": one.catalogue.writer, "cursors": one.cursors}[journal]._journal
     opened._journal.append(opened._body(changes))
     one.committer.commit()
 

@@ -28,7 +28,7 @@ def test_snapshots_are_read_too(tmp_path):
     one = Directory(tmp_path / "data")
     for number in range(20):
         one.make_topic(f"t{number}", 1)
-    one.catalogue._writer.rewrite()
+    one.catalogue.writer.rewrite()
     one.committer.commit()
     one.make_topic("last", 1)
     names = {meta.name.topic for meta in read_catalogue(one.path).all_topics()}
