@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from braidlog.protocols.pulsar.client import PulsarClient
 from braidlog.protocols.pulsar.discovery import service_url
@@ -23,16 +22,13 @@ class PulsarAdapter:
     default_address = ("127.0.0.1", 6650)
     options_type = PulsarOptions
 
-    def __init__(self) -> None:
-        self._shared: WeakKeyDictionary[Broker, SharedState] = WeakKeyDictionary()
-
     def open_session(
         self, broker: Broker, connection: Connection, options: PulsarOptions
     ) -> PulsarSession:
         """Handlers for a new connection; a broker's listeners share the state of their clients."""
-        shared = self._shared.get(broker)
+        shared = broker.shared_states.get(self.name)
         if shared is None:
-            shared = self._shared[broker] = SharedState(broker)
+            shared = broker.shared_states[self.name] = SharedState(broker)
         return PulsarSession(PulsarClient(shared, connection, options))
 
     def describe(self, host: str, port: int, options: PulsarOptions) -> str:

@@ -29,7 +29,7 @@ from tests.protocols.kafka.talk import FOO_NAME, another
 from tests.protocols.pulsar import talk as pulsar
 from tests.protocols.pulsar import test_access as pulsar_samples
 
-CHANGING = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|\d{4,}")  # Ids, times, ports.
+CHANGING = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|T[\d:.]+Z|\d{4,}")
 
 
 class OnlyTopic:

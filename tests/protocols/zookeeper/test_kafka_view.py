@@ -99,7 +99,11 @@ async def test_settings_change_and_unknown_names_are_kept(client, broker):
     await make_topic(client)
     config = {"retention.ms": "1000", "max.message.bytes": "7", "cleanup.policy": "compact"}
     await client.set("/config/topics/t", json.dumps({"version": 1, "config": config}).encode())
-    assert broker.topics.get(T).settings == {"retention_ms": 1000, "cleanup_policy": "compact"}
+    assert broker.topics.get(T).settings == {
+        "retention_ms": 1000,
+        "batch_bytes_max": 7,
+        "cleanup_policy": "compact",
+    }
     assert (await read(client, "/config/topics/t"))["config"] == config
     await client.set("/config/topics/t", b'{"version":1,"config":{}}')
     assert broker.topics.get(T).settings == {}
