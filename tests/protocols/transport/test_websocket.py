@@ -247,6 +247,7 @@ async def test_silent_client_is_pinged_and_then_closed(client, nursery, autojump
 
     began = trio.current_time()
     nursery.start_soon(answer_once)
+    assert await client.socket.receive() == {"type": "websocket.pong"}
     assert (await client.socket.receive())["code"] == GOING_AWAY
     assert trio.current_time() - began >= PING_S + SILENT_S
     assert client.events[-1].code == GOING_AWAY
