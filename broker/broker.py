@@ -96,9 +96,7 @@ class Broker:
         self.ready = trio.Event()  # set once every listener accepts
         self.connections: set[OpenConnection] = set()
         self.listeners: dict[str, OpenListener] = {}  # open listeners by name
-        # By protocol, the state that its listeners share. A table of an adapter, by broker, would
-        # keep each broker whose state refers to the broker.
-        self.shared_states: dict[str, Any] = {}
+        self.shared_states: dict[str, Any] = {}  # of a protocol's listeners, by protocol
         self.poller = make_poller()  # serves the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
