@@ -71,7 +71,10 @@ def open_machine(request: h11.Request) -> WSConnection:
     if request.method != b"GET":
         raise RemoteProtocolError("Request method must be GET")
     machine = WSConnection(ConnectionType.SERVER)
-    machine.initiate_upgrade_connection(list(request.headers), request.target)
+    try:
+        machine.initiate_upgrade_connection(list(request.headers), request.target)
+    except UnicodeError as error:  # Headers as text: wsproto reads the host by IDNA.
+        raise RemoteProtocolError(f"Headers must be readable text: {error}") from None
     for _ in machine.events():  # The opening request, which is known.
         pass
     return machine

@@ -77,6 +77,8 @@ class BrokerReader:
                     continue
                 _check(status, content)
                 versions = msgspec.json.decode(content)["getSchemaResponses"]
+                if not versions:
+                    continue
                 by_topic[topic] = by_version(
                     {
                         version["version"]: RegisteredSchema(version["type"], version["data"])

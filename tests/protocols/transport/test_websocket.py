@@ -103,6 +103,10 @@ def frame(opcode, payload, *, is_last=True, mask=b"\0\0\0\0"):
         ({"Sec-WebSocket-Version": "12"}, "version"),
         ({"Sec-WebSocket-Key": None}, "Key"),
         ({"Connection": "keep-alive"}, "Connection"),
+        ({"Host": "xn--" + "x" * 80}, "text"),
+        ({"Host": b"\xff"}, "text"),
+        ({"Sec-WebSocket-Extensions": b"\xff"}, "text"),
+        ({"Sec-WebSocket-Protocol": b"\xff"}, "text"),
     ],
 )
 def test_faulty_opening_request_is_named(change, fault):
