@@ -1,4 +1,4 @@
-"""What the settings of a topic allow a Pulsar client, over the binary protocol and over WebSocket.
+"""Rules of a topic's settings for Pulsar clients, over the binary protocol and over WebSocket.
 
 Numbers of clients are checked where clients are counted: in the registries of producers,
 dispatchers and subscriptions. Knows no protocol.

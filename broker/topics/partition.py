@@ -405,7 +405,7 @@ class Partition:
 
     @property
     def time_limits(self) -> tuple[int | None, int | None]:
-        """How far, in ms, a record's time may lie before and after the broker's clock."""
+        """The greatest times, in ms, of a record before and after the broker's clock."""
         settings = self.log.settings
         return settings.timestamp_before_max_ms, settings.timestamp_after_max_ms
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from braidlog.broker.runtime.steps import Steps
 
 TimeLimits = tuple[int | None, int | None]
-"""How far a time may lie before and after the clock, None for no limit."""
+"""Greatest distances of a time before and after the clock, None for no limit."""
 US_PER_MS: Final = 1000
 ALWAYS: Final = 1 << 63
 REASON: Final = b"One or more records have been rejected due to invalid timestamp"

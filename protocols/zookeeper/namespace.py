@@ -19,7 +19,7 @@ ANY_ADDRESS = ("0.0.0.0", 0)  # Stands for the local address of no particular cl
 
 
 class Namespace:
-    """What all virtual nodes of a listener share."""
+    """State that all virtual nodes of a listener share."""
 
     def __init__(
         self, broker: Broker, nodes: Nodes, kafka: str, keep: Callable[[str, bytes | None], None]

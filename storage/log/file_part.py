@@ -31,7 +31,7 @@ class OpenFile(Protocol):
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
 
     @property
     def fd(self) -> int:

@@ -47,7 +47,7 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """The path of the file."""
 
     @property
     def fd(self) -> int:

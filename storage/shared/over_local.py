@@ -19,7 +19,7 @@ class FileOverLocal:
 
     @property
     def path(self) -> str:
-        """Where the local file is."""
+        """The path of the local file."""
         return self._local.path
 
     @property

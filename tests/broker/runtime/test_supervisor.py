@@ -1,4 +1,4 @@
-"""What systemd is told, over a socket as systemd has it."""
+"""Messages to systemd, over a socket as systemd has it."""
 
 import math
 import os
