@@ -15,9 +15,10 @@ import structlog
 import trio
 
 from braidlog.storage.errors import StorageFull
-from braidlog.storage.metadata.highest_position import highest_position, is_above_end
+from braidlog.storage.metadata.highest_position import highest_positions, is_above_end
 
 if TYPE_CHECKING:
+    from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.storage.metadata.journal_positions import JournalPositions
 
@@ -56,27 +57,24 @@ class KnownEnds:
         """
         cursors, known = self._cursors, set()
         for topic in topics:
+            positions = highest_positions(cursors, topic.meta.topic_id)
             for partition in topic.partitions:
                 known.add(partition.partition_id)
-                end = partition.next_offset
                 durable_end = cursors.ends.get(partition.partition_id)
-                if end < durable_end:
-                    log.warning(
-                        "log_ends_early",
-                        topic=topic.name.full,
-                        partition=partition.index,
-                        log_end_offset=end,
-                        durable_end_offset=durable_end,
-                    )
-                    continue
-                position = highest_position(cursors, topic.meta.topic_id, partition.index)
-                if is_above_end(position, end):
-                    log.warning(
-                        "position_above_log_end",
-                        topic=topic.name.full,
-                        partition=partition.index,
-                        log_end_offset=end,
-                        position=position,
-                    )
+                position = positions.get(partition.index, 0)
+                if partition.next_offset < durable_end:
+                    _warn("log_ends_early", partition, durable_end_offset=durable_end)
+                elif is_above_end(position, partition.next_offset):
+                    _warn("position_above_log_end", partition, position=position)
         with suppress(StorageFull):  # The next start forgets them.
             cursors.set_ends(cursors.ends.gone(known))
+
+
+def _warn(event: str, partition: Partition, **figure: int) -> None:
+    log.warning(
+        event,
+        topic=partition.topic.name.full,
+        partition=partition.index,
+        log_end_offset=partition.next_offset,
+        **figure,
+    )

@@ -1,4 +1,4 @@
-"""The highest position on a partition, beside the end of the partition's log.
+"""The highest positions on the partitions of a topic, beside the ends of the partitions' logs.
 
 A position above the end is a sign of lost files, and no proof: Kafka clients may commit any number.
 """
@@ -9,13 +9,15 @@ from braidlog.storage.metadata.positions import Positions
 FIRST_IGGY_POSITION = 1
 
 
-def highest_position(positions: Positions, topic_id: int, index: int) -> int:
-    """Return the highest offset that any subscription of a partition has seen; 0 without any."""
-    highest = 0
-    for name in positions.names(topic_id):
-        cursor = positions.get(topic_id, index, name)
-        if cursor is not None:
-            highest = max(highest, cursor.position, *(end for _, end in cursor.acked or ()))
+def highest_positions(positions: Positions, topic_id: int) -> dict[int, int]:
+    """Return, by partition, the highest offset that any subscription of a topic has seen;
+    partitions without a position are left out.
+    """
+    highest: dict[int, int] = {}
+    for subscription in positions.subscriptions(topic_id):
+        for index, cursor in subscription.cursors.items():
+            position = max(cursor.position, *(end for _, end in cursor.acked or ()), 0)
+            highest[index] = max(highest.get(index, 0), position)
     return highest
 
 

@@ -3,7 +3,7 @@ its subscriptions. For `log verify` and `log repair`. Changes nothing.
 """
 
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.highest_position import highest_position, is_above_end
+from braidlog.storage.metadata.highest_position import highest_positions, is_above_end
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.tools.folder_owners import FolderOwner
@@ -15,6 +15,7 @@ class JournalledEnds:
     def __init__(self, catalogue: Catalogue | None, cursors: JournalPositions | None) -> None:
         self._catalogue = catalogue
         self._cursors = cursors
+        self._highest: dict[int, dict[int, int]] = {}  # by topic and partition, once asked for
 
     def durable_end(self, partition_id: int) -> int:
         """Return the offset below which everything was on disk; 0 if unknown."""
@@ -28,7 +29,10 @@ class JournalledEnds:
             return 0
         meta = self._catalogue.topic(parse_topic(owner.topic))
         assert meta is not None, "the catalogue said so"
-        return highest_position(self._cursors, meta.topic_id, owner.index)
+        highest = self._highest.get(meta.topic_id)
+        if highest is None:
+            highest = self._highest[meta.topic_id] = highest_positions(self._cursors, meta.topic_id)
+        return highest.get(owner.index, 0)
 
     def first_free(self, partition_id: int, owner: FolderOwner) -> int:
         """Return the lowest offset that was never given out, as far as known: the durable end. Only

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import h11
@@ -20,6 +21,7 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
+from wsproto.utilities import LocalProtocolError
 
 RECEIVE_BYTES = 1 << 16
 TIMEOUT_S = 10.0
@@ -116,10 +118,8 @@ class WebSocketClient:
 
     def close(self) -> None:
         """End the connection, with a close frame if none was sent."""
-        try:
+        with suppress(OSError, LocalProtocolError):  # The peer is gone, or both have closed.
             self._send(CloseConnection(1000))
-        except Exception:  # The peer may be gone, or both have closed.
-            pass
         self.sock.close()
 
 
