@@ -19,6 +19,9 @@ RUN_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/patterns $(STAMPS)/project
 CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/shared $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance $(STAMPS)/shared $(STAMPS)/cluster
 
+# Without the bytecode of earlier starts, each pytest and each broker that a test starts would compile the project again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .NOTPARALLEL:
 .PHONY: help install run check format test coverage demo cluster bench bench-export conformance dist docs proto kafka-tables api-page lock clean
 

@@ -89,7 +89,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Field:
+class FieldDefinition:
     """A field of a structure; `fields` are those of its own structure, if it has one."""
 
     name: str
@@ -100,7 +100,7 @@ class Field:
     tag: int | None
     default: Any
     about: str
-    fields: tuple["Field", ...]
+    fields: tuple["FieldDefinition", ...]
 
     @property
     def attribute(self) -> str:
@@ -117,7 +117,7 @@ class Message:
     key: int
     valid: Versions
     flexible: int
-    fields: tuple[Field, ...]
+    fields: tuple[FieldDefinition, ...]
 
 
 def main(new: Path, old: Path, out: Path = OUT) -> None:
@@ -141,8 +141,8 @@ def main(new: Path, old: Path, out: Path = OUT) -> None:
 def load(path: Path) -> dict[str, Any]:
     """Read a definition: JSON with comments."""
     text = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*', lambda match: match[1] or "", path.read_text())
-    found: dict[str, Any] = json.loads(text)
-    return found
+    definition: dict[str, Any] = json.loads(text)
+    return definition
 
 
 def pair(folder: Path, name: str) -> tuple[Message, Message] | tuple[None, None]:
@@ -159,17 +159,17 @@ def pair(folder: Path, name: str) -> tuple[Message, Message] | tuple[None, None]
 
 def message(data: dict[str, Any], valid: Versions) -> Message:
     """Return a message, with its common structures put where the fields name them."""
-    common = {one["name"]: one["fields"] for one in data.get("commonStructs", ())}
+    common = {struct["name"]: struct["fields"] for struct in data.get("commonStructs", ())}
     return Message(
         data["name"],
         data["apiKey"],
         valid,
         Versions.of(data.get("flexibleVersions", "none")).since,
-        tuple(field(one, common, valid) for one in data["fields"]),
+        tuple(field(part, common, valid) for part in data["fields"]),
     )
 
 
-def field(data: dict[str, Any], common: dict[str, Any], valid: Versions) -> Field:
+def field(data: dict[str, Any], common: dict[str, Any], valid: Versions) -> FieldDefinition:
     """Read a field. Raises ValueError for a combination that no class can express."""
     kind = data["type"]
     versions = Versions.of(data["versions"])
@@ -179,7 +179,7 @@ def field(data: dict[str, Any], common: dict[str, Any], valid: Versions) -> Fiel
         raise ValueError(f"{data['name']}: {versions}, nullable {nullable}, tagged {tagged}")
     name = kind.removeprefix("[]")
     fields = data.get("fields") or common.get(name) or ()
-    return Field(
+    return FieldDefinition(
         data["name"],
         name,
         kind.startswith("[]"),
@@ -188,50 +188,52 @@ def field(data: dict[str, Any], common: dict[str, Any], valid: Versions) -> Fiel
         data.get("tag"),
         data.get("default"),
         " ".join(data.get("about", "").split()),
-        tuple(field(one, common, valid) for one in fields),
+        tuple(field(part, common, valid) for part in fields),
     )
 
 
-def merged(older: Message | None, found: Message) -> Message:
+def merged(older: Message | None, newer: Message) -> Message:
     """Return a message of all versions. Raises ValueError if a version lost a field by merging."""
-    if older is None or not older.valid or older.valid.since >= found.valid.since:
-        return found
-    cut = found.valid.since
-    fields = merge(older.fields, found.fields, cut)
-    whole = replace(found, valid=Versions(older.valid.since, found.valid.until), fields=fields)
+    if older is None or not older.valid or older.valid.since >= newer.valid.since:
+        return newer
+    cut = newer.valid.since
+    fields = merge(older.fields, newer.fields, cut)
+    whole = replace(newer, valid=Versions(older.valid.since, newer.valid.until), fields=fields)
     for version in range(whole.valid.since, whole.valid.until + 1):
-        source = older if version < cut else found
+        source = older if version < cut else newer
         if layout(whole.fields, version) != layout(source.fields, version):
-            raise ValueError(f"{found.name} version {version} cannot be merged")
+            raise ValueError(f"{newer.name} version {version} cannot be merged")
     return whole
 
 
-def merge(old: Sequence[Field], new: Sequence[Field], cut: int) -> tuple[Field, ...]:
+def merge(
+    old: Sequence[FieldDefinition], new: Sequence[FieldDefinition], cut: int
+) -> tuple[FieldDefinition, ...]:
     """Join the old fields of the versions below `cut` with the new fields of all others."""
-    names = {one.name for one in new}
+    names = {field.name for field in new}
     waiting = list(old)
-    fields: list[Field] = []
-    for one in new:
-        if one.name in {other.name for other in waiting}:
-            while waiting[0].name != one.name:
+    fields: list[FieldDefinition] = []
+    for added in new:
+        if added.name in {other.name for other in waiting}:
+            while waiting[0].name != added.name:
                 fields += clipped(waiting.pop(0), cut, names)
-            fields.append(joined(waiting.pop(0), one, cut))
-        elif one.versions.within(cut, LATEST):
-            fields.append(replace(one, versions=one.versions.within(cut, LATEST)))
-    for one in waiting:
-        fields += clipped(one, cut, names)
+            fields.append(joined(waiting.pop(0), added, cut))
+        elif added.versions.within(cut, LATEST):
+            fields.append(replace(added, versions=added.versions.within(cut, LATEST)))
+    for removed in waiting:
+        fields += clipped(removed, cut, names)
     return tuple(fields)
 
 
-def clipped(one: Field, cut: int, names: set[str]) -> list[Field]:
+def clipped(known: FieldDefinition, cut: int, names: set[str]) -> list[FieldDefinition]:
     """Return an old field that the new definition lacks, for the versions below `cut`."""
-    if one.name in names:
-        raise ValueError(f"{one.name} has moved")
-    versions = one.versions.within(0, cut - 1)
-    return [replace(one, versions=versions)] if versions else []
+    if known.name in names:
+        raise ValueError(f"{known.name} has moved")
+    versions = known.versions.within(0, cut - 1)
+    return [replace(known, versions=versions)] if versions else []
 
 
-def joined(old: Field, new: Field, cut: int) -> Field:
+def joined(old: FieldDefinition, new: FieldDefinition, cut: int) -> FieldDefinition:
     """Return a field that both definitions have; `layout` checks the result."""
     versions = new.versions
     if old.versions.within(0, cut - 1):
@@ -243,19 +245,19 @@ def joined(old: Field, new: Field, cut: int) -> Field:
     return replace(new, versions=versions, nullable=nullable, fields=fields)
 
 
-def layout(fields: Sequence[Field], version: int) -> list[object]:
+def layout(fields: Sequence[FieldDefinition], version: int) -> list[object]:
     """Describe the fields of one version, to compare two definitions."""
     return [
         (
-            one.name,
-            one.is_array,
-            one.type if one.type in SIMPLE else layout(one.fields, version),
-            version in one.nullable,
-            one.tag,
-            one.default,
+            field.name,
+            field.is_array,
+            field.type if field.type in SIMPLE else layout(field.fields, version),
+            version in field.nullable,
+            field.tag,
+            field.default,
         )
-        for one in fields
-        if version in one.versions
+        for field in fields
+        if version in field.versions
     ]
 
 
@@ -272,7 +274,7 @@ def module(name: str, request: Message, response: Message) -> str:
         "Pieces",
         "Struct",
         "NO_UUID",
-        *(one for one, _, _ in SIMPLE.values()),
+        *(simple_type for simple_type, _, _ in SIMPLE.values()),
     }
     used = [word for word in sorted(words) if re.search(rf"\b{word}\b", body)]
     valid, flexible = request.valid, request.flexible
@@ -289,42 +291,49 @@ def apart(*messages: Message) -> Iterator[Message]:
     shapes: dict[str, set[str]] = {}
     for whole in messages:
         for path, fields, _ in structures(whole):
-            shapes.setdefault(path[-1], set()).add("\n".join(map(row, fields)))
+            shapes.setdefault(path[-1], set()).add(shape(fields))
     for whole in messages:
-        names = {name: whole.name + name for name, found in shapes.items() if len(found) > 1}
+        names = {name: whole.name + name for name, forms in shapes.items() if len(forms) > 1}
         yield replace(whole, fields=renamed(whole.fields, names))
 
 
-def renamed(fields: Sequence[Field], names: dict[str, str]) -> tuple[Field, ...]:
+def shape(fields: Sequence[FieldDefinition]) -> str:
+    """Return the rows of a structure and of those within."""
+    return "\n".join(row(field) + shape(field.fields) for field in fields)
+
+
+def renamed(
+    fields: Sequence[FieldDefinition], names: dict[str, str]
+) -> tuple[FieldDefinition, ...]:
     """Return the fields with other names for their structures."""
     return tuple(
-        replace(one, type=names.get(one.type, one.type), fields=renamed(one.fields, names))
-        for one in fields
+        replace(field, type=names.get(field.type, field.type), fields=renamed(field.fields, names))
+        for field in fields
     )
 
 
 Place = tuple[str, ...]  # A message, then the name and the structure of each field on the way.
-Structure = tuple[Place, Sequence[Field], str]
+Structure = tuple[Place, Sequence[FieldDefinition], str]
 
 
 def structures(whole: Message) -> Iterator[Structure]:
     """Yield the structures of a message: place, fields, purpose; inner structures come first."""
 
-    def inner(place: Place, fields: Sequence[Field]) -> Iterator[Structure]:
-        for one in fields:
-            if one.fields:
-                below = (*place, one.name, one.type)
-                yield from inner(below, one.fields)
-                yield below, one.fields, one.about
+    def inner(place: Place, fields: Sequence[FieldDefinition]) -> Iterator[Structure]:
+        for part in fields:
+            if part.fields:
+                below = (*place, part.name, part.type)
+                yield from inner(below, part.fields)
+                yield below, part.fields, part.about
 
     yield from inner((whole.name,), whole.fields)
     yield (whole.name,), whole.fields, ""
 
 
-def structure(place: Place, fields: Sequence[Field], about: str, whole: Message) -> str:
+def structure(place: Place, fields: Sequence[FieldDefinition], about: str, whole: Message) -> str:
     """Return the source of a class."""
     purpose = ".".join((place[0], *place[1::2])) + (": " + about.rstrip(".") if about else "")
-    slots = "".join(f'"{one.attribute}", ' for one in fields)
+    slots = "".join(f'"{field.attribute}", ' for field in fields)
     lines = [f"class {place[-1]}(Struct):", f'    """{purpose}."""', ""]
     lines.append(f"    __slots__ = ({slots.rstrip() if len(fields) == 1 else slots[:-2]})")
     if place == (whole.name,) and whole.name.endswith("Request"):
@@ -333,56 +342,58 @@ def structure(place: Place, fields: Sequence[Field], about: str, whole: Message)
     if whole.flexible < LATEST:
         lines.append(f"    FLEXIBLE = {whole.flexible}")
     if fields:
-        lines += ["    FIELDS = (", *(f"        {row(one)}," for one in fields), "    )", ""]
+        lines += ["    FIELDS = (", *(f"        {row(field)}," for field in fields), "    )", ""]
         lines += ["    def __init__(", "        self,", "        *,"]
-        lines += [f"        {one.attribute}: {hint(one)} = {default(one)}," for one in fields]
+        lines += [
+            f"        {field.attribute}: {hint(field)} = {default(field)}," for field in fields
+        ]
         lines.append("    ) -> None:")
-        lines += [f"        self.{one.attribute} = {initial(one)}" for one in fields]
+        lines += [f"        self.{field.attribute} = {initial(field)}" for field in fields]
     return "\n".join(lines) + "\n"
 
 
-def row(one: Field) -> str:
+def row(field: FieldDefinition) -> str:
     """Return a field's row in FIELDS."""
-    kind = SIMPLE[one.type][0] if one.type in SIMPLE else one.type
-    parts = [f'"{one.attribute}"', f"Array({kind})" if one.is_array else kind]
-    if one.versions.since:
-        parts.append(f"since={one.versions.since}")
-    if one.versions.until < LATEST:
-        parts.append(f"until={one.versions.until}")
-    if one.nullable:
-        parts.append(f"nullable={one.nullable.since}")
-    if one.tag is not None:
-        parts.append(f"tag={one.tag}")
+    kind = SIMPLE[field.type][0] if field.type in SIMPLE else field.type
+    parts = [f'"{field.attribute}"', f"Array({kind})" if field.is_array else kind]
+    if field.versions.since:
+        parts.append(f"since={field.versions.since}")
+    if field.versions.until < LATEST:
+        parts.append(f"until={field.versions.until}")
+    if field.nullable:
+        parts.append(f"nullable={field.nullable.since}")
+    if field.tag is not None:
+        parts.append(f"tag={field.tag}")
     return f"Field({', '.join(parts)})"
 
 
-def hint(one: Field) -> str:
+def hint(field: FieldDefinition) -> str:
     """Return a field's type in Python."""
-    kind = SIMPLE[one.type][1] if one.type in SIMPLE else one.type
-    if one.is_array:
-        return f"Sequence[{kind}]" + (" | None" if one.nullable else "")
-    return kind if one.type in SIMPLE else f"{kind} | None"
+    kind = SIMPLE[field.type][1] if field.type in SIMPLE else field.type
+    if field.is_array:
+        return f"Sequence[{kind}]" + (" | None" if field.nullable else "")
+    return kind if field.type in SIMPLE else f"{kind} | None"
 
 
-def default(one: Field) -> str:
+def default(field: FieldDefinition) -> str:
     """Return a field's default in Python."""
-    given = one.default
-    if one.is_array:
-        return "None" if given == "null" else "()"
-    if one.type not in SIMPLE or given == "null":
+    value = field.default
+    if field.is_array:
+        return "None" if value == "null" else "()"
+    if field.type not in SIMPLE or value == "null":
         return "None"
-    if given in (None, ""):
-        return SIMPLE[one.type][2]
-    if one.type == "bool":
-        return str(given).capitalize()
-    return str(int(given, 0) if isinstance(given, str) else given)
+    if value in (None, ""):
+        return SIMPLE[field.type][2]
+    if field.type == "bool":
+        return str(value).capitalize()
+    return str(int(value, 0) if isinstance(value, str) else value)
 
 
-def initial(one: Field) -> str:
+def initial(field: FieldDefinition) -> str:
     """Return the value of a new object's attribute."""
-    name = one.attribute
-    is_made = not one.is_array and one.type not in SIMPLE and not one.nullable
-    return f"{one.type}() if {name} is None else {name}" if is_made else name
+    name = field.attribute
+    is_made = not field.is_array and field.type not in SIMPLE and not field.nullable
+    return f"{field.type}() if {name} is None else {name}" if is_made else name
 
 
 def snake(name: str) -> str:
