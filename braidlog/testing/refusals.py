@@ -107,7 +107,7 @@ class RefusingTopics(Refusing):
 
 
 class RefusingDirectory(Refusing):
-    """A data directory with logs that may refuse appends and reads."""
+    """A data directory with logs that may refuse appends and reads. Implements `Directory`."""
 
     def __init__(self, data_dir: DataDir, refusals: Refusals) -> None:
         super().__init__(data_dir, {}, refusals)
@@ -117,14 +117,12 @@ class RefusingDirectory(Refusing):
     def create_partitions(
         self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
     ) -> list[Log]:
-        """See `Directory`."""
         logs = self._data_dir.create_partitions(new, settings, committer)
         return [self._refusing(log) for log in logs]
 
     def open_of_topic(
         self, named: NewPartition, settings: LogSettings, committer: Committer
     ) -> Log:
-        """See `Directory`."""
         return self._refusing(self._data_dir.open_of_topic(named, settings, committer))
 
     def _refusing(self, log: Log) -> Log:
@@ -132,7 +130,7 @@ class RefusingDirectory(Refusing):
 
 
 class RefusingParts(Refusing):
-    """The parts of a broker with positions and topics that may refuse changes."""
+    """`Parts` of a broker with positions and topics that may refuse changes."""
 
     def __init__(self, parts: LocalParts, refusals: Refusals) -> None:
         super().__init__(parts, {}, refusals)
@@ -143,7 +141,6 @@ class RefusingParts(Refusing):
     def registries(
         self, topics: Topics, namespaces: Namespaces
     ) -> tuple[TopicRegistry, NamespaceRegistry]:
-        """See `Parts`."""
         registries = self._parts.registries(topics, namespaces)
         refusing = cast("TopicRegistry", RefusingTopics(registries[0], self._refusals))
         return refusing, registries[1]
