@@ -29,11 +29,12 @@ from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.config.settings import Config
 from braidlog.broker.coordination.nodes import Nodes
 from braidlog.broker.delivery.client_policies import ClientPolicies
+from braidlog.broker.delivery.dead_letters import DeadLetterCopier
 from braidlog.broker.delivery.inactivity import Inactivity
 from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
 from braidlog.broker.delivery.producers import ProducerRegistry
 from braidlog.broker.delivery.registry import Dispatchers
-from braidlog.broker.limits import CLOSED_FOR_ACCEPT
+from braidlog.broker.limits import CLOSED_FOR_ACCEPT, STATE_LIMITS, StateLimits
 from braidlog.broker.metrics import Metrics
 from braidlog.broker.parts import Foundation, LocalParts, Parts
 from braidlog.broker.positions.backlog import Backlogs
@@ -53,12 +54,13 @@ from braidlog.broker.topics.groups import NamedGroups
 from braidlog.broker.topics.known_ends import note_regularly
 from braidlog.broker.topics.namespaces import Namespaces
 from braidlog.broker.topics.partition_factory import Partitions
+from braidlog.broker.topics.past_changes import PastChanges
 from braidlog.broker.topics.producers import ProducerNumbers
-from braidlog.broker.topics.publishers import Publishers
 from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.renaming import Renaming
 from braidlog.broker.topics.retention import Retention
 from braidlog.broker.topics.schemas import Schemas
+from braidlog.broker.topics.shown_producers import ShownProducers
 from braidlog.broker.topics.topics import Topics
 from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.age_clock import AgeClock
@@ -67,7 +69,7 @@ from braidlog.storage.log.committer import Committer
 if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.cluster.peers import Peers
-    from braidlog.broker.server.opened import OpenConnection, OpenListener
+    from braidlog.broker.server.opened import ListedConnection, OpenConnection, OpenListener
     from braidlog.broker.topics.topic import Topic
     from braidlog.storage.directory.directory import Directory
     from braidlog.storage.metadata.positions import Positions
@@ -85,16 +87,19 @@ class Broker:
         verifier: TokenVerifier | None = None,
         clock: Clock | None = None,
         make_parts: Callable[[Foundation], Parts] | None = None,
+        limits: StateLimits = STATE_LIMITS,
     ) -> None:
         """Recover the data directory. Raises storage errors; use `Broker.open`."""
         self._clock = clock or SystemClock()
         self.config = config
+        self._limits = limits
         self.data_dir = data_dir.path
         self.version = metadata.version("braidlog")
         self.is_leaving = False  # stopping: first, other brokers take over topics
-        self.stopping = trio.Event()  # no new work; what has begun is finished
+        self.stopping = trio.Event()  # no new work; work that has begun is finished
         self.ready = trio.Event()  # set once every listener accepts
         self.connections: set[OpenConnection] = set()
+        self.served_connections: set[ListedConnection] = set()  # of adapters with their own servers
         self.listeners: dict[str, OpenListener] = {}  # open listeners by name
         self.shared_states: dict[str, Any] = {}  # of a protocol's listeners, by protocol
         self.poller = make_poller()  # serves the connections
@@ -121,26 +126,23 @@ class Broker:
         self.placement, self.catalogue = self.parts.placement, self.parts.catalogue
         topics = self._local_topics(self.parts.cursors)
         self.topics, self.namespaces = self.parts.registries(
-            topics, Namespaces(self.catalogue, self.now_us)
+            topics, Namespaces(self.catalogue, self.now_us, limits)
         )
         self._ask_who_comes_in(verifier or TokenVerifier(config.access))
-        self.non_persistent = NonPersistentTopics(
-            self.topics,
-            self.namespaces,
-            placement=self.placement,
-            now_us=self.now_us,
-            closing=self.closing,
-        )
+        self.non_persistent = self._make_non_persistent()
         self.renaming = self._make_renaming(topics)
+        self.past_changes = PastChanges(self.catalogue)
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
-        self.producers = ProducerNumbers(self.catalogue)
-        self.subscriptions = Subscriptions(self.topics, self.parts.cursors, report=report)
+        self.producers = ProducerNumbers(self.catalogue, limits=limits)
+        self.subscriptions = Subscriptions(
+            self.topics, self.parts.cursors, report=report, limits=limits
+        )
         self.retention = self._make_retention()
         self.backlogs = self._make_backlogs()
         self.members = Members()  # shared by all listeners
         self.members.add_source(self.dispatchers.members)
-        self.publishers = Publishers()
+        self.shown_producers = ShownProducers()
         self.open_producers = ProducerRegistry(self._raise_epoch, self.closing)
         self.client_policies = ClientPolicies(self.backlogs, self.subscriptions, trio.current_time)
         self.inactivity = self._make_inactivity()
@@ -201,7 +203,7 @@ class Broker:
             self.subscriptions,
             self.dispatchers,
             self.members,
-            self.publishers,
+            self.shown_producers,
             interval_ms=self.config.log.retention_check_ms,
         )
 
@@ -210,10 +212,20 @@ class Broker:
             self.catalogue,
             cursors,
             self._partitions,
-            self.placement,
             defaults=TopicDefaults.of(self.config.topics),
             now_us=self.now_us,
             report=self.durability.report_storage_error,
+            limits=self._limits,
+        )
+
+    def _make_non_persistent(self) -> NonPersistentTopics:
+        return NonPersistentTopics(
+            self.topics,
+            self.namespaces,
+            placement=self.placement,
+            now_us=self.now_us,
+            closing=self.closing,
+            limits=self._limits,
         )
 
     def _make_renaming(self, topics: Topics) -> Renaming:
@@ -224,6 +236,7 @@ class Broker:
             self._partitions,
             self.durability,
             is_possible=self.config.storage.mode == "local",
+            limits=self._limits,
         )
 
     def _compactor(self) -> Compactor:
@@ -246,8 +259,9 @@ class Broker:
             clock_s=trio.current_time,
             slows_down=access.slow_down,
             hashed=self.metrics.number("braidlog_password_hashes").inc,
+            limits=self._limits,
         )
-        self.permissions = GrantedRules(self.catalogue, access.superusers)
+        self.permissions = GrantedRules(self.catalogue, access.superusers, self._limits)
         self.audit = audit.AuditLog(
             _audit_file(self.config),
             now_us=self.now_us,
@@ -272,17 +286,18 @@ class Broker:
         data_dir: Directory | None = None,
         clock: Clock | None = None,
         make_parts: Callable[[Foundation], Parts] | None = None,
+        limits: StateLimits = STATE_LIMITS,
     ) -> Broker:
         """Lock and recover the configured data directory, or recover `data_dir`, already open.
         `make_parts` makes the parts that depend on where the data lies; without, those of a data
         directory.
 
-        Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and what the journals raise;
-        nothing is left open then.
+        Raises DirectoryLocked, DamagedLog, StorageFull, StorageFailed and the errors of the
+        journals; nothing is left open then.
         """
         data_dir = data_dir or DataDir.open(config.data_dir)
         try:
-            return cls(config, data_dir, verifier, clock, make_parts)
+            return cls(config, data_dir, verifier, clock, make_parts, limits)
         except BaseException:  # After any error, release the lock.
             data_dir.abandon()
             raise
@@ -335,6 +350,7 @@ class Broker:
         """Make everything durable and release the directory. `run` must have ended. Raises
         StorageFailed.
         """
+        self.dispatchers.close()
         self.retire_discarded()
         self.committer.commit()
         self._partitions.memories.keep_now()
@@ -429,12 +445,14 @@ class Broker:
         return self.producers.raise_epoch(topic)
 
     def _listen(self) -> None:
-        """Connect each part to the parts whose changes it follows."""
+        """Let each part follow the changes of other parts."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
+        copier = DeadLetterCopier(self.topics, self.durability, self.now_us)
+        self.dispatchers.copy_dead_letters(copier)
         self.topics.listeners.add(self.open_producers)
-        self.publishers.add_source(self.open_producers.publishers)
+        self.shown_producers.add_source(self.open_producers.shown)
         self.backlogs.full.add(self.open_producers.close_all)
         self.figures = TopicFigures(self.metrics, self.topics, self.non_persistent)
 

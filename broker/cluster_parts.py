@@ -14,13 +14,13 @@ import trio
 
 from braidlog.broker.access.acting import asks
 from braidlog.broker.cluster.changes import CatalogueChanges, LocalChanges
-from braidlog.broker.cluster.cluster_peers import ClusterPeers
+from braidlog.broker.cluster.cluster_peers import PEER_TIMES, ClusterPeers, PeerTimes
 from braidlog.broker.cluster.following import Following
 from braidlog.broker.cluster.links import Hello
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.cluster.placement import ClusterPlacement
 from braidlog.broker.config.settings import ConfigError
-from braidlog.broker.errors import NotOwner, NotSupported
+from braidlog.broker.errors import NotOwner
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.cluster_namespaces import ClusterNamespaces
 from braidlog.broker.topics.cluster_topics import ClusterTopics
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.namespaces import Namespaces
     from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.broker.topics.topics import Topics
+    from braidlog.storage.metadata.changes import Journal
     from braidlog.storage.metadata.names import TopicName
     from braidlog.storage.shared.shared_dir import SharedDir
 
@@ -39,9 +40,11 @@ SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
 
 
 class ClusterParts:
-    """The parts of a broker over a `SharedDir` that holds no shard yet."""
+    """The parts of a broker over a `SharedDir` that holds no shard yet. Implements `Parts`."""
 
-    def __init__(self, foundation: Foundation, shared: SharedDir) -> None:
+    def __init__(
+        self, foundation: Foundation, shared: SharedDir, times: PeerTimes = PEER_TIMES
+    ) -> None:
         """Raises ConfigError for a bad secret."""
         config, cluster = foundation.config.cluster, shared.session.cluster
         self._durability = foundation.durability
@@ -58,16 +61,17 @@ class ClusterParts:
         self.cursors = ShardPositions(self.shared_catalogue, partial(_refuse, self.placement))
         # Woken when this broker has followed the catalogue.
         self._followed = trio.lowlevel.ParkingLot()
+        # While this broker owns the catalogue: the journal of nodes.
+        self._owned_nodes: Journal | None = None
         # Set once this broker is a member.
         self._leave: Callable[[], Awaitable[None]] | None = None
         self.secret = _secret(config.secret_file, cluster.secret)
         hello = Hello(cluster.cluster_id, shared.session.number, "calls")
-        self.peers = ClusterPeers(self.placement, hello, self.secret, self.reached)
+        self.peers = ClusterPeers(self.placement, hello, self.secret, self.reached, times)
 
     def registries(
         self, topics: Topics, namespaces: Namespaces
     ) -> tuple[TopicRegistry, NamespaceRegistry]:
-        """As `Parts.registries`."""
         self.topics = topics
         self._following = Following(
             self.shared_catalogue.catalogue, topics, self.partitions, self.cursors
@@ -83,9 +87,15 @@ class ClusterParts:
         )
         return ClusterTopics(topics, changes), ClusterNamespaces(namespaces, changes)
 
-    def nodes_journal(self) -> NoReturn:
-        """Refuse: the brokers of a cluster store no nodes. Raises NotSupported."""
-        raise NotSupported("nodes of ZooKeeper's clients are not stored with storage.mode shared")
+    def nodes_journal(self) -> Journal:
+        """Return the journal of nodes, which belongs to the catalogue's owner. Raises NotOwner."""
+        if self._owned_nodes is None:
+            raise NotOwner("the nodes of ZooKeeper's clients are owned by another broker")
+        return self._owned_nodes
+
+    def own_nodes(self, journal: Journal | None) -> None:
+        """Set the journal of nodes while this broker owns the catalogue; None: no longer."""
+        self._owned_nodes = journal
 
     def recover(self, topics: Topics) -> None:
         """Do nothing: shards come while the broker runs."""
@@ -122,7 +132,6 @@ class ClusterParts:
         self._leave = leave
 
     async def hand_over(self) -> None:
-        """As `Parts.hand_over`."""
         if self._leave is not None:
             await self._leave()
 

@@ -5,6 +5,8 @@ Names end in their unit. A limit that an operator may want to move is a setting 
 `broker/config/settings.py` instead.
 """
 
+from dataclasses import dataclass
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -154,14 +156,50 @@ COMPACTION_REST_S_MAX = 0.5
 # Clients hear of a new owner within this time, and of the former owner's refusals.
 TAKEOVER_S = 10.0
 
-# Limits of the whole broker. Each costs file descriptors, some KB of memory and start-up time.
+# Limits of the state that clients create. Each costs memory, and most cost room in each snapshot of
+# the catalogue. A broker gets these limits as `StateLimits`: a test hands in smaller ones.
+# Each topic and partition also costs file descriptors and start-up time.
 TOPICS_MAX = 50_000
 PARTITIONS_MAX = 100_000
-# Limits of a topic. Each costs a folder, files and a cursor of every subscription; Iggy's limit is
-# ten times as high.
-TOPIC_PARTITIONS_MAX = 10_000
-
+TENANTS_MAX = 1000
+# Partitions per rename, all changed in a single turn of the loop: about 5 us each.
+RENAMED_PARTITIONS_MAX = 5_000
+# Each partition counts; some 2 KB of memory.
+NON_PERSISTENT_TOPICS_MAX = 10_000
 # Of all subscriptions together. Each limit, once reached, means some 100 MB.
 SUBSCRIPTIONS_MAX = 250_000
 CURSORS_MAX = 500_000
 ALL_RANGES_MAX = 4 * MIB  # Acknowledged ranges, 16 bytes each; a cursor may have a quarter.
+TOPIC_SUBSCRIPTIONS_MAX = 100_000  # Some 50 MB with a cursor each; bounds random names.
+PRODUCER_NAMES_MAX = 100_000  # For all topics together; about 20 MB.
+USERS_MAX = 10_000  # About 1 KB each.
+TOKENS_MAX = 100  # Of a user: Iggy's default.
+GRANTS_MAX = 100_000  # Some 300 bytes each.
+GRANT_ANSWERS_MAX = 10_000  # Remembered until a permission changes, some 400 bytes each.
+
+# Limits of a topic. Each partition costs a folder, files and a cursor of every subscription; Iggy's
+# limit is ten times as high.
+TOPIC_PARTITIONS_MAX = 10_000
+
+
+@dataclass(slots=True, frozen=True)
+class StateLimits:
+    """The greatest numbers of things that clients create in a broker."""
+
+    topics: int = TOPICS_MAX
+    partitions: int = PARTITIONS_MAX
+    tenants: int = TENANTS_MAX
+    renamed_partitions: int = RENAMED_PARTITIONS_MAX
+    non_persistent_topics: int = NON_PERSISTENT_TOPICS_MAX
+    subscriptions: int = SUBSCRIPTIONS_MAX
+    cursors: int = CURSORS_MAX
+    ack_ranges: int = ALL_RANGES_MAX
+    topic_subscriptions: int = TOPIC_SUBSCRIPTIONS_MAX
+    producer_names: int = PRODUCER_NAMES_MAX
+    users: int = USERS_MAX
+    user_tokens: int = TOKENS_MAX
+    grants: int = GRANTS_MAX
+    grant_answers: int = GRANT_ANSWERS_MAX
+
+
+STATE_LIMITS = StateLimits()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from braidlog.broker.families import Family, Kind
+from braidlog.broker.traffic import PartitionTraffic
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
 # Shorter turns than the first limit share a bucket (`broker/runtime/loop_turns.py`).
@@ -228,6 +229,16 @@ class Metrics:
             histogram = self._requests[key] = Histogram(REQUEST_BUCKETS)
         return histogram
 
+    def request_histograms(self) -> list[Histogram]:
+        """Return the histograms of all kinds of requests."""
+        return list(self._requests.values())
+
+    def copied_numbers(self) -> dict[tuple[str, tuple[str, ...]], Number]:
+        """Return the counters and gauges by family and labels, for any thread. Makes no object for
+        each number: 4 ms of the loop for 200,000.
+        """
+        return self._numbers.copy()
+
     def hold_lost(self, topic: str, subscription: str, records: int) -> None:
         """Count records that a subscription lost because a retention hold reached its limit."""
         self.number("braidlog_hold_lost_records", topic, subscription).value += records
@@ -241,8 +252,18 @@ class Metrics:
         numbers = (self._numbers.get((name, (protocol, topic))) for protocol in self._protocols)
         return sum(number.value for number in numbers if number is not None)
 
-    def records_in(self, protocol: str, topic: str, records: int, size: int) -> None:
-        """Count a stored body; `topic` is the full name."""
+    def records_in(
+        self,
+        protocol: str,
+        topic: str,
+        records: int,
+        size: int,
+        traffic: PartitionTraffic | None = None,
+    ) -> None:
+        """Count a stored body; `topic` is the full name, `traffic` the partition's counts."""
+        if traffic is not None:
+            traffic.records_in += records
+            traffic.bytes_in += size
         pair = self._stored.get((protocol, topic))
         if pair is None:
             pair = self._pair(self._stored, "in", protocol, topic)
@@ -258,8 +279,18 @@ class Metrics:
             pairs[protocol, topic] = pair
         return pair
 
-    def records_out(self, protocol: str, topic: str, records: int, size: int) -> None:
-        """Count records returned to a reader; `topic` is the full name."""
+    def records_out(
+        self,
+        protocol: str,
+        topic: str,
+        records: int,
+        size: int,
+        traffic: PartitionTraffic | None = None,
+    ) -> None:
+        """Count records returned to a reader, as `records_in`."""
+        if traffic is not None:
+            traffic.records_out += records
+            traffic.bytes_out += size
         pair = self._given.get((protocol, topic))
         if pair is None:
             pair = self._pair(self._given, "out", protocol, topic)
@@ -273,7 +304,7 @@ class Metrics:
     def snapshot(self) -> Snapshot:
         """Return all numbers, for the code that renders `/metrics`, in any thread."""
         return Snapshot(
-            self._numbers.copy(),  # Makes no object for each number: 4 ms of the loop for 200,000.
+            self.copied_numbers(),
             {name: _Sizes.of(histogram) for name, histogram in self._histograms.items()},
             {labels: _Sizes.of(histogram) for labels, histogram in self._requests.items()},
         )

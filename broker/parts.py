@@ -76,7 +76,7 @@ class Parts(Protocol):
         """
 
     def nodes_journal(self) -> Journal:
-        """Open the journal of nodes of ZooKeeper's clients. Raises NotSupported, storage errors."""
+        """Open the journal of nodes of ZooKeeper's clients. Raises NotOwner, storage errors."""
 
     def recover(self, topics: Topics) -> None:
         """Open the topics that this broker owns at its start. Raises storage errors."""

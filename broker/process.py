@@ -58,7 +58,8 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code of the process."""
     logs.configure(level=config.log_level, log_format=config.log_format)
     try:
-        listeners = make_listeners(config)
+        with no_searches():  # The adapters' modules.
+            listeners = make_listeners(config)
         verifier = TokenVerifier(config.access)
     except ConfigError as error:
         return _refuse(str(error), EXIT_USAGE)

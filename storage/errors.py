@@ -113,6 +113,10 @@ class CorruptBody(BodyError):
     """The bytes are not a body of that format: bad checksum, size or structure."""
 
 
+class TimeOutOfRange(BodyError):
+    """The time of a record is no time that the log can hold."""
+
+
 class RecordTooLarge(BodyError):
     """A record, or what it unpacks to, is above the limit that applies."""
 

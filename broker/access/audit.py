@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,7 @@ WRITE_INTERVAL_S: Final = 0.2
 # Lines of one interval: five thousand a second. New names cannot fill the disk faster.
 LINES_MAX: Final = 1000
 # At this size the file becomes `audit.jsonl.1` and replaces the previous `audit.jsonl.1`.
+OLDER: Final = ".1"
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -50,6 +52,17 @@ class _Repeat:
         self.count = 0
 
 
+@dataclass(slots=True, frozen=True)
+class AuditLimits:
+    """Limits of an audit log: the size of a file, and the number of kinds of events in memory."""
+
+    file_bytes: int = FILE_BYTES_MAX
+    remembered: int = REMEMBERED_MAX
+
+
+AUDIT_LIMITS = AuditLimits()
+
+
 class AuditLog:
     """Gathers lines; `run` writes them `WRITE_INTERVAL_S` plus a write after the event at the
     latest.
@@ -64,15 +77,17 @@ class AuditLog:
         now_us: Callable[[], int],
         clock_s: Callable[[], float],
         seldom: ThrottledLog,
+        limits: AuditLimits = AUDIT_LIMITS,
     ) -> None:
         """`path` is the file, None for no audit log. `now_us` is the time of day in microseconds,
         `clock_s` a steady clock in seconds; `seldom` logs a failing disk.
         """
         self.is_on = path is not None
-        self._path = path
+        self.path = path
         self._now_us = now_us
         self._clock_s = clock_s
         self._seldom = seldom
+        self._limits = limits
         self._repeats: dict[Key, _Repeat] = {}  # ordered by `until`
         self._lines: list[bytes] = []
         self._left = LINES_MAX
@@ -118,7 +133,7 @@ class AuditLog:
                     lines = self._take()
                     await run_in_thread(self._write, lines)
         finally:
-            self._left = REMEMBERED_MAX
+            self._left = self._limits.remembered
             self._note_counts(math.inf)
             self._write(self._take())
             if self._descriptor is not None:
@@ -131,7 +146,7 @@ class AuditLog:
         if repeat is not None:
             repeat.count += 1
             return
-        if len(self._repeats) >= REMEMBERED_MAX:
+        if len(self._repeats) >= self._limits.remembered:
             self._note_counts(math.inf)
         self._repeats[key] = _Repeat(self._clock_s() + REPEAT_S)
         self._note_kind(key, 1)
@@ -203,14 +218,14 @@ class AuditLog:
 
     def _opened(self) -> int:
         """Return the open file; a new file if the old file was too large. Raises OSError."""
-        assert self._path is not None
+        assert self.path is not None
         if self._descriptor is None:
-            self._descriptor = os.open(self._path, FLAGS, 0o600)
-        if os.fstat(self._descriptor).st_size >= FILE_BYTES_MAX:
+            self._descriptor = os.open(self.path, FLAGS, 0o600)
+        if os.fstat(self._descriptor).st_size >= self._limits.file_bytes:
             os.close(self._descriptor)
             self._descriptor = None
-            os.replace(self._path, self._path.with_name(self._path.name + ".1"))
-            self._descriptor = os.open(self._path, FLAGS, 0o600)
+            os.replace(self.path, self.path.with_name(self.path.name + OLDER))
+            self._descriptor = os.open(self.path, FLAGS, 0o600)
         return self._descriptor
 
 

@@ -172,7 +172,13 @@ def _scram_key(mechanism: str, password: str) -> ScramKey:
     name = SCRAM_HASHES[mechanism]
     salt = secrets.token_bytes(SCRAM_SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, SCRAM_ITERATIONS)
+    return scram_key_of(mechanism, salt, SCRAM_ITERATIONS, salted)
+
+
+def scram_key_of(mechanism: str, salt: bytes, iterations: int, salted: bytes) -> ScramKey:
+    """Return the key for a salted password (RFC 5802, section 3)."""
+    name = SCRAM_HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
     server_key = hmac.digest(salted, b"Server Key", name)
-    return ScramKey(mechanism, salt, SCRAM_ITERATIONS, stored_key, server_key)
+    return ScramKey(mechanism, salt, iterations, stored_key, server_key)

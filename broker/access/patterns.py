@@ -9,6 +9,8 @@
     public/default/orders         a topic
     public/default/orders-*       topics with that prefix; a star may end any part
     public/default/orders@billing the topic, read in group `billing` only; or `billing-*`
+    public/default/orders@        the topic without its groups, as in an ACL of Kafka
+    public/default/@billing       the group `billing` of any topic there, without the topics
 
 Knows no user and no action.
 """
@@ -29,6 +31,7 @@ PLACELESS = {
 PLACELESS_KINDS = frozenset(PLACELESS["cluster"])
 KINDS = (ResourceKind.TENANT, ResourceKind.NAMESPACE, ResourceKind.TOPIC)
 PATTERN_BYTES_MAX = 1024
+TOPIC_PARTS = 3  # tenant, namespace, topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,14 @@ class Pattern:
     """
 
     parts: tuple[str, ...]
-    group: str
+    group: str  # Empty: the topic without its groups.
     placeless: tuple[ResourceKind, ...] = ()
+    only_groups: bool = False  # True: the groups without their topics.
 
     @property
     def names_group(self) -> bool:
         """True if the pattern covers only groups with certain names."""
-        return self.group != ANY
+        return self.group not in (ANY, "")
 
     def covers(self, resource: Resource) -> bool:
         """Return True if a permission for this pattern holds for that resource."""
@@ -54,10 +58,13 @@ class Pattern:
         if self.placeless or resource.kind in PLACELESS_KINDS:
             return resource.kind in self.placeless
         if resource.kind is ResourceKind.GROUP:
-            if not _fits(self.group, resource.group.decode(errors="surrogateescape")):
+            name = resource.group.decode(errors="surrogateescape")
+            if not self.group or not _fits(self.group, name):
                 return False
             if not resource.topic:  # The group on any topic there: the topics are checked later.
                 return self.reaches(resource.tenant, resource.namespace)
+        elif self.only_groups:
+            return False
         named = (resource.tenant, resource.namespace, resource.topic)
         depth = sum(1 for part in named if part)
         if len(self.parts) > depth:
@@ -75,10 +82,12 @@ class Pattern:
         """Return the resource that a pattern without a star names. Raises ValueError."""
         if self.placeless:
             return CLUSTER if ResourceKind.CLUSTER in self.placeless else USERS
-        if any(part.endswith(ANY) for part in self.parts):
+        if any(part.endswith(ANY) for part in self.parts) or (
+            self.only_groups and self.group == ANY
+        ):
             raise ValueError("expected a resource without a star")
         tenant, namespace, topic = (*self.parts, "", "")[:3]
-        if self.group != ANY:
+        if self.names_group or self.only_groups:
             kind, group = ResourceKind.GROUP, self.group.encode()
         else:
             kind, group = KINDS[len(self.parts) - 1], b""
@@ -93,14 +102,18 @@ def parse_pattern(text: str) -> Pattern:
         return Pattern((), ANY, PLACELESS[text])
     path, at, group = text.partition("@")
     parts = tuple(path.split("/"))
-    if len(parts) > 3 or not all(parts) or (at and not group):
+    has_topic = len(parts) == TOPIC_PARTS
+    only_groups = bool(has_topic and not parts[-1] and group)
+    if only_groups:
+        parts = parts[:-1]
+    if len(parts) > TOPIC_PARTS or not all(parts) or (at and not group and not has_topic):
         raise ValueError(
             f"{text!r} is not a resource: tenant, tenant/namespace or tenant/namespace/topic, with"
             " @group for a topic's group, `cluster`, or * for everything"
         )
     if any(ANY in part[:-1] for part in (*parts, group)):
         raise ValueError(f"{text!r}: a star stands at the end of a part only")
-    return Pattern(parts, group if at else ANY)
+    return Pattern(parts, group if at else ANY, only_groups=only_groups)
 
 
 def _fits(wanted: str, name: str) -> bool:

@@ -15,17 +15,16 @@ from braidlog.broker import errors
 from braidlog.broker.access.patterns import Pattern, parse_pattern
 from braidlog.broker.access.rights import ROLE_PREFIX, Action, Principal, Resource, ResourceKind
 from braidlog.broker.access.users import UserCatalogue
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.storage.metadata.user_records import Grant, Granted, Revoked
 
 __all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "Grant", "GrantedRules"]
 
 ADMIN: Final = "admin"  # Every action on the resource of the grant.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
-GRANTS_MAX: Final = 100_000  # Some 300 bytes each, in memory and in each snapshot.
 CHANGES_AT_A_TIME: Final = 100  # Between two checkpoints: some ms of work.
 # Actions on the group's topic that a permission for a group includes.
 OF_A_GROUPS_TOPIC: Final = frozenset({Action.CONSUME, Action.DESCRIBE})
-ANSWERS_MAX: Final = 10_000  # Answers remembered until a permission changes, some 400 bytes each.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,14 @@ class _Rule:
 class GrantedRules:
     """The rules of a broker with logins; see `access.Rules`."""
 
-    def __init__(self, catalogue: UserCatalogue, superusers: Iterable[str]) -> None:
+    def __init__(
+        self,
+        catalogue: UserCatalogue,
+        superusers: Iterable[str],
+        limits: StateLimits = STATE_LIMITS,
+    ) -> None:
         """`superusers` are names of users who may do everything."""
+        self._limits = limits
         self._catalogue = catalogue
         self._book = catalogue.users
         self._superusers = frozenset(superusers)
@@ -67,7 +72,7 @@ class GrantedRules:
             answer = any(rule.allows(action, resource) for rule in self._rules_of(principal))
             if resource.is_long:
                 return answer
-            if len(self._answers) >= ANSWERS_MAX:
+            if len(self._answers) >= self._limits.grant_answers:
                 self._answers.clear()
             self._answers[key] = answer
         return answer
@@ -93,8 +98,8 @@ class GrantedRules:
         _check(grant)
         if grant in self._book.grants:
             return self._catalogue.ticket
-        if len(self._book.grants) >= GRANTS_MAX:
-            raise errors.LimitExceeded(f"there are {GRANTS_MAX} permissions")
+        if len(self._book.grants) >= self._limits.grants:
+            raise errors.LimitExceeded(f"there are {self._limits.grants} permissions")
         return self._catalogue.change_users(Granted(grant))
 
     async def revoke(self, grant: Grant) -> int:
@@ -145,7 +150,8 @@ class GrantedRules:
     def _rules_for(self, subject: str) -> Sequence[_Rule]:
         rules = self._rules.get(subject)
         if rules is None:
-            if len(self._rules) >= ANSWERS_MAX:  # Signed tokens may name any number of subjects.
+            # Signed tokens may name any number of subjects.
+            if len(self._rules) >= self._limits.grant_answers:
                 self._rules.clear()
             rules = self._rules[subject] = [_rule(grant) for grant in self._book.grants_of(subject)]
         return rules

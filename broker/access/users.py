@@ -7,7 +7,7 @@ protocol: each protocol has own limits on names and passwords, within the limits
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -17,6 +17,7 @@ from braidlog.broker import errors
 from braidlog.broker.access.brake import Brake
 from braidlog.broker.access.passwords import PASSWORD_BYTES_MAX, Passwords, new_token, token_digest
 from braidlog.broker.access.rights import ROLE_PREFIX, Principal
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.storage.metadata.user_records import (
     Granted,
     Revoked,
@@ -30,10 +31,16 @@ from braidlog.storage.metadata.user_records import (
 from braidlog.storage.metadata.users import ROOT_USER_ID, UserBook
 
 # Protocols import the record of a user from here.
-__all__ = ["NAME_BYTES_MAX", "ROOT_USER_ID", "UserCatalogue", "UserMeta", "Users", "principal_of"]
+__all__ = [
+    "NAME_BYTES_MAX",
+    "ROOT_USER_ID",
+    "ScramKey",
+    "UserCatalogue",
+    "UserMeta",
+    "Users",
+    "principal_of",
+]
 
-USERS_MAX: Final = 10_000  # About 1 KB each, in memory and in each snapshot of the catalogue.
-TOKENS_MAX: Final = 100  # Of one user: Iggy's default.
 NAME_BYTES_MAX: Final = 255
 
 
@@ -63,6 +70,7 @@ class Users:
         clock_s: Callable[[], float],
         slows_down: bool = True,
         hashed: Callable[[], object] = lambda: None,
+        limits: StateLimits = STATE_LIMITS,
     ) -> None:
         """`now_us` is the time of day in microseconds, `clock_s` a steady clock in seconds.
 
@@ -71,6 +79,7 @@ class Users:
         """
         self._catalogue = catalogue
         self._book = catalogue.users
+        self._limits = limits
         self._passwords = Passwords(hashed)
         self._brake = Brake(is_on=slows_down)
         self._now_us = now_us
@@ -238,8 +247,8 @@ class Users:
             password_hash, scram = await self._passwords.hash(password)
         if self.find(name) or (user_id is not None and self.by_id(user_id)):
             raise errors.UserExists(f"a user {name} is there already")
-        if len(self._book) >= USERS_MAX:
-            raise errors.LimitExceeded(f"there are {USERS_MAX} users")
+        if len(self._book) >= self._limits.users:
+            raise errors.LimitExceeded(f"there are {self._limits.users} users")
         user = UserMeta(
             user_id=self._book.next_user_id if user_id is None else user_id,
             name=name,
@@ -256,6 +265,27 @@ class Users:
         _check(user.name, password)
         password_hash, scram = await self._passwords.hash(password)
         return self._replace(user, password_hash=password_hash, scram=scram)
+
+    async def set_scram_keys(self, name: str, keys: Sequence[ScramKey]) -> int:
+        """Give a user these keys for SCRAM, made by the client; create the user if needed.
+
+        The user's password and its keys are gone: else the former password would still log in by
+        other means. Keys that were set so before stay, unless a key of their mechanism is given.
+        Without keys the user has no way to log in by password. Raises InvalidRequest,
+        LimitExceeded.
+        """
+        user = self.find(name)
+        if user is None:
+            user, _ = await self.create(name, None)
+        former = [] if user.password_hash else user.scram
+        mechanisms = {key.mechanism for key in keys}
+        kept_keys = [key for key in former if key.mechanism not in mechanisms]
+        return self._replace(user, password_hash="", scram=[*kept_keys, *keys])
+
+    async def drop_scram_keys(self, user: UserMeta, mechanisms: Container[str]) -> int:
+        """Remove a user's keys for these mechanisms. A password stays for other logins."""
+        left = [key for key in user.scram if key.mechanism not in mechanisms]
+        return self._replace(user, scram=left)
 
     async def alter(
         self,
@@ -312,8 +342,9 @@ class Users:
         current = self._current(user)
         if any(token.name == name for token in current.tokens):
             raise errors.UserExists(f"a token {name} is there already")
-        if len(current.tokens) >= TOKENS_MAX:
-            raise errors.LimitExceeded(f"user {user.name} has {TOKENS_MAX} tokens")
+        if len(current.tokens) >= self._limits.user_tokens:
+            text = f"user {user.name} has {self._limits.user_tokens} tokens"
+            raise errors.LimitExceeded(text)
         text = new_token()
         token_meta = TokenMeta(name, token_digest(text), self._now_us(), expires_us)
         return text, self._replace(current, tokens=[*current.tokens, token_meta])

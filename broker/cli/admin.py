@@ -316,7 +316,7 @@ def _topic_tables(topic: Json) -> Iterable[Table]:
     yield topic["name"], ("durability", "partitioned", "created"), [row]
     own = topic["settings"]
     own_settings = [
-        [name, _setting_text(name, value), "topic" if name in own else "broker"]
+        [name, _setting_text(name, value), _set_by(topic, name)]
         for name, value in sorted({**own, **topic["in_force"]}.items())
     ]
     yield "settings", ("name", "in force", "set by"), own_settings
@@ -334,6 +334,13 @@ def _topic_tables(topic: Json) -> Iterable[Table]:
     if topic["groups"]:
         few = ("group", "backlog")
         yield "groups", few, cells(_named(topic["groups"]), few)
+
+
+def _set_by(topic: Json, name: str) -> str:
+    """Return the level that sets a setting of a topic."""
+    if name in topic["settings"]:
+        return "topic"
+    return "namespace" if name in topic.get("inherited", ()) else "broker"
 
 
 def _group_tables(group_list: Sequence[Json]) -> Iterable[Table]:

@@ -134,12 +134,17 @@ def drain(
         begun = time.monotonic()
         with progress(f"drain {node}", "shards") as advance:
             owned = await_drained(ledger, node, advance=advance)
-        if owned:
-            return fail(f"node {node} still owns {owned} shards: is another one live?", EXIT_FAILED)
-        print(f"node {node} owns nothing after {time.monotonic() - begun:.1f} s")
-        return EXIT_DONE
+        return report_drain(node, owned, time.monotonic() - begun)
 
     return _with_stores(config, set_, work)
+
+
+def report_drain(node: int, owned: int, seconds: float) -> int:
+    """Print how a drain ended, with the number of shards that the node still owns."""
+    if owned:
+        return fail(f"node {node} still owns {owned} shards: is another one live?", EXIT_FAILED)
+    print(f"node {node} owns nothing after {seconds:.1f} s")
+    return EXIT_DONE
 
 
 def await_drained(

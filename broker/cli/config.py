@@ -6,15 +6,15 @@ Reads the sources of `serve`, and starts nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import EXIT_USAGE, Json
+from braidlog.broker.cli.client import EXIT_USAGE
 from braidlog.broker.cli.output import OutputOption, Where, fail, print_rows
-from braidlog.broker.config.settings import OFF, Config, ConfigError, load
+from braidlog.broker.config.rows import setting_rows
+from braidlog.broker.config.settings import Config, ConfigError, load
 
 if TYPE_CHECKING:
     from braidlog.broker.server.listener import Listener
@@ -25,7 +25,6 @@ ConfigFile = Annotated[str | None, Parameter(name="--config", help="Settings, a 
 SetOption = Annotated[
     list[str] | None, Parameter(name="--set", negative=(), help="KEY=VALUE. Repeatable.")
 ]
-DEFAULT = "default"
 
 
 @config.command
@@ -38,7 +37,7 @@ def show(
     """
 
     def work(settings: Config, listeners: list[Listener]) -> int:
-        rows = list(_rows(settings, listeners))
+        rows = list(setting_rows(settings, listeners))
         texts = [{**row, "value": _text(row["value"])} for row in rows]
         where = Where(output=output)
         print_rows(where, rows, ("setting", "value", "source"), texts)
@@ -69,7 +68,7 @@ def example() -> int:
     Example: braidlog config example > braidlog.toml
     """
     groups: dict[str, list[str]] = {"": []}
-    for row in _rows(*_read(Config())):
+    for row in setting_rows(*_read(Config())):
         parent, _, name = row["setting"].rpartition(".")
         value = row["value"]
         line = f"# {name}: not set" if value is None else f"# {name} = {_toml(value)}"
@@ -108,39 +107,6 @@ def _read(settings: Config) -> tuple[Config, list[Listener]]:
     from braidlog.broker.server.listener import make_listeners
 
     return settings, make_listeners(settings)
-
-
-def _rows(settings: Config, listeners: list[Listener]) -> Iterator[Json]:
-    """Yield each setting with its value and source."""
-    yield from _leaves(settings, "", settings.origins, ("listeners", "origins"))
-    open_now = {listener.name: listener for listener in listeners}
-    for name in sorted({*open_now, *settings.listeners}):
-        at = f"listeners.{name}"
-        configured, listener = settings.listener(name), open_now.get(name)
-        if listener is None:
-            yield _row(f"{at}.listen", OFF, settings.origins)
-            continue
-        host, port = listener.listen
-        yield _row(f"{at}.listen", f"{host}:{port}", settings.origins)
-        yield from _leaves(configured, at, settings.origins, ("name", "listen", "options"))
-        yield from _leaves(listener.options, at, settings.origins, ())
-
-
-def _leaves(
-    group: msgspec.Struct, at: str, origins: Mapping[str, str], without: tuple[str, ...]
-) -> Iterator[Json]:
-    for name in group.__struct_fields__:
-        value, dotted = getattr(group, name), f"{at}.{name}".strip(".")
-        if name in without:
-            continue
-        if isinstance(value, msgspec.Struct):
-            yield from _leaves(value, dotted, origins, ())
-        else:
-            yield _row(dotted, msgspec.to_builtins(value), origins)
-
-
-def _row(dotted: str, value: object, origins: Mapping[str, str]) -> Json:
-    return {"setting": dotted, "value": value, "source": origins.get(dotted, DEFAULT)}
 
 
 def _text(value: object) -> str:

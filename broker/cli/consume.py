@@ -39,7 +39,7 @@ FOLLOWED_MAX = 500  # Partitions, each on a connection of its own.
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
-class ShowOptions:
+class PrintOptions:
     """Form of printed messages."""
 
     partition: Annotated[
@@ -64,7 +64,7 @@ class ShowOptions:
     ] = None
 
 
-SHOW = ShowOptions()
+SHOW = PrintOptions()
 
 
 def consume(
@@ -99,7 +99,7 @@ def consume(
     ack: Annotated[
         bool, Parameter(help="Acknowledge printed messages of the subscription.")
     ] = True,
-    show: ShowOptions = SHOW,
+    show: PrintOptions = SHOW,
     where: Where = HERE,
 ) -> int:
     """Print the messages of a topic, partition by partition, up to the present end.
@@ -139,7 +139,7 @@ def tail(
     count: Annotated[
         int, Parameter(name=["--count", "-n"], help="Messages of each topic before the new ones.")
     ] = 10,
-    show: ShowOptions = SHOW,
+    show: PrintOptions = SHOW,
     where: Where = HERE,
 ) -> int:
     """Print the last messages of topics, and further messages as they come, until interrupted.
@@ -153,7 +153,7 @@ def tail(
         if count < 0:
             raise AdminError("--count is 0 or more", EXIT_USAGE)
         printer = _printer(topics[0], where, show, None)
-        readers: list[PartitionReader] = []
+        readers: list[ConnectionReader] = []
         for topic in topics:
             mine = [
                 _reader(client, topic, bounds, f"-{count}", "end", show.decode)
@@ -173,7 +173,7 @@ def tail(
     return run_command(where, ask)
 
 
-class PartitionReader:
+class ConnectionReader:
     """Reads a partition from an offset on, over a connection that others may share."""
 
     def __init__(
@@ -255,7 +255,7 @@ class GroupReader:
         return lines
 
 
-def read_all(readers: Sequence[PartitionReader], printer: MessagePrinter) -> int:
+def read_all(readers: Sequence[ConnectionReader], printer: MessagePrinter) -> int:
     """Print every reader's messages up to its end; returns the exit code. Raises AdminError."""
     total = min(sum(reader.end - reader.offset for reader in readers), printer.left)
     try:
@@ -270,7 +270,7 @@ def read_all(readers: Sequence[PartitionReader], printer: MessagePrinter) -> int
     return 0
 
 
-def follow_all(readers: Sequence[PartitionReader], printer: MessagePrinter) -> int:
+def follow_all(readers: Sequence[ConnectionReader], printer: MessagePrinter) -> int:
     """Print the messages of all readers as they come, until interrupted. Raises AdminError."""
     if len(readers) > FOLLOWED_MAX:
         text = f"at most {FOLLOWED_MAX} partitions are followed, here are {len(readers)}"
@@ -297,7 +297,7 @@ def follow_all(readers: Sequence[PartitionReader], printer: MessagePrinter) -> i
 
 
 def _ask_and_watch(
-    selector: selectors.BaseSelector, reader: PartitionReader, printer: MessagePrinter
+    selector: selectors.BaseSelector, reader: ConnectionReader, printer: MessagePrinter
 ) -> None:
     reader.ask(min(READ_MESSAGES, printer.left), FOLLOW_MS)
     selector.register(reader.client.fileno(), selectors.EVENT_READ, reader)
@@ -305,15 +305,15 @@ def _ask_and_watch(
 
 def _reader(
     client: AdminClient, topic: str, bounds: PartitionBounds, from_: str, until: str, decode: bool
-) -> PartitionReader:
+) -> ConnectionReader:
     start = offset_of(client, topic, bounds, from_, "--from")
     end = bounds.end
     if until != "end":
         end = offset_of(client, topic, bounds, until, "--until")
-    return PartitionReader(client, topic, PartitionBounds(bounds.partition, start, end), decode)
+    return ConnectionReader(client, topic, PartitionBounds(bounds.partition, start, end), decode)
 
 
-def _printer(topic: str, where: Where, show: ShowOptions, count: int | None) -> MessagePrinter:
+def _printer(topic: str, where: Where, show: PrintOptions, count: int | None) -> MessagePrinter:
     """Return the printer for a user's options. Raises AdminError."""
     topic_path(topic)  # A bad name is a better reason than a missing broker.
     template = None if show.format is None else Template(show.format)

@@ -16,7 +16,7 @@ from braidlog.broker.cli.message_text import cell, head, line, time_text
 from braidlog.broker.cli.output import Output
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.formats.registry import format_name
-from braidlog.storage.log.reader import PartitionFolder
+from braidlog.storage.log.folder_reader import PartitionFolder
 from braidlog.storage.tools.dump import (
     DumpedBatch,
     PartitionDump,

@@ -76,7 +76,7 @@ class FileFormat:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Faults:
+class FaultPolicy:
     """Treatment of records that cannot be exported."""
 
     corrupt: Annotated[
@@ -104,7 +104,7 @@ class SparkCluster:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Store:
+class StoreSettings:
     """A cluster's stores, by the names of its settings."""
 
     store: Annotated[
@@ -117,7 +117,13 @@ class Store:
     endpoint: Annotated[str | None, Parameter(help="Its S3, where that is not Amazon's.")] = None
 
 
-RUNS, FILES, FAULTS, CLUSTER, STORE = Runs(), FileFormat(), Faults(), SparkCluster(), Store()
+RUNS, FILES, FAULTS, CLUSTER, STORE = (
+    Runs(),
+    FileFormat(),
+    FaultPolicy(),
+    SparkCluster(),
+    StoreSettings(),
+)
 
 
 def export(
@@ -139,16 +145,16 @@ def export(
     progress_group: Annotated[
         str | None, Parameter(help="The group that shows the export's position; export:FOLDER.")
     ] = None,
-    store: Store = STORE,
+    store: StoreSettings = STORE,
     runs: Runs = RUNS,
     files: FileFormat = FILES,
-    faults: Faults = FAULTS,
+    faults: FaultPolicy = FAULTS,
     cluster: SparkCluster = CLUSTER,
     output: OutputOption = "table",
 ) -> int:
     """Write durable records that are new in topics since the last export to this folder."""
     try:
-        import pyspark  # noqa: F401 - only to say early what is missing
+        import pyspark  # noqa: F401 - only to report early that the extra is missing
 
         from braidlog.storage.export import export as jobs
         from braidlog.storage.export.commit import FolderBusy
@@ -230,7 +236,7 @@ def _names(topics: tuple[str, ...], pattern: str | None) -> tuple[TopicName, ...
     return tuple(parse_topic(name) for name in topics)
 
 
-def _place(data_dir: Path | None, store: Store, url: str | None) -> str:
+def _place(data_dir: Path | None, store: StoreSettings, url: str | None) -> str:
     """Return the place to read from. Raises ValueError."""
     from braidlog.storage.export.places import store_place
 
@@ -268,7 +274,7 @@ def _tell(summary: Summary, to: Path, seconds: float, output: str) -> None:
     if summary.replaced:
         print(f"{summary.replaced} small files were merged")
     if summary.untold:
-        print(f"the position was not told to the broker: {summary.untold}", file=sys.stderr)
+        print(f"the broker was not told of the export: {summary.untold}", file=sys.stderr)
     if summary.lost:
         print(f"{summary.lost} offsets were dropped from the log before their turn")
     if summary.dead_letters:

@@ -29,6 +29,7 @@ from braidlog.broker.cli.client import (
     Json,
     topic_path,
 )
+from braidlog.broker.cli.import_notes import ImportNote
 from braidlog.broker.cli.line_input import STANDARD_INPUT, grouped, groups_of_lines
 from braidlog.broker.cli.output import HERE, Where, run_command
 from braidlog.broker.cli.progress import progress
@@ -119,21 +120,28 @@ def import_(
     by_key: Annotated[
         bool, Parameter(negative="", help="Choose partitions by key, not the lines' own.")
     ] = False,
+    resume: Annotated[
+        str | None,
+        Parameter(help="File that notes the stored lines: the next import goes on there."),
+    ] = None,
     where: Where = HERE,
 ) -> int:
     """Store the lines of `consume --output ndjson` in a topic: the same keys, values, headers and
     times. FILE `-` is standard input. Needs the right `admin` on the topic.
 
-    Example: braidlog import orders.ndjson orders-copy
+    Example: braidlog import orders.ndjson orders-copy --resume orders.note
     """
 
     def ask(client: AdminClient) -> int:
-        importing = Importing(client, f"{API}/topics/{topic_path(topic)}/messages")
+        note = ImportNote(resume, file, topic)
+        importing = Importing(client, f"{API}/topics/{topic_path(topic)}/messages", note)
         with progress(f"import {topic}") as advance:
-            for lines in groups_of_lines(file, advance):
+            for group in groups_of_lines(file, advance):
+                lines = importing.skipped(group)
                 if by_key or partition is not None:
                     lines = importing.moved(lines, partition)
                 importing.send(lines)
+        note.remove()
         print(f"{importing.stored} messages stored", file=sys.stderr)
         return 0
 
@@ -182,13 +190,20 @@ class MessageSending:
 
 
 class Importing:
-    """Sends groups of exported lines."""
+    """Sends groups of exported lines, without those that the note calls stored."""
 
-    def __init__(self, client: AdminClient, path: str) -> None:
+    def __init__(self, client: AdminClient, path: str, note: ImportNote) -> None:
         self._client = client
+        self._note = note
         self._path = path
         self._line = 0  # Lines before the present group.
         self.stored = 0
+
+    def skipped(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Return a group without the lines that an earlier import has stored."""
+        count = min(max(self._note.lines - self._line, 0), len(lines))
+        self._line += count
+        return lines[count:]
 
     def send(self, lines: Sequence[bytes]) -> None:
         """Store a group of lines. Raises AdminError, with the number of the bad line."""
@@ -204,6 +219,8 @@ class Importing:
                 raise
         self.stored += len(full)
         self._line += len(lines)
+        if lines:
+            self._note.write(self._line)
 
     def moved(self, lines: Sequence[bytes], partition: int | None) -> list[bytes]:
         """Return lines with another partition, or with no partition. Raises AdminError."""

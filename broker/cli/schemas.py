@@ -64,7 +64,10 @@ def show_schema(
 
     def ask(client: AdminClient) -> None:
         suffix = "" if version is None else f"/{version}"
-        schema = client.ask("GET", f"{_place(topic)}/schema{suffix}")
+        try:
+            schema = client.ask("GET", f"{_place(topic)}/schema{suffix}")
+        except AdminError as error:  # Pulsar's clients expect a text without the topic.
+            raise AdminError(f"{topic}: {error}", error.exit_code) from error
         print_rows(where, schema, ("version", "type", "data"))
 
     return run_command(where, ask)

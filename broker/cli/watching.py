@@ -19,6 +19,7 @@ from braidlog.broker.cli.client import (
     AdminClient,
     AdminError,
     Json,
+    topic_path,
 )
 from braidlog.broker.cli.output import HERE, Where, cells, print_answer, print_rows, run_command
 
@@ -26,18 +27,24 @@ Watch = Annotated[float | None, Parameter(help="Again and again, after so many s
 COUNTS = ("records_in", "bytes_in", "records_out", "bytes_out")
 
 
-def connections(*, watch: Watch = None, where: Where = HERE) -> int:
-    """List the open connections of Kafka, Pulsar and Iggy clients.
+WritesTo = Annotated[str | None, Parameter(help="Connections that have written to that topic.")]
 
-    Example: braidlog connections
+
+def connections(*, writes_to: WritesTo = None, watch: Watch = None, where: Where = HERE) -> int:
+    """List the open connections of clients of all protocols.
+
+    Example: braidlog connections --writes-to orders
     """
+    path = f"{API}/connections"
+    if writes_to is not None:
+        path = f"{API}/topics/{topic_path(writes_to)}/writers"
 
     def look(client: AdminClient) -> int:
         connections: list[Json] = []
         after: str | None = ""
         while after is not None:
             query = f"?{urlencode({'after': after})}" if after else ""
-            page = client.ask("GET", f"{API}/connections{query}")
+            page = client.ask("GET", f"{path}{query}")
             connections += page["connections"]
             after = page["next"]
         columns = (

@@ -11,7 +11,7 @@ from braidlog.broker.errors import NotOwner
 if TYPE_CHECKING:
     import trio
 
-    from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place
+    from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place, Standing
     from braidlog.broker.errors import BrokerError
     from braidlog.storage.metadata.catalogue_records import SchemaMeta
     from braidlog.storage.metadata.names import TopicName
@@ -29,23 +29,48 @@ class Alone:
     async def commit(
         self, asker: Asker, group: bytes, commits: Sequence[tuple[int, Commit]]
     ) -> Sequence[BrokerError | None]:
-        """As `Peers.commit`."""
         return [_alone() for _ in commits]
 
     async def committed(
         self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
     ) -> Mapping[Place, Committed | BrokerError]:
-        """As `Peers.committed`."""
         return {place: _alone() for _, place in wanted}
 
     async def positions(
         self, asker: Asker, group: bytes, namespace: tuple[str, str]
     ) -> Sequence[Place]:
-        """As `Peers.positions`."""
         return []
 
+    async def groups(
+        self, namespace: tuple[str, str], counts: Mapping[int, int]
+    ) -> Mapping[str, Sequence[bytes]]:
+        return {}
+
+    async def group_positions(
+        self, group: bytes, namespace: tuple[str, str], counts: Mapping[int, int]
+    ) -> Mapping[str, Mapping[int, int]]:
+        return {}
+
+    async def topic_positions(
+        self, node: int, group: bytes, topic: TopicName
+    ) -> Mapping[int, int] | None:
+        raise _alone()
+
+    async def commit_forward(self, node: int, asker: Asker, group: bytes, commit: Commit) -> bool:
+        raise _alone()
+
+    async def end_position(
+        self, node: int, asker: Asker, group: bytes, place: Place, protocol: str
+    ) -> None:
+        raise _alone()
+
+    async def seek(self, node: int, asker: Asker, group: bytes, place: Place, offset: int) -> None:
+        raise _alone()
+
+    async def standing(self, node: int, asker: Asker, group: bytes, place: Place) -> Standing:
+        raise _alone()
+
     async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
-        """As `Peers.end_group`."""
         return False
 
     async def schema(
@@ -57,26 +82,21 @@ class Alone:
         version: int | None,
         non_persistent: bool,
     ) -> tuple[int, SchemaMeta] | None:
-        """As `Peers.schema`."""
         raise _alone()
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
-        """As `Peers.purge`."""
         raise _alone()
 
     async def kept(self) -> Mapping[str, Kept]:
-        """As `Peers.kept`."""
         return {}
 
     async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
-        """As `Peers.non_persistent`."""
         return {}
 
     async def follow(self) -> None:
         """As `Peers.follow`."""
 
-    async def relay(self, node: int, listener: str) -> trio.SocketStream:
-        """As `Peers.relay`."""
+    async def forward(self, node: int, listener: str) -> trio.SocketStream:
         raise _alone()
 
 

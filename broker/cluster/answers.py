@@ -11,7 +11,8 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Action, Principal, Resource
 from braidlog.broker.cluster.change_rights import rights_for
-from braidlog.broker.cluster.cluster_peers import SPREAD_S, Call, Reply
+from braidlog.broker.cluster.cluster_peers import Call, Reply
+from braidlog.broker.cluster.group_answers import GroupAnswers
 from braidlog.broker.cluster.links import LinkLost, receive_message, send_message
 from braidlog.broker.cluster.peers import Committed, named_error
 from braidlog.broker.cluster.placement import elsewhere
@@ -44,6 +45,7 @@ class PeerCallHandler:
             "purge": self._purge,
             "place": self._place,
             "reached": self._follow,
+            **GroupAnswers(broker).by_name,
         }
 
     async def serve(self, stream: trio.SocketStream, session: int) -> None:
@@ -85,7 +87,7 @@ class PeerCallHandler:
 
     async def _follow(self, call: Call) -> None:
         (place,) = call.arguments
-        with trio.move_on_after(SPREAD_S):
+        with trio.move_on_after(self._parts.peers.times.spread_s):
             await self._parts.reached(place)
 
     async def _place(self, call: Call) -> None:
@@ -123,7 +125,10 @@ class PeerCallHandler:
         return outcomes
 
     async def _committed(self, call: Call) -> list[tuple[object, ...]]:
-        """Return topic, partition and position of each; an error follows a missing position."""
+        """Return topic, partition and position of each, once a crash takes back none of them; an
+        error follows a missing position.
+        """
+        broker = self._broker
         group, wanted = call.arguments
         commits: list[tuple[object, ...]] = []
         for number, (full, index) in enumerate(wanted, 1):
@@ -138,6 +143,7 @@ class PeerCallHandler:
                 commits.append((full, index, self._position(group, name, index)))
             except errors.BrokerError as error:  # Concerns this topic alone.
                 commits.append((full, index, None, named_error(error)))
+        await broker.durability.reached(broker.subscriptions.settle())
         return commits
 
     def _position(self, group: bytes, name: TopicName, index: int) -> Committed:

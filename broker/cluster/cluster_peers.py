@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ import msgspec
 import trio
 
 from braidlog.broker import errors
+from braidlog.broker.access.rights import ANONYMOUS
 from braidlog.broker.cluster.gathered import Gathered
 from braidlog.broker.cluster.links import (
     Hello,
@@ -25,7 +27,7 @@ from braidlog.broker.cluster.links import (
     receive_message,
     send_message,
 )
-from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place
+from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place, Standing
 from braidlog.broker.cluster.placement import NOBODY, Owner, Tries, elsewhere
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import TopicName
@@ -48,6 +50,8 @@ IDLE_MAX: Final = 8  # Idle connections per broker, for the next calls.
 CALLS_MAX: Final = 64  # Calls under way to all brokers: each holds a connection.
 
 
+NO_ASKER: Final = Asker(ANONYMOUS, "")  # Of calls without a check of rights.
+
 Ask = Callable[[Owner], Awaitable["Reply"]]
 
 
@@ -68,6 +72,20 @@ class Reply(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     place: int = 0
 
 
+@dataclass(slots=True, frozen=True)
+class PeerTimes:
+    """The longest waits for other brokers, in seconds: for an owner of the catalogue, for a change
+    to be followed by a broker, and for a change to reach all brokers.
+    """
+
+    find_s: float = FIND_S
+    follow_s: float = FOLLOW_S
+    spread_s: float = SPREAD_S
+
+
+PEER_TIMES = PeerTimes()
+
+
 class ClusterPeers:
     """The other brokers of the cluster, with the connections to them."""
 
@@ -79,12 +97,14 @@ class ClusterPeers:
         hello: Hello,
         secret: bytes,
         reached: Callable[[int], Awaitable[None]],
+        times: PeerTimes = PEER_TIMES,
     ) -> None:
         """`reached` waits until the catalogue was followed up to a place."""
         self._placement = placement
         self._hello = hello
         self._secret = secret
         self._reached = reached
+        self.times = times
         self._idle: dict[tuple[str, int], list[trio.SocketStream]] = {}
         self._limit = trio.CapacityLimiter(CALLS_MAX)
         self._kept = Gathered(self._ask_what_is_kept)
@@ -106,7 +126,7 @@ class ClusterPeers:
         """Return the owner's response, which may be an error; None if this broker is the owner.
         Raises NotOwner, and the errors of `ask`.
         """
-        tries = self.tries(FIND_S)
+        tries = self.tries(self.times.find_s)
         while (owner := self._placement.catalogue_owner()) is not None:
             try:
                 if owner is NOBODY:
@@ -124,19 +144,17 @@ class ClusterPeers:
 
     async def _has_followed(self, place: int) -> bool:
         """Wait until this broker has followed the catalogue that far; False after `FOLLOW_S`."""
-        with trio.move_on_after(FOLLOW_S):
+        with trio.move_on_after(self.times.follow_s):
             await self._reached(place)
             return True
         return False
 
     def tries(self, seconds: float) -> Tries:
-        """As `Peers.tries`."""
         return Tries(self._placement, seconds)
 
     async def commit(
         self, asker: Asker, group: bytes, commits: Sequence[tuple[int, Commit]]
     ) -> Sequence[errors.BrokerError | None]:
-        """As `Peers.commit`."""
         results: list[errors.BrokerError | None] = [None] * len(commits)
 
         async def at(node: int, numbers: Sequence[int]) -> None:
@@ -158,7 +176,6 @@ class ClusterPeers:
     async def committed(
         self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
     ) -> Mapping[Place, Committed | errors.BrokerError]:
-        """As `Peers.committed`."""
         results: dict[Place, Committed | errors.BrokerError] = {}
 
         async def at(node: int, numbers: Sequence[int]) -> None:
@@ -181,15 +198,53 @@ class ClusterPeers:
     async def positions(
         self, asker: Asker, group: bytes, namespace: tuple[str, str]
     ) -> Sequence[Place]:
-        """As `Peers.positions`."""
         places: list[Place] = []
         for owner in self._placement.others():
             reply = await self._read(owner.node_id, asker, "positions", [group, *namespace])
             places += [(name, index) for name, index in reply.result]
         return places
 
+    async def groups(
+        self, namespace: tuple[str, str], counts: Mapping[int, int]
+    ) -> Mapping[str, Sequence[bytes]]:
+        groups: dict[str, Sequence[bytes]] = {}
+        for node, count in counts.items():
+            reply = await self._read(node, NO_ASKER, "groups", [*namespace, count])
+            groups.update(reply.result)
+        return groups
+
+    async def group_positions(
+        self, group: bytes, namespace: tuple[str, str], counts: Mapping[int, int]
+    ) -> Mapping[str, Mapping[int, int]]:
+        positions: dict[str, Mapping[int, int]] = {}
+        for node, count in counts.items():
+            arguments = [*namespace, count, group]
+            reply = await self._read(node, NO_ASKER, "group_positions", arguments)
+            positions.update({full: dict(offsets) for full, offsets in reply.result})
+        return positions
+
+    async def topic_positions(
+        self, node: int, group: bytes, topic: TopicName
+    ) -> Mapping[int, int] | None:
+        reply = await self._read(node, NO_ASKER, "topic_positions", [group, topic.full])
+        return None if reply.result is None else dict(reply.result)
+
+    async def commit_forward(self, node: int, asker: Asker, group: bytes, commit: Commit) -> bool:
+        return bool((await self._ask_node(node, asker, "commit_forward", [group, commit])).result)
+
+    async def end_position(
+        self, node: int, asker: Asker, group: bytes, place: Place, protocol: str
+    ) -> None:
+        await self._ask_node(node, asker, "end_position", [group, *place, protocol])
+
+    async def seek(self, node: int, asker: Asker, group: bytes, place: Place, offset: int) -> None:
+        await self._ask_node(node, asker, "seek", [group, *place, offset])
+
+    async def standing(self, node: int, asker: Asker, group: bytes, place: Place) -> Standing:
+        result = (await self._read(node, asker, "standing", [group, *place])).result
+        return result and (result[0], result[1])
+
     async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
-        """As `Peers.end_group`."""
         had_any = False
         for owner in self._placement.others():
             try:
@@ -210,7 +265,6 @@ class ClusterPeers:
         version: int | None,
         non_persistent: bool,
     ) -> tuple[int, SchemaMeta] | None:
-        """As `Peers.schema`."""
         reply = await self._read(node, asker, "schema", [topic.full, version, non_persistent])
         if reply.result is None:
             return None
@@ -218,7 +272,6 @@ class ClusterPeers:
         return number, SchemaMeta(kind, name, data, properties)
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
-        """As `Peers.purge`."""
         await self._ask_node(node, asker, "purge", [topic])
 
     async def kept(self) -> Mapping[str, Kept]:
@@ -230,13 +283,11 @@ class ClusterPeers:
         return {name: (a, b, c) for reply in replies for name, a, b, c in reply.result}
 
     async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
-        """As `Peers.non_persistent`."""
         replies = await self._ask_all(Call("non_persistent", list(namespace)), KEPT_S)
         named = [name for reply in replies for name in reply.result]
         return {full: TopicName(*namespace, topic) for full, topic in named}
 
-    async def relay(self, node: int, listener: str) -> trio.SocketStream:
-        """As `Peers.relay`."""
+    async def forward(self, node: int, listener: str) -> trio.SocketStream:
         address = self._address(self._owner(node))
         hello = msgspec.structs.replace(self._hello, kind="relay", listener=listener)
         try:
@@ -245,7 +296,6 @@ class ClusterPeers:
             raise errors.NotOwner(str(error), 0) from error
 
     async def follow(self) -> None:
-        """As `Peers.follow`."""
         reply = await self._ask_catalogue_owner(self._place)
         if reply is not None and not await self._has_followed(reply.place):
             raise errors.NotOwner("the catalogue is not followed here now", 0)
@@ -261,17 +311,17 @@ class ClusterPeers:
         lost the topic by then, and the next owner follows the catalogue before it owns a topic.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._ask_all, Call("reached", [place]), SPREAD_S)
+            nursery.start_soon(self._ask_all, Call("reached", [place]), self.times.spread_s)
             if altered is not None:
                 nursery.start_soon(self._await_owner, altered, place)
 
     async def _await_owner(self, topic: TopicName, place: int) -> None:
         """Wait until the owner of a topic has followed the catalogue that far."""
-        tries = self.tries(FOLLOW_S)
+        tries = self.tries(self.times.follow_s)
         with trio.move_on_at(tries.deadline):
             while (owner := self._placement.owner(topic)) is not None:
                 # The owner answers after `SPREAD_S`, whether or not it has followed.
-                with trio.move_on_after(2 * SPREAD_S), suppress(errors.BrokerError):
+                with trio.move_on_after(2 * self.times.spread_s), suppress(errors.BrokerError):
                     reply = await self._reply(owner, Call("reached", [place]))
                     if reply.place >= place:
                         return

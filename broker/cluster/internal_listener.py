@@ -1,4 +1,4 @@
-"""The port for other brokers: calls, and connections that they relay to a local listener."""
+"""The port for other brokers: calls, and connections that they forward to a local listener."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from braidlog.broker.cluster.answers import PeerCallHandler
 from braidlog.broker.cluster.cluster_peers import INTERNAL
 from braidlog.broker.cluster.links import LinkLost, listening, welcome
 from braidlog.broker.config.settings import ConfigError, is_loopback, parse_address
-from braidlog.broker.server.adapters import Relaying, serves_relayed, takes_relayed
+from braidlog.broker.server.adapters import Forwarding, serves_forwarded, takes_forwarded
 from braidlog.broker.server.connection import Connection, address_text
 from braidlog.broker.server.listener import Listener
 
@@ -66,7 +66,7 @@ class InternalListener:
             if hello.cluster != self._parts.shared.session.cluster.cluster_id:
                 raise LinkLost("it is of another cluster")
             if hello.kind == "relay":
-                await self._relay(stream, hello.listener)
+                await self._forward(stream, hello.listener)
             else:
                 await self._answers.serve(stream, hello.session)
         except* LinkLost as group:
@@ -79,20 +79,20 @@ class InternalListener:
         finally:
             await trio.aclose_forcefully(stream)
 
-    async def _relay(self, stream: trio.SocketStream, name: str) -> None:
-        """Serve a relayed client as if the client had connected here. Raises LinkLost."""
+    async def _forward(self, stream: trio.SocketStream, name: str) -> None:
+        """Serve a forwarded client as if the client had connected here. Raises LinkLost."""
         listener = self._broker.listeners.get(name)
-        if isinstance(listener, Listener) and serves_relayed(listener.adapter):
-            await listener.adapter.serve_relayed(self._broker, stream)
+        if isinstance(listener, Listener) and serves_forwarded(listener.adapter):
+            await listener.adapter.serve_forwarded(self._broker, stream)
             return
-        if not isinstance(listener, Listener) or not takes_relayed(listener.adapter):
-            raise LinkLost(f"there is no listener {name} for relayed clients")
+        if not isinstance(listener, Listener) or not takes_forwarded(listener.adapter):
+            raise LinkLost(f"there is no listener {name} for forwarded clients")
         sock = stream.socket
         own = socket.fromfd(sock.fileno(), sock.family, sock.type)
         own.setblocking(False)
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         broker = self._broker
-        served = _Relayed(listener, listener.adapter)
+        served = _Forwarded(listener, listener.adapter)
         try:
             connection = Connection(broker, served, own, broker.next_connection_id())
         except OSError:  # The other broker closed the connection meanwhile.
@@ -105,10 +105,10 @@ class InternalListener:
             broker.connections.discard(connection)
 
 
-class _Relayed:
+class _Forwarded:
     """A listener for clients that connect through another broker."""
 
-    def __init__(self, listener: Listener, adapter: Relaying) -> None:
+    def __init__(self, listener: Listener, adapter: Forwarding) -> None:
         self.name = listener.name
         self.protocol = listener.protocol
         self.loopback = listener.loopback
@@ -120,5 +120,5 @@ class _Relayed:
         return self._listener.advertised_to(local)
 
     def open_session(self, broker: Broker, connection: Connection) -> Session:
-        """Open a session for a relayed connection."""
-        return self._adapter.open_relayed(broker, connection, self._listener.options)
+        """Open a session for a forwarded connection."""
+        return self._adapter.open_forwarded(broker, connection, self._listener.options)

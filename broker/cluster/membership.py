@@ -128,6 +128,7 @@ class Membership:
                 if row.session is not None and row.session in owners
             },
             others,
+            [row.shard for row in view.shards],
         )
 
     def _free_s(self, view: ClusterView) -> Mapping[int, float]:
@@ -218,6 +219,7 @@ class Membership:
         broker = self._broker
         journals = self._shared.hold(CATALOGUE_SHARD, shard_contents, broker.committer)
         touched = self._parts.shared_catalogue.own(journals["catalogue"], broker.now_us())
+        self._parts.own_nodes(journals["nodes"])
         self._parts.placement.hold(CATALOGUE_SHARD)
         self._parts.followed(touched)
 
@@ -287,6 +289,8 @@ class Membership:
                 parts.cursors.give_up(shard)
                 if shard == CATALOGUE_SHARD:
                     catalogue.disown()
+                    broker.nodes.close()
+                    parts.own_nodes(None)
                 else:
                     catalogue.give_up(shard)
             await broker.durability.settled()

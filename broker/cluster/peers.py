@@ -11,7 +11,7 @@ Guarantees:
   made, so the caller must not ask again. A call that only reads raises `NotOwner` in both cases.
   Other broker errors are the errors of the other broker.
 * Calls to several brokers run at the same time; an error of a broker concerns its part alone.
-* A forwarded connection (`relay`) carries bytes to a listener of the other broker, over the
+* A forwarded connection (`forward`) carries bytes to a listener of the other broker, over the
   internal port, as if the client had connected there. Its end says nothing about work under way.
 * A caller awaits an owner by `tries`: news of owners wake the caller, as does a stop of the broker.
 * A caller that is cancelled leaves nothing behind but a call that was sent and may be carried out.
@@ -40,6 +40,9 @@ Place = tuple[str, int]
 Kept = tuple[int, int, int]
 # Offset, metadata and leader epoch as committed; None: never set.
 Committed = tuple[int, bytes | None, int] | None
+
+# A position and the number of unacknowledged records; None: the group has no position.
+Standing = tuple[int, int] | None
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,6 +87,50 @@ class Peers(Protocol):
         NotOwner if a broker does not answer.
         """
 
+    async def groups(
+        self, namespace: tuple[str, str], counts: Mapping[int, int]
+    ) -> Mapping[str, Sequence[bytes]]:
+        """Return the subscriptions of a namespace's topics at these nodes, by full name of the
+        topic. `counts`: the number of topics that the caller expects at each node. No right is
+        checked. Raises NotOwner if a node does not answer, or owns another number of topics.
+        """
+
+    async def group_positions(
+        self, group: bytes, namespace: tuple[str, str], counts: Mapping[int, int]
+    ) -> Mapping[str, Mapping[int, int]]:
+        """Return a group's positions on the topics where the group has a subscription, by full name
+        of the topic and by partition. Otherwise as `groups`.
+        """
+
+    async def topic_positions(
+        self, node: int, group: bytes, topic: TopicName
+    ) -> Mapping[int, int] | None:
+        """Return a group's positions on a topic, by partition; None without a subscription. No
+        right is checked. Raises NotOwner, TopicNotFound.
+        """
+
+    async def commit_forward(self, node: int, asker: Asker, group: bytes, commit: Commit) -> bool:
+        """Commit a position unless the group's position is beyond; return False then. Raises
+        NotOwner, Unanswered, NotAuthorized, and the errors of a commit.
+        """
+
+    async def end_position(
+        self, node: int, asker: Asker, group: bytes, place: Place, protocol: str
+    ) -> None:
+        """End a group's cursor. Raises NotOwner, Unanswered, NotAuthorized, SubscriptionNotFound;
+        SubscriptionBusy while a member of another protocol reads the topic.
+        """
+
+    async def seek(self, node: int, asker: Asker, group: bytes, place: Place, offset: int) -> None:
+        """Set a group's cursor and forget its acknowledgements; make the group if needed. Raises
+        NotOwner, Unanswered, NotAuthorized, and the errors of a commit.
+        """
+
+    async def standing(self, node: int, asker: Asker, group: bytes, place: Place) -> Standing:
+        """Return a group's position and its number of unacknowledged records; None without a
+        position. Raises NotOwner, NotAuthorized, TopicNotFound, PartitionNotFound.
+        """
+
     async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
         """Delete a group's subscriptions to a namespace's topics at other brokers; return whether
         the group had any. Raises NotOwner, NotAuthorized; Unanswered also if a part was deleted.
@@ -125,7 +172,7 @@ class Peers(Protocol):
 
     # Forwarding bytes.
 
-    async def relay(self, node: int, listener: str) -> trio.SocketStream:
+    async def forward(self, node: int, listener: str) -> trio.SocketStream:
         """Return a connection to the listener of that name of another broker. Raises NotOwner."""
 
 

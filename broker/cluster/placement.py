@@ -7,7 +7,7 @@ cluster owns everything (`Placement`); in a cluster the ledger names the owners
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -76,6 +76,10 @@ class Placement:
         """Return the other brokers that serve clients."""
         return []
 
+    def shard_owners(self) -> Mapping[int, Owner | None]:
+        """Return the owner of each shard of the cluster; None: this broker."""
+        return {}
+
     def is_over(self, session: int) -> bool:
         """Return whether a session is known to have ended; False for sessions newer than the last
         view.
@@ -118,11 +122,18 @@ class ClusterPlacement(Placement):
         self._keeps = keeps
         self._owners: Mapping[int, Owner] = {}
         self._others: list[Owner] = []
+        self._shards: list[int] = []
         self._live: frozenset[int] = frozenset()
         self._newest = 0
 
-    def show(self, owners: Mapping[int, Owner], others: list[Owner]) -> None:
-        """Update the owners of shards, and the other brokers."""
+    def show(
+        self,
+        owners: Mapping[int, Owner],
+        others: list[Owner],
+        shards: Collection[int] = (),
+    ) -> None:
+        """Update the owners of shards, the other brokers, and the numbers of all shards."""
+        self._shards = sorted(shards)
         is_news = (owners, others) != (self._owners, self._others)
         self._owners, self._others = owners, others
         if is_news:
@@ -136,13 +147,13 @@ class ClusterPlacement(Placement):
     def let_go(self, shard: int) -> None:
         """Stop serving a shard."""
         self.held.discard(shard)
+        self.wake()
 
     def show_sessions(self, live: frozenset[int], newest: int) -> None:
         """Update the live sessions, and the highest session number so far."""
         self._live, self._newest = live, newest
 
     def is_over(self, session: int) -> bool:
-        """As `Placement.is_over`."""
         return session <= self._newest and session not in self._live
 
     def owner(self, name: TopicName) -> Owner | None:
@@ -150,20 +161,20 @@ class ClusterPlacement(Placement):
         return self._owner_of(self._shard_of(name.full))
 
     def owner_of_name(self, name: bytes) -> Owner | None:
-        """As `Placement.owner_of_name`."""
         return self._owner_of(self._shard_of(name.decode("utf-8", "replace")))
 
     def keeps(self, name: TopicName) -> bool:
-        """As `Placement.keeps`."""
         return self._keeps(self._shard_of(name.full))
 
     def catalogue_owner(self) -> Owner | None:
-        """As `Placement.catalogue_owner`."""
         return self._owner_of(CATALOGUE_SHARD)
 
     def others(self) -> list[Owner]:
-        """As `Placement.others`."""
         return self._others
+
+    def shard_owners(self) -> Mapping[int, Owner | None]:
+        """As `Placement.shard_owners`; NOBODY for a shard that no broker has now."""
+        return {shard: self._owner_of(shard) for shard in self._shards}
 
     def _owner_of(self, shard: int) -> Owner | None:
         if shard in self.held:

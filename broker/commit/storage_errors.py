@@ -22,6 +22,7 @@ BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
     storage_errors.RecordTooLarge: errors.RecordTooLarge,
     storage_errors.TooManyRecords: errors.RecordTooLarge,
     storage_errors.UnreadableBody: errors.UnreadableRecord,
+    storage_errors.TimeOutOfRange: errors.InvalidRequest,
     storage_errors.UnwritableChange: errors.InvalidRequest,
     NotOwned: errors.NotOwner,
     storage_errors.LogClosed: errors.TopicNotFound,  # Deleted during the call.

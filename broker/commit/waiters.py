@@ -63,8 +63,11 @@ class Waiters:
     Only `wait_any` waits.
     """
 
-    def __init__(self, poller: Poller | None = None) -> None:
-        """Without a poller every wake-up resumes a task."""
+    def __init__(self, poller: Poller | None = None, at_once_s: float = AT_ONCE_S) -> None:
+        """Without a poller every wake-up resumes a task. In a pass of the poller the functions that
+        tasks left behind run for `at_once_s`.
+        """
+        self._at_once_s = at_once_s
         self._poller = poller
         self._waits: set[Wait] = set()
         self._at_once: dict[Wait, Awaited] = {}  # targets whose functions are called in this pass
@@ -121,10 +124,10 @@ class Waiters:
     def _serve_at_once(self) -> None:
         """Serve new records through the functions that tasks left behind.
 
-        After AT_ONCE_S the tasks serve them, so that other tasks have their turn.
+        After `at_once_s` the tasks serve them, so that other tasks have their turn.
         """
         waits, self._at_once = self._at_once, {}
-        end = time.perf_counter() + AT_ONCE_S
+        end = time.perf_counter() + self._at_once_s
         for wait, target in waits.items():
             if wait.done or wait.at_once is None:
                 continue

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
-from braidlog.broker.errors import LimitExceeded
+from braidlog.broker.errors import LimitExceeded, NotOwner
 from braidlog.storage.metadata.changes import Journal
 from braidlog.storage.metadata.node_records import (
     Acl,
@@ -53,20 +53,48 @@ class Nodes:
     Guarantees: nothing waits; a change is in memory when the block ends, and durable with `ticket`.
     """
 
-    def __init__(self, open_journal: Callable[[], Journal], report: Report) -> None:
+    def __init__(
+        self,
+        open_journal: Callable[[], Journal],
+        report: Report,
+        *,
+        sessions_max: int = SESSIONS_MAX,
+    ) -> None:
         """`report` is called with each storage error before the broker error is raised."""
+        self._sessions_max = sessions_max
         self._open_journal = open_journal
         self._report = report
         self._opened: StoredNodes | None = None
+        self.tenure = 0  # Changes when the nodes come or go.
 
     def open(self) -> None:
-        """Read the stored nodes, unless that was done. Raises storage errors."""
+        """Read the stored nodes, unless that was done. Raises NotOwner, storage errors."""
         if self._opened is None:
-            self._opened = StoredNodes(self._open_journal())
+            self.accept(self.read())
+
+    def read(self) -> StoredNodes:
+        """Read the stored nodes, in any thread. Raises NotOwner, storage errors."""
+        return StoredNodes(self._open_journal())
+
+    def accept(self, stored: StoredNodes) -> None:
+        """Use the nodes that `read` returned."""
+        self._opened = stored
+        self.tenure += 1
+
+    def close(self) -> None:
+        """Let another broker have the nodes: every later use raises NotOwner."""
+        self._opened = None
+        self.tenure += 1
+
+    @property
+    def is_open(self) -> bool:
+        """True if the nodes were read, and belong to this broker."""
+        return self._opened is not None
 
     @property
     def _stored(self) -> StoredNodes:
-        assert self._opened is not None, "a listener opens the nodes before its first client"
+        if self._opened is None:
+            raise NotOwner("the nodes of ZooKeeper's clients are owned by another broker")
         return self._opened
 
     @property
@@ -106,9 +134,9 @@ class Nodes:
         """Return the paths of a session's ephemeral nodes."""
         return self._stored.ephemerals(session_id)
 
-    def orphans(self) -> list[str]:
-        """Return ephemeral nodes of ended sessions, which a crash left."""
-        return self._stored.orphans()
+    def ended_with_nodes(self) -> list[int]:
+        """Return ended sessions that still own nodes: a crash left these."""
+        return self._stored.ended_with_nodes()
 
     def next_zxid(self) -> int:
         """Take the next number of a change. Raises StorageFull, StorageFailed."""
@@ -121,12 +149,13 @@ class Nodes:
 
         Raises StorageFull, StorageFailed.
         """
+        stored = self._stored
         try:
             yield
             with as_broker_errors(self._report):
-                self._stored.write()
+                stored.write()
         except BaseException:  # After any error, memory is as before the block.
-            self._stored.undo()
+            stored.undo()
             raise
 
     def apply(self, change: NodeChange) -> None:
@@ -145,8 +174,8 @@ class Nodes:
 
         Raises LimitExceeded, StorageFull, StorageFailed.
         """
-        if session.session_id not in self.sessions and len(self.sessions) >= SESSIONS_MAX:
-            raise LimitExceeded(f"limit of {SESSIONS_MAX} sessions reached")
+        if session.session_id not in self.sessions and len(self.sessions) >= self._sessions_max:
+            raise LimitExceeded(f"limit of {self._sessions_max} sessions reached")
         with as_broker_errors(self._report):
             return self._stored.begin_session(session)
 

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.producer_memory import SequenceTable
+    from braidlog.broker.traffic import PartitionTraffic
     from braidlog.storage.metadata.names import TopicName
 
 
@@ -63,6 +64,10 @@ class Channel(Protocol):
     @property
     def figures_name(self) -> str:
         """The topic's name in metrics."""
+
+    @property
+    def traffic(self) -> PartitionTraffic:
+        """Counts of messages in and out, of all clients."""
 
     @property
     def is_terminated(self) -> bool:

@@ -1,4 +1,5 @@
-"""Rules of a topic's settings for Pulsar clients, over the binary protocol and over WebSocket.
+"""Rules of a topic's settings for Pulsar clients, over the binary protocol, WebSocket and HTTP; the
+publish rate also for producers of Kafka and Iggy.
 
 Numbers of clients are checked where clients are counted: in the registries of producers,
 dispatchers and subscriptions. Knows no protocol.
@@ -42,8 +43,7 @@ class ClientPolicies:
         if channel.is_persistent:
             self._backlogs.check_producer(topic, channel.stored())
         if topic.client_limits.needs_encryption and not encrypts:
-            domain = "persistent" if channel.is_persistent else "non-persistent"
-            raise EncryptionRequired(f"Encryption is required in {domain}://{topic.name.full}")
+            raise EncryptionRequired(f"Encryption is required in {_address(topic)}")
 
     def check_consumer(
         self, topic: Topic, name: bytes, kind: SubscriptionKind, *, is_durable: bool
@@ -51,13 +51,17 @@ class ClientPolicies:
         """Check a new consumer of a subscription, in Apache's words. Raises PolicyViolated,
         SubscriptionNotFound.
         """
-        limits, types = topic.client_limits, topic.client_limits.subscription_types
-        if types is not None and kind.value not in types:
-            text = f"Topic[{{persistent://{topic.name.full}}}] doesn't support {kind.value}"
-            raise PolicyViolated(f"{text} sub type!")
-        may_create = limits.creates_subscriptions or not is_durable
+        self.check_kind(topic, kind)
+        may_create = topic.client_limits.creates_subscriptions or not is_durable
         if not may_create and self._subscriptions.find(topic, name) is None:
             raise SubscriptionNotFound("Subscription does not exist")
+
+    def check_kind(self, topic: Topic, kind: SubscriptionKind) -> None:
+        """Check the kind of a subscription, in Apache's words. Raises PolicyViolated."""
+        types = topic.client_limits.subscription_types
+        if types is not None and kind.value not in types:
+            text = f"Topic[{{{_address(topic)}}}] doesn't support {kind.value} sub type!"
+            raise PolicyViolated(text)
 
     def count_subscribe(self, topic: Topic, subscriber: Subscriber) -> None:
         """Count that a consumer subscribes. Raises PolicyViolated above the topic's rate."""
@@ -72,3 +76,8 @@ class ClientPolicies:
             return 0.0
         limit = self._publish_rates.of(channel.partition_id, rate)
         return 0.0 if limit is None else min(limit.spend(messages, size), PAUSE_S_MAX)
+
+
+def _address(topic: Topic) -> str:
+    domain = "persistent" if topic.is_persistent else "non-persistent"
+    return f"{domain}://{topic.name.full}"

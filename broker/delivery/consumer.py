@@ -40,11 +40,25 @@ class Pending(msgspec.Struct, gc=False):
     slot: int = 0  # Slot of the entry's key, on a Key_Shared subscription.
 
 
+@dataclass(slots=True)
+class ConsumerTimes:
+    """Times of a consumer's last and first events, in microseconds since 1970; 0: none yet."""
+
+    flow_us: int = 0  # The client asked for messages.
+    first_flow_us: int = 0
+    sent_us: int = 0  # Messages were sent to the client.
+    first_sent_us: int = 0
+    acked_us: int = 0  # The client acknowledged messages.
+
+
 @dataclass(slots=True, eq=False)
 class Consumer(abc.ABC):
     """A consumer; the adapter implements sending to the client and the liveness check."""
 
     protocol: ClassVar[str] = ""
+    # True for a member of a share group: it asks for records (`queue.py`) instead of getting
+    # entries sent.
+    pulls: ClassVar[bool] = False
 
     name: str
     priority: int = 0  # Lower values first (Shared); only the lowest may be active (Failover).
@@ -61,8 +75,10 @@ class Consumer(abc.ABC):
     pending: dict[int, Pending] = field(default_factory=dict)  # By entry offset (not Exclusive).
     messages_out: int = 0
     bytes_out: int = 0
+    entries_out: int = 0  # A batch of messages is one entry.
     messages_redelivered: int = 0
     messages_acked: int = 0
+    times: ConsumerTimes = field(default_factory=ConsumerTimes)
     connected_us: int = 0  # Microseconds since 1970; 0 without a connection.
     metadata: Mapping[str, str] = field(default_factory=dict)  # Sent by the client.
 
@@ -115,6 +131,20 @@ class Consumer(abc.ABC):
 
     def reached_end(self) -> None:  # noqa: B027 (few protocols tell)
         """Tell the client that all messages of a terminated topic are acknowledged."""
+
+    def flowed(self, permits: int, now_us: int) -> None:
+        """Note that the client takes so many more messages."""
+        self.permits += permits
+        times = self.times
+        times.flow_us = now_us
+        times.first_flow_us = times.first_flow_us or now_us
+
+    def handed(self, entries: int, now_us: int) -> None:
+        """Note that so many entries are sent to the client."""
+        self.entries_out += entries
+        times = self.times
+        times.sent_us = now_us
+        times.first_sent_us = times.first_sent_us or now_us
 
     @property
     def stays_after_seek(self) -> bool:

@@ -6,10 +6,11 @@ enter the names that Kafka and Iggy share. Knows neither consumers nor entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from braidlog.broker.limits import STATE_LIMITS
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.broker.positions.subscriptions import Subscription, SubscriptionListener
 from braidlog.storage.metadata.memory_positions import MemoryPositions
@@ -17,6 +18,7 @@ from braidlog.storage.metadata.ranges import RangeSet
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
+    from braidlog.storage.metadata.delivery_counts import Run
 
 # Called with each change of a cursor, and with True if the cursor made the change itself.
 OnMove = Callable[[CursorEvent, bool], None]
@@ -124,6 +126,14 @@ class DispatchCursor:
         """Continue at `position`, as `Subscription.seek` does."""
         return self.subscription.seek(self.index, position, mover=self)
 
+    def deliveries(self) -> Sequence[Run] | None:
+        """Return stored delivery counts, as `Subscription.deliveries` does."""
+        return self.subscription.deliveries(self.index)
+
+    def count_deliveries(self, runs: Sequence[Run]) -> None:
+        """Store delivery counts, as `Subscription.count_deliveries` does."""
+        self.subscription.count_deliveries(self.index, runs)
+
     def follow(self, on_move: OnMove) -> None:
         """Start listening to the subscription."""
         self._on_move = on_move
@@ -146,6 +156,6 @@ def reader_cursor(topic: Topic, name: bytes, index: int, position: int) -> Dispa
     """Return a cursor for a reader without a durable subscription: its position is in memory only,
     and ends with the cursor. Raises TopicNotFound, PartitionNotFound, InvalidName.
     """
-    subscription = Subscription(topic, name, MemoryPositions(), lambda _: None)
+    subscription = Subscription(topic, name, MemoryPositions(), lambda _: None, STATE_LIMITS)
     subscription.seek(index, position)
     return DispatchCursor(subscription, index, is_durable=False)

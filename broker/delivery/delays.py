@@ -47,6 +47,10 @@ class Delays:
             due.append(((packed >> _SLOT_BITS) & _OFFSET_MASK, packed & _SLOT_MASK))
         return due
 
+    def offsets(self) -> list[int]:
+        """Return the offsets of all entries."""
+        return [(packed >> _SLOT_BITS) & _OFFSET_MASK for packed in self._heap]
+
     def clear(self) -> None:
         """Forget all."""
         self._heap.clear()

@@ -52,6 +52,13 @@ class Delivery(Protocol):
         Return a ticket.
         """
 
+    def acknowledge_at_once(
+        self, consumer: Consumer, entries: Sequence[int], *, lazy: bool
+    ) -> int | None:
+        """Acknowledge whole entries as `acknowledge`; return None, with nothing done, if that has
+        to wait.
+        """
+
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
         """Acknowledge everything up to and including an entry. Return a ticket."""
 

@@ -1,6 +1,6 @@
 """Delivery of a partition to the consumers of a subscription: permits, acknowledging, resets.
 
-A `Dispatcher` exists while consumers are attached. Its pump (`pump.py`) reads ahead for all of
+A `Dispatcher` exists while consumers are attached. The pump (`pump.py`) reads ahead for all of
 them, skips acknowledged entries, and sends entries to consumers. Subclasses choose the consumer of
 an entry and the entries that come back. Knows no protocol command and no socket.
 """
@@ -58,11 +58,16 @@ class Dispatcher(Pump):
         """`name` is the subscription's name."""
         super().__init__(partition, name, cursor, surroundings)
         self.consumers: list[Consumer] = []
-        # A seek is under way: new consumers wait for its end.
+        # Ends with the seek that is under way: new consumers wait until then.
         self.resetting: trio.Event | None = None
         self._seeks = 0  # Number of seeks, including any that we may have missed.
         self._client_limits = ClientLimits()  # The limits that were applied last.
         self._rates: Sequence[RateLimit] = ()
+
+    @property
+    def seeks(self) -> int:
+        """Number of seeks so far."""
+        return self._seeks
 
     # Limits of the topic's settings.
 
@@ -105,7 +110,6 @@ class Dispatcher(Pump):
 
     @property
     def backlog(self) -> int:
-        """As `Delivery.backlog`."""
         return max(0, self.partition.high_watermark - self.cursor.position)
 
     @property
@@ -129,7 +133,7 @@ class Dispatcher(Pump):
         self.wake()
 
     def detach(self, consumer: Consumer) -> None:
-        """Remove a consumer: sends end, and its unacknowledged entries go to other consumers."""
+        """Remove a consumer: sends end, and other consumers get the unacknowledged entries."""
         self.consumers.remove(consumer)
         consumer.is_attached = False
         self._left(consumer)
@@ -138,7 +142,7 @@ class Dispatcher(Pump):
     def leave(self, consumer: Consumer) -> None:
         """As `Delivery.leave`; the registry forgets a dispatcher that then has no consumers."""
         if consumer.is_attached and self.partition.removed:
-            self.consumers.remove(consumer)  # Its position may be another broker's now.
+            self.consumers.remove(consumer)  # Another broker may have the position now.
             consumer.is_attached = False
             consumer.pending.clear()
         elif consumer.is_attached:
@@ -153,7 +157,7 @@ class Dispatcher(Pump):
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         """Let a consumer take `permits` more messages."""
-        consumer.permits += permits
+        consumer.flowed(permits, self._now_us())
         self.wake()
 
     def take_consumers(self) -> list[Consumer]:
@@ -225,6 +229,7 @@ class Dispatcher(Pump):
         consumer.bytes_out += size
         self._count_delivered(wanted, size)
         self._sent(consumer, entries)
+        consumer.handed(len(entries), self._now_us())
         consumer.send(entries, size)
 
     # Acknowledging.
@@ -258,8 +263,33 @@ class Dispatcher(Pump):
             if span is not None:
                 spans.append(span)
                 ranges += ack_sets.acked_ranges(span, message_id.ack_set)
-        if not ranges or seeks != self._seeks:  # A seek also forgets acknowledgements under way.
+        if seeks != self._seeks:  # A seek also forgets acknowledgements under way.
             return 0
+        return self._acknowledge(consumer, ranges, entries, whole, spans, lazy=lazy)
+
+    def acknowledge_at_once(
+        self, consumer: Consumer, entries: Sequence[int], *, lazy: bool
+    ) -> int | None:
+        """As `Delivery.acknowledge_at_once`: waits for entries whose delivery is not remembered."""
+        whole, unknown = self._delivered_ranges(consumer, entries)
+        if unknown:
+            return None
+        return self._acknowledge(consumer, whole, entries, whole, [], lazy=lazy)
+
+    def _acknowledge(
+        self,
+        consumer: Consumer,
+        ranges: list[tuple[int, int]],
+        entries: Sequence[int],
+        whole: list[tuple[int, int]],
+        spans: list[EntrySpan],
+        *,
+        lazy: bool,
+    ) -> int:
+        """Acknowledge ranges of offsets: those of whole `entries`, and those of `spans`."""
+        if not ranges:
+            return 0
+        consumer.times.acked_us = self._now_us()
         try:
             return self.cursor.ack(ack_sets.merged(ranges), lazy=lazy)
         finally:  # Some ranges may be accepted and others refused for lack of room.
@@ -315,7 +345,7 @@ class Dispatcher(Pump):
         try:
             self.close_consumers()
             offset = await position()
-            self.partition.check_here()  # Another partition may have its number by now.
+            self.partition.check_here()  # Another partition may have the number by now.
             ticket = self.cursor.seek(offset)
             self._seeks += 1
             self.rewind()
@@ -336,14 +366,12 @@ class Dispatcher(Pump):
             self._surroundings.release(self)
 
     def unsubscribe(self) -> int:
-        """As `Delivery.unsubscribe`."""
         self._surroundings.release(self)
         if self.cursor.is_durable:
             return self.cursor.subscription.delete_cursor(self.cursor.index)
         return 0
 
     def stored(self) -> Dispatcher:
-        """As `Delivery.stored`."""
         return self
 
     def cursor_moved(self, event: CursorEvent, is_own: bool) -> None:
@@ -394,13 +422,13 @@ class Dispatcher(Pump):
 
     @abc.abstractmethod
     def _delivered_span(self, message_id: EntryId) -> EntrySpan | None:
-        """Return the entry of that id if remembered from its delivery."""
+        """Return the entry of that id if remembered from the delivery."""
 
     @abc.abstractmethod
     def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
-        """Return a function from an entry's id to its record count; use the function at once.
+        """Return a function from an entry's id to a record count; use the function at once.
 
-        The count is None if the entry is not remembered from its delivery.
+        The count is None if the entry is not remembered from the delivery.
         """
 
     @abc.abstractmethod

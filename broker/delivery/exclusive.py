@@ -71,6 +71,7 @@ class OrderedDispatcher(Dispatcher):
 
     def _ack_below(self, consumer: Consumer, position: int, *, lazy: bool) -> int:
         consumer.messages_acked += max(0, position - self.cursor.position)
+        consumer.times.acked_us = self._now_us()
         ticket = self.cursor.ack_to(position, lazy=lazy)
         self.cursor.settled()
         delivered = self._delivered

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.registry import Dispatchers
     from braidlog.broker.positions.members import Members
     from braidlog.broker.positions.subscriptions import Subscriptions
-    from braidlog.broker.topics.publishers import Publishers
     from braidlog.broker.topics.registry import TopicRegistry
+    from braidlog.broker.topics.shown_producers import ShownProducers
     from braidlog.broker.topics.topic import Topic
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ class Inactivity:
         subscriptions: Subscriptions,
         dispatchers: Dispatchers,
         members: Members,
-        publishers: Publishers,
+        producers: ShownProducers,
         *,
         interval_ms: int,
         clock_s: Callable[[], float] = trio.current_time,
@@ -55,7 +55,7 @@ class Inactivity:
         self._subscriptions = subscriptions
         self._dispatchers = dispatchers
         self._members = members
-        self._publishers = publishers
+        self._producers = producers
         self._interval_ms = interval_ms
         self._clock_s = clock_s
         self._before: dict[Key, State] = {}  # By the last check.
@@ -134,7 +134,7 @@ class Inactivity:
             return None
         for partition in topic.partitions:
             is_read = any(dispatcher.consumers for dispatcher in self._dispatchers.on(partition))
-            if is_read or self._publishers.of(partition.partition_id):
+            if is_read or self._producers.of(partition.partition_id):
                 return None
         groups = tuple(self._group_state(topic, name) for name in names)
         if None in groups or not all(self._is_caught_up(topic, name) for name in names):

@@ -101,6 +101,23 @@ class KeyRing(KeyPolicy):
         if len(self._gone) > len(self._consumers):
             self._take_out()
 
+    def ranges(self) -> dict[Consumer, list[tuple[int, int]]]:
+        """Return the slots of each consumer as ranges, ends included."""
+        if self._gone:
+            self._take_out()
+        ranges: dict[Consumer, list[tuple[int, int]]] = {}
+        start, owner = 1, None
+        for slot, number in [*self._points, *((SLOTS - 1, n) for _, n in self._points[:1])]:
+            consumer = self._consumers[number]
+            if consumer is owner and (last := ranges[consumer][-1])[1] == start - 1:
+                ranges[consumer][-1] = (last[0], slot)
+            elif slot >= start:
+                ranges.setdefault(consumer, []).append((start, slot))
+            else:
+                continue  # Another consumer's point at the same slot.
+            start, owner = slot + 1, consumer
+        return ranges
+
     def _take_out(self) -> None:
         gone = self._gone
         self._points = [point for point in self._points if point[1] not in gone]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-# Per subscription and partition: each delivery looks at all consumers.
+# Per subscription and partition: a change of the position looks at all consumers.
 CONSUMERS_MAX: Final = 1000
 # Entries that a consumer takes before the next consumer has its turn, as in Apache Pulsar.
 TURN_ENTRIES_SHARED: Final = 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from braidlog.broker.errors import BrokerError, ProducerBusy, ProducerFenced
-from braidlog.broker.topics.publishers import OpenProducer
+from braidlog.broker.topics.shown_producers import ShownProducer
 from braidlog.broker.topics.topic import TopicEvent
 
 if TYPE_CHECKING:
@@ -190,11 +190,11 @@ class ProducerRegistry:
         producers = self._partitions.get(partition.partition_id)
         return len(producers.by_name) if producers else 0
 
-    def publishers(self, partition_id: int) -> Iterator[OpenProducer]:
+    def shown(self, partition_id: int) -> Iterator[ShownProducer]:
         """A partition's producers, as tools of all protocols see them."""
         producers = self._partitions.get(partition_id)
         for producer in producers.by_name.values() if producers else ():
-            yield OpenProducer(
+            yield ShownProducer(
                 producer.name,
                 producer.producer_id,
                 MODE_NAMES[producer.mode],

@@ -7,8 +7,9 @@ consumers. A non-durable position survives the close after a seek, for a while. 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
@@ -22,8 +23,8 @@ from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
+from braidlog.broker.delivery.queue import QueueDispatcher
 from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAheadBudget
-from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.delivery.surroundings import Surroundings, wall_clock_us
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.broker.positions.members import SubscriptionMember
@@ -31,7 +32,9 @@ from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.topic import Topic, TopicEvent
 
 if TYPE_CHECKING:
+    from braidlog.broker.delivery.dead_letters import DeadLetterCopier
     from braidlog.broker.delivery.dispatcher import Dispatcher
+    from braidlog.broker.delivery.locking import LockingDispatcher
     from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
@@ -70,6 +73,7 @@ class Dispatchers:
         """Take `output`, the budget for read-ahead, and `closing`, which ends the consumers of
         deleted partitions.
         """
+        self._dead_letters: DeadLetterCopier | None = None
         self._now_us = now_us
         self.closing = closing or Closing()
         self._ending: set[Dispatcher] = set()  # Dispatchers of removed partitions.
@@ -184,16 +188,20 @@ class Dispatchers:
                 self._budget.sweep(trio.current_time())
 
     async def _pump(self, dispatcher: Dispatcher, scope: trio.CancelScope) -> None:
-        """Run a pump. A bug ends only the dispatcher's consumers."""
         with scope:
-            try:
-                await dispatcher.run()
-            except NotOwner:  # The broker gave up the shard: clients look it up again.
-                for consumer in _let_off(dispatcher):
-                    consumer.disconnect()
-            except Exception:  # A bug ends only this delivery and its consumers.
-                log.exception("delivery_failed", partition=dispatcher.partition.partition_id)
-                dispatcher.close_consumers()
+            await self._run(dispatcher, dispatcher.run)
+
+    async def _run(self, dispatcher: Dispatcher, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a part of a delivery. A bug ends only the dispatcher's consumers."""
+        try:
+            await work()
+        except NotOwner:  # The broker gave up the shard: clients look it up again.
+            for consumer in _let_off(dispatcher):
+                consumer.disconnect()
+        except Exception:  # A bug ends only this delivery and its consumers.
+            log.exception("delivery_failed", partition=dispatcher.partition.partition_id)
+            dispatcher.close_consumers()
+            if self._dispatchers.get(_key(dispatcher)) is dispatcher:
                 self._drop(_key(dispatcher))
 
     def make(
@@ -231,7 +239,7 @@ class Dispatchers:
         keys: KeySharing,
     ) -> Dispatcher:
         shared = Surroundings(
-            self._budget, self._now_us, self.release, self.keep, rates=self._rates
+            self._budget, self._now_us, self.release, self.keep, self._bury, rates=self._rates
         )
         match kind:
             case SubscriptionKind.EXCLUSIVE:
@@ -239,12 +247,22 @@ class Dispatchers:
             case SubscriptionKind.FAILOVER:
                 return FailoverDispatcher(partition, name, cursor, shared)
             case SubscriptionKind.SHARED:
-                return SharedDispatcher(partition, name, cursor, shared)
+                return QueueDispatcher(partition, name, cursor, shared)
             case SubscriptionKind.KEY_SHARED:
                 policy = KeyRanges() if keys.is_sticky else KeyRing()
                 return KeySharedDispatcher(
                     partition, name, cursor, shared, policy=policy, in_order=keys.in_order
                 )
+
+    def copy_dead_letters(self, copier: DeadLetterCopier) -> None:
+        """Copy the records that queues give up by `copier`."""
+        self._dead_letters = copier
+
+    def _bury(self, dispatcher: LockingDispatcher) -> None:
+        """Copy the records that a queue gives up."""
+        if self._nursery is not None and self._dead_letters is not None:
+            copying = partial(self._dead_letters.bury, dispatcher)
+            self._nursery.start_soon(self._run, dispatcher, copying)
 
     def check_count(self, topic: Topic, partition: Partition) -> None:
         """Raise SubscriptionBusy if the topic's settings allow no more consumers."""
@@ -273,6 +291,11 @@ class Dispatchers:
         key = _key(dispatcher)
         is_idle = not dispatcher.consumers and dispatcher.resetting is None
         if is_idle and key not in self._kept and self._dispatchers.get(key) is dispatcher:
+            self._drop(key)
+
+    def close(self) -> None:
+        """End all deliveries, at a stop; each stores its counts."""
+        for key in list(self._dispatchers):
             self._drop(key)
 
     def keep(self, dispatcher: Dispatcher) -> None:

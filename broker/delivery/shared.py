@@ -7,7 +7,6 @@ Delayed entries are held until they are due.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,10 @@ import trio
 
 from braidlog.broker.delivery.again import ANYBODY, Again, Lane
 from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind, with_all_chunks
+from braidlog.broker.delivery.consumer_turns import ConsumerTurns
 from braidlog.broker.delivery.cursor import CursorState
 from braidlog.broker.delivery.delays import Delays
-from braidlog.broker.delivery.dispatcher import (
-    CHUNK,
-    DELAYED,
-    Dispatcher,
-)
+from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, Dispatcher
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
 from braidlog.broker.delivery.retries import READ_AGAIN_S
 from braidlog.broker.delivery.returning import Returning
@@ -57,7 +53,7 @@ class SharedDispatcher(Dispatcher):
     ) -> None:
         """See Dispatcher."""
         super().__init__(partition, name, cursor, surroundings)
-        self._turns: deque[Consumer] = deque()  # Longest without a turn first.
+        self._turns = ConsumerTurns()
         self._again = Again()
         self._returning = Returning(self._limits.returned_together)
         self._again_bytes = 1  # For the next read of waiting entries; 1 reads a single batch.
@@ -81,6 +77,11 @@ class SharedDispatcher(Dispatcher):
         self._redeliveries.clear()
         self._chunk_consumer.clear()
         super().rewind()
+
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        """As `Dispatcher.flow`."""
+        super().flow(consumer, permits)
+        self._turns.ready(consumer)
 
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
         """Do nothing: a cumulative acknowledgement has no meaning without order; Apache Pulsar
@@ -160,7 +161,7 @@ class SharedDispatcher(Dispatcher):
             self._return_some()
         if self._is_slowed() or self.is_blocked:
             return False
-        return any(c.can_take and c.takes_more() for c in self.consumers)
+        return self._turns.are_ready
 
     def _give(self) -> bool:
         return not self._ready_lanes() and self._give_ahead()
@@ -183,16 +184,10 @@ class SharedDispatcher(Dispatcher):
 
     def _next(self) -> Consumer | None:
         """Return the next consumer with room: best priority first, then longest without a turn."""
-        best: Consumer | None = None
-        if not self.is_blocked:
-            for consumer in self._turns:
-                is_better = best is None or consumer.priority < best.priority
-                if is_better and consumer.can_take and consumer.takes_more():
-                    best = consumer
-        if best is not None and len(self._turns) > 1:
-            self._turns.remove(best)
-            self._turns.append(best)
-        return best
+        consumer = None if self.is_blocked else self._turns.first()
+        if consumer is not None:
+            self._turns.had(consumer)
+        return consumer
 
     def _can_read(self) -> bool:
         return bool(self._ready_lanes()) or (super()._can_read() and not self._delays.is_full)
@@ -247,10 +242,9 @@ class SharedDispatcher(Dispatcher):
             return
         if generation != self._generation:
             return
-        wanted = [entry for entry in read.entries if entry.offset in self._again]
+        wanted = self._waiting(read.entries)
         if not wanted or wanted[0].offset != first:
-            self._again.discard(first)
-            # Retention or compaction removed the entry.
+            self._again.discard(first)  # Retention or compaction removed the entry.
             gone_to = read.entries[0].offset if read.entries else read.next_offset
             if gone_to > first:  # No consumer can acknowledge the entry any more.
                 self._pass_holes([(first, gone_to)])
@@ -259,6 +253,10 @@ class SharedDispatcher(Dispatcher):
             self._limits.read_again_bytes if 2 * len(wanted) > len(read.entries) else 1
         )
         self._give_found(wanted)
+
+    def _waiting(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the entries that wait to be sent again."""
+        return [entry for entry in entries if entry.offset in self._again]
 
     def _give_found(self, entries: Sequence[Entry]) -> None:
         """Send each entry to a consumer that may have the entry; the others keep waiting."""
@@ -284,7 +282,7 @@ class SharedDispatcher(Dispatcher):
                 self._again.discard(offset)
                 entry.slot = lane if isinstance(lane, int) else 0
                 self._share(shares, consumer, entry, state)
-        shares.send()
+        shares.send(self._now_us())
 
     def _to_its_lane(self, entry: Entry) -> Lane:
         """Let a due piece of a chunked message wait with the message."""
@@ -406,7 +404,7 @@ class SharedDispatcher(Dispatcher):
         self._redeliveries.pop(offset, None)
 
     def _joined(self, consumer: Consumer) -> None:
-        self._turns.append(consumer)
+        self._turns.add(consumer)
 
     def _left(self, consumer: Consumer) -> None:
         self._turns.remove(consumer)
@@ -424,12 +422,13 @@ class SharedDispatcher(Dispatcher):
         return None
 
     def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
-        own, others = consumer.pending, [c.pending for c in self.consumers if c is not consumer]
+        own, consumers = consumer.pending, self.consumers
 
         def count_of(entry: int) -> int | None:
             pending = own.get(entry)
-            if pending is None:
-                pending = next((held[entry] for held in others if entry in held), None)
+            if pending is None:  # Another consumer's.
+                holders = (other.pending for other in consumers if entry in other.pending)
+                pending = next((held[entry] for held in holders), None)
             return None if pending is None else pending.record_count
 
         return count_of
@@ -494,6 +493,7 @@ class SharedDispatcher(Dispatcher):
         """Resume delivery that a limit stopped, once half of the limit is free."""
         if consumer.is_blocked and consumer.unacked <= self._limits.unacked_max_consumer // 2:
             consumer.is_blocked = False
+            self._turns.ready(consumer)
             self.wake()
         if self.is_blocked and self._unacked <= self._limits.unacked_max_subscription // 2:
             self.is_blocked = False

@@ -44,7 +44,8 @@ class Shares:
         self._entries.setdefault(consumer, []).append(entry)
         self._left -= 1
 
-    def send(self) -> None:
+    def send(self, now_us: int) -> None:
         """Send everything."""
         for consumer, entries in self._entries.items():
+            consumer.handed(len(entries), now_us)
             consumer.send(entries, sum([len(entry.body) for entry in entries]))

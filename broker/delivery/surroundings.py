@@ -26,6 +26,8 @@ class Surroundings:
     """Forgets the dispatcher if it has no consumers and waits for none."""
     keep: Callable[..., None] = lambda _: None
     """Keeps the dispatcher's position in memory for consumers that a seek closed."""
+    bury: Callable[..., None] = lambda _: None
+    """Starts to copy the records that a queue gives up into their dead letter topic."""
     limits: DeliveryLimits = field(default_factory=DeliveryLimits)
     rates: PartitionRates = field(default_factory=lambda: PartitionRates(trio.current_time))
     """Rates of delivery of each partition."""

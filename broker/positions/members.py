@@ -46,6 +46,10 @@ class Members:
         """
         self._sources.append((source, protocol))
 
+    def remove_source(self, source: Source) -> None:
+        """Remove a source; nothing if the source was not added."""
+        self._sources = [entry for entry in self._sources if entry[0] != source]
+
     def of(self, topic: Topic, name: bytes) -> list[SubscriptionMember]:
         """Return all members of the subscription of that name."""
         return [member for source, _ in self._sources for member in source(topic, name)]

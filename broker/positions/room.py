@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker import errors
-from braidlog.broker.limits import CURSORS_MAX, SUBSCRIPTIONS_MAX
+from braidlog.broker.limits import StateLimits
 from braidlog.broker.topics.topic import Topic
 from braidlog.storage.metadata.positions import Positions
 
 NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
-TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; bounds random names.
 
 
-def check_new(topic: Topic, name: bytes, cursors: Positions) -> None:
+def check_new(topic: Topic, name: bytes, cursors: Positions, limits: StateLimits) -> None:
     """Check that a topic can have another subscription, of that name.
 
     Raises InvalidName, TopicNotFound, LimitExceeded, PolicyViolated.
@@ -26,13 +25,14 @@ def check_new(topic: Topic, name: bytes, cursors: Positions) -> None:
     if most is not None and cursors.count(topic.meta.topic_id) >= most:
         text = "Exceed the maximum number of subscriptions of the topic"  # Apache's words.
         raise errors.PolicyViolated(f"{text}: persistent://{topic.name.full}")
-    if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
-        raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")
-    if cursors.totals.subscriptions >= SUBSCRIPTIONS_MAX:
-        raise errors.LimitExceeded(f"there are {SUBSCRIPTIONS_MAX} subscriptions")
+    if cursors.count(topic.meta.topic_id) >= limits.topic_subscriptions:
+        raise errors.LimitExceeded(f"{topic.name} has {limits.topic_subscriptions} subscriptions")
+    if cursors.totals.subscriptions >= limits.subscriptions:
+        raise errors.LimitExceeded(f"there are {limits.subscriptions} subscriptions")
 
 
-def check_cursors(cursors: Positions, more: int) -> None:
+def check_cursors(cursors: Positions, more: int, limits: StateLimits) -> None:
     """Check that there is room for more cursors. Raises LimitExceeded."""
-    if cursors.totals.cursors + more > CURSORS_MAX:
-        raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")
+    if cursors.totals.cursors + more > limits.cursors:
+        text = f"all subscriptions together have at most {limits.cursors} cursors"
+        raise errors.LimitExceeded(text)

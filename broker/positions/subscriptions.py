@@ -8,7 +8,8 @@ no clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -16,25 +17,25 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
-from braidlog.broker.limits import ALL_RANGES_MAX
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.positions import cursor_moves
+from braidlog.broker.positions.commits import Commits
 from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
 from braidlog.broker.positions.room import check_cursors, check_new
 from braidlog.broker.topics.registry import TopicRegistry
 from braidlog.broker.topics.topic import Topic, TopicEvent
+from braidlog.storage.errors import StorageError
 from braidlog.storage.metadata.cursors import (
     KafkaCommit,
     Moved,
     StoredCursor,
     StoredSubscription,
-    Subscribed,
-    new_subscription,
 )
+from braidlog.storage.metadata.delivery_counts import Run
 from braidlog.storage.metadata.positions import Positions
 from braidlog.storage.metadata.ranges import RangeSet
 
 __all__ = [
-    "Commits",
     "CursorEvent",
     "KafkaCommit",
     "Subscription",
@@ -65,19 +66,27 @@ class Subscription:
     topic comes back: there is a new object then.
     """
 
-    def __init__(self, topic: Topic, name: bytes, cursors: Positions, report: Report) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        name: bytes,
+        cursors: Positions,
+        report: Report,
+        limits: StateLimits,
+    ) -> None:
         self.topic = topic
         self.name = name
         self.has_moved = False
         self.listeners: set[SubscriptionListener] = set()
         self._cursors = cursors
         self._report = report
+        self._limits = limits
 
     # Reading.
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties that a Pulsar client gave when creating the subscription."""
+        """The properties that Pulsar clients gave the subscription."""
         stored = self._stored()
         return stored.properties if stored else {}
 
@@ -123,6 +132,28 @@ class Subscription:
             return 0
         return end - start - (cursor.acked.count_within(start, end) if cursor.acked else 0)
 
+    def deliveries(self, index: int) -> Sequence[Run] | None:
+        """Return how often records were given out, as last stored, for a partition that members of
+        a share group have read.
+        """
+        return self._cursors.deliveries((self.topic.meta.topic_id, self.name, index))
+
+    def count_deliveries(self, index: int, runs: Sequence[Run]) -> None:
+        """Store how often unacknowledged records were given out. A topic that has just moved away
+        takes counts until its shard is given up. On an error, which is reported, the earlier counts
+        stay.
+        """
+        key = (self.topic.meta.topic_id, self.name, index)
+        # An error of storage is reported; without an owner, the counts belong to another broker.
+        with suppress(errors.BrokerError), as_broker_errors(self._report):
+            cursor = self._cursors.get(key[0], index, self.name)
+            if cursor is None:
+                return  # The cursor has ended, and its counts too.
+            low = cursor.position
+            runs = [(max(start, low), end, count) for start, end, count in runs if end > low]
+            if runs != self._cursors.deliveries(key):
+                self._cursors.count_deliveries(key, runs)
+
     # Changing.
 
     def open(self, properties: dict[str, str] | None = None) -> int:
@@ -132,12 +163,22 @@ class Subscription:
         """
         topic = self.topic
         if self._stored() is None:
-            check_new(topic, self.name, self._cursors)
+            check_new(topic, self.name, self._cursors, self._limits)
         partitions = len(topic.partitions)
         with as_broker_errors(self._report):
             return self._cursors.open(
                 topic.meta.topic_id, self.name, partitions=partitions, properties=properties
             )
+
+    def set_properties(self, properties: dict[str, str]) -> int:
+        """Replace the properties of the subscription; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
+        if self._stored() is None:
+            raise _not_found(self.topic, self.name)
+        with as_broker_errors(self._report):
+            return self._cursors.set_properties(self.topic.meta.topic_id, self.name, properties)
 
     def commit(
         self, index: int, position: int, *, kafka: KafkaCommit | None = None, lazy: bool = False
@@ -190,7 +231,7 @@ class Subscription:
         cursor = self._cursor(index)
         if cursor is None:
             return 0 if lazy else self._settled()
-        room_in_all = ALL_RANGES_MAX - self._cursors.totals.ranges
+        room_in_all = self._limits.ack_ranges - self._cursors.totals.ranges
         fresh, refused = cursor_moves.taken(cursor, ranges, room_in_all)
         if fresh:
             position = cursor_moves.closed(cursor, fresh)
@@ -296,67 +337,13 @@ class Subscription:
     ) -> int:
         self.topic.partition(moved.index)
         if self._cursor(moved.index) is None:
-            check_cursors(self._cursors, 1)
+            check_cursors(self._cursors, 1, self._limits)
         if self.topic.deleted or self._stored() is None:
             self.open()
         with as_broker_errors(self._report):
             ticket = self._cursors.move(moved, lazy=lazy)
         if event is not None:
             self.tell(moved.index, event, mover)
-        return ticket
-
-
-class Commits:
-    """Commits under the same name, on any topics, that share a record of the journal.
-
-    Each commit follows `Subscription.commit`. All commits happen, or none if the record cannot be
-    written.
-    """
-
-    def __init__(self, subscriptions: Subscriptions, name: bytes) -> None:
-        self._subscriptions = subscriptions
-        self.name = name
-        self._making: dict[int, Subscribed] = {}
-        self._moves: list[tuple[Moved, CursorEvent | None]] = []
-        self._new_cursors = 0
-
-    def add(
-        self, topic: Topic, index: int, position: int, *, kafka: KafkaCommit | None = None
-    ) -> None:
-        """Add a commit for a partition without a commit in this object.
-
-        Raises InvalidName, TopicNotFound, PartitionNotFound, NotOwner, LimitExceeded: then the
-        commit is left out.
-        """
-        topic.partition(index)
-        cursors, name = self._subscriptions.cursors, self.name
-        topic_id = topic.meta.topic_id
-        stored = None if topic.deleted else cursors.find(topic_id, name)
-        cursor = stored.cursors.get(index) if stored else None
-        is_new = stored is None and topic_id not in self._making
-        if is_new:
-            check_new(topic, name, cursors)
-        if cursor is None:
-            check_cursors(cursors, self._new_cursors + 1)
-            self._new_cursors += 1
-        if is_new:
-            self._making[topic_id] = new_subscription(topic_id, name, len(topic.partitions))
-        key = (topic_id, name, index)
-        self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
-
-    def write(self) -> int:
-        """Make all commits; return the ticket, 0 for none. Raises StorageFull, StorageFailed."""
-        if not self._moves:
-            return 0
-        subscriptions = self._subscriptions
-        with as_broker_errors(subscriptions.report):
-            ticket = subscriptions.cursors.move_all(
-                (moved for moved, _ in self._moves), making=self._making.values()
-            )
-        if subscriptions.are_held:
-            for moved, event in self._moves:
-                if event is not None:
-                    subscriptions.tell(moved, event)
         return ticket
 
 
@@ -373,10 +360,12 @@ class Subscriptions:
         cursors: Positions,
         *,
         report: Report,
+        limits: StateLimits = STATE_LIMITS,
     ) -> None:
         """`report` is called with each error of storage before the broker error is raised."""
         self.cursors = cursors
         self.report = report
+        self.limits = limits
         # All holders of a subscription must see the same object, dropped with its last holder.
         self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
         topics.listeners.add(self)
@@ -413,6 +402,16 @@ class Subscriptions:
     def names(self, topic: Topic) -> list[bytes]:
         """Return the subscription names of a topic."""
         return [] if topic.deleted else self.cursors.names(topic.meta.topic_id)
+
+    def settle(self) -> int:
+        """Return a ticket after which a crash takes back no position that is visible now. The
+        answer to a client that asks for a position waits for the ticket. If storage takes no
+        change, the ticket is 0: the client still gets an answer.
+        """
+        try:
+            return self.cursors.settle()
+        except StorageError:
+            return 0
 
     async def lowest_position(self, topic: Topic, index: int) -> int | None:
         """Return the lowest position of all cursors of a partition, None if none is set.
@@ -490,7 +489,7 @@ class Subscriptions:
         key = (topic.meta.topic_id, name)
         subscription = self._held.get(key)
         if subscription is None or subscription.topic is not topic:  # The topic was renamed.
-            subscription = Subscription(topic, name, self.cursors, self.report)
+            subscription = Subscription(topic, name, self.cursors, self.report, self.limits)
             self._held[key] = subscription
         return subscription
 

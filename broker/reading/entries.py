@@ -15,20 +15,20 @@ from __future__ import annotations
 import base64
 import binascii
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from braidlog.broker.errors import CorruptBatch, OffsetOutOfRange
+from braidlog.broker.errors import CorruptBatch, OffsetOutOfRange, UnreadableRecord
 from braidlog.broker.reading.ack_sets import acked_ranges, wanted_count
 from braidlog.broker.reading.look import Look, look_at
 from braidlog.broker.reading.times import search
 from braidlog.broker.reading.unopened import cannot_decode
 from braidlog.broker.reading.unpacking import run_unpacking
-from braidlog.storage.errors import CorruptBody, UnreadableBody
+from braidlog.storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
 from braidlog.storage.formats import registry
 from braidlog.storage.formats.api import (
     BYTES_MAX,
@@ -38,7 +38,13 @@ from braidlog.storage.formats.api import (
     Buffer,
     Decoded,
 )
-from braidlog.storage.formats.pulsar.entry import chunk_of, publish_us_of, read_metadata
+from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
+from braidlog.storage.formats.pulsar.entry import (
+    chunk_of,
+    publish_us_of,
+    read_metadata,
+    unpack,
+)
 from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
 from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import EntryMetadata
 from braidlog.storage.formats.quick import SPEEDUPS
@@ -221,6 +227,34 @@ def record_places(batch: Batch, offsets: Sequence[int]) -> list[tuple[int, int]]
     return places
 
 
+async def unpacked_entry(
+    body: Buffer, before_large: Callable[[int], Awaitable[None]]
+) -> tuple[EntryMetadata, bytes]:
+    """Return the metadata and the uncompressed payload of an entry. Encrypted payloads, and pieces
+    of chunked messages, are returned as stored: only the whole can be unpacked.
+
+    Raises CorruptBatch, UnreadableRecord.
+    """
+    try:
+        metadata, start = read_metadata(body, check=False)
+        payload = body[start:]
+        is_piece = chunk_of(metadata) is not None
+        if metadata.compression and not is_piece and not metadata.HasField("encryption_keys"):
+            work = partial(
+                unpack,
+                metadata.compression,
+                payload,
+                metadata.uncompressed_size,
+                INFLATED_BYTES_MAX,
+            )
+            payload = await run_unpacking(work, before_large=before_large)
+    except CorruptBody as error:
+        raise CorruptBatch(str(error)) from error
+    except (UnreadableBody, RecordTooLarge) as error:
+        raise UnreadableRecord(str(error)) from error
+    return metadata, bytes(payload)
+
+
 # Lookup of entries.
 
 
@@ -243,7 +277,9 @@ async def entry_at_or_before(
             async with look_at(partition, below, compacted=compacted) as look:
                 if not look.batches:
                     return None
-                entry = await _find(look, lambda batch: _last_starting_at_or_below(batch, offset))
+                entry = await find_in_sight(
+                    look, lambda batch: _last_starting_at_or_below(batch, offset)
+                )
                 below = look.batches[0].base_offset - 1
         except OffsetOutOfRange:
             return None  # Below the log start, and the view was removed meanwhile.
@@ -260,18 +296,20 @@ async def entry_at_or_after(partition: Partition, offset: int) -> EntrySpan | No
         async with look_at(partition, position) as look:
             if not look.batches:
                 return None
-            entry = await _find(look, lambda batch: _first_starting_at_or_above(batch, offset))
+            entry = await find_in_sight(
+                look, lambda batch: _first_starting_at_or_above(batch, offset)
+            )
             position = look.batches[0].next_offset
         if entry is not None:
             return entry
     return None
 
 
-async def _find(look: Look, find: Callable[[Batch], Found]) -> Found:
+async def find_in_sight(look: Look, find: Callable[[Batch], Found]) -> Found:
     """Return the result of `find` for the batch in sight, from a thread if the body is decoded."""
     batch = look.batches[0]
     is_gap, is_pulsar = batch.header.flags & _GAP, batch.header.body_format == BodyFormat.PULSAR
-    if is_gap or is_pulsar or _is_dense(batch):
+    if is_gap or is_pulsar or is_dense(batch):
         return find(batch)
     return await run_unpacking(partial(find, batch), before_large=look.memory.grow)
 
@@ -292,8 +330,8 @@ async def last_ended(partition: Partition, position: int) -> EntrySpan | None:
     return span
 
 
-def _spans(batch: Batch) -> Sequence[EntrySpan]:
-    """Return the entries of a batch without their bytes."""
+def spans_in(batch: Batch) -> Sequence[EntrySpan]:
+    """Return the entries of a batch without their bytes; a large body needs a thread."""
     header = batch.header
     if header.flags & _GAP:
         return ()
@@ -303,7 +341,7 @@ def _spans(batch: Batch) -> Sequence[EntrySpan]:
     return [EntrySpan(record.offset, 1) for record in decoded(batch).records]
 
 
-def _is_dense(batch: Batch) -> bool:
+def is_dense(batch: Batch) -> bool:
     """Return True if every offset of the batch is a separate entry, so that the body need not be
     opened.
     """
@@ -318,9 +356,9 @@ def _is_dense(batch: Batch) -> bool:
 def _last_starting_at_or_below(batch: Batch, offset: int) -> EntrySpan | None:
     if batch.base_offset > offset:
         return None
-    if _is_dense(batch):
+    if is_dense(batch):
         return EntrySpan(min(offset, batch.next_offset - 1), 1)
-    spans = _spans(batch)
+    spans = spans_in(batch)
     at = bisect_right(spans, offset, key=_offset_of)
     return spans[at - 1] if at else None
 
@@ -328,9 +366,9 @@ def _last_starting_at_or_below(batch: Batch, offset: int) -> EntrySpan | None:
 def _first_starting_at_or_above(batch: Batch, offset: int) -> EntrySpan | None:
     if batch.next_offset <= offset:
         return None
-    if _is_dense(batch):
+    if is_dense(batch):
         return EntrySpan(max(offset, batch.base_offset), 1)
-    return next((span for span in _spans(batch) if span.offset >= offset), None)
+    return next((span for span in spans_in(batch) if span.offset >= offset), None)
 
 
 def _offset_of(span: EntrySpan) -> int:

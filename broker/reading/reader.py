@@ -42,7 +42,7 @@ from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.large import LargeBody, refusing_large
-from braidlog.storage.log.reading import Trusted
+from braidlog.storage.log.segment_reading import Trusted
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
@@ -94,9 +94,11 @@ class StoredRead(abc.ABC):
         self._ended = False
         self.fills: CutBatches | None = None  # See `read_steps`.
         self.in_place = False  # See `read_steps`.
+        self.cold_in_place = False  # See `read_steps`.
         self.trusted: tuple[Trusted, Trusted] | None = None  # See `trust_of`.
         self.passed: list[Passed] = []
         self.turn = Turn(TURN_US_MAX)  # See `read_steps`.
+        self.parts_max = READ_PARTS_MAX
         # Of the answer: grows for a record larger than DECODE_BYTES_MAX.
         self.memory: OutputReservation | None = None
 
@@ -125,7 +127,7 @@ class StoredRead(abc.ABC):
         if self._ended or self._records_left <= 0:
             return True
         if result.record_count:
-            return result.size >= self._bytes_max or len(result.parts) >= READ_PARTS_MAX
+            return result.size >= self._bytes_max or len(result.parts) >= self.parts_max
         return self._walked_bytes >= WALK_BYTES_MAX
 
     @property
@@ -166,6 +168,8 @@ class StoredRead(abc.ABC):
             except _Full:
                 self._ended = True
                 return True
+            if self.cold_in_place and self._take_in_place(offset, wanted):
+                return True  # The read in the thread has checked the batches.
         if batches and (size := self._uncounted_bytes(batches[0])):
             del batches  # The batch is read again once memory is free.
             if self.result.record_count:

@@ -64,9 +64,11 @@ def read_steps(
     records_max: int | None = None,
     fills: CutBatches | None = None,
     in_place: bool = False,
+    cold_in_place: bool = False,
     is_checked_by_reader: bool = False,
     turn: Turn | None = None,
     memory: OutputReservation | None = None,
+    parts_max: int = READ_PARTS_MAX,
 ) -> Steps[ReadResult]:
     """Run `read_as` in steps: data in memory in the reader's format is read without a wait.
 
@@ -74,18 +76,21 @@ def read_steps(
     `next_offset` is then at or below the first offset of the cut batch. `fills` keeps the rest of
     that batch.
 
-    With `in_place`, large batches may be returned as places in files, to be sent soon. With
-    `is_checked_by_reader`, bodies that were good when loaded into memory are not checked again.
+    With `in_place`, large batches may be returned as places in files, to be sent soon; with
+    `cold_in_place`, those that a thread has to read first. With `is_checked_by_reader`, bodies that
+    were good when loaded into memory are not checked again.
 
     `turn` belongs to a caller with several reads in a row; without a turn, the read lets other
     tasks run before decoding anything. `memory` is reserved for the answer and grows by the size of
     a large record.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
-    reader.memory = memory
+    reader.memory, reader.parts_max = memory, parts_max
     if fills is not None:
         reader.fill_from(fills)
-    reader.in_place = in_place and records_max is None and not partition.wants_keys
+    may_be_in_place = records_max is None and not partition.wants_keys
+    reader.in_place = in_place and may_be_in_place
+    reader.cold_in_place = cold_in_place and may_be_in_place
     if is_checked_by_reader and not partition.wants_keys:
         reader.trusted = trust_of(codec.format)
     if turn is not None:
@@ -180,7 +185,7 @@ class _FormatReader(StoredRead):
         left -= result.size
         parts: list[Part] = []
         next_offset, count = result.next_offset, 0
-        for batch in batches[: READ_PARTS_MAX - len(result.parts)]:
+        for batch in batches[: self.parts_max - len(result.parts)]:
             header = batch.header
             if header.body_format != body_format or header.base_offset != next_offset:
                 break

@@ -19,12 +19,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the machine."""
+    """The clocks of the machine. Implements `Clock`."""
 
     def now_us(self) -> int:
-        """See `Clock`."""
         return time.time_ns() // 1000
 
     def steady_us(self) -> int:
-        """See `Clock`."""
         return steady_us()

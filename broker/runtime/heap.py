@@ -51,9 +51,9 @@ async def trim_heap() -> None:
             await run_in_thread(trim, 0)
 
 
-def resident_bytes() -> int:
+def resident_bytes(statm: Path = STATM) -> int:
     """Return the resident memory of this process in bytes; 0 if the system has no figure."""
     try:
-        return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0

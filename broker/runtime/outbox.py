@@ -25,7 +25,7 @@ from braidlog.broker.limits import (
     STALL_BYTES,
 )
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.runtime.tls_socket import TlsSocket
+from braidlog.broker.runtime.streams import Stream
 from braidlog.storage.formats.api import Buffer, Part, StoredPart
 from braidlog.storage.log.file_part import LostBytes, all_in_memory
 
@@ -51,7 +51,7 @@ class Outbox:
 
     def __init__(
         self,
-        sock: socket.socket | TlsSocket,
+        sock: Stream,
         tickets: Tickets,
         budget: OutputBudget,
         *,
@@ -104,6 +104,11 @@ class Outbox:
     def has_answers_room(self) -> bool:
         """True if the queue of pending answers is below its limits."""
         return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no byte and no answer waits."""
+        return not self._unsent and not self._answers
 
     @property
     def is_broken(self) -> bool:

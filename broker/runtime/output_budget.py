@@ -48,7 +48,7 @@ class OutputBudget:
     """Counts bytes in outboxes, in unfinished answers and in records read ahead. One per broker.
 
     Guarantees: `reserve` begins no answer for which less than OUTPUT_LAST_BYTES is free. Only
-    `reserve`, `some_free` and `OutputReservation.grow` wait.
+    `reserve`, `room`, `some_free` and `OutputReservation.grow` wait.
     """
 
     def __init__(self, bytes_max: int = OUTPUT_BYTES_ALL_MAX) -> None:
@@ -135,6 +135,17 @@ class OutputBudget:
         free = self._bytes_max - self.used
         part = OUTPUT_SHARE_BYTES_MIN if self.is_short else free // PART_OF_FREE
         return min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))
+
+    async def room(self, size: int) -> None:
+        """Wait until an answer of `size` bytes leaves the last quarter free; an unused budget has
+        room for any answer.
+        """
+        while not self.has_room(size):
+            await self._slow.park()
+
+    def has_room(self, size: int) -> bool:
+        """Return True if `room` would not wait."""
+        return not self.used or self.used + size <= self._before_last
 
     def fits(self, size: int) -> bool:
         """Return True if this number of bytes is free; any number fits an unused budget."""

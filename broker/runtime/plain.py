@@ -40,7 +40,6 @@ class PlainPoller:
         self._nursery: trio.Nursery | None = None  # while `run` runs
 
     def watch(self, fd: int, serve: Serve, *, is_client: bool = True, is_due: bool = False) -> None:
-        """See `Poller`."""
         assert fd not in self._watched and not is_due
         scope = trio.CancelScope()
         self._watched[fd] = serve, scope
@@ -48,22 +47,18 @@ class PlainPoller:
             self._nursery.start_soon(self._serve_socket, fd, serve, scope)
 
     def unwatch(self, fd: int) -> None:
-        """See `Poller`."""
         _, scope = self._watched.pop(fd)
         scope.cancel()
         trio.lowlevel.notify_closing(fd)  # At once: the descriptor may be closed next.
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """See `Poller`."""
         assert self.in_pass
         self._soon.append(call)
 
     async def give_way(self) -> None:
-        """See `Poller`."""
         await trio.lowlevel.checkpoint()
 
     async def run(self) -> None:
-        """See `Poller`."""
         async with trio.open_nursery() as nursery:
             for fd, (serve, scope) in self._watched.items():
                 nursery.start_soon(self._serve_socket, fd, serve, scope)

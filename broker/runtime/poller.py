@@ -88,7 +88,9 @@ class EpollPoller:
     Guarantees that every ready socket is served once in each pass.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, due_enough: int = PASS_DUE_ENOUGH) -> None:
+        """A pass asks epoll for no further sockets while `due_enough` are known to be ready."""
+        self._due_enough = due_enough
         self._epoll = select.epoll()
         # The broker's own descriptors once more, for passes that do not ask about the clients.
         self._own_epoll = select.epoll()
@@ -115,11 +117,9 @@ class EpollPoller:
 
     @property
     def is_in_the_loop(self) -> bool:
-        """See `Poller`."""
         return self._trio_fd is not None
 
     def watch(self, fd: int, serve: Serve, *, is_client: bool = True, is_due: bool = False) -> None:
-        """See `Poller`."""
         assert fd not in self._watched
         self._epoll.register(fd, select.EPOLLIN)
         self._watched[fd] = serve
@@ -131,7 +131,6 @@ class EpollPoller:
             self._more[fd] = None
 
     def unwatch(self, fd: int) -> None:
-        """See `Poller`."""
         del self._watched[fd]
         if fd in self._own:
             self._own.discard(fd)
@@ -141,7 +140,6 @@ class EpollPoller:
             self._unpark(len(self._giving_way))
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """See `Poller`."""
         assert self.in_pass
         self._soon.append(call)
 
@@ -172,7 +170,6 @@ class EpollPoller:
         return not is_quiet or any(fd not in self._own for fd in ready)
 
     async def run(self) -> None:
-        """See `Poller`."""
         clock = trio.lowlevel.current_clock()
         self._runs = True
         try:
@@ -203,7 +200,7 @@ class EpollPoller:
     def make_pass(self, seconds: float) -> None:
         """Wait for at most `seconds` until a socket is ready, and serve all ready sockets."""
         is_due = bool(self._has_due or self._giving_way)
-        is_full = len(self._due) >= PASS_DUE_ENOUGH
+        is_full = len(self._due) >= self._due_enough
         if is_full:  # More sockets are known to be ready than this pass serves.
             ready = self._own_epoll.poll(0)
         else:

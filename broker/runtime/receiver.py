@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+import socket
 import time
 import types
 from collections.abc import Coroutine, Generator
@@ -27,7 +28,7 @@ from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receive_buffer import BufferPool, OutOfBuffers, ReceiveBuffer
 from braidlog.broker.runtime.sessions import Session, takes_runs
-from braidlog.broker.runtime.tls_socket import Stream
+from braidlog.broker.runtime.streams import Stream
 
 if TYPE_CHECKING:
     from braidlog.broker.access.quotas import Allowance
@@ -75,6 +76,7 @@ class Receiver:
         self.begun = 0  # frames given to the session
         self.done = 0  # frames that the session has handled
         self._sock = sock
+        self._layer = None if isinstance(sock, socket.socket) else sock
         self._pool = pool
         self._inlet = ReceiveBuffer(pool)
         self._outbox = outbox
@@ -270,10 +272,10 @@ class Receiver:
         try:
             size = self._sock.recv_into(room)
         except BlockingIOError:
-            self._emptied = True
+            self._emptied = self._layer is None or not self._layer.has_pending
             self._inlet.rest()
             return False
-        self._emptied = size < len(room)
+        self._emptied = size < len(room) and (self._layer is None or not self._layer.has_pending)
         if not size:
             self.at_end = True
             return False

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from braidlog.broker.runtime.streams import HandshakeFailed
+
 if TYPE_CHECKING:
     from braidlog.storage.formats.api import Buffer
 
@@ -22,8 +24,10 @@ SEND_BYTES: Final = 64 * 1024
 PLAIN_HELLO: Final = "the client does not speak TLS: this listener does"
 
 
-class HandshakeFailed(Exception):
-    """A client did not complete the handshake; the text says why, for the operator."""
+class TlsHandshakeFailed(HandshakeFailed):
+    """A client did not complete the handshake of TLS."""
+
+    event = "tls_handshake_failed"
 
 
 def handshake_reason(error: BaseException) -> str:
@@ -36,7 +40,7 @@ def handshake_reason(error: BaseException) -> str:
 
 class TlsSocket:
     """A connected socket with encrypted bytes. Never blocks: raises BlockingIOError as a plain
-    socket does.
+    socket does. Implements `LayeredSocket`.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
@@ -46,12 +50,20 @@ class TlsSocket:
         self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         self._sending = b""  # Bytes that the library did not accept, and that must be passed again.
 
+    @property
+    def is_encrypted(self) -> bool:
+        return True
+
+    @property
+    def has_pending(self) -> bool:
+        return self._tls.pending() > 0
+
     async def handshake(self) -> None:
         """Do the TLS handshake. Raises HandshakeFailed."""
         with trio.move_on_after(HANDSHAKE_S) as deadline:
             await self._handshake()
         if deadline.cancelled_caught:
-            raise HandshakeFailed(f"not done within {HANDSHAKE_S:.0f} s")
+            raise TlsHandshakeFailed(f"not done within {HANDSHAKE_S:.0f} s")
 
     async def _handshake(self) -> None:
         while True:
@@ -63,7 +75,7 @@ class TlsSocket:
             except ssl.SSLWantWriteError:
                 await trio.lowlevel.wait_writable(self._tls)
             except OSError as error:
-                raise HandshakeFailed(handshake_reason(error)) from error
+                raise TlsHandshakeFailed(handshake_reason(error)) from error
 
     @property
     def certificate(self) -> dict[str, Any] | None:
@@ -166,6 +178,3 @@ class TlsSocket:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-Stream = socket.socket | TlsSocket

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import trio
 
     from braidlog.broker.broker import Broker
+    from braidlog.broker.runtime.streams import LayeredSocket
+    from braidlog.broker.runtime.tls_socket import TlsSocket
     from braidlog.broker.server.connection import Connection
     from braidlog.broker.server.tls import TlsSettings
 
@@ -89,19 +91,31 @@ class Preparing(Protocol):
         """
 
 
-class Relaying(Protocol):
-    """Optional in an adapter: serves clients that another broker relays."""
+class Layering(Protocol):
+    """Optional in a framed adapter: the frames travel inside another protocol."""
 
-    def open_relayed(self, broker: Broker, connection: Connection, options: Options) -> Session:
-        """Return the handlers for a connection on which another broker relays the frames of a
+    async def open_stream(
+        self, stream: socket.socket | TlsSocket, options: Options
+    ) -> LayeredSocket:
+        """Do the handshake of that protocol on a new connection, and return the stream of frames.
+
+        Raises HandshakeFailed, OSError.
+        """
+
+
+class Forwarding(Protocol):
+    """Optional in an adapter: serves clients that another broker forwards."""
+
+    def open_forwarded(self, broker: Broker, connection: Connection, options: Options) -> Session:
+        """Return the handlers for a connection on which another broker forwards the frames of a
         client.
         """
 
 
-class RelayServing(Protocol):
+class ForwardServing(Protocol):
     """Optional in an adapter with a server."""
 
-    async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
+    async def serve_forwarded(self, broker: Broker, stream: trio.SocketStream) -> None:
         """Serve a connection of another broker's clients, to the end of the connection."""
 
 
@@ -152,14 +166,19 @@ def has_prepare(adapter: object) -> TypeGuard[Preparing]:
     return hasattr(adapter, "prepare")
 
 
-def takes_relayed(adapter: object) -> TypeGuard[Relaying]:
-    """Return True if the adapter serves clients that another broker relays."""
-    return hasattr(adapter, "open_relayed")
+def has_layer(adapter: object) -> TypeGuard[Layering]:
+    """Return True if the adapter's frames travel inside another protocol."""
+    return hasattr(adapter, "open_stream")
 
 
-def serves_relayed(adapter: object) -> TypeGuard[RelayServing]:
+def takes_forwarded(adapter: object) -> TypeGuard[Forwarding]:
+    """Return True if the adapter serves clients that another broker forwards."""
+    return hasattr(adapter, "open_forwarded")
+
+
+def serves_forwarded(adapter: object) -> TypeGuard[ForwardServing]:
     """Return True if the adapter's server takes connections of other brokers."""
-    return hasattr(adapter, "serve_relayed")
+    return hasattr(adapter, "serve_forwarded")
 
 
 def has_start(adapter: object) -> TypeGuard[Starting]:

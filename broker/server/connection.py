@@ -27,8 +27,9 @@ from braidlog.broker.runtime.error_groups import forget_frames, leaves
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receiver import Receiver, Waiting
 from braidlog.broker.runtime.sessions import Session, holds_rights
-from braidlog.broker.runtime.tls_socket import Stream, TlsSocket
+from braidlog.broker.runtime.streams import Stream, is_encrypted
 from braidlog.broker.server.tcp_info import TCP_CLOSE, TCP_CLOSE_WAIT, tcp_state, tcp_traffic
+from braidlog.broker.server.written_topics import WrittenTopics
 from braidlog.storage.log.file_part import LostBytes
 
 if TYPE_CHECKING:
@@ -78,13 +79,14 @@ class Connection:
         self.listener_name = listener.name
         self.peer = address_text(sock.getpeername())
         self.host: str = sock.getpeername()[0]
-        self.is_encrypted = isinstance(sock, TlsSocket)
+        self.is_encrypted = is_encrypted(sock)
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.advertised: tuple[str, int] = listener.advertised_to(self.local)
         self.loopback = listener.loopback  # True if only this machine can reach the listener
         self.at = f"{self.protocol} {self.host}"  # the client's origin, for the audit log
         self.library = ""  # The client's library and version, as the client names them.
         self.principal: Principal = ANONYMOUS  # The client's principal; set by `act_for`.
+        self.written_topics = WrittenTopics()
         self._proof: Identity | None = None  # The client's proof of identity at the login.
         self._allowance: Allowance | None = None
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
@@ -116,6 +118,11 @@ class Connection:
     def note_library(self, name: str) -> None:
         """Keep the name of the client's library, for people; unprintable characters become `?`."""
         self.library = "".join(c if c.isprintable() else "?" for c in name[:LIBRARY_MAX])
+
+    def stand_for(self, peer: str, host: str) -> None:
+        """Take the address of a client that another broker forwards."""
+        self.peer, self.host = peer, host
+        self.at = f"{self.protocol} {host}"
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes received from the peer, and the bytes that the peer has acknowledged."""
@@ -435,6 +442,9 @@ class Connection:
         """Send pending output, close the sending side, and wait a moment for the peer to close its
         side.
         """
+        has_all = self._session is not None and self._receiver.at_end
+        if has_all and self.outbox.is_empty and isinstance(self._sock, socket.socket):
+            return  # Nothing to send and nothing unread: `close` ends the connection as well.
         with trio.move_on_after(CLOSE_S) as closing:
             await self.outbox.finished()
         if closing.cancelled_caught:

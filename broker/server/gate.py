@@ -9,7 +9,7 @@ from collections.abc import Callable
 import trio
 
 
-class Gate:
+class FairSemaphore:
     """Guarantees that at most `most` is inside, and that no caller overtakes a waiting caller."""
 
     def __init__(self, most: int, make_room: Callable[[], object] = lambda: None) -> None:

@@ -9,6 +9,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 
 from braidlog.broker.access.rights import ANONYMOUS
@@ -29,7 +30,8 @@ from braidlog.broker.limits import (
     LISTEN_BACKLOG,
 )
 from braidlog.broker.runtime.sessions import Session
-from braidlog.broker.runtime.tls_socket import HandshakeFailed, TlsSocket
+from braidlog.broker.runtime.streams import HandshakeFailed, Stream
+from braidlog.broker.runtime.tls_socket import TlsSocket
 from braidlog.broker.server import adapters
 from braidlog.broker.server.accepting import accept_all
 from braidlog.broker.server.adapters import Adapter, AdapterError, Options
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from braidlog.broker.access.authentication import Identity
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.broker import Broker
+
+log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -148,12 +152,15 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
         peer = address_text(sock.getpeername())  # TLS takes the socket over.
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream = sock if listener.tls is None else await _encrypted(listener.tls, sock)
+        secured = sock if listener.tls is None else await _encrypted(listener.tls, sock)
+        stream: Stream = secured
+        if adapters.has_layer(listener.adapter):
+            stream = await _layered(listener.adapter, secured, listener.options)
         connection = Connection(broker, listener, stream, broker.next_connection_id())
-        connection.act_for(*_first_principal(listener, broker, stream, connection.at))
+        connection.act_for(*_first_principal(listener, broker, secured, connection.at))
     except HandshakeFailed as error:
         broker.seldom.warning(
-            "tls_handshake_failed",
+            error.event,
             cause=f"{listener.name} {error}",
             listener=listener.name,
             peer=peer,
@@ -168,6 +175,10 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
         stream.close()
         return
     except OSError:  # The client closed the connection already.
+        sock.close()
+        return
+    except Exception:  # A bug ends this connection, and nothing else.
+        log.exception("connection_failed", protocol=listener.protocol, peer=peer)
         sock.close()
         return
     broker.connections.add(connection)
@@ -186,6 +197,17 @@ async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
         stream.close()
         raise
     return stream
+
+
+async def _layered(
+    adapter: adapters.Layering, stream: socket.socket | TlsSocket, options: Options
+) -> Stream:
+    """Begin the adapter's layer. Raises HandshakeFailed, OSError; the socket is closed then."""
+    try:
+        return await adapter.open_stream(stream, options)
+    except BaseException:  # Also cancelled: no other code has the socket.
+        stream.close()
+        raise
 
 
 def _first_principal(

@@ -6,16 +6,17 @@ Knows no adapter.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.runtime.outbox import Outbox
     from braidlog.broker.server.tls import TlsSettings
+    from braidlog.broker.server.written_topics import WrittenTopics
 
 
-class OpenConnection(Protocol):
-    """The part of an open connection that the broker uses."""
+class ListedConnection(Protocol):
+    """The part of an open connection that lists of connections show."""
 
     id: int
     protocol: str
@@ -23,8 +24,11 @@ class OpenConnection(Protocol):
     peer: str
     is_encrypted: bool
     principal: Principal
-    library: str
-    outbox: Outbox
+    written_topics: WrittenTopics
+
+    @property
+    def library(self) -> str:
+        """The client's library and version, as the client names them; "" if unknown."""
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes received and the bytes that the peer has acknowledged."""
@@ -36,6 +40,12 @@ class OpenConnection(Protocol):
     @property
     def is_open(self) -> bool:
         """True if nothing has ended the connection yet."""
+
+
+class OpenConnection(ListedConnection, Protocol):
+    """The part of an open connection that the broker uses."""
+
+    outbox: Outbox
 
     @property
     def held_bytes(self) -> int:
@@ -65,6 +75,8 @@ class OpenListener(Protocol):
 
     name: str
     protocol: str
+    listen: tuple[str, int]  # Configured host and port.
+    options: Any  # An instance of the adapter's `options_type`.
     bound: tuple[str, int]  # Host and port of the listening socket.
     tls: TlsSettings | None
 

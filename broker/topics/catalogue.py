@@ -44,14 +44,14 @@ class LocalCatalogue:
         error is raised.
         """
         self.state = state  # For reading only.
-        self._placement = placement
+        self.placement = placement
         self._use_reserve = use_reserve
         self._report = report
 
     @property
     def is_owned(self) -> bool:
         """True if this broker changes topics, namespaces and users."""
-        return self._placement.catalogue_owner() is None
+        return self.placement.catalogue_owner() is None
 
     @property
     def ticket(self) -> int:
@@ -74,7 +74,7 @@ class LocalCatalogue:
 
     def change_users(self, change: UserChange) -> int:
         """Change users or permissions. Raises NotOwner, StorageFull, StorageFailed."""
-        self._placement.check_catalogue()
+        self.placement.check_catalogue()
         return self._change(lambda: self.state.change_users(change))
 
     # Topics and namespaces. All raise Conflict, StorageFull, StorageFailed.
@@ -193,7 +193,7 @@ class LocalCatalogue:
     def _check_owner(self, topic_id: int) -> None:
         meta = self.state.topic_by_id(topic_id)
         if meta is not None:
-            self._placement.check(meta.name)
+            self.placement.check(meta.name)
 
     def _change(self, change: Callable[[], T]) -> T:
         with as_broker_errors(self._report):

@@ -25,7 +25,6 @@ class ClusterNamespaces:
         self.has_tenant, self.admin_roles = local.has_tenant, local.admin_roles
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
-        """As `NamespaceRegistry.create`."""
         was_there = self.find(tenant, namespace) is not None
         is_made = self._has_number(tenant, namespace, iggy_id)
         ticket = await self._changes.make(
@@ -37,7 +36,6 @@ class ClusterNamespaces:
         return ticket
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """As `NamespaceRegistry.renumber`."""
         is_made = self._has_number(tenant, namespace, iggy_id)
         request = (tenant, namespace, iggy_id)
         ticket = await self._changes.make("renumber_namespace", *request, is_made=is_made)
@@ -58,7 +56,6 @@ class ClusterNamespaces:
             raise errors.Unanswered(text)
 
     async def delete(self, tenant: str, namespace: str) -> int:
-        """As `NamespaceRegistry.delete`."""
         was_there = self.find(tenant, namespace) is not None
 
         def is_made() -> bool:
@@ -67,7 +64,6 @@ class ClusterNamespaces:
         return await self._changes.make("delete_namespace", tenant, namespace, is_made=is_made)
 
     async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `NamespaceRegistry.create_tenant`."""
         was_there, has_roles = self.has_tenant(tenant), self._has_roles(tenant, admin_roles)
         return await self._changes.make(
             "create_tenant",
@@ -76,7 +72,6 @@ class ClusterNamespaces:
         )
 
     async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `NamespaceRegistry.alter_tenant`."""
         is_made = self._has_roles(tenant, admin_roles)
         request = (tenant, [*admin_roles])
         return await self._changes.make("alter_tenant", *request, is_made=is_made)
@@ -88,7 +83,6 @@ class ClusterNamespaces:
         return is_made
 
     async def delete_tenant(self, tenant: str) -> int:
-        """As `NamespaceRegistry.delete_tenant`."""
         was_there = self.has_tenant(tenant)
 
         def is_made() -> bool:

@@ -50,7 +50,6 @@ class ClusterTopics:
 
     @property
     def defaults(self) -> TopicDefaults:
-        """As `TopicRegistry.defaults`."""
         return self._local.defaults
 
     async def create(
@@ -62,7 +61,6 @@ class ClusterTopics:
         settings: Mapping[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> Topic:
-        """As `TopicRegistry.create`."""
         was_there = self.find(name) is not None
 
         def is_made() -> bool:
@@ -79,11 +77,9 @@ class ClusterTopics:
         return topic
 
     async def add_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
-        """As `TopicRegistry.add_partitions`."""
         return await self._resize("add_partitions", name, total, seen)
 
     async def keep_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
-        """As `TopicRegistry.keep_partitions`."""
         return await self._resize("keep_partitions", name, total, seen)
 
     async def _resize(self, change: str, name: TopicName, total: int, seen: int | None) -> int:
@@ -96,7 +92,6 @@ class ClusterTopics:
         return await self._changes.make(change, _parts(name), total, is_made=is_made, check=check)
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
-        """As `TopicRegistry.alter_settings`."""
         is_made = self._on(name, lambda meta: _has(meta.settings, changes))
         request = (_parts(name), dict(changes))
         return await self._changes.make("alter_settings", *request, is_made=is_made)
@@ -104,7 +99,6 @@ class ClusterTopics:
     async def alter_namespace(
         self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
     ) -> int:
-        """As `TopicRegistry.alter_namespace`."""
 
         def is_made() -> bool:
             settings = self._local.namespace_settings(tenant, namespace)
@@ -114,12 +108,10 @@ class ClusterTopics:
         return await self._changes.make("alter_namespace", *request, is_made=is_made)
 
     async def terminate(self, name: TopicName) -> int:
-        """As `TopicRegistry.terminate`."""
         is_made = self._on(name, lambda meta: meta.is_terminated)
         return await self._changes.make("terminate", _parts(name), is_made=is_made)
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
-        """As `TopicRegistry.delete`."""
         before = self.find(name)
 
         def is_made() -> bool:

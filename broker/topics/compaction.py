@@ -23,7 +23,7 @@ from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import StorageFailed, StorageFull
 from braidlog.storage.log.compaction.runs import Compaction, LogCompaction, ViewCompaction
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 
 if TYPE_CHECKING:
     from braidlog.broker.commit.durability import CommitRounds
@@ -192,12 +192,18 @@ class Compactor:
         opened = partition.log
         lag_us = opened.settings.min_compaction_lag_ms * US_PER_MS
         end_offset = opened.compacted.closed_offset(self._ages.now_us(lag_us) - lag_us)
-        if opened.compacted.is_dirty(end_offset) and not self._has_failed(partition):
+        is_due = opened.compacted.is_dirty(end_offset) or self._is_overdue(partition, end_offset)
+        if is_due and not self._has_failed(partition):
             wall_us = self._ages.wall_us()
             aged_us = self._ages.now_us(opened.settings.delete_retention_ms * US_PER_MS)
             compaction = LogCompaction(opened, self._files, wall_us, end_offset, aged_us=aged_us)
             if not await self._run(partition, compaction, "log"):
                 opened.compacted.note_cleaned(end_offset)
+
+    def _is_overdue(self, partition: Partition, end_offset: int) -> bool:
+        lag_us = partition.log.settings.max_compaction_lag_ms * US_PER_MS
+        before_us = self._ages.now_us(lag_us) - lag_us
+        return partition.log.compacted.is_overdue(end_offset, before_us)
 
     def _has_failed(self, partition: Partition) -> bool:
         """Return whether the last compaction failed and no record is new since: a retry would fail
@@ -213,7 +219,7 @@ class Compactor:
         failure = ""
         try:
             await self._run_steps(partition, compaction)
-        except Fault as fault:
+        except BadBatch as fault:
             failure = str(fault)
             view = partition.log.compacted.view
             if view is not None and fault.path == view.segment.path:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class TopicFigures:
     """Drops figures of deleted topics and refuses counts for missing topics: a reader may outlive
-    its topic.
+    its topic. Implements `TopicListener`.
     """
 
     def __init__(
@@ -28,7 +28,6 @@ class TopicFigures:
         metrics.leave_out_unless(self._is_there)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """See `TopicListener`."""
         if event in (TopicEvent.DELETED, TopicEvent.RENAMED):
             self._metrics.forget_topic(topic.figures_name)
 

@@ -1,20 +1,19 @@
-"""The settings of a topic that Kafka's clients alone know: limits of produced records, and settings
-that its tools set and read again, without an effect here.
+"""The settings of a topic that Kafka's clients alone know: limits and form of produced records, and
+settings that its tools set and read again, without an effect here.
 """
 
-from typing import Annotated, Final, Literal
+import enum
+from typing import Annotated, Final
 
 import msgspec
+
+from braidlog.storage.log.settings import NEVER_MS, CompressionType, TimestampType
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 INT64_MAX: Final = 2**63 - 1
 NOT_NEEDED: Final = "not needed here"
 BY_DURABILITY: Final = "`durability` decides"
-BY_PRODUCER: Final = "batches keep the compression of their producer"
-BY_CLIENT: Final = "a record has its producer's time, and `LogAppendTime` is refused"
-BY_DIRT: Final = "`min_dirty_ppm` decides when compaction begins"
-CODECS: Final = Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]
 
 # Name, Kafka's name, effect.
 KAFKA_LIMITS: Final = (
@@ -34,11 +33,34 @@ KAFKA_LIMITS: Final = (
         "time by which a record of Kafka's producers may be ahead of the broker's clock",
     ),
 )
+# Name, annotation of the values, default, Kafka's name, effect.
+KAFKA_SETTINGS: Final[tuple[tuple[str, object, int | enum.Enum, str, str], ...]] = (
+    (
+        "timestamp_type",
+        TimestampType,
+        TimestampType.CREATE_TIME,
+        "message.timestamp.type",
+        "time of a record of Kafka's producers: `CreateTime` is the producer's, `LogAppendTime` "
+        "that of the append",
+    ),
+    (
+        "compression_type",
+        CompressionType,
+        CompressionType.PRODUCER,
+        "compression.type",
+        "compression of the stored batches of Kafka's producers; `producer` keeps theirs",
+    ),
+    (
+        "max_compaction_lag_ms",
+        Positive,
+        NEVER_MS,
+        "max.compaction.lag.ms",
+        "age of a new record at which compaction begins whatever `min_dirty_ppm` says; a compacted "
+        "partition begins the next file at this age",
+    ),
+)
 # Name, annotation of the values, default, Kafka's name, reason.
 KEPT_SETTINGS: Final[tuple[tuple[str, object, str | int | bool, str, str], ...]] = (
-    ("compression_type", CODECS, "producer", "compression.type", BY_PRODUCER),
-    ("timestamp_type", Literal["CreateTime"], "CreateTime", "message.timestamp.type", BY_CLIENT),
-    ("max_compaction_lag_ms", Positive, INT64_MAX, "max.compaction.lag.ms", BY_DIRT),
     ("min_insync_replicas", Positive, 1, "min.insync.replicas", "a partition has one replica"),
     ("flush_messages", Positive, INT64_MAX, "flush.messages", BY_DURABILITY),
     ("flush_ms", Count, INT64_MAX, "flush.ms", BY_DURABILITY),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from braidlog.broker import errors
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.storage.metadata.catalogue_records import NamespaceMeta
 from braidlog.storage.metadata.names import (
@@ -18,47 +19,44 @@ from braidlog.storage.metadata.names import (
     check_namespace,
 )
 
-# Tenants created or with roles: held in memory and in each snapshot of the catalogue.
-TENANTS_MAX: Final = 1000
 ADMIN_ROLES_BYTES_MAX: Final = 4096  # Per tenant, all role names together.
 
 
 class Namespaces:
     """All namespaces, and their tenants."""
 
-    def __init__(self, catalogue: LocalCatalogue, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        catalogue: LocalCatalogue,
+        now_us: Callable[[], int],
+        limits: StateLimits = STATE_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._catalogue = catalogue
         self._now_us = now_us
 
     def all(self) -> Sequence[NamespaceMeta]:
-        """As `NamespaceRegistry.all`."""
         return self._catalogue.state.namespaces()
 
     def find(self, tenant: str, namespace: str) -> NamespaceMeta | None:
-        """As `NamespaceRegistry.find`."""
         return self._catalogue.state.namespace(tenant, namespace)
 
     def find_numbered(self, number: int) -> NamespaceMeta | None:
-        """As `NamespaceRegistry.find_numbered`."""
         return self._catalogue.state.namespace_by_stream_id(number)
 
     def number(self, meta: NamespaceMeta) -> int:
-        """As `NamespaceRegistry.number`."""
         return self._catalogue.state.stream_id(meta)
 
     def has_topics(self, tenant: str, namespace: str) -> bool:
-        """As `NamespaceRegistry.has_topics`."""
         return bool(self._catalogue.state.topics(tenant, namespace))
 
     def get(self, tenant: str, namespace: str) -> NamespaceMeta:
-        """As `NamespaceRegistry.get`."""
         meta = self.find(tenant, namespace)
         if meta is None:
             raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
         return meta
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
-        """As `NamespaceRegistry.create`."""
         _check_name(tenant, namespace)
         self._check_free(iggy_id)
         if self.find(tenant, namespace):
@@ -68,13 +66,11 @@ class Namespaces:
         )
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """As `NamespaceRegistry.renumber`."""
         self.get(tenant, namespace)
         self._check_free(iggy_id)
         return await self._catalogue.number_namespace(tenant, namespace, iggy_id)
 
     async def delete(self, tenant: str, namespace: str) -> int:
-        """As `NamespaceRegistry.delete`."""
         self.get(tenant, namespace)
         if (tenant, namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE):
             raise errors.InvalidRequest(f"{tenant}/{namespace} stays")
@@ -85,32 +81,26 @@ class Namespaces:
     # Tenants.
 
     def tenants(self) -> Sequence[str]:
-        """As `NamespaceRegistry.tenants`."""
         return sorted({*self._catalogue.state.tenants, *(meta.tenant for meta in self.all())})
 
     def has_tenant(self, tenant: str) -> bool:
-        """As `NamespaceRegistry.has_tenant`."""
         return tenant in self._catalogue.state.tenants or self._has_namespaces(tenant)
 
     def admin_roles(self, tenant: str) -> Sequence[str]:
-        """As `NamespaceRegistry.admin_roles`."""
         return self._catalogue.state.tenants.admin_roles(tenant)
 
     async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `NamespaceRegistry.create_tenant`."""
         _check_name(tenant, DEFAULT_NAMESPACE)
         if self.has_tenant(tenant):
             raise errors.NamespaceExists(f"tenant {tenant} is there already")
         return await self._set_tenant(tenant, admin_roles)
 
     async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `NamespaceRegistry.alter_tenant`."""
         if not self.has_tenant(tenant):
             raise _no_tenant(tenant)
         return await self._set_tenant(tenant, admin_roles)
 
     async def delete_tenant(self, tenant: str) -> int:
-        """As `NamespaceRegistry.delete_tenant`."""
         if self._has_namespaces(tenant):
             raise errors.TopicInUse(f"tenant {tenant} has namespaces")
         if tenant not in self._catalogue.state.tenants:
@@ -125,8 +115,8 @@ class Namespaces:
             text = f"the admin roles of a tenant have at most {ADMIN_ROLES_BYTES_MAX} bytes"
             raise errors.InvalidRequest(text)
         tenants = self._catalogue.state.tenants
-        if len(tenants) >= TENANTS_MAX and tenant not in tenants:
-            raise errors.LimitExceeded(f"{TENANTS_MAX} tenants are remembered")
+        if len(tenants) >= self._limits.tenants and tenant not in tenants:
+            raise errors.LimitExceeded(f"{self._limits.tenants} tenants are remembered")
         return await self._catalogue.set_tenant(tenant, admin_roles)
 
     def _check_free(self, number: int | None) -> None:

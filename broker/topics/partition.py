@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, NoReturn
@@ -21,23 +20,26 @@ from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.limits import READ_BYTES_MAX, TAKEOVER_S
 from braidlog.broker.reading.unpacking import run_reading
-from braidlog.broker.runtime.output_budget import OutputBudget, OutputReservation
+from braidlog.broker.runtime.output_budget import OutputReservation
+from braidlog.broker.topics.partition_calls import Appended, Callbacks
 from braidlog.broker.topics.unreadable import UnreadablePlaces
+from braidlog.broker.traffic import PartitionTraffic
 from braidlog.storage import errors as storage_errors
-from braidlog.storage.formats.api import BodyInfo, Buffer
+from braidlog.storage.formats.api import BodyInfo, Buffer, WriteAtOnce
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.sequences import StoredBatch
 from braidlog.storage.log.settings import UnreadableRecords
 
 if TYPE_CHECKING:
-    from braidlog.broker.commit.storage_errors import Report
     from braidlog.broker.commit.waiters import AtOnce, Wait, Waiters
     from braidlog.broker.topics.producer_memory import ProducerMemory
     from braidlog.storage.formats.batch import Batch
     from braidlog.storage.log.in_place import PlacedRun
     from braidlog.storage.log.log import Log
-    from braidlog.storage.log.reading import Trusted
+    from braidlog.storage.log.segment_reading import Trusted
     from braidlog.storage.log.sequences import SequenceTable
+    from braidlog.storage.log.settings import CompressionType
     from braidlog.storage.metadata.catalogue_records import TopicMeta
 
 
@@ -50,34 +52,12 @@ def batches_bytes(segments_bytes: int, segments_count: int) -> int:
     return segments_bytes - segments_count * SEGMENT_HEADER_BYTES
 
 
-@dataclass(slots=True)
-class Appended:
-    """Position of an append, and the ticket that the response waits for (`Outbox.answer`)."""
-
-    base_offset: int
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
-class Callbacks:
-    """Callbacks of a partition, shared by all partitions."""
-
-    on_append: Callable[[Partition], int]
-    """After an append that is not durable yet; returns the ticket that its answer waits for."""
-    report: Report
-    """Hears of every storage error."""
-    has_room: Callable[[int], Awaitable[bool]]
-    """Return True if the disk has room for that many more bytes. Raises errors of storage."""
-    output: OutputBudget
-    """Memory for answers, which large batches take while a caller looks into them."""
-
-
 class Partition:
     """A partition of a topic. Equal only to itself; created by `broker/topics/topics.py` alone.
 
     Guarantees: no read returns a record at or above the high watermark; in `synced` mode no record
     below the high watermark can be lost. `append` never waits; `read` waits only for pages that are
-    not in memory, `wait_for` for new records.
+    not in memory, `wait_for` for new records. Implements `Channel`.
     """
 
     is_persistent = True
@@ -97,6 +77,7 @@ class Partition:
         self.figures_name = intern(topic.name.full)
         self.index = index
         self.log = log
+        self.traffic = PartitionTraffic()
         self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`
         self.removed = False
         self._has_moved = False
@@ -136,7 +117,6 @@ class Partition:
 
     @property
     def ledger_id(self) -> int:
-        """As `Channel.ledger_id`."""
         return self.log.partition_id
 
     def producer_joined(self) -> None:
@@ -146,7 +126,6 @@ class Partition:
         """As `Channel.producer_left`."""
 
     def stored(self) -> Partition:
-        """As `Channel.stored`."""
         return self
 
     @property
@@ -218,7 +197,28 @@ class Partition:
             raise self._append_failed(error, sum(map(len, body))) from error
         if info.producer_id:
             self._memory.note(info, base_offset, append_us)
-        return self._appended(base_offset)
+        return Appended(base_offset, self._appended(base_offset))
+
+    def append_at_once(self, body: memoryview, once: WriteAtOnce) -> tuple[int, int] | None:
+        """Append a body as `append`, by a call that also checks and stamps the body. Return the
+        number of records and the ticket; None, with nothing appended, if `append` has to do that.
+        """
+        if self._is_closed:
+            self._refuse_append()
+        log = self.log
+        base_offset = log.log_end_offset
+        try:
+            written = log.append_at_once(body, once)
+        except storage_errors.StorageError as error:
+            raise self._append_failed(error, len(body)) from error
+        if written is None:
+            return None
+        count, _, producer_id, last_sequence = written
+        if producer_id:
+            _, epoch, first_sequence = once.producer
+            stored = StoredBatch(first_sequence, last_sequence, base_offset)
+            self._memory.note_stored(producer_id, epoch, stored, once.append_us)
+        return count, self._appended(base_offset)
 
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
@@ -237,7 +237,7 @@ class Partition:
             if info.producer_id:
                 self._memory.note(info, offset, append_us)
             offset += info.record_count
-        return self._appended(base_offset)
+        return Appended(base_offset, self._appended(base_offset))
 
     @property
     def known_sequences(self) -> SequenceTable | None:
@@ -282,15 +282,15 @@ class Partition:
             self._no_room_for = size_bytes
         return self._failed(error)
 
-    def _appended(self, base_offset: int) -> Appended:
-        """Wake readers, now or once the append is on disk."""
+    def _appended(self, base_offset: int) -> int:
+        """Wake readers, now or once the append is on disk; return the append's ticket."""
         self._no_room_for = 0
         if self.log.high_watermark > base_offset:  # Durability "written": deliver at once.
             if self.waits:
                 self._waiters.wake(self)
-            return Appended(base_offset, 0)
+            return 0
         self._appended_ticket = ticket = self._calls.on_append(self)
-        return Appended(base_offset, ticket)
+        return ticket
 
     @property
     def lacked_room(self) -> bool:
@@ -397,6 +397,21 @@ class Partition:
     def checks_produced(self) -> bool:
         """True if the topic's settings refuse some valid records of Kafka's producers."""
         return self.log.settings.checks_produced
+
+    @property
+    def rewrites_produced(self) -> bool:
+        """True if sets of Kafka's producers are not stored as they are."""
+        return self.log.settings.rewrites_produced
+
+    @property
+    def uses_append_time(self) -> bool:
+        """True if records of Kafka's producers get the time of their append."""
+        return self.log.settings.uses_append_time
+
+    @property
+    def compression_type(self) -> CompressionType:
+        """Compression of stored batches of Kafka's producers."""
+        return self.log.settings.compression_type
 
     @property
     def batch_bytes_max(self) -> int | None:

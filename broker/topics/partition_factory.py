@@ -15,7 +15,8 @@ from braidlog.broker.commit.durability import CommitRounds
 from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.broker.topics.partition import Callbacks, Partition
+from braidlog.broker.topics.partition import Partition
+from braidlog.broker.topics.partition_calls import Callbacks
 from braidlog.broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from braidlog.broker.topics.settings import log_settings
 from braidlog.storage.directory.directory import Directory, NewPartition

@@ -77,9 +77,15 @@ class ProducerMemory:
 
     def note(self, info: BodyInfo, base_offset: int, append_us: int) -> None:
         """Add an appended batch of a producer to the table."""
+        stored = StoredBatch(info.first_sequence, info.last_sequence, base_offset)
+        self.note_stored(info.producer_id, info.producer_epoch, stored, append_us)
+
+    def note_stored(
+        self, producer_id: int, epoch: int, stored: StoredBatch, append_us: int
+    ) -> None:
+        """As `note`."""
         if self.table is not None:
-            stored = StoredBatch(info.first_sequence, info.last_sequence, base_offset)
-            self.table.note(info.producer_id, info.producer_epoch, stored, append_us)
+            self.table.note(producer_id, epoch, stored, append_us)
 
     async def keep(self) -> None:
         """Write a snapshot if the last snapshot lacks many batches, or contains batches that
@@ -89,7 +95,7 @@ class ProducerMemory:
             raise FileGone(self._log.folder)
         if self._captured is None:
             is_cut = self._log.log_start_offset > self._saved_offset
-            self._capture(1 if is_cut else SNAPSHOT_OFFSETS)
+            self._capture(1 if is_cut else self._memories.snapshot_offsets)
         if self._captured is not None and self._captured[0] <= self._log.durable_offset:
             with suppress(StorageFull):  # The next check tries again.
                 files, (offset, packed) = self._memories.files, self._captured
@@ -99,7 +105,7 @@ class ProducerMemory:
 
     def keep_now(self) -> None:
         """Write a snapshot before a clean stop, when everything is durable."""
-        self._capture(SNAPSHOT_OFFSETS // 10)
+        self._capture(self._memories.snapshot_offsets // 10)
         if self._captured is not None:
             with suppress(StorageFull, FileGone):  # The next start reads more of the log.
                 save(self._memories.files, self._log, self._captured[1])
@@ -114,8 +120,13 @@ class ProducerMemory:
 class ProducerMemories:
     """The producer sequences of all partitions."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(
+        self, files: Files, *, snapshot_offsets: int = SNAPSHOT_OFFSETS, look_s: float = LOOK_S
+    ) -> None:
+        """Every `look_s`, write a snapshot of each table that has grown by `snapshot_offsets`."""
         self.files = files
+        self.snapshot_offsets = snapshot_offsets
+        self._look_s = look_s
         self._loaded: dict[ProducerMemory, None] = {}
 
     def add(self, memory: ProducerMemory) -> None:
@@ -125,7 +136,7 @@ class ProducerMemories:
     async def run(self) -> None:
         """Write snapshots until cancelled. Raises StorageFailed."""
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep(self._look_s)
             for memory in tuple(self._loaded):
                 try:
                     await memory.keep()

@@ -7,13 +7,14 @@ never used again. Knows no connection: protocols know the connected producers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
 from braidlog.broker.errors import LimitExceeded, StorageFull
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.topics.catalogue import LocalCatalogue
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 # (brokerDeduplicationProducerInactivityTimeoutMinutes).
 FORGOTTEN_AFTER_S: Final = 6 * 3600.0
 LOOK_S: Final = 600.0
-NAMES_MAX: Final = 100_000  # For all topics together; about 20 MB.
 FORGOTTEN_AT_ONCE: Final = 1000
 
 Key = tuple[int, bytes]  # Scope of a topic's producer numbers, and a name.
@@ -35,8 +35,12 @@ class ProducerNumbers:
     """Numbers and epochs of all producers."""
 
     def __init__(
-        self, catalogue: LocalCatalogue, clock_s: Callable[[], float] = trio.current_time
+        self,
+        catalogue: LocalCatalogue,
+        clock_s: Callable[[], float] = trio.current_time,
+        limits: StateLimits = STATE_LIMITS,
     ) -> None:
+        self._names_max = limits.producer_names
         self._catalogue = catalogue
         self._clock_s = clock_s
         self._users: dict[Key, int] = {}  # Connected producers of a name, on any topic.
@@ -48,6 +52,10 @@ class ProducerNumbers:
         """Ticket after which every number and epoch given so far is on disk."""
         return self._catalogue.ticket
 
+    def names(self) -> Iterator[bytes]:
+        """Yield the names of all remembered producers; a name once for each scope."""
+        return (name for _, name in self._catalogue.state.producer_numbers())
+
     def number(self, name: bytes, topic: Topic) -> tuple[int, int]:
         """Return the number, from 1 on, that stands for a name in a topic's batch headers, and the
         ticket that a response to the producer waits for. The caller must `release` the number.
@@ -56,10 +64,11 @@ class ProducerNumbers:
         """
         known = self._catalogue.state.producer_numbers()
         key = self._key(name, topic)
-        if key not in known and len(known) >= NAMES_MAX:
+        if key not in known and len(known) >= self._names_max:
             self._forget_idle(self._clock_s(), FORGOTTEN_AT_ONCE)
-            if len(known) >= NAMES_MAX:
-                raise LimitExceeded(f"{NAMES_MAX} producers with names of their own are connected")
+            if len(known) >= self._names_max:
+                text = f"{self._names_max} producers with names of their own are connected"
+                raise LimitExceeded(text)
         numbered = self._catalogue.producer_number(name, key[0])
         self._users[key] = self._users.get(key, 0) + 1
         self._idle_since.pop(key, None)

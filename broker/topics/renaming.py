@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.topics.topic import check_new_name
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.metadata.names import (
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.catalogue import LocalCatalogue
     from braidlog.broker.topics.topic import PartitionFactory, Topic
     from braidlog.broker.topics.topics import Topics
-
-# Partitions per rename, all changed in a single turn of the loop: about 5 us each.
-RENAMED_PARTITIONS_MAX: Final = 5_000
 
 Names = Sequence[tuple["Topic", TopicName]]
 
@@ -62,6 +60,7 @@ class Renaming:
         durability: CommitRounds,
         *,
         is_possible: bool,
+        limits: StateLimits = STATE_LIMITS,
     ) -> None:
         """`is_possible`: names do not decide which broker owns a topic."""
         self._topics = topics
@@ -71,6 +70,7 @@ class Renaming:
         self._durability = durability
         self._report: Report = durability.report_storage_error
         self._is_possible = is_possible
+        self._partitions_max = limits.renamed_partitions
         self._taking: deque[_Taking] = deque()
         self._arrived = trio.lowlevel.ParkingLot()
 
@@ -158,9 +158,9 @@ class Renaming:
             await self._taking[-1].is_over.wait()
         partition_lists = [tuple(topic.partitions) for topic, _ in names]
         count = sum(map(len, partition_lists)) + len(partition_lists)
-        if count > RENAMED_PARTITIONS_MAX:
+        if count > self._partitions_max:
             raise errors.LimitExceeded(
-                f"at most {RENAMED_PARTITIONS_MAX} topics and partitions get a name at once"
+                f"at most {self._partitions_max} topics and partitions get a name at once"
             )
         try:
             with as_broker_errors(self._report):

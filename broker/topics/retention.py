@@ -23,7 +23,7 @@ from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.dating import append_times
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.retention import asks_for_positions, drops_anything, longest_age_us
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 
 if TYPE_CHECKING:
     from braidlog.broker.positions.subscriptions import Subscriptions
@@ -169,7 +169,7 @@ class Retention:
 async def _date(segment: Segment) -> None:
     """Read the append times of a segment from before this start, in at most half of the time."""
     times, newest_us, is_over = append_times(segment), 0, False
-    with suppress(Fault, FileGone):  # The file's modification time is used instead.
+    with suppress(BadBatch, FileGone):  # The file's modification time is used instead.
         while not is_over:
             began_s = time.perf_counter()
             newest_us, is_over = await run_in_thread(_date_piece, times, newest_us)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.catalogue_records import Setting
 
 INT64_MAX = 2**63 - 1  # The catalogue stores no larger numbers.
-OF_LOGS = [field.name for field in fields(LogSettings)]
+OF_LOGS = [field.name for field in fields(LogSettings) if field.init]
 ZERO_IS_NONE = [n for n in OF_LOGS if n in TOPIC_SETTINGS and TOPIC_SETTINGS[n].zero_is_none]
 # The broker's settings of logs, and the settings of topics alone.
 _Merged = msgspec.defstruct(

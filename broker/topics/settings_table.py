@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import msgspec
 
 from braidlog.broker.config.settings import LogConfig, plain_value
-from braidlog.broker.topics.kept_settings import KAFKA_LIMITS, KEPT_SETTINGS
+from braidlog.broker.topics.kept_settings import KAFKA_LIMITS, KAFKA_SETTINGS, KEPT_SETTINGS
 from braidlog.broker.topics.schema_rules import SchemaStrategy
 from braidlog.storage.log.settings import CleanupPolicy
 
@@ -297,6 +297,10 @@ _ROWS: Final = (
         kafka="delete.retention.ms",
     ),
     *(TopicSetting(name, Limit, None, text, kafka=kafka) for name, kafka, text in KAFKA_LIMITS),
+    *(
+        TopicSetting(name, hint, default, text, kafka=kafka)
+        for name, hint, default, kafka, text in KAFKA_SETTINGS
+    ),
     *_KEPT,
     TopicSetting(
         "compaction_threshold_bytes",

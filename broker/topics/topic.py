@@ -203,11 +203,9 @@ class PlacedTopic(Topic):
         self.placement = placement
 
     def check_here(self) -> None:
-        """As `Topic.check_here`."""
         self.placement.check(self.meta.name)
 
     def partition(self, index: int) -> Partition:
-        """As `Topic.partition`."""
         self.placement.check(self.meta.name)
         return super().partition(index)
 
@@ -234,12 +232,10 @@ class NonPersistentTopic(PlacedTopic):
 
     @property
     def settings(self) -> Mapping[str, Setting]:
-        """As `Topic.settings`."""
         return {**self._source(), **self.meta.settings}
 
     @property
     def client_limits(self) -> ClientLimits:
-        """As `Topic.client_limits`."""
         return client_limits(self.settings)
 
     @property
@@ -249,7 +245,6 @@ class NonPersistentTopic(PlacedTopic):
 
     @property
     def channels(self) -> Sequence[Channel]:
-        """As `Topic.channels`."""
         return [self._channel]
 
 

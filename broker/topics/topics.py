@@ -17,7 +17,7 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
-from braidlog.broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPIC_PARTITIONS_MAX, TOPICS_MAX
+from braidlog.broker.limits import STATE_LIMITS, TOPIC_PARTITIONS_MAX, StateLimits
 from braidlog.broker.topics.auto_creation import AutoCreation
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.client_limits import check_topics
@@ -44,7 +44,6 @@ from braidlog.storage.metadata.names import (
 from braidlog.storage.metadata.positions import Positions
 
 if TYPE_CHECKING:
-    from braidlog.broker.cluster.placement import Placement
     from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
@@ -58,11 +57,11 @@ class Topics:
         catalogue: LocalCatalogue,
         cursors: Positions,
         factory: PartitionFactory,
-        placement: Placement,
         *,
         defaults: TopicDefaults,
         now_us: Callable[[], int],
         report: Report,
+        limits: StateLimits = STATE_LIMITS,
     ) -> None:
         """`report` is called with each storage error before the broker error is raised."""
         self.defaults = defaults
@@ -70,16 +69,16 @@ class Topics:
         self.listeners: set[TopicListener] = set()
         self._cursors = cursors
         self._factory = factory
-        self._placement = placement
         self._now_us = now_us
         self._report = report
+        self._limits = limits
         self._topics: dict[TopicName, Topic] = {}
         self._partition_count = 0
         self.held_names = HeldNames()
         self.auto_create = AutoCreation(self, self.held_names)
         self.altering = trio.Lock()  # Held while settings or names change.
         self.leaving = Leaving(cursors, factory)
-        self.moves = Moves(factory, placement, report)
+        self.moves = Moves(factory, catalogue.placement, report)
 
     def open_all(self) -> None:
         """Open every topic of the catalogue and align the cursors with the catalogue: after a power
@@ -104,44 +103,35 @@ class Topics:
         return len(self._topics)
 
     def find(self, name: TopicName) -> Topic | None:
-        """As `TopicRegistry.find`."""
         return self._topics.get(name)
 
     def get(self, name: TopicName) -> Topic:
-        """As `TopicRegistry.get`."""
         topic = self._topics.get(name)
         if topic is None:
             raise errors.TopicNotFound(f"no topic {name}")
         return topic
 
     def find_numbered(self, tenant: str, namespace: str, number: int) -> Topic | None:
-        """As `TopicRegistry.find_numbered`."""
         meta = self._catalogue.state.topic_by_iggy_id(tenant, namespace, number)
         return None if meta is None else self._topics.get(meta.name)
 
     def number(self, topic: Topic) -> int:
-        """As `TopicRegistry.number`."""
         return self._catalogue.state.topic_id(topic.meta)
 
     def find_by_id(self, topic_id: int) -> Topic | None:
-        """As `TopicRegistry.find_by_id`."""
         meta = self._catalogue.state.topic_by_id(topic_id)
         return None if meta is None else self._topics.get(meta.name)
 
     def partition(self, name: TopicName, index: int) -> Partition:
-        """As `TopicRegistry.partition`."""
         return self.get(name).partition(index)
 
     def list(self, tenant: str, namespace: str) -> Sequence[Topic]:
-        """As `TopicRegistry.list`."""
         return [self._topics[meta.name] for meta in self._catalogue.state.topics(tenant, namespace)]
 
     def all(self) -> Sequence[Topic]:
-        """As `TopicRegistry.all`."""
         return list(self._topics.values())
 
     def resolve_pulsar(self, text: str) -> tuple[TopicName, int | None]:
-        """As `TopicRegistry.resolve_pulsar`."""
         try:
             name = parse_topic(text)
         except InvalidTopicName as error:
@@ -152,14 +142,12 @@ class Topics:
         return TopicName(name.tenant, name.namespace, split[0]), split[1]
 
     def pulsar_partition(self, name: TopicName, index: int | None) -> Partition:
-        """As `TopicRegistry.pulsar_partition`."""
         topic = self.get(name)
         if index is None and topic.partitioned:
             raise errors.InvalidRequest(f"{name} is partitioned: name one of its partitions")
         return topic.partition(index or 0)
 
     def is_deduplicated(self, topic: Topic) -> bool:
-        """As `TopicRegistry.is_deduplicated`."""
         return bool(topic.settings.get("deduplication", self.defaults.deduplication))
 
     # Changing.
@@ -173,7 +161,6 @@ class Topics:
         settings: Mapping[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> Topic:
-        """As `TopicRegistry.create`."""
         self._check_new(name, partitions, iggy_id)
         if partitioned is None:
             partitioned = partitions > 1
@@ -199,7 +186,6 @@ class Topics:
         return topic
 
     async def add_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
-        """As `TopicRegistry.add_partitions`."""
         check_count(self.get(name), seen)
         topic = self._growing(name, total)
         count, settings = len(topic.partitions), topic.settings
@@ -213,7 +199,6 @@ class Topics:
         return topic.ticket
 
     async def keep_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
-        """As `TopicRegistry.keep_partitions`."""
         topic = self.get(name)
         check_count(topic, seen)
         if total >= len(topic.partitions):
@@ -228,7 +213,6 @@ class Topics:
         return topic.ticket
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
-        """As `TopicRegistry.alter_settings`."""
         async with self.altering:
             topic = self.get(name)
             settings = changed_settings(topic.meta.settings, changes)
@@ -250,7 +234,6 @@ class Topics:
     async def alter_namespace(
         self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
     ) -> int:
-        """As `TopicRegistry.alter_namespace`."""
         async with self.altering:
             meta = self._catalogue.state.namespace(tenant, namespace)
             if meta is None:
@@ -281,8 +264,8 @@ class Topics:
 
     def named(self, meta: TopicMeta) -> Topic:
         """Return a topic without partitions, with the settings of its namespace."""
-        alone, placement = self._placement.is_alone, self._placement
-        topic = Topic(meta) if alone else PlacedTopic(meta, placement)
+        placement = self._catalogue.placement
+        topic = Topic(meta) if placement.is_alone else PlacedTopic(meta, placement)
         topic.inherit(self._inherited(meta.name))
         return topic
 
@@ -290,7 +273,6 @@ class Topics:
         return self.inherited(name.tenant, name.namespace)
 
     def inherited(self, tenant: str, namespace: str) -> Mapping[str, Setting]:
-        """As `TopicRegistry.inherited`."""
         return {**self.defaults.settings, **(self.namespace_settings(tenant, namespace) or {})}
 
     def namespace_settings(self, tenant: str, namespace: str) -> Mapping[str, Setting] | None:
@@ -308,14 +290,12 @@ class Topics:
         self._factory.alter(topic, settings)
 
     async def terminate(self, name: TopicName) -> int:
-        """As `TopicRegistry.terminate`."""
         topic = self.get(name)
         ticket = await self.alter_settings(name, {TERMINATED: True})
         self.end(topic)  # Nothing may raise from here on: the change is made.
         return ticket
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
-        """As `TopicRegistry.delete`."""
         topic = self.get(name)
         ticket = await self._catalogue.delete_topic(topic.meta.topic_id)
         if holds_name:
@@ -408,24 +388,24 @@ class Topics:
             raise errors.TopicExists(f"a topic of that namespace has the number {iggy_id}")
         if name in self._topics:
             raise errors.TopicExists(f"{name} is there already")
-        if len(self._topics) >= TOPICS_MAX:
-            raise errors.LimitExceeded(f"there are {TOPICS_MAX} topics")
+        if len(self._topics) >= self._limits.topics:
+            raise errors.LimitExceeded(f"there are {self._limits.topics} topics")
         metas = self._catalogue.state.topics(name.tenant, name.namespace)
         check_topics(metas, self._inherited(name), partitions)
         self._check_partitions(partitions)
 
     def _check_partitions(self, more: int) -> None:
-        if self._partition_count + more > PARTITIONS_MAX:
+        if self._partition_count + more > self._limits.partitions:
             raise errors.LimitExceeded(
-                f"all topics together have at most {PARTITIONS_MAX} partitions"
+                f"all topics together have at most {self._limits.partitions} partitions"
             )
 
     def _check_cursors(self, topic: Topic, more: int) -> None:
         """Check that each subscription can have a cursor on each new partition."""
         wanted = self._cursors.count(topic.meta.topic_id) * more
-        if self._cursors.totals.cursors + wanted > CURSORS_MAX:
+        if self._cursors.totals.cursors + wanted > self._limits.cursors:
             raise errors.LimitExceeded(
-                f"all subscriptions together have at most {CURSORS_MAX} cursors"
+                f"all subscriptions together have at most {self._limits.cursors} cursors"
             )
 
     def _growing(self, name: TopicName, total: int) -> Topic:

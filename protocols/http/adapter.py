@@ -42,11 +42,11 @@ class RestAdapter:
         serve = _import_server()
         await serve(broker, sockets, options, stopping, tls)
 
-    async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
-        """Serve a connection that another broker relays for its clients."""
-        from braidlog.protocols.http.server import serve_relayed
+    async def serve_forwarded(self, broker: Broker, stream: trio.SocketStream) -> None:
+        """Serve a connection that another broker forwards for its clients."""
+        from braidlog.protocols.http.server import serve_forwarded
 
-        await serve_relayed(broker, stream)
+        await serve_forwarded(broker, stream)
 
     def prepare(self) -> None:
         """Import the server before the broker opens anything: see `Preparing`."""

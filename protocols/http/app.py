@@ -5,22 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
-from starlette.routing import Route
 
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import Bodies, BodyReader
 from braidlog.protocols.http.console.routes import console_routes
 from braidlog.protocols.http.documentation import Documentation
 from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.management.audit_trail import (
+    AUDIT_QUERY,
+    AuditPage,
+    AuditTrail,
+)
+from braidlog.protocols.http.management.configuration import ConfigurationApi, SettingList
+from braidlog.protocols.http.management.exports import ExportList, ExportRun, ExportsApi
 from braidlog.protocols.http.management.groups import GroupsApi
 from braidlog.protocols.http.management.health import HealthApi
+from braidlog.protocols.http.management.history import History, HistoryApi
+from braidlog.protocols.http.management.http_consumers import (
+    HttpConsumerPage,
+    HttpConsumersApi,
+)
 from braidlog.protocols.http.management.importing import (
     ImportAnswer,
     ImportApi,
     ImportRequest,
 )
-from braidlog.protocols.http.management.overview import ConnectionPage, OverviewApi, Stats
+from braidlog.protocols.http.management.overview import (
+    BrokerList,
+    ConnectionPage,
+    ConnectionsApi,
+    OverviewApi,
+    Stats,
+)
 from braidlog.protocols.http.management.raw_log import RawLogApi
+from braidlog.protocols.http.management.topics import SORTS as TOPIC_SORTS
 from braidlog.protocols.http.management.topics import TopicsApi
 from braidlog.protocols.http.management.users_table import user_routes
 from braidlog.protocols.http.pip64.consumers import Consumers
@@ -28,7 +46,7 @@ from braidlog.protocols.http.pip64.table import pip64_routes
 from braidlog.protocols.http.pulsar_admin.table import admin_routes
 from braidlog.protocols.http.requests import ERROR_HANDLERS, Requests
 from braidlog.protocols.http.routes import Endpoint, Query, Routes
-from braidlog.protocols.http.routing import Answering
+from braidlog.protocols.http.routing import Answering, PathRoute
 from braidlog.protocols.http.values.resolving import SchemaRegistry
 from braidlog.protocols.http.waiting import Waiting
 from braidlog.protocols.http.websocket.table import websocket_routes
@@ -55,7 +73,8 @@ class Application(Requests):
 
     def __init__(self, broker: Broker, options: RestOptions, stopping: trio.Event) -> None:
         self.consumers = Consumers(broker, options)
-        routes = make_routes(broker, options, stopping, self.consumers)
+        self.history = HistoryApi(broker)
+        routes = make_routes(broker, options, stopping, self.consumers, self.history)
         routes += console_routes(broker, options, self, Bodies.of(options, stopping).of_others)
         super().__init__(Answering(routes, ERROR_HANDLERS), broker)
 
@@ -70,7 +89,8 @@ def make_routes(
     options: RestOptions,
     stopping: trio.Event,
     consumers: Consumers | None = None,
-) -> list[Route]:
+    history: HistoryApi | None = None,
+) -> list[PathRoute]:
     """Return the routes of every path of the listener."""
     routes = Routes(broker)
     registry = SchemaRegistry(broker)
@@ -81,7 +101,8 @@ def make_routes(
     api_routes = [
         *pip64_routes(broker, options, bodies, waiting, consumers, registry, routes),
         *websocket_routes(broker, options, stopping, registry, routes),
-        *_watching(broker, options, routes),
+        *_watching(broker, options, history or HistoryApi(broker), routes),
+        *_working(broker, bodies.of_others, consumers, routes),
         *admin_routes(broker, options, bodies.of_others, routes),
         *_managing(broker, bodies, registry, routes),
         *_raw_log(broker, bodies.of_others, waiting, routes),
@@ -94,7 +115,9 @@ def make_routes(
     ]
 
 
-def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Route]:
+def _watching(
+    broker: Broker, options: RestOptions, history: HistoryApi, routes: Routes
+) -> list[PathRoute]:
     route = routes.route
     health = HealthApi(broker, options)
     plain = ("text/plain",)
@@ -106,20 +129,62 @@ def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Rout
         route(
             f"{API}/connections",
             GET=Endpoint(
-                overview.connections, Action.DESCRIBE, answer=ConnectionPage, query=(*PAGE,)
+                ConnectionsApi(broker).connections,
+                Action.DESCRIBE,
+                answer=ConnectionPage,
+                query=(*PAGE,),
             ),
         ),
         route(f"{API}/stats", GET=Endpoint(overview.stats, Action.DESCRIBE, answer=Stats)),
+        route(f"{API}/history", GET=Endpoint(history.show, Action.DESCRIBE, answer=History)),
+        route(f"{API}/brokers", GET=Endpoint(overview.brokers, Action.DESCRIBE, answer=BrokerList)),
+        route(
+            f"{API}/audit",
+            GET=Endpoint(
+                AuditTrail(broker).show, Action.ADMINISTER, answer=AuditPage, query=AUDIT_QUERY
+            ),
+        ),
+        route(
+            f"{API}/config",
+            GET=Endpoint(ConfigurationApi(broker).show, Action.ADMINISTER, answer=SettingList),
+        ),
         route("/metrics", GET=Endpoint(health.metrics, Action.DESCRIBE, other_formats=plain)),
         route("/metrics/", GET=Endpoint(health.moved, Action.DESCRIBE, statuses=(301,))),
     ]
 
 
+def _working(
+    broker: Broker, bodies: BodyReader, consumers: Consumers, routes: Routes
+) -> list[PathRoute]:
+    """Return the routes of the lists of consumers over HTTP and of export jobs."""
+    exports = ExportsApi(broker, bodies)
+    return [
+        routes.route(
+            f"{API}/http-consumers",
+            GET=Endpoint(
+                HttpConsumersApi(broker, consumers).show,
+                Action.DESCRIBE,
+                lists=True,
+                answer=HttpConsumerPage,
+                query=(*PAGE, Query("topic", "Consumers of that topic alone.", TEXT)),
+            ),
+        ),
+        routes.route(
+            f"{API}/exports",
+            GET=Endpoint(exports.show, Action.DESCRIBE, lists=True, answer=ExportList),
+            POST=Endpoint(
+                exports.report, Action.CONSUME, lists=True, body=ExportRun, statuses=(204,)
+            ),
+        ),
+    ]
+
+
 def _managing(
     broker: Broker, bodies: Bodies, registry: SchemaRegistry, routes: Routes
-) -> list[Route]:
+) -> list[PathRoute]:
     route = routes.route
     topics = TopicsApi(broker, bodies.of_others)
+    connections = ConnectionsApi(broker)
     importing = ImportApi(broker, bodies.of_messages, registry)
     detail = messages.TopicDetail
     return [
@@ -135,6 +200,7 @@ def _managing(
                     *PAGE,
                     Query("namespace", "tenant/namespace: its topics alone.", TEXT),
                     Query("contains", "Topics with this text in their full names alone.", TEXT),
+                    Query("sort", "By name, or the largest first.", {"enum": list(TOPIC_SORTS)}),
                 ),
             ),
         ),
@@ -164,11 +230,17 @@ def _managing(
                 importing.store, Action.ADMINISTER, body=ImportRequest, answer=ImportAnswer
             ),
         ),
+        route(
+            f"{API}/topics/{TOPIC}/writers",
+            GET=Endpoint(
+                connections.writers, Action.DESCRIBE, answer=ConnectionPage, query=(*PAGE,)
+            ),
+        ),
         *_groups(broker, routes),
     ]
 
 
-def _groups(broker: Broker, routes: Routes) -> list[Route]:
+def _groups(broker: Broker, routes: Routes) -> list[PathRoute]:
     route = routes.route
     groups = GroupsApi(broker)
     return [
@@ -184,6 +256,9 @@ def _groups(broker: Broker, routes: Routes) -> list[Route]:
                     Query("topic", "Groups of that topic alone.", TEXT),
                     Query("group", "Groups of that name alone.", TEXT),
                     Query("contains", "Groups with this text in their names alone.", TEXT),
+                    Query(
+                        "sort", "By topic, or the largest lag first.", {"enum": ["topic", "lag"]}
+                    ),
                     ENCODING,
                     AGES,
                 ),
@@ -199,7 +274,9 @@ def _groups(broker: Broker, routes: Routes) -> list[Route]:
     ]
 
 
-def _raw_log(broker: Broker, bodies: BodyReader, waiting: Waiting, routes: Routes) -> list[Route]:
+def _raw_log(
+    broker: Broker, bodies: BodyReader, waiting: Waiting, routes: Routes
+) -> list[PathRoute]:
     """Return the routes of the log as stored, for Spark's readers, and of the positions that
     readers store.
     """

@@ -43,12 +43,13 @@ AREAS: Final = (
         "Consumers",
         "A consumer of a subscription over HTTP, and the subscription's cursor.",
         r"/topics/.*/subscriptions?/",
+        "/api/v1/http-consumers",
     ),
     _area("Groups", "Subscriptions of all protocols, and their positions.", "/api/v1/groups"),
     _area(
         "Stored log",
         "Batches as they are stored, and positions of readers: for Spark and other exports.",
-        "/api/v1/log",
+        "/api/v1/(?:log|exports)",
         "/api/v1/groups/.*/positions",
     ),
     _area("Users and permissions", "Logins, tokens and rights.", "/api/v1/"),
@@ -56,7 +57,7 @@ AREAS: Final = (
         "Health and metrics",
         "For load balancers and Prometheus.",
         "/(?:healthz|readyz|metrics)",
-        "/api/v1/(?:connections|stats)",
+        "/api/v1/(?:connections|stats|history|brokers|audit|config)",
     ),
     _area("This description", "For programs and for people.", "/(?:openapi.json|docs)"),
     _area(

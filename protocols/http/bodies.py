@@ -14,7 +14,7 @@ import trio
 from starlette.requests import Request
 
 from braidlog.broker.config.wording import explain
-from braidlog.broker.server.gate import Gate
+from braidlog.broker.server.gate import FairSemaphore
 from braidlog.protocols.http.errors import (
     BAD_BODY,
     BODY_TIMEOUT,
@@ -48,19 +48,38 @@ PROMPT_S = 0.5
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Limits of all request bodies together, in bytes, and of the requests that wait for bodies.
+
+    Bodies of at most `small_bytes` have no part in `all_bytes`, and those of at most
+    `served_small_bytes` no part in `served_bytes`, the bodies that are served at the same time.
+    """
+
+    all_bytes: int = BODIES_BYTES_ALL_MAX
+    small_bytes: int = BODY_BYTES_SMALL
+    served_bytes: int = SERVED_BYTES_MAX
+    served_small_bytes: int = SERVED_BYTES_SMALL
+    uploads: int = UPLOADS_MAX
+
+
+BODY_LIMITS = BodyLimits()
+
+
 class BodyBudget:
     """Memory for the bodies of all running requests, except small bodies."""
 
-    def __init__(self) -> None:
-        self._left = BODIES_BYTES_ALL_MAX
-        self._served = Gate(SERVED_BYTES_MAX)
+    def __init__(self, limits: BodyLimits = BODY_LIMITS) -> None:
+        self._limits = limits
+        self._left = limits.all_bytes
+        self._served = FairSemaphore(limits.served_bytes)
         self._uploads = 0
 
     def take(self, request: Request, have: int, more: int) -> bool:
         """Reserve memory for a piece of a body until the request ends; return False if memory is
         used up.
         """
-        if have + more <= BODY_BYTES_SMALL:
+        if have + more <= self._limits.small_bytes:
             return True
         if more > self._left:
             return False
@@ -74,8 +93,9 @@ class BodyBudget:
     @contextmanager
     def upload(self, request: Request) -> Iterator[None]:
         """Wrap the wait for the rest of a late body. Raises RequestRefused."""
-        if self._uploads >= UPLOADS_MAX:
-            raise RequestRefused(TOO_BUSY, f"{UPLOADS_MAX} requests wait for their bodies already")
+        if self._uploads >= self._limits.uploads:
+            text = f"{self._limits.uploads} requests wait for their bodies already"
+            raise RequestRefused(TOO_BUSY, text)
         exchange: Exchange = request.scope["exchange"]
         self._uploads += 1
         try:
@@ -89,9 +109,9 @@ class BodyBudget:
 
         Return False if the wait takes too long.
         """
-        if size <= SERVED_BYTES_SMALL:
+        if size <= self._limits.served_small_bytes:
             return True
-        counted = min(size, SERVED_BYTES_MAX)
+        counted = min(size, self._limits.served_bytes)
         if not self._served.enter_now(counted):
             with trio.move_on_after(SERVED_WAIT_S) as waiting:
                 await self._served.enter(counted)

@@ -63,6 +63,7 @@ NO_SUCH_PATH = WireCode(404, 40400, "no_such_path")
 TOPIC_NOT_FOUND = WireCode(404, 40401, "topic_not_found")
 PARTITION_NOT_FOUND = WireCode(404, 40402, "partition_not_found")
 CONSUMER_NOT_FOUND = WireCode(404, 40403, "consumer_not_found")
+GROUP_NOT_FOUND = WireCode(404, 40404, "group_not_found")
 METHOD_NOT_ALLOWED = WireCode(405, 40500, "method_not_allowed")
 NOT_ACCEPTABLE = WireCode(406, 40601, "not_acceptable")
 BODY_TIMEOUT = WireCode(408, 40801, "body_timeout")
@@ -115,7 +116,7 @@ SHUTTING_DOWN = WireCode(503, 50301, "shutting_down")
 WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
     errors.TopicNotFound: TOPIC_NOT_FOUND,
     errors.PartitionNotFound: PARTITION_NOT_FOUND,
-    errors.SubscriptionNotFound: WireCode(404, 40404, "group_not_found"),
+    errors.SubscriptionNotFound: GROUP_NOT_FOUND,
     errors.NamespaceNotFound: WireCode(404, 40405, "namespace_not_found"),
     errors.TopicExists: WireCode(409, 40901, "topic_exists"),
     errors.SubscriptionBusy: GROUP_BUSY,

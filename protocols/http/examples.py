@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from braidlog.protocols.http.management import importing, messages, users
+from braidlog.protocols.http.management import exports, importing, messages, users
 from braidlog.protocols.http.pip64 import messages as pip64
 
 if TYPE_CHECKING:
@@ -21,6 +21,16 @@ EXAMPLES: Final[Mapping[type, dict[str, Any]]] = {
     messages.AlterTopic: {"partitions": 4, "settings": {"retention_ms": None}},
     importing.ImportRequest: {
         "messages": [{"key": "k1", "value": "hello", "publish_us": 1_700_000_000_000_000}]
+    },
+    exports.ExportRun: {
+        "target": "/lake",
+        "group": "nightly",
+        "began_us": 1_700_000_000_000_000,
+        "seconds": 12.5,
+        "rows": 900,
+        "files": 1,
+        "bytes": 65_536,
+        "ranges": [{"topic": "public/default/orders", "partition": 0, "start": 0, "end": 900}],
     },
     users.CreateUser: {"password": "correct horse battery staple", "roles": ["readers"]},
     users.AlterUser: {"roles": ["readers", "writers"]},

@@ -3,6 +3,14 @@
 Limits that an operator may want to change are options in `options.py` instead.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -59,3 +67,25 @@ CONSUMER_UNACKED_MAX = 10_000
 CONSUMER_PARTITIONS_MAX = 1000  # In delivery each partition is a separate consumer.
 NAME_CHARACTERS_MAX = 255  # Names of subscriptions and consumers.
 MESSAGE_IDS_MAX = 10_000  # In an acknowledgement.
+# Of the figures of all topics in Pulsar's admin API.
+PARTITIONS_SHOWN_MAX: Final = 2000  # Some 2 KB each.
+SUBSCRIPTIONS_SHOWN_MAX: Final = 10_000  # Of partitions.
+
+
+@dataclass(slots=True, frozen=True)
+class HttpLimits:
+    """The limits that tests lower."""
+
+    consumer_unacked: int = CONSUMER_UNACKED_MAX
+    consumer_partitions: int = CONSUMER_PARTITIONS_MAX
+    partitions_shown: int = PARTITIONS_SHOWN_MAX
+    subscriptions_shown: int = SUBSCRIPTIONS_SHOWN_MAX
+
+
+HTTP_LIMITS: Final = HttpLimits()
+
+
+def limits_of(broker: Broker) -> HttpLimits:
+    """Return the limits of a broker's HTTP listeners."""
+    limits: HttpLimits = broker.shared_states.get("http", HTTP_LIMITS)
+    return limits

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import NotAuthenticated
 from braidlog.protocols.transport.messages import WEBSOCKET
+from braidlog.protocols.transport.serving import CERTIFICATE
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from braidlog.broker.access.authentication import Authentication, Identity
-
-CERTIFICATE: Final = "braidlog.certificate"  # Scope key of the verified certificate.
 
 
 async def identity_of(authentication: Authentication, request: Request) -> Identity | None:

@@ -61,6 +61,15 @@ def choice(request: Request, name: str, choices: Sequence[str]) -> str:
     return text
 
 
+def entries_before(request: Request) -> int:
+    """Return the number of entries before a page that is not sorted by name: `after`. Raises
+    RequestRefused.
+    """
+    before = number(request, ("after",), 0, least=0, most=None)
+    assert before is not None
+    return before
+
+
 def page_limit(request: Request) -> int:
     """Return the number of list entries that the request asks for. Raises RequestRefused."""
     text = request.query_params.get("limit", str(PAGE_DEFAULT))

@@ -53,7 +53,7 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(slots=True)
-class Working:
+class RunningRequests:
     """Number of running requests, and of requests that wait for records."""
 
     waiting: Number
@@ -63,7 +63,7 @@ class Working:
 class Exchange:
     """A request and its outcome."""
 
-    def __init__(self, scope: Scope, send: Send, working: Working, broker: Broker) -> None:
+    def __init__(self, scope: Scope, send: Send, working: RunningRequests, broker: Broker) -> None:
         self.request_id = _given_id(scope) or os.urandom(16).hex()
         path = _origin_form(scope["raw_path"].decode("ascii"))
         self.scope: Scope = {**scope, "path": path, "exchange": self}
@@ -169,7 +169,7 @@ class Requests:
     def __init__(self, app: ASGIApp, broker: Broker) -> None:
         self._app = app
         self._broker = broker
-        self._working = Working(broker.metrics.number("braidlog_waiting_requests", "http"))
+        self._working = RunningRequests(broker.metrics.number("braidlog_waiting_requests", "http"))
 
     @property
     def working(self) -> int:

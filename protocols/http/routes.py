@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from braidlog.broker.access.listing import seen
 from braidlog.broker.access.rights import CLUSTER, Action, Principal, Resource
 from braidlog.broker.errors import LimitExceeded, NotAuthenticated
+from braidlog.protocols.http.forwarding import HttpForwarder
 from braidlog.protocols.http.login import identity_of, origin
 from braidlog.protocols.http.path_names import group_name, path_bytes, text_of, topic_name
 from braidlog.protocols.http.path_names import name_of as admin_name
-from braidlog.protocols.http.proxying import Proxy
 from braidlog.protocols.http.requests import Handler
+from braidlog.protocols.http.routing import PathRoute
+from braidlog.protocols.transport.clients import CLIENT
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -86,20 +87,20 @@ class Routes:
     def __init__(self, broker: Broker) -> None:
         self.described: list[Described] = []  # The routes made so far.
         self._broker = broker
-        self._proxy = None if broker.peers.is_alone else Proxy(broker)
+        self._forwarder = None if broker.peers.is_alone else HttpForwarder(broker)
 
-    def route(self, path: str, **methods: Endpoint) -> Route:
+    def route(self, path: str, **methods: Endpoint) -> PathRoute:
         """Return the route of a path with all its methods, so that the answer to an unknown method
         can list them.
         """
         self.described.append((path, methods))
         return self.undescribed(path, **methods)
 
-    def undescribed(self, path: str, **methods: Endpoint) -> Route:
+    def undescribed(self, path: str, **methods: Endpoint) -> PathRoute:
         """Return the route of a path that the API document leaves out."""
-        proxy = self._proxy
+        forwarder = self._forwarder
         handlers = {
-            method: served.handler if proxy is None else proxy.around(served.handler)
+            method: served.handler if forwarder is None else forwarder.around(served.handler)
             for method, served in methods.items()
         }
 
@@ -112,7 +113,7 @@ class Routes:
             await self._broker.poller.give_way()
             return await handlers[method](request)
 
-        return Route(path, _Endpoint(serve), methods=list(methods))
+        return PathRoute(path, _Endpoint(serve), list(methods))
 
     async def _admit(self, request: Request, served: Endpoint) -> None:
         """Authenticate the client and check its permissions. Raises NotAuthenticated,
@@ -122,6 +123,9 @@ class Routes:
         identity = await identity_of(broker.authentication, request)
         if identity is not None:
             exchange.principal = identity.principal
+        client = request.scope.get(CLIENT)
+        if client is not None:
+            client.note(exchange.principal, request.scope)
         exchange.at = at = origin(request)
         exchange.allowance = _allowance(broker, exchange.principal, request)
         if served.lists and identity is not None:
@@ -143,6 +147,8 @@ class Routes:
             check()
 
         check()
+        if client is not None and action is Action.PRODUCE:
+            client.written_topics.note(resource)
         exchange.check_again = check_again
 
 

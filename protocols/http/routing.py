@@ -7,19 +7,44 @@ layers, and in another layer around each route. All of that costs as much as a s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 ErrorHandlers = Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]
 # The first word of a path and its number of slashes; None for a route that accepts any number.
 Shape = tuple[str, int | None]
 REST = ":path}"  # A route parameter that may contain slashes.
+
+
+class PathRoute(BaseRoute):
+    """A route that compiles its path at the first request that may match. Compiling the paths of a
+    listener takes 30 ms, in which a starting broker would serve nobody.
+    """
+
+    def __init__(self, path: str, app: ASGIApp, methods: Sequence[str]) -> None:
+        """Serve requests of `path` by `app`; HEAD is a GET."""
+        self.path = path
+        self.methods = {*methods, "HEAD"} if "GET" in methods else set(methods)
+        self._app = app
+
+    @cached_property
+    def _compiled(self) -> Route:
+        return Route(self.path, self._app, methods=self.methods)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """See starlette.routing.BaseRoute."""
+        return self._compiled.matches(scope)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See starlette.routing.BaseRoute."""
+        await self._compiled.handle(scope, receive, send)
 
 
 class Answering:
@@ -29,7 +54,7 @@ class Answering:
     after the answer.
     """
 
-    def __init__(self, routes: Sequence[Route], handlers: ErrorHandlers) -> None:
+    def __init__(self, routes: Sequence[PathRoute], handlers: ErrorHandlers) -> None:
         self._handlers = handlers
         # No redirects for slashes: such an answer has no error code.
         self._nothing = Router(redirect_slashes=False)
@@ -66,18 +91,19 @@ class Answering:
         return next(self._handlers[kind] for kind in type(error).__mro__ if kind in self._handlers)
 
 
-def _by_shape(routes: Sequence[Route]) -> dict[Shape, list[Route]]:
+def _by_shape(routes: Sequence[PathRoute]) -> dict[Shape, list[PathRoute]]:
     """Return for each shape the routes that may match paths of the shape, in the order of the
     table.
     """
-    shapes = {_shape(route) for route in routes}
+    shaped = [(_shape(route), route) for route in routes]
+    shapes = {shape for shape, _ in shaped}
     return {
-        shape: [route for route in routes if _shape(route) in (shape, (shape[0], None))]
+        shape: [route for other, route in shaped if other in (shape, (shape[0], None))]
         for shape in shapes
     }
 
 
-def _shape(route: Route) -> Shape:
+def _shape(route: PathRoute) -> Shape:
     word = route.path[1:].partition("/")[0]
     if "{" in word:
         raise ValueError(f"{route.path} begins with no word of its own")

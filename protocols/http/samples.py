@@ -27,6 +27,8 @@ DELETE /api/v1/topics/{tenant}/{namespace}/{topic}
 POST /api/v1/topics/{tenant}/{namespace}/{topic}/messages
     curl @/api/v1/topics/public/default/orders/messages --json '{"messages": [
       {"key": "k0", "value": "old", "publish_us": 1764000000000000}]}'
+GET /api/v1/topics/{tenant}/{namespace}/{topic}/writers
+    curl @/api/v1/topics/public/default/orders/writers
 POST /topics/{tenant}/{namespace}/{topic}
     curl @/topics/public/default/orders --json '{"messages": [
       {"key": "k1", "value": "hello", "properties": {"source": "curl"}},
@@ -56,6 +58,8 @@ DELETE /api/v1/groups/{tenant}/{namespace}/{topic}/{group}
     curl -X PUT @/api/v1/groups/public/default/orders/old/positions \
       --json '{"positions": {"0": 0}}'
     curl -X DELETE @/api/v1/groups/public/default/orders/old
+GET /api/v1/http-consumers
+    curl @/api/v1/http-consumers
 GET /api/v1/log
     curl @/api/v1/log
 GET /api/v1/log/{tenant}/{namespace}/{topic}/{partition}
@@ -65,10 +69,23 @@ GET /api/v1/log/{tenant}/{namespace}/{topic}/{partition}/batches
 PUT /api/v1/groups/{tenant}/{namespace}/{topic}/{group}/positions
     curl -X PUT @/api/v1/groups/public/default/orders/export/positions \
       --json '{"positions": {"0": 1}}'
+GET /api/v1/exports
+    curl @/api/v1/exports
+POST /api/v1/exports
+    curl @/api/v1/exports --json '{"target": "/lake", "group": "nightly", "rows": 1, "files": 1,
+      "bytes": 512, "began_us": 1700000000000000, "seconds": 2.5, "ranges": []}'
 GET /api/v1/connections
     curl @/api/v1/connections
 GET /api/v1/stats
     curl @/api/v1/stats
+GET /api/v1/history
+    curl @/api/v1/history
+GET /api/v1/brokers
+    curl @/api/v1/brokers
+GET /api/v1/audit
+    curl '@/api/v1/audit?limit=10&refused=true'
+GET /api/v1/config
+    curl @/api/v1/config
 GET /api/v1/users
     curl @/api/v1/users
 PUT /api/v1/users/{user}

@@ -1,6 +1,4 @@
-"""HTTP connections inside the broker's own trio run: accepts connections, counts them with the
-connections of the other listeners, and serves the application on each. Knows no route.
-"""
+"""The HTTP listener's server: its application on the HTTP transport."""
 
 from __future__ import annotations
 
@@ -9,32 +7,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
-import structlog
 import trio
 
-from braidlog.broker.runtime.tls_socket import HANDSHAKE_S, handshake_reason
-from braidlog.broker.server.accepting import accept_all
-from braidlog.broker.server.connection import address_text
 from braidlog.protocols.http.app import make_app
-from braidlog.protocols.http.login import CERTIFICATE
 from braidlog.protocols.http.refusals import raw_refusal
-from braidlog.protocols.transport.connection import Application, HttpConnection, Settings
+from braidlog.protocols.transport.connection import Application
+from braidlog.protocols.transport.serving import HttpListener
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.server.tls import TlsSettings
     from braidlog.protocols.http.options import RestOptions
-    from braidlog.protocols.transport.connection import Stream
-
-log = structlog.get_logger()
 
 PROTOCOL = "http"
-HEAD_BYTES_MAX = 32 * 1024  # Request line and headers; browsers behind proxies need 8 to 16 KiB.
-KEEP_ALIVE_S = 15.0  # Idle timeout; also the time limit for the whole head of a request.
-STOP_S = 3.0  # Requests that still run at a stop take milliseconds; waiting requests end at once.
-# How long sent bytes may stay unacknowledged. Sends are shielded from cancellation, so the kernel
-# has to end them (tcp(7); closed windows count too), or a single client could delay a stop.
-SEND_STALL_MS = 10_000
+
+_LISTENERS: WeakKeyDictionary[Broker, HttpListener] = WeakKeyDictionary()
 
 
 async def serve(
@@ -44,116 +31,15 @@ async def serve(
     stopping: trio.Event,
     tls: TlsSettings | None = None,
 ) -> None:
-    """Serve until `stopping` is set and running requests are answered, at most `STOP_S` more."""
-    server = _SERVERS[broker] = Server(broker, options, stopping, tls)
-    async with trio.open_nursery() as connections:
-        async with trio.open_nursery() as accepting:
-            for listening in sockets:
-                accepting.start_soon(server.accept, listening, connections)
-            accepting.start_soon(server.keep_time)
-            await stopping.wait()
-            accepting.cancel_scope.cancel()
-        server.stop()
-        connections.cancel_scope.deadline = trio.current_time() + STOP_S
+    """Serve until `stopping` is set and running requests are answered."""
+    app = make_app(broker, options, stopping)
+    listener = HttpListener(broker, PROTOCOL, cast(Application, app), raw_refusal, tls)
+    _LISTENERS[broker] = listener
+    await listener.run(sockets, stopping, (app.consumers.keep_time, app.history.run))
 
 
-_SERVERS: WeakKeyDictionary[Broker, Server] = WeakKeyDictionary()
-
-
-async def serve_relayed(broker: Broker, stream: trio.SocketStream) -> None:
+async def serve_forwarded(broker: Broker, stream: trio.SocketStream) -> None:
     """Serve a connection that another broker has made for its clients."""
-    server = _SERVERS.get(broker)
-    if server is not None:
-        await server.serve_stream(stream)
-
-
-class Server:
-    """State that all connections of a listener share."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        options: RestOptions,
-        stopping: trio.Event,
-        tls: TlsSettings | None = None,
-    ) -> None:
-        self._broker = broker
-        self._tls = tls
-        app = make_app(broker, options, stopping)
-        self.keep_time = app.consumers.keep_time
-        self._settings = Settings(
-            cast(Application, app),
-            raw_refusal,
-            head_bytes_max=HEAD_BYTES_MAX,
-            keep_alive_s=KEEP_ALIVE_S,
-        )
-        self._open: set[HttpConnection] = set()
-
-    def stop(self) -> None:
-        """End idle connections, and let no connection take another request."""
-        self._settings.is_stopping = True
-        for connection in self._open:
-            connection.stop()
-
-    async def accept(self, listening: socket.socket, connections: trio.Nursery) -> None:
-        """Accept connections until cancelled."""
-
-        def start(sock: socket.socket) -> None:
-            connections.start_soon(self._serve_connection, sock)
-
-        await accept_all(self._broker, listening, PROTOCOL, PROTOCOL, start)
-
-    async def _stream(self, sock: socket.socket) -> Stream:
-        """Return the stream to read and write; with TLS, after the handshake.
-
-        Raises OSError, trio.BrokenResourceError.
-        """
-        peer = address_text(sock.getpeername())
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-        if self._tls is None:
-            return stream
-        encrypted = trio.SSLStream(
-            stream, self._tls.context, server_side=True, https_compatible=True
-        )
-        reason = f"not done within {HANDSHAKE_S:.0f} s"
-        with trio.move_on_after(HANDSHAKE_S):
-            try:
-                await encrypted.do_handshake()
-                return encrypted
-            except trio.BrokenResourceError as error:
-                reason = handshake_reason(error.__cause__ or error)
-        self._broker.seldom.warning(
-            "tls_handshake_failed",
-            cause=f"{PROTOCOL} {reason}",
-            listener=PROTOCOL,
-            peer=peer,
-            reason=reason,
-        )
-        raise trio.BrokenResourceError(reason)
-
-    async def serve_stream(self, stream: Stream) -> None:
-        """Serve a stream to its end. Raises any bug's error."""
-        certificate = stream.getpeercert() if isinstance(stream, trio.SSLStream) else None
-        extra = {CERTIFICATE: certificate} if certificate else None
-        connection = HttpConnection(self._settings, stream, extra)
-        self._open.add(connection)
-        try:
-            await connection.run()
-        finally:
-            self._open.discard(connection)
-
-    async def _serve_connection(self, sock: socket.socket) -> None:
-        """Serve a connection. A bug ends only this connection, with a traceback in the log."""
-        try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
-            stream = await self._stream(sock)
-            await self.serve_stream(stream)
-        except (OSError, trio.BrokenResourceError):  # The client left before the first request.
-            pass
-        except Exception:  # A bug ends this connection and nothing else.
-            log.exception("http_connection_failed", protocol=PROTOCOL)
-        finally:
-            sock.close()
-            self._broker.admission.leave(PROTOCOL)
+    listener = _LISTENERS.get(broker)
+    if listener is not None:
+        await listener.serve_stream(stream)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
@@ -55,24 +55,37 @@ async def between_messages(number: int, poller: Poller) -> None:
 async def first_topics(
     topics: Iterable[Topic], wanted: Callable[[Topic], bool], count: int
 ) -> list[Topic]:
-    """Return the first `count` topics by name that are `wanted`.
+    """Return the first `count` topics by name that are `wanted`."""
+    return await first_by(
+        topics, lambda topic: topic.name.full if wanted(topic) else None, count, SORTED_TOGETHER
+    )
+
+
+async def first_by(
+    items: Iterable[T], key: Callable[[T], Any], count: int, together: int = TURN
+) -> list[T]:
+    """Return the first `count` items by their keys; an item whose key is None is left out. Other
+    tasks get a turn after each piece of `together` items.
 
     Sorting 50,000 topics at once would hold the loop for a tenth of a second.
     """
-    every = tuple(topics)
-    best: list[tuple[str, Topic]] = []
-    for start in range(0, len(every), SORTED_TOGETHER):
-        piece = every[start : start + SORTED_TOGETHER]
-        best += [(topic.name.full, topic) for topic in piece if wanted(topic)]
+    every = tuple(items)
+    best: list[tuple[Any, T]] = []
+    for start in range(0, len(every), together):
+        keyed = ((key(item), item) for item in every[start : start + together])
+        best += [pair for pair in keyed if pair[0] is not None]
         best.sort(key=itemgetter(0))
         del best[count:]
         await trio.lowlevel.checkpoint()
-    return [topic for _, topic in best]
+    return [item for _, item in best]
 
 
 async def backlog_of(subscription: Subscription) -> int:
     """Return the subscription's backlog in records, summed over all partitions."""
+    count = len(subscription.topic.partitions)
+    if count < TURN:  # A third of the time of the loop below.
+        return sum(map(subscription.backlog, range(count)))
     total = 0
-    async for index in in_turns(range(len(subscription.topic.partitions))):
+    async for index in in_turns(range(count)):
         total += subscription.backlog(index)
     return total

@@ -56,6 +56,14 @@ class Waiting:
         finally:
             self.count -= 1
 
+    async def pause(self, request: Request, seconds: float) -> None:
+        """Wait before an answer, until the timeout ends or the broker stops. The request does not
+        count as running. Raises ClientDisconnect.
+        """
+        exchange: Exchange = request.scope["exchange"]
+        with exchange.waiting():
+            await self._race(request, seconds, trio.sleep_forever)
+
     def for_memory(self, request: Request, *, is_stream: bool = False) -> Waits:
         """Return a function that awaits a wait for output memory, however long.
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from braidlog.broker.config.settings import is_loopback
 from braidlog.broker.server.connection import address_text
-from braidlog.protocols.iggy.context import PROTOCOL, ListenerState
+from braidlog.protocols.iggy.context import PROTOCOL, TRANSPORT_TCP, ListenerState
+from braidlog.protocols.iggy.forwarding import ForwardedSession, ForwardingSession
 from braidlog.protocols.iggy.options import ROOT_PASSWORD, IggyOptions
-from braidlog.protocols.iggy.relaying import RelayedSession, RelayingSession
 from braidlog.protocols.iggy.root import make_root
 from braidlog.protocols.iggy.session import IggySession
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.server.connection import Connection
+
+
+States = MutableMapping["Broker", ListenerState]
+
+
+def state_of(states: States, broker: Broker) -> ListenerState:
+    """Return the state of a broker's listeners."""
+    shared = states.get(broker)
+    if shared is None:
+        shared = states[broker] = ListenerState()
+        broker.members.add_source(shared.members, PROTOCOL)
+    return shared
 
 
 class IggyAdapter:
@@ -25,31 +38,27 @@ class IggyAdapter:
     default_address = ("127.0.0.1", 8090)
     options_type = IggyOptions
 
-    def __init__(self) -> None:
-        self._shared: WeakKeyDictionary[Broker, ListenerState] = WeakKeyDictionary()
+    transport = TRANSPORT_TCP
+
+    def __init__(self, shared: States) -> None:
+        """Take the state of each broker, which the listeners of all transports share."""
+        self.states = shared
 
     def open_session(
         self, broker: Broker, connection: Connection, options: IggyOptions
     ) -> IggySession:
         """Return the session of a new connection."""
-        shared = self._shared_of(broker)
-        kind = IggySession if broker.peers.is_alone else RelayingSession
-        return kind(broker, connection, options, shared)
+        shared = state_of(self.states, broker)
+        kind = IggySession if broker.peers.is_alone else ForwardingSession
+        return kind(broker, connection, options, shared, self.transport)
 
-    def open_relayed(
+    def open_forwarded(
         self, broker: Broker, connection: Connection, options: IggyOptions
     ) -> IggySession:
         """Return the session for a client of another broker."""
-        shared = self._shared_of(broker)
-        session = RelayedSession(broker, connection, options, shared)
-        return session.begin_relayed(connection)
-
-    def _shared_of(self, broker: Broker) -> ListenerState:
-        shared = self._shared.get(broker)
-        if shared is None:
-            shared = self._shared[broker] = ListenerState()
-            broker.members.add_source(shared.members, PROTOCOL)
-        return shared
+        shared = state_of(self.states, broker)
+        session = ForwardedSession(broker, connection, options, shared, self.transport)
+        return session.begin_forwarded(connection)
 
     async def start(self, broker: Broker, options: IggyOptions, *, loopback: bool) -> None:
         """Give root a password if other machines can connect and none is set. Raises OSError,
@@ -72,4 +81,4 @@ class IggyAdapter:
         )
 
 
-ADAPTER = IggyAdapter()
+ADAPTER = IggyAdapter(WeakKeyDictionary())

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.runtime.steps import Steps
+from braidlog.broker.runtime.steps import Steps, run, step_into
 from braidlog.protocols.iggy import (
     deferred,
+    fetching,
     groups,
+    logins,
+    metadata_changes,
     offsets,
     polling,
     sending,
@@ -26,6 +29,8 @@ from braidlog.protocols.iggy import (
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
+from braidlog.protocols.iggy.fetch_requests import FetchMessages
+from braidlog.protocols.iggy.metadata_pages import GetMetadataChanges
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -46,10 +51,28 @@ class IggyHandler:
     on: Resources = targets.cluster
 
 
+def check_rights(context: IggyContext, request: object) -> None:
+    """Raises NotAuthorized if the client may not do that to the named resource."""
+    served = COMMANDS[type(request)]
+    if served.action is not None and context.rules is not None:
+        for resource in served.on(context.broker, request):
+            context.check(served.action, resource)
+
+
+async def carry_out(context: IggyContext, request: object) -> IggyAnswer:
+    """Return the answer to a request, once the client's rights are checked.
+
+    Raises the errors of its handler.
+    """
+    check_rights(context, request)
+    return await run(step_into(COMMANDS[type(request)].handler(context, request)))
+
+
 COMMANDS: Mapping[type, IggyHandler] = {
     m.Ping: IggyHandler("ping", system.ping),
-    u.LoginUser: IggyHandler("login_user", users.login),
-    u.LogoutUser: IggyHandler("logout_user", users.logout),
+    u.LoginUser: IggyHandler("login_user", logins.login),
+    u.BindSession: IggyHandler("bind_session", logins.bind_session),
+    u.LogoutUser: IggyHandler("logout_user", logins.logout),
     m.GetMe: IggyHandler("get_me", system.get_me),
     m.GetClient: IggyHandler("get_client", system.get_client, Action.DESCRIBE),
     m.GetClients: IggyHandler("get_clients", system.get_clients, Action.DESCRIBE),
@@ -61,6 +84,7 @@ COMMANDS: Mapping[type, IggyHandler] = {
     m.WaitForMessages: IggyHandler(
         "wait_for_messages", deferred.wait_for_messages, Action.CONSUME, targets.consumer
     ),
+    FetchMessages: IggyHandler("fetch_messages", fetching.fetch, Action.CONSUME, targets.consumer),
     m.GetPartitionRoute: IggyHandler("get_partition_route", topics.get_route, on=targets.topic),
     m.SendMessages: IggyHandler("send_messages", sending.send, Action.PRODUCE, targets.topic),
     m.GetConsumerOffset: IggyHandler(
@@ -111,10 +135,14 @@ COMMANDS: Mapping[type, IggyHandler] = {
         "delete_segments", topics.delete_segments, Action.DELETE, targets.topic
     ),
     m.FlushUnsavedBuffer: IggyHandler("flush", topics.flush, Action.PRODUCE, targets.topic),
+    # As for a list of all that changes: needs the right to manage servers.
+    GetMetadataChanges: IggyHandler(
+        "get_metadata_changes", metadata_changes.get_changes, Action.ALTER
+    ),
     m.GetClusterMetadata: IggyHandler("get_cluster_metadata", system.get_cluster_metadata),
     m.DescribeOptions: IggyHandler("describe_options", system.describe_options),
     # The handlers check the user, and the permission to manage users.
-    u.LoginWithToken: IggyHandler("login_with_token", users.login_with_token),
+    u.LoginWithToken: IggyHandler("login_with_token", logins.login_with_token),
     u.GetUser: IggyHandler("get_user", users.get_user),
     u.GetUsers: IggyHandler("get_users", users.get_users),
     u.CreateUser: IggyHandler("create_user", users.create_user),

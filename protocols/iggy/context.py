@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import structlog
 import trio
 
 from braidlog.broker.errors import NotAuthorized
@@ -17,33 +18,38 @@ from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.iggy.all_dialects import D2
 from braidlog.protocols.iggy.dialects import Dialect, Manners
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.limits import IGGY_LIMITS, IggyLimits
 from braidlog.protocols.iggy.membership import Groups
 from braidlog.protocols.iggy.options import IggyOptions
+from braidlog.protocols.iggy.sessions import LogicalSession, LogicalSessions, SessionNumbers
 from braidlog.storage.formats.api import Buffer
 
 if TYPE_CHECKING:
     from braidlog.broker.access.access import AccessRules
     from braidlog.broker.access.authentication import Identity
-    from braidlog.broker.access.rights import Action, Resource
+    from braidlog.broker.access.rights import Action, Principal, Resource
     from braidlog.broker.broker import Broker
-    from braidlog.broker.runtime.output_budget import OutputReservation
-    from braidlog.broker.server.connection import Connection
+    from braidlog.broker.runtime.output_budget import OutputBudget, OutputReservation
+    from braidlog.broker.server.written_topics import WrittenTopics
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
 
 PROTOCOL = "iggy"
+# Transports of clients, in the numbers of the protocol.
+TRANSPORT_TCP, TRANSPORT_HTTP, TRANSPORT_WEBSOCKET = 1, 3, 4
 ROOT = 0  # The number of the first user.
 
 
 @dataclass(slots=True)
 class IggyAnswer:
     """A handler's result: records, then raw bytes. The answer is sent once `ticket` is durable (0:
-    at once).
+    at once); the client's next command waits for `pause_s`.
     """
 
     records: list[Any] = field(default_factory=list)
     tail: Sequence[Buffer] = ()
     ticket: int = 0
+    pause_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -52,6 +58,7 @@ class ConnectedClient:
 
     client_id: int
     address: str
+    transport: int = TRANSPORT_TCP
     user_id: int | None = None  # Before login.
     proof: Identity | None = None  # Proof of the login; None for root of the settings.
 
@@ -65,13 +72,34 @@ class ListenerState:
     """
 
     clients: dict[int, ConnectedClient] = field(default_factory=dict)
-    groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
+    session_numbers: SessionNumbers = field(default_factory=SessionNumbers)
+    # Use `groups`, which first ends the memberships of sessions that have been lost for too long.
+    all_groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
+    sessions: LogicalSessions = field(init=False)
     turns: dict[int, int] = field(default_factory=dict)
     being_made: set[tuple[str, int]] = field(default_factory=set)
     # Held while a large SEND is prepared.
     large_sends: trio.Lock = field(default_factory=trio.Lock)
     # Partitions whose other SENDs wait for a large SEND.
     gated: set[int] = field(default_factory=set)
+    limits: IggyLimits = IGGY_LIMITS
+
+    def __post_init__(self) -> None:
+        def left(session: LogicalSession) -> None:
+            self.all_groups.leave_all(session.member_id)
+
+        self.sessions = LogicalSessions(trio.current_time, left)
+
+    @property
+    def groups(self) -> Groups:
+        """The members of all groups now."""
+        self.sessions.end_due()
+        return self.all_groups
+
+    def forget(self, client: ConnectedClient) -> None:
+        """Remove a connection from the list of clients."""
+        if self.clients.get(client.client_id) is client:
+            del self.clients[client.client_id]
 
     def members(self, topic: Topic, name: bytes) -> Iterator[SubscriptionMember]:
         """Yield the members of a group, as tools of all protocols see them."""
@@ -86,12 +114,60 @@ class ListenerState:
             yield SubscriptionMember(PROTOCOL, str(member.member_id), address, member.polled_ones)
 
 
+class Outgoing(Protocol):
+    """The part of an outbox that handlers use."""
+
+    budget: OutputBudget
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Number of bytes that wait for the socket."""
+
+    @property
+    def pending_answers(self) -> int:
+        """Number of answers that wait for the disk, or behind such an answer."""
+
+
+class AskingClient(Protocol):
+    """The part of a connection that handlers use; see `broker/server/connection.py`."""
+
+    listener_name: str
+    principal: Principal
+    at: str
+    host: str
+    loopback: bool
+    is_encrypted: bool
+    local: tuple[str, int]
+    advertised: tuple[str, int]
+    written_topics: WrittenTopics
+
+    @property
+    def log(self) -> structlog.typing.FilteringBoundLogger:
+        """The log, with the client's address."""
+
+    @property
+    def outbox(self) -> Outgoing:
+        """The unsent bytes of the client."""
+
+    def check(self, action: Action, resource: Resource) -> None:
+        """Raise NotAuthorized if the client may not do that."""
+
+    def act_for(self, principal: Principal, proof: Identity | None = None) -> None:
+        """Set the client's principal from now on. Raises LimitExceeded."""
+
+    def note_library(self, name: str) -> None:
+        """Keep the name of the client's library, for people."""
+
+    def end(self, reason: str) -> None:
+        """End the connection; earlier answers are sent."""
+
+
 @dataclass(slots=True)
 class IggyContext:
     """The state and services that a connection's handlers use."""
 
     broker: Broker
-    connection: Connection
+    connection: AskingClient
     options: IggyOptions
     shared: ListenerState
     client: ConnectedClient
@@ -101,6 +177,10 @@ class IggyContext:
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
     # W: the partition that the current command is for, by its lasting number; None in V and before.
     incarnation: int | None = None
+    session: int = 0  # Number of the client's session; 0 before a login.
+    # W: the client's own id in the current frame, and the session that outlives the connection.
+    client_key: bytes = b""
+    logical: LogicalSession | None = None
     # Longest wait of a poll for messages.
     wait_max_s: float = math.inf
     # Memory for the answer to the current poll.

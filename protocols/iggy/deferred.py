@@ -96,7 +96,7 @@ async def wait_for_messages(context: IggyContext, request: m.WaitForMessages) ->
 
     Raises Refusal, PartitionNotFound.
     """
-    _check_times(request.wait_us, request.request_timeout_us)
+    check_times(request.wait_us, request.request_timeout_us)
     deadline = trio.current_time() + min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
     # No incarnation is named here.
     context = replace(context, incarnation=None)
@@ -107,7 +107,7 @@ async def wait_for_messages(context: IggyContext, request: m.WaitForMessages) ->
             with suppress(NotOwnPartition):  # Moved to another member: not ready here.
                 reader = target(context, topic, request.consumer, index, turn=True)
                 if reader is not None:
-                    starts.append((reader.partition, await _start(context, reader, strategy)))
+                    starts.append((reader.partition, await start_of(context, reader, strategy)))
         ready = [partition.index for partition, at in starts if partition.high_watermark > at]
         if ready or not starts or trio.current_time() >= deadline:
             return IggyAnswer([r.ReadyPartitions(ready)])
@@ -138,10 +138,11 @@ async def _wanted(context: IggyContext, request: m.PollDeferred) -> tuple[Partit
         return None
     if reader is None or not request.wait_us:
         return None
-    return reader.partition, await _start(context, reader, request.strategy)
+    return reader.partition, await start_of(context, reader, request.strategy)
 
 
-async def _start(context: IggyContext, reader: ReadTarget, strategy: m.PollingStrategy) -> int:
+async def start_of(context: IggyContext, reader: ReadTarget, strategy: m.PollingStrategy) -> int:
+    """Return the offset from which a poll waits for messages."""
     first = reader.partition.log_start_offset
     if strategy.kind is m.PollingKind.OFFSET:
         return max(strategy.value, first)
@@ -158,7 +159,7 @@ def _is_group(request: m.PollDeferred) -> bool:
 
 def _check(request: m.PollDeferred) -> None:
     """Check the limits of a waiting poll, as Iggy does. Raises Refusal."""
-    _check_times(request.wait_us, request.request_timeout_us)
+    check_times(request.wait_us, request.request_timeout_us)
     for is_good, problem in (
         (
             1 <= request.min_count <= request.count,
@@ -170,7 +171,7 @@ def _check(request: m.PollDeferred) -> None:
             raise Refusal(ErrorCode.INVALID_COMMAND, problem)
 
 
-def _check_times(wait_us: int, timeout_us: int) -> None:
+def check_times(wait_us: int, timeout_us: int) -> None:
     """Check the times of a request that waits. Raises Refusal."""
     if wait_us > ASKED_WAIT_MAX_S * US:
         raise Refusal(

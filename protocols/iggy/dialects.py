@@ -9,7 +9,7 @@ Iggy broke its protocol many times before 1.0. The resulting dialects have names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from braidlog.protocols.iggy import fields as f
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.forms import OLDEST_FORM, MessageForm
 from braidlog.protocols.iggy.partitioning import xxhash32_from_one
+from braidlog.protocols.iggy.replies import OptionInfo
 from braidlog.protocols.reader import LittleEndianReader
 
 
@@ -34,7 +35,7 @@ class PayloadLayout(Protocol):
 class RequestLayout:
     """The payload of a command: `fields` in order, each named after the attribute of the request.
 
-    `rest`: bytes after the fields are allowed, and ignored.
+    `rest`: bytes after the fields are allowed, and ignored. Implements `PayloadLayout`.
     """
 
     type: type[Any]
@@ -47,7 +48,6 @@ class RequestLayout:
         return RequestLayout(self.type, tuple(fields), self.rest)
 
     def read(self, payload: memoryview) -> object:
-        """See `PayloadLayout`."""
         reader = LittleEndianReader(payload)
         values = {name: piece.read(reader) for name, piece in self.fields}
         if reader.left and not self.rest:
@@ -87,6 +87,7 @@ class Habits:
     lists_missing_stream: bool = False  # A list of the topics of a missing stream is empty.
     # For GET_GROUP, a missing stream or topic is an error; a missing group is not.
     group_needs_topic: bool = False
+    keeps_sessions: bool = False  # A session survives the loss of its connection for some time.
     lists_new_topics: bool = False  # Topics that a created stream already has follow its record.
 
 
@@ -103,6 +104,9 @@ class Dialect:
     key_partition: Callable[[bytes, int], int] = xxhash32_from_one  # (key, partitions) -> index.
     form: MessageForm = OLDEST_FORM
     habits: Habits = Habits()
+    # Names of a topic's options, and the options by scope for clients that ask.
+    topic_options: frozenset[str] = frozenset()
+    described: Mapping[int, Sequence[OptionInfo]] = field(default_factory=dict)
     error_numbers: Mapping[ErrorCode, int] = field(default_factory=dict)
 
     def write(self, records: list[Any]) -> bytes:

@@ -325,12 +325,13 @@ class NodeIds:
 
 
 class NodePorts:
-    """A node's port, then 0 for QUIC, HTTP and WebSocket, which are not served, then its role
-    (leader) and status (healthy).
+    """A node's ports for TCP, QUIC (0: not served), HTTP and WebSocket, then its role (leader) and
+    status (healthy).
     """
 
-    def write(self, port: int) -> bytes:
-        return struct.pack("<HHHHBB", port, 0, 0, 0, 0, 0)
+    def write(self, ports: tuple[int, int, int]) -> bytes:
+        tcp, http, websocket = ports
+        return struct.pack("<HHHHBB", tcp, 0, http, websocket, 0, 0)
 
 
 class Maybe:

@@ -8,8 +8,9 @@ in `storage/formats/iggy/`), which are returned unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from braidlog.broker.reading.answer_memory import ANSWER_MEMORY
 from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.iggy.classic import IGGY, PolledCodec
 from braidlog.storage.formats.iggy.forms import (
@@ -46,6 +47,10 @@ class MessageForm:
         return 1 if self.shown is None else 2
 
 
+def _batches(messages: memoryview, partition: int) -> Iterable[Buffer]:
+    return batches(messages, partition, ANSWER_MEMORY.take)
+
+
 OLDEST_FORM = MessageForm(IGGY, SentForm.CLASSIC)  # D0 to D2
 CRC_FORM = MessageForm(  # D3
     IGGY_TYPED,
@@ -61,6 +66,7 @@ TYPED_FORM = MessageForm(IGGY_TYPED, SentForm.TYPED)  # D5
 BATCH_FORM = MessageForm(  # V
     IGGY_TYPED,
     SentForm.BATCH,
-    batches,
+    _batches,
     SHOWN_PIECE_BYTES if SPEEDUPS is None else QUICK_PIECE_BYTES,
 )
+PRODUCER_BATCH_FORM = replace(BATCH_FORM, sent=SentForm.PRODUCER_BATCH)  # W

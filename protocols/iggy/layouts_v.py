@@ -31,6 +31,7 @@ from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.partitioning import xxhash32_from_zero
 from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0
 from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
+from braidlog.protocols.iggy.topic_options import V_CATALOGUE, V_TOPIC_KEYS
 from braidlog.protocols.reader import LittleEndianReader
 
 # The partition in the empty answer to a poll of another member's partition.
@@ -39,10 +40,9 @@ NOT_OWNED = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchSend:
-    """SEND: the length of the target, the target, then a batch."""
+    """SEND: the length of the target, the target, then a batch. Implements `PayloadLayout`."""
 
     def read(self, payload: memoryview) -> m.SendMessages:
-        """See `Layout`."""
         reader = LittleEndianReader(payload)
         request = send_target(reader, 0)
         request.messages = reader.rest()
@@ -70,15 +70,15 @@ class Register:
         reader.u32()
         f.STR8.read(reader)
         version = f.STR8.read(reader)
-        reader.take(self.secret_bytes)
+        secret = bytes(reader.take(self.secret_bytes))
         first = f.STR8.read(reader)
         second = f.STR8.read(reader) if has_password else ""
         context = f.STR32.read(reader)
         if reader.left:
             raise ProtocolError(f"{reader.left} bytes too many in a login")
         if has_password:
-            return u.LoginUser(first, second, version, context)
-        return u.LoginWithToken(first, version, context)
+            return u.LoginUser(first, second, version, context, secret)
+        return u.LoginWithToken(first, version, context, secret)
 
 
 _OPTIONS: Pieces = {"options": f.OPTIONS}
@@ -194,6 +194,8 @@ V = Dialect(
         lists_missing_stream=True,
         group_needs_topic=True,
     ),
+    topic_options=V_TOPIC_KEYS,
+    described=V_CATALOGUE,
     error_numbers={
         ErrorCode.STREAM_NAME_NOT_FOUND: ErrorCode.STREAM_ID_NOT_FOUND,
         ErrorCode.TOPIC_NAME_NOT_FOUND: ErrorCode.TOPIC_ID_NOT_FOUND,

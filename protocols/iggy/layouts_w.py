@@ -20,17 +20,25 @@ from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy import vsr
 from braidlog.protocols.iggy.dialects import Dialect, PayloadLayout, RecordLayout
 from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fetch_requests import FetchedPlace, FetchMessages
 from braidlog.protocols.iggy.fields import FieldRefused
+from braidlog.protocols.iggy.forms import PRODUCER_BATCH_FORM
 from braidlog.protocols.iggy.layouts import POLL, TOPIC, Pieces, counted_from_zero, request
 from braidlog.protocols.iggy.layouts_v import NOT_OWNED, V_RECORDS, V_REQUESTS, Register, V
 from braidlog.protocols.iggy.messages import CommandCode
+from braidlog.protocols.iggy.metadata_pages import ChangesQuery
 from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
-from braidlog.protocols.iggy.topic_options import TOPIC_OPTIONS, UPDATABLE
+from braidlog.protocols.iggy.topic_options import (
+    SCOPE_STREAM,
+    SCOPE_TOPIC,
+    SCOPE_USER,
+    UPDATABLE,
+    W_CATALOGUE,
+    W_TOPIC_KEYS,
+)
 from braidlog.protocols.reader import LittleEndianReader
 from braidlog.storage.formats.record import HeaderKind
 
-# Scopes of UPDATE_RESOURCE.
-SCOPE_TOPIC, SCOPE_STREAM, SCOPE_USER = 1, 2, 3
 STATUSES: Final[Mapping[bytes, int]] = {b"active": 1, b"inactive": 2}
 WAIT_TARGETS_MAX: Final = 1_000  # Partitions that a request waits for, as in Iggy.
 PATCH_MAX: Final = 16  # Options that an update names; the catalogue has 20.
@@ -39,10 +47,11 @@ Options = dict[str, tuple[int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class ResourceUpdate:
-    """UPDATE_RESOURCE: the request that V has for the named resource, with the changes alone."""
+    """UPDATE_RESOURCE: the request that V has for the named resource, with the changes alone.
+    Implements `PayloadLayout`.
+    """
 
     def read(self, payload: memoryview) -> object:
-        """See `PayloadLayout`."""
         reader = LittleEndianReader(payload)
         scope = reader.u8()
         if scope == SCOPE_TOPIC:
@@ -84,7 +93,7 @@ def _topic_update(
     stream: m.Name, topic: m.Name, options: Options, resets: tuple[str, ...]
 ) -> m.UpdateTopic:
     for key in (*options, *resets):
-        if key != "name" and key not in TOPIC_OPTIONS:
+        if key != "name" and key not in W_TOPIC_KEYS:
             raise FieldRefused(ErrorCode.UNSUPPORTED_OPTION_KEY, f"no topic has an option {key!r}")
     for key in options:
         if key != "name" and key not in UPDATABLE:
@@ -129,10 +138,9 @@ def _status(options: Options) -> int | None:
 
 
 class WaitTargets:
-    """A count, then partitions, each with the start of a poll."""
+    """A count, then partitions, each with the start of a poll. Implements `Readable`."""
 
     def read(self, reader: LittleEndianReader) -> dict[int, m.PollingStrategy]:
-        """See `Readable`."""
         count = reader.u32()
         if not 1 <= count <= WAIT_TARGETS_MAX:
             raise ProtocolError(f"{count} partitions, expected 1 to {WAIT_TARGETS_MAX}")
@@ -140,6 +148,47 @@ class WaitTargets:
         if len(targets) < count:
             raise ProtocolError("a wait that names a partition twice")
         return targets
+
+
+class FetchTargets:
+    """A count, then partitions, each with the start and the limits of a read. Implements
+    `Readable`.
+    """
+
+    def read(self, reader: LittleEndianReader) -> list[FetchedPlace]:
+        count = reader.u32()
+        if not 1 <= count <= WAIT_TARGETS_MAX:
+            raise ProtocolError(f"{count} partitions, expected 1 to {WAIT_TARGETS_MAX}")
+        targets = [
+            FetchedPlace(
+                reader.u32(),
+                f.STRATEGY_FIELD.read(reader),
+                reader.u32(),
+                *vsr.NUMBERS.unpack(reader.take(vsr.NUMBERS.size)),
+            )
+            for _ in range(count)
+        ]
+        if len({target.partition for target in targets}) < count:
+            raise ProtocolError("a fetch that names a partition twice")
+        return targets
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBinding:
+    """BIND_SESSION: versions, then the session and the secret of its login."""
+
+    def read(self, payload: memoryview) -> u.BindSession:
+        """See `PayloadLayout`. The client's protocol version is read before."""
+        reader = LittleEndianReader(payload)
+        reader.u32()
+        f.STR8.read(reader)
+        version = f.STR8.read(reader)
+        client = bytes(reader.take(vsr.CLIENT_BYTES))
+        session, metadata_op = vsr.NUMBERS.unpack(reader.take(vsr.NUMBERS.size))
+        secret = bytes(reader.take(SECRET_BYTES))
+        if reader.left:
+            raise ProtocolError(f"{reader.left} bytes too many in a binding")
+        return u.BindSession(version, client, session, metadata_op, secret)
 
 
 SECRET_BYTES: Final = 32
@@ -153,7 +202,9 @@ W_REQUESTS: dict[int, PayloadLayout] = counted_from_zero(
     {
         **{code: layout for code, layout in V_REQUESTS.items() if code not in _RETIRED},
         CommandCode.LOGIN_USER: Register(SECRET_BYTES),
+        CommandCode.BIND_SESSION: SessionBinding(),
         CommandCode.UPDATE_RESOURCE: ResourceUpdate(),
+        CommandCode.GET_METADATA_CHANGES: ChangesQuery(),
         CommandCode.GET_PARTITION_ROUTE: request(
             m.GetPartitionRoute, **TOPIC, partition=f.U32_FIELD
         ),
@@ -169,6 +220,18 @@ W_REQUESTS: dict[int, PayloadLayout] = counted_from_zero(
             request_timeout_us=f.U64_FIELD,
         ),
         CommandCode.CANCEL_DEFERRED_REQUEST: request(m.CancelDeferred),
+        CommandCode.FETCH_MESSAGES: request(
+            FetchMessages,
+            consumer=f.CONSUMER_FROM_0,
+            **TOPIC,
+            wait_us=f.U64_FIELD,
+            request_timeout_us=f.U64_FIELD,
+            min_count=f.U32_FIELD,
+            count=f.U32_FIELD,
+            max_bytes=f.U32_FIELD,
+            auto_commit=f.FLAG,
+            targets=FetchTargets(),
+        ),
         CommandCode.GET_CONSUMER_OFFSET: request(m.GetConsumerOffset, **_OFFSET),
         CommandCode.STORE_CONSUMER_OFFSET: request(
             m.StoreConsumerOffset, **_OFFSET, offset=f.U64_FIELD, quorum=f.U8_FIELD
@@ -209,6 +272,15 @@ DEV_RECORDS: dict[type[Any], RecordLayout] = {
         **_CONTEXT,
     ),
     r.PartitionDetails: record(**_PARTITION),
+    r.FetchSection: record(
+        partition=f.PARTITION_FROM_0,
+        status=f.U32_FIELD,
+        current_offset=f.U64_FIELD,
+        messages_count=f.U32_FIELD,
+        **_CONTEXT,
+        next_offset=f.U64_FIELD,
+        records_bytes=f.U32_FIELD,
+    ),
     r.StreamInfo: record(
         stream_id=f.NUMBER_FROM_0,
         created_us=f.U64_FIELD,
@@ -240,7 +312,7 @@ DEV_RECORDS: dict[type[Any], RecordLayout] = {
         replica_id=f.U8_FIELD,
         name=f.STR32,
         host=f.STR32,
-        port=f.NodePorts(),
+        ports=f.NodePorts(),
     ),
     r.OptionInfo: record(
         key=f.STR8,
@@ -249,6 +321,7 @@ DEV_RECORDS: dict[type[Any], RecordLayout] = {
         default=f.Counted(),
         description=f.STR32,
     ),
+    r.NothingSent: record(entries_count=f.U32_FIELD),
     r.ReadyPartitions: record(partitions=f.PartitionNumbers(0)),
     r.PartitionRoute: record(
         incarnation=f.U64_FIELD,
@@ -269,7 +342,10 @@ W = replace(
     clients="protocol 0.12: Rust crate 0.11.1-edge.7 to 0.12, apache-iggy 0.10",
     requests=W_REQUESTS,
     records=W_RECORDS,
-    habits=replace(V.habits, lists_new_topics=True),
+    form=PRODUCER_BATCH_FORM,
+    topic_options=W_TOPIC_KEYS,
+    described=W_CATALOGUE,
+    habits=replace(V.habits, lists_new_topics=True, keeps_sessions=True),
 )
 W_DEV = replace(
     W,

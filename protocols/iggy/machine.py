@@ -320,7 +320,9 @@ class IggyMachine:
         request = vsr.decode(frame, layouts_w.FRAMINGS[dialect])
         body = frame[vsr.HEADER_BYTES :]
         code = request.code
-        if code == CommandCode.LOGIN_USER:
+        if code == CommandCode.LOGIN_USER or (
+            code == CommandCode.BIND_SESSION and not self.logged_in
+        ):
             return self._login_vsr(request, body)
         if code == vsr.MISPLACED_LOGIN:
             reply = vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN)
@@ -354,10 +356,16 @@ class IggyMachine:
                 reason = f"protocol version {body[:4].hex()} of Iggy is not served"
                 reply = vsr.eviction(request, vsr.Reason.INCOMPATIBLE_PROTOCOL)
                 return RefusedFrame(reply, reason, unserved=True)
+            layout = dialect.requests.get(request.code)
+            if layout is None:
+                reason = f"command {request.code} does not exist in dialect {dialect.name}"
+                return _refused(request, ErrorCode.INVALID_COMMAND, reason)
             self._candidates, self.dialect = (dialect,), dialect
             request.framing = layouts_w.FRAMINGS[dialect]
-            return IggyCommand(request.code, dialect.requests[request.code].read(body), request)
+            return IggyCommand(request.code, layout.read(body), request)
         except ProtocolError as error:
+            if request.code == CommandCode.BIND_SESSION:
+                return _refused(request, ErrorCode.INVALID_COMMAND, error.reason)
             return RefusedFrame(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
 
 
@@ -368,6 +376,7 @@ EVICTIONS = {
     ErrorCode.INVALID_TOKEN: vsr.Reason.INVALID_TOKEN,
     ErrorCode.TOKEN_EXPIRED: vsr.Reason.INVALID_TOKEN,
     ErrorCode.USER_INACTIVE: vsr.Reason.USER_INACTIVE,
+    ErrorCode.INVALID_SESSION: vsr.Reason.SESSION_ERROR,
 }
 
 

@@ -68,11 +68,14 @@ class CommandCode(enum.IntEnum):
     LEAVE_GROUP = 605
     SYNC_GROUP = 606
     DESCRIBE_OPTIONS = 13
+    BIND_SESSION = 15  # Since W.
     UPDATE_RESOURCE = 16  # This and the following commands since W.
+    GET_METADATA_CHANGES = 17
     GET_PARTITION_ROUTE = 105
     POLL_MESSAGES_DEFERRED = 106
     WAIT_FOR_MESSAGES = 107  # Only in development builds of W.
     CANCEL_DEFERRED_REQUEST = 108
+    FETCH_MESSAGES = 109
 
 
 class ConsumerKind(enum.IntEnum):
@@ -136,6 +139,31 @@ class PollingStrategy:
 
 
 @dataclass(slots=True)
+class OfTopic:
+    """A request that names a topic."""
+
+    stream: Name
+    topic: Name
+
+
+@dataclass(slots=True)
+class OfGroup(OfTopic):
+    """A request that names a consumer group."""
+
+    group: Name
+
+
+@dataclass(slots=True)
+class OfStoredOffset:
+    """A request that names a stored offset."""
+
+    consumer: ConsumerRef
+    stream: Name
+    topic: Name
+    partition: int | None
+
+
+@dataclass(slots=True)
 class Ping:
     """A PING, also sent before login, and every few seconds."""
 
@@ -174,6 +202,7 @@ class PollMessages:
     count: int
     auto_commit: bool
     max_bytes: int = 0  # Limit of the messages together, but for the first; 0: the broker's own.
+    fits_only: bool = False  # The limit also holds for the first message.
 
 
 @dataclass(slots=True)
@@ -205,59 +234,42 @@ class CancelDeferred:
 
 
 @dataclass(slots=True)
-class SendMessages:
+class SendMessages(OfTopic):
     """Messages to append. `messages` is a view into the frame: valid during the call only. `count`
     is None in dialects that do not send a count.
     """
 
-    stream: Name
-    topic: Name
     partitioning: Partitioning
     messages: memoryview
     count: int | None = None
 
 
 @dataclass(slots=True)
-class GetPartitionRoute:
+class GetPartitionRoute(OfTopic):
     """Asks which node serves a partition (W)."""
 
-    stream: Name
-    topic: Name
     partition: int
 
 
 @dataclass(slots=True)
-class GetConsumerOffset:
+class GetConsumerOffset(OfStoredOffset):
     """Asks for the last offset that a consumer has stored."""
-
-    consumer: ConsumerRef
-    stream: Name
-    topic: Name
-    partition: int | None
 
 
 @dataclass(slots=True)
-class StoreConsumerOffset:
+class StoreConsumerOffset(OfStoredOffset):
     """A consumer's offset to store. `offset` is the last consumed offset. `quorum`: the
     confirmation that V's client waits for.
     """
 
-    consumer: ConsumerRef
-    stream: Name
-    topic: Name
-    partition: int | None
     offset: int
     quorum: int = 1
 
 
 @dataclass(slots=True)
-class DeleteConsumerOffset:
+class DeleteConsumerOffset(OfStoredOffset):
     """Resets a stored offset to "never stored"."""
 
-    consumer: ConsumerRef
-    stream: Name
-    topic: Name
-    partition: int | None
     quorum: int = 1
 
 
@@ -299,11 +311,8 @@ class DeleteStream:
 
 
 @dataclass(slots=True)
-class GetTopic:
+class GetTopic(OfTopic):
     """Asks for a topic with its partitions."""
-
-    stream: Name
-    topic: Name
 
 
 @dataclass(slots=True)
@@ -333,13 +342,11 @@ class CreateTopic:
 
 
 @dataclass(slots=True)
-class UpdateTopic:
+class UpdateTopic(OfTopic):
     """Changes a topic's settings or name. In V only the named options change. In W the name may be
     absent, and the options in `resets` return to the server's value.
     """
 
-    stream: Name
-    topic: Name
     name: str | None
     compression: int = 1
     expiry_us: int = 0
@@ -357,122 +364,83 @@ class PurgeStream:
 
 
 @dataclass(slots=True)
-class PurgeTopic:
+class PurgeTopic(OfTopic):
     """Deletes all messages of a topic; stored offsets stay."""
-
-    stream: Name
-    topic: Name
 
 
 @dataclass(slots=True)
-class FlushUnsavedBuffer:
+class FlushUnsavedBuffer(OfTopic):
     """Flushes a partition's messages to disk."""
 
-    stream: Name
-    topic: Name
     partition: int
     fsync: bool
 
 
 @dataclass(slots=True)
-class DeleteSegments:
+class DeleteSegments(OfTopic):
     """Deletes the oldest `count` segments of a partition."""
 
-    stream: Name
-    topic: Name
     partition: int
     count: int
 
 
 @dataclass(slots=True)
-class DeletePartitions:
+class DeletePartitions(OfTopic):
     """Removes the `count` partitions with the highest numbers."""
 
-    stream: Name
-    topic: Name
     count: int
 
 
 @dataclass(slots=True)
-class DeleteTopic:
+class DeleteTopic(OfTopic):
     """Deletes a topic with its records and stored offsets."""
 
-    stream: Name
-    topic: Name
-
 
 @dataclass(slots=True)
-class CreatePartitions:
+class CreatePartitions(OfTopic):
     """Adds `count` partitions."""
 
-    stream: Name
-    topic: Name
     count: int
 
 
 @dataclass(slots=True)
-class GetGroup:
+class GetGroup(OfGroup):
     """Asks for a consumer group with its members."""
 
-    stream: Name
-    topic: Name
-    group: Name
-
 
 @dataclass(slots=True)
-class GetGroups:
+class GetGroups(OfTopic):
     """Asks for all consumer groups of a topic."""
 
-    stream: Name
-    topic: Name
-
 
 @dataclass(slots=True)
-class CreateGroup:
+class CreateGroup(OfTopic):
     """Creates a group. `group_id` None: the server picks an id. `name` None: a group without a name
     (D0).
     """
 
-    stream: Name
-    topic: Name
     group_id: int | None = None
     name: str | None = None
 
 
 @dataclass(slots=True)
-class DeleteGroup:
+class DeleteGroup(OfGroup):
     """Deletes a group with its stored offsets and memberships."""
 
-    stream: Name
-    topic: Name
-    group: Name
-
 
 @dataclass(slots=True)
-class JoinGroup:
+class JoinGroup(OfGroup):
     """Makes the connection a member of a group."""
 
-    stream: Name
-    topic: Name
-    group: Name
-
 
 @dataclass(slots=True)
-class LeaveGroup:
+class LeaveGroup(OfGroup):
     """Ends the connection's membership of a group."""
 
-    stream: Name
-    topic: Name
-    group: Name
-
 
 @dataclass(slots=True)
-class SyncGroup:
+class SyncGroup(OfGroup):
     """Asks for the caller's present partitions as a member (V)."""
-
-    stream: Name
-    topic: Name
-    group: Name
 
 
 @dataclass(slots=True)

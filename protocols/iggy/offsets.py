@@ -28,7 +28,8 @@ def get_offset(context: IggyContext, request: m.GetConsumerOffset) -> IggyAnswer
     if not position and not context.manners.absent_is_error:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     stored = max((position or 0) - 1, 0)
-    return IggyAnswer([r.OffsetInfo(reader.index, current_offset(reader.partition), stored)])
+    info = r.OffsetInfo(reader.index, current_offset(reader.partition), stored)
+    return IggyAnswer([info], ticket=context.broker.subscriptions.settle())
 
 
 def store_offset(context: IggyContext, request: m.StoreConsumerOffset) -> IggyAnswer:

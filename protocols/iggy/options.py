@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -31,6 +32,10 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     # Whether the oldest dialect, which has no login, is served; None: on loopback only, and only
     # from the first frame on that no later dialect has.
     without_login: bool | None = None
+
+    # Time for which a client of dialect W may be without a connection and keep its session and its
+    # places in groups; 0: they end with the connection.
+    lost_session_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 30.0
 
     def served_without_login(self, *, loopback: bool) -> WithoutLogin:
         """Which clients that have not logged in are served on such a listener."""

@@ -64,6 +64,8 @@ def poll(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
 def _polled(context: IggyContext, reader: ReadTarget, request: m.PollMessages) -> Steps[IggyAnswer]:
     """Read and convert, with memory reserved."""
     start, slice_read = yield from STRATEGIES[request.strategy.kind](context, reader, request)
+    if request.fits_only and slice_read.size > request.max_bytes:
+        return IggyAnswer([_head(context, reader, 0, start)])
     context.room.keep(slice_read.size * context.dialect.form.copies)
     if request.auto_commit and slice_read.next_offset > start:
         # Lazy: on disk within the flush interval. Messages of a lost answer count as read, as in
@@ -72,14 +74,20 @@ def _polled(context: IggyContext, reader: ReadTarget, request: m.PollMessages) -
     elif slice_read.count and request.consumer.kind is m.ConsumerKind.GROUP:
         reader.polled(context, slice_read.next_offset)
     context.broker.metrics.records_out(
-        PROTOCOL, reader.partition.figures_name, slice_read.count, slice_read.size
+        PROTOCOL,
+        reader.partition.figures_name,
+        slice_read.count,
+        slice_read.size,
+        reader.partition.traffic,
     )
-    head = _head(context, reader, slice_read.count)
+    head = _head(context, reader, slice_read.count, slice_read.next_offset)
     tail = yield from shown(context, reader.partition, slice_read.parts)
     return IggyAnswer([head], tail=tail)
 
 
-def _head(context: IggyContext, reader: ReadTarget, count: int) -> r.PolledHead:
+def _head(
+    context: IggyContext, reader: ReadTarget, count: int, next_offset: int = 0
+) -> r.PolledHead:
     return r.PolledHead(
         reader.index,
         current_offset(reader.partition),
@@ -87,6 +95,7 @@ def _head(context: IggyContext, reader: ReadTarget, count: int) -> r.PolledHead:
         incarnation=reader.partition.partition_id,
         generation=reader.generation(context),
         metadata_op=context.broker.last_change,
+        next_offset=next_offset,
     )
 
 

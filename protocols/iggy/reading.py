@@ -176,10 +176,14 @@ def shown(
     if form.shown is None:
         return parts
     buffers: list[Buffer] = []
+    converted_bytes = 0  # Since the last checkpoint: a small answer needs no turn of the loop.
     for piece in _pieces(form, parts):
+        if converted_bytes + len(piece) > form.piece_bytes and converted_bytes:
+            yield trio.lowlevel.checkpoint()
+            converted_bytes = 0
         if len(piece) <= max(form.piece_bytes, LARGE_MESSAGE_BYTES):
             buffers.extend(form.shown(piece, partition.index))
-            yield trio.lowlevel.checkpoint()
+            converted_bytes += len(piece)
         else:
             converted: list[Buffer] = yield run_packing(
                 partial(_shown_piece, form.shown, piece, partition.index), len(piece)

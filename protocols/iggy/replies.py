@@ -121,7 +121,7 @@ class PartitionDetails:
 
 @dataclass(slots=True)
 class PolledHead:
-    """The header before polled messages; the last three fields as in `PartitionDetails`."""
+    """The header before polled messages; the fields of W as in `PartitionDetails`."""
 
     partition: int
     current_offset: int
@@ -129,6 +129,29 @@ class PolledHead:
     incarnation: int = 0
     generation: int = 0
     metadata_op: int = 0
+    next_offset: int = 0  # Where the next read continues.
+
+
+@dataclass(slots=True)
+class FetchSection:
+    """A partition's part of the answer to FETCH_MESSAGES, before the messages of all partitions.
+    `status` is an error or 0; the further fields as in `PolledHead`.
+    """
+
+    partition: int
+    status: int
+    current_offset: int
+    messages_count: int
+    incarnation: int
+    generation: int
+    metadata_op: int
+    next_offset: int
+    records_bytes: int
+
+    @classmethod
+    def failed(cls, partition: int, status: int) -> FetchSection:
+        """Return the section of a partition that could not be read."""
+        return cls(partition, status, 0, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -188,6 +211,13 @@ class SentInfo:
 
 
 @dataclass(slots=True)
+class NothingSent:
+    """The messages of a repeated SEND are stored, at a place that is not known any more (W)."""
+
+    entries_count: int = 0
+
+
+@dataclass(slots=True)
 class LoginInfo:
     """Answer to a login. Users are numbered from 0, which is root. Only V has the other fields."""
 
@@ -213,7 +243,7 @@ class Node:
     nodes_count: int
     name: str
     host: str
-    port: int
+    ports: tuple[int, int, int]  # For TCP, HTTP and WebSocket; 0: no such listener is open.
     replica_id: int = 0
 
 

@@ -202,7 +202,7 @@ D4_RECORDS: Records = {
         nodes_count=f.U32_FIELD,
         name=f.STR32,
         host=f.STR32,
-        port=f.NodePorts(),
+        ports=f.NodePorts(),
     ),
 }
 

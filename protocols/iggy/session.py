@@ -10,6 +10,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import trio
+
 from braidlog.broker.errors import BrokerError, NotAuthorized, NotOwner
 from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.steps import Steps, begin, run, step_into
@@ -17,9 +19,10 @@ from braidlog.protocols.iggy import groups, names, sending
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D0
-from braidlog.protocols.iggy.commands import COMMANDS
+from braidlog.protocols.iggy.commands import COMMANDS, check_rights
 from braidlog.protocols.iggy.context import (
     PROTOCOL,
+    TRANSPORT_TCP,
     ConnectedClient,
     IggyAnswer,
     IggyContext,
@@ -27,8 +30,10 @@ from braidlog.protocols.iggy.context import (
 )
 from braidlog.protocols.iggy.deferred import DeferredPolls
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
+from braidlog.protocols.iggy.fetch_requests import FetchMessages
 from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
+from braidlog.protocols.iggy.sessions import ForwardedLinks
 from braidlog.storage.formats.api import Buffer
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ LOOK_S = 30.0  # Between two checks whether a token has expired.
 WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no loop fills the log.
 
 
-WAITING = (m.PollDeferred, m.WaitForMessages)  # Requests that wait in a task.
+WAITING = (m.PollDeferred, m.WaitForMessages, FetchMessages)  # Requests that wait in a task.
 
 
 class AnswerSink(Protocol):
@@ -64,7 +69,12 @@ class IggySession:
     defers = True  # A waiting poll (W) runs in a task.
 
     def __init__(
-        self, broker: Broker, connection: Connection, options: IggyOptions, shared: ListenerState
+        self,
+        broker: Broker,
+        connection: Connection,
+        options: IggyOptions,
+        shared: ListenerState,
+        transport: int = TRANSPORT_TCP,
     ) -> None:
         """`options` are those of the listener that accepted the connection."""
         without_login = WithoutLogin.NOBODY
@@ -76,7 +86,7 @@ class IggySession:
         self._login_due: float | None = None
         self._connection = connection
         self._outbox: AnswerSink = connection.outbox
-        client = ConnectedClient(connection.id, connection.peer)
+        client = ConnectedClient(connection.id, connection.peer, transport)
         shared.clients[client.client_id] = client
         self._context = IggyContext(broker, connection, options, shared, client)
         number = broker.metrics.number
@@ -137,6 +147,8 @@ class IggySession:
             size, commit = sum(map(len, answer.tail)), self._context.broker.last_change
             head = self._machine.encode(event, answer.records, size, commit)
             self._outbox.answer([head, *answer.tail], answer.ticket)
+            if answer.pause_s > 0:
+                yield trio.sleep(answer.pause_s)
 
     def turn_ended(self) -> None:
         """Nothing is kept from one frame to the next."""
@@ -165,17 +177,31 @@ class IggySession:
         """Send nothing: Iggy has no such message."""
 
     async def closed(self) -> None:
-        """Remove the client from its groups and from the list of clients."""
-        shared, client_id = self._context.shared, self._context.client.client_id
-        shared.groups.leave_all(client_id)
-        del shared.clients[client_id]
+        """Remove the client from the list of clients, and from its groups unless its session goes
+        on.
+        """
+        self._leave(None)
+
+    def _leave(self, links: ForwardedLinks | None) -> None:
+        """Forget the connection; a session of W goes on without a connection for some time."""
+        context = self._context
+        shared, session = context.shared, context.logical
+        shared.forget(context.client)
+        if session is None:
+            shared.groups.leave_all(context.client.client_id)
+            if links is not None:
+                links.close()
+        else:
+            kept_s = context.options.lost_session_s
+            shared.sessions.lose(session, self._connection, kept_s, links)
 
     def _carry_out(self, command: IggyCommand, context: IggyContext) -> Steps[IggyAnswer | None]:
         """Return the answer to a command; None if it was refused, and the refusal was sent."""
         kind = type(command.request)
         machine = self._machine
         context.dialect, context.manners = machine.dialect, machine.manners
-        context.incarnation = None if command.frame is None else command.frame.partition
+        if command.frame is not None:
+            context.incarnation, context.client_key = command.frame.partition, command.frame.client
         served = COMMANDS.get(kind)
         if served is None:
             reason = f"command {command.code} is not served"
@@ -186,7 +212,7 @@ class IggySession:
         if kind is not m.SendMessages and context.has_own_writes:  # SENDs may share a sync.
             yield context.own_writes()
         try:
-            self._check(command)
+            check_rights(context, command.request)
             answer = yield from step_into(served.handler(context, command.request))
         except Absent as error:
             if machine.manners.absent_is_error or kind not in EMPTY_IF_ABSENT:
@@ -208,20 +234,13 @@ class IggySession:
         except sending.CutMessages as error:
             raise ProtocolError(str(error)) from error
         machine.logged_in = context.client.user_id is not None
-        machine.session = self._connection.id
+        machine.session = self._context.session
         return answer
 
     @property
     def _has_begun(self) -> bool:
         """True if the client has logged in, or uses the dialect that has no login."""
         return self._machine.logged_in or self._machine.dialect is D0
-
-    def _check(self, command: IggyCommand) -> None:
-        """Raises NotAuthorized if the client may not do that to the named resource."""
-        context, served = self._context, COMMANDS[type(command.request)]
-        if served.action is not None and context.rules is not None:
-            for resource in served.on(context.broker, command.request):
-                context.check(served.action, resource)
 
     def _refuse(self, refused: RefusedFrame) -> None:
         if refused.unserved:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
-from braidlog.protocols.iggy.context import ConnectedClient, IggyAnswer, IggyContext
+from braidlog.protocols.iggy.context import (
+    PROTOCOL,
+    TRANSPORT_HTTP,
+    TRANSPORT_TCP,
+    TRANSPORT_WEBSOCKET,
+    ConnectedClient,
+    IggyAnswer,
+    IggyContext,
+)
 from braidlog.protocols.iggy.errors import Absent, ErrorCode
 from braidlog.protocols.iggy.figures import broker_figures
-from braidlog.protocols.iggy.topic_options import described
 
-TRANSPORT_TCP = 1
+# Protocols of listeners by the transports of their clients.
+LISTENERS = {
+    TRANSPORT_TCP: PROTOCOL,
+    TRANSPORT_HTTP: "iggy-http",
+    TRANSPORT_WEBSOCKET: "iggy-websocket",
+}
 CLUSTER_NAME, NODE_NAME = "braidlog", "braidlog-1"
-SCOPE_TOPIC = 1  # The scope of an option; 2 is a stream, 3 a user.
 
 
 def ping(context: IggyContext, request: m.Ping) -> IggyAnswer:
@@ -46,14 +58,25 @@ async def get_stats(context: IggyContext, request: m.GetStats) -> IggyAnswer:
 
 def get_cluster_metadata(context: IggyContext, request: m.GetClusterMetadata) -> IggyAnswer:
     """Return a single node: this broker, at the address where this client reaches it."""
-    host, port = context.connection.advertised
-    return IggyAnswer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, port)])
+    host, _ = context.connection.advertised
+    tcp, http, websocket = (_port(context, transport) for transport in LISTENERS)
+    return IggyAnswer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, (tcp, http, websocket))])
 
 
 def describe_options(context: IggyContext, request: m.DescribeOptions) -> IggyAnswer:
-    """The options that a topic can have; nothing else has any."""
-    options = described() if request.scope == SCOPE_TOPIC else []
+    """The options of a scope in the client's dialect."""
+    options = context.dialect.described.get(request.scope, ())
     return IggyAnswer([r.Count(len(options)), *options])
+
+
+def _port(context: IggyContext, transport: int) -> int:
+    """Return the port for clients of a transport, encrypted as this client's; 0 if none is open."""
+    connection = context.connection
+    if transport == context.client.transport:
+        return connection.advertised[1]
+    protocol, listeners = LISTENERS[transport], context.broker.listeners.values()
+    listener = listener_of(listeners, protocol, is_encrypted=connection.is_encrypted)
+    return 0 if listener is None else listener.advertised_to(connection.local)[1]
 
 
 def _client_records(
@@ -65,7 +88,7 @@ def _client_records(
         if membership is not None:
             memberships.append(membership)
     count = len(memberships)
-    head = r.ClientInfo(client.client_id, client.user_id, TRANSPORT_TCP, client.address, count)
+    head = r.ClientInfo(client.client_id, client.user_id, client.transport, client.address, count)
     return [head, *memberships]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from braidlog.broker.access.rights import CLUSTER, Resource
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy.errors import Absent
-from braidlog.protocols.iggy.messages import ConsumerKind, ConsumerRef, Name
+from braidlog.protocols.iggy.messages import ConsumerKind, ConsumerRef, Name, OfGroup
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
@@ -31,14 +31,6 @@ class InTopic(InStream, Protocol):
 
     @property
     def topic(self) -> Name:
-        """Its name or number."""
-
-
-class OfGroup(InTopic, Protocol):
-    """A request that names a group."""
-
-    @property
-    def group(self) -> Name:
         """Its name or number."""
 
 

@@ -1,4 +1,4 @@
-"""The options that dialect V has for topics: the values and the effect of each, and its text in
+"""The options that dialects V and W have: the values and the effect of each, and its text in
 answers. A text is taken for every option, and stored in the option's own kind.
 
 Options about how the server writes are only kept and shown; but durability `persisted` makes a
@@ -9,7 +9,7 @@ server 0.9.0-edge.5, the two about durability those of apache-iggy 0.9.0.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from braidlog.protocols.iggy import option_texts as texts
@@ -19,6 +19,7 @@ from braidlog.protocols.iggy.messages import UNBOUNDED
 from braidlog.storage.formats.record import HeaderKind
 
 Options = Mapping[str, tuple[int, bytes]]
+Catalogue = Mapping[int, Sequence[r.OptionInfo]]
 
 ENTRY = struct.Struct("<BI")
 KEY_KIND = int(HeaderKind.STRING)
@@ -30,7 +31,9 @@ SEGMENT_STEP = 512
 MESSAGES_MAX = 1 << 24
 UNSAVED_BYTES_MAX = 1 << 30
 ENCRYPTION_KEY = "encryption_key"  # Of a stream in W.
-UPDATABLE_FLAGS = 1 | 2  # Of an option in W: updatable, resettable.
+UPDATABLE_FLAG, RESETTABLE_FLAG = 1, 2  # Of an option in W.
+SCOPE_TOPIC, SCOPE_STREAM, SCOPE_USER = 1, 2, 3
+NODES = 1  # That keep a partition, as Iggy's clients see this broker.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class Option:
     takes: Callable[[bytes], bool]
     parse: Callable[[str], int] | None = None
     zero_is_default: bool = False
-    is_told: bool = True  # Listed for clients that ask, and among a topic's derived options.
+    # Listed for clients of V that ask, and among a topic's derived options.
+    is_told: bool = True
+    refusal: ErrorCode = ErrorCode.INVALID_OPTION_VALUE  # For a value that is not accepted.
 
 
 def _u64(number: int) -> bytes:
@@ -74,8 +79,11 @@ def _is_segment(value: bytes) -> bool:
 
 COMPRESSION, EXPIRY, SIZE = "compression_algorithm", "message_expiry", "max_topic_size"
 SEGMENT, DURABILITY = "segment_size", "durability"
+RESIZE_POLICY, REPLICATION_FACTOR = "partition_resize_policy", "replication_factor"
+FIXED = b"fixed"  # The resize policy of a topic whose partitions are neither added nor removed.
 
 UPDATABLE = frozenset({EXPIRY, SIZE})  # In W: may be changed, and reset to the server's value.
+UPDATABLE_IN_V = UPDATABLE | {COMPRESSION}  # The others describe how segments are written.
 
 TOPIC_OPTIONS: dict[str, Option] = {
     COMPRESSION: Option(
@@ -134,24 +142,55 @@ TOPIC_OPTIONS: dict[str, Option] = {
         HeaderKind.BOOL, b"\0", "Kept: segments are not reserved", _is_bool, texts.flag
     ),
     DURABILITY: Option(
-        HeaderKind.STRING, b"replicated", "", DURABILITIES.__contains__, is_told=False
+        HeaderKind.STRING,
+        b"replicated",
+        "persisted: a SEND is answered once its messages are on disk",
+        DURABILITIES.__contains__,
+        is_told=False,
     ),
     "consumer_offset_durability": Option(
-        HeaderKind.STRING, b"replicated", "", DURABILITIES.__contains__, is_told=False
+        HeaderKind.STRING,
+        b"replicated",
+        "Kept: a stored offset is on disk before its answer",
+        DURABILITIES.__contains__,
+        is_told=False,
+    ),
+    RESIZE_POLICY: Option(
+        HeaderKind.STRING,
+        b"mutable",
+        "fixed: Iggy's clients neither add nor remove partitions; else mutable",
+        (b"mutable", FIXED).__contains__,
+        is_told=False,
+    ),
+    REPLICATION_FACTOR: Option(
+        HeaderKind.UINT32,
+        NODES.to_bytes(4, "little"),
+        "Nodes that keep each partition: 1",
+        lambda value: _number(value) == NODES,
+        texts.u32,
+        is_told=False,
+        refusal=ErrorCode.INVALID_REPLICATION_FACTOR,
     ),
 }
+V_TOPIC_KEYS = frozenset(TOPIC_OPTIONS) - {RESIZE_POLICY, REPLICATION_FACTOR}
+W_TOPIC_KEYS = frozenset(TOPIC_OPTIONS) - {"enforce_fsync"}
 
 
-def topic_options(options: Options) -> dict[str, tuple[int, bytes]]:
-    """Options as a client gave them, each in its own kind. Raises Refusal."""
+def topic_options(
+    options: Options, keys: frozenset[str] = V_TOPIC_KEYS
+) -> dict[str, tuple[int, bytes]]:
+    """Options as a client gave them, each in its own kind; `keys` are those of the client's
+    dialect. Raises Refusal.
+    """
     checked = {}
     for key, (kind, value) in options.items():
-        option = TOPIC_OPTIONS.get(key)
-        if option is None:
+        if key not in keys:
             raise Refusal(ErrorCode.UNSUPPORTED_OPTION_KEY, f"no topic has an option {key!r}")
+        option = TOPIC_OPTIONS[key]
         own = _in_own_kind(key, option, kind, value)
         if own is None or not option.takes(own):
-            raise Refusal(ErrorCode.INVALID_OPTION_VALUE, f"option {key!r}: {value!r}")
+            code = ErrorCode.INVALID_OPTION_VALUE if own is None else option.refusal
+            raise Refusal(code, f"option {key!r}: {value!r}")
         checked[key] = (int(option.kind), own)
     return checked
 
@@ -248,16 +287,40 @@ def derived(
     )
 
 
-def described() -> list[r.OptionInfo]:
-    """The options, for a client that asks which there are."""
-    return [
-        r.OptionInfo(
-            key,
-            int(option.kind),
-            option.default,
-            option.description,
-            flags=UPDATABLE_FLAGS if key in UPDATABLE else 0,
-        )
-        for key, option in TOPIC_OPTIONS.items()
-        if option.is_told
-    ]
+def check_updatable(options: Options) -> None:
+    """Check that each option of an update may change after the topic's creation. Raises Refusal."""
+    for key in options:
+        if key not in UPDATABLE_IN_V:
+            raise Refusal(ErrorCode.UNSUPPORTED_OPTION_KEY, f"option {key!r} cannot change")
+
+
+def _described(key: str, flags: int = 0) -> r.OptionInfo:
+    option = TOPIC_OPTIONS[key]
+    return r.OptionInfo(key, int(option.kind), option.default, option.description, flags=flags)
+
+
+def _name(key: str, description: str) -> r.OptionInfo:
+    return r.OptionInfo(key, KEY_KIND, b"", description, flags=UPDATABLE_FLAG)
+
+
+_NAME = _name("name", "Name, 1 to 255 bytes; changed by an update")
+
+# The options by scope, for clients that ask.
+V_CATALOGUE: Catalogue = {
+    SCOPE_TOPIC: [_described(key) for key, option in TOPIC_OPTIONS.items() if option.is_told]
+}
+W_CATALOGUE: Catalogue = {
+    SCOPE_TOPIC: [
+        _NAME,
+        *(
+            _described(key, UPDATABLE_FLAG | RESETTABLE_FLAG if key in UPDATABLE else 0)
+            for key in TOPIC_OPTIONS
+            if key in W_TOPIC_KEYS
+        ),
+    ],
+    SCOPE_STREAM: [_NAME],
+    SCOPE_USER: [
+        _name("username", "Name of the user; changed by an update"),
+        _name("status", "active or inactive; changed by an update"),
+    ],
+}

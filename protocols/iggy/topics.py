@@ -18,13 +18,17 @@ from braidlog.protocols.iggy import names, targets
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.protocols.iggy.limits import PIECE_PARTITIONS
 from braidlog.protocols.iggy.messages import UNBOUNDED
 from braidlog.protocols.iggy.topic_options import COMPRESSION as COMPRESSION_OPTION
 from braidlog.protocols.iggy.topic_options import (
     DURABILITY,
     EXPIRY,
+    FIXED,
+    RESIZE_POLICY,
     SEGMENT,
     SIZE,
+    check_updatable,
     compression_of,
     derived,
     explicit,
@@ -68,9 +72,6 @@ STEP_TRIES = 4  # For adding or removing partitions while other clients do so.
 KeptElsewhere = Mapping[str, tuple[int, int, int]]
 """Messages, bytes and segments of topics of other brokers (`Peers.kept`)."""
 
-# Partitions that a list looks at between two checkpoints: some ms of work.
-PIECE_PARTITIONS = 200
-
 
 def get_topic(context: IggyContext, request: m.GetTopic) -> IggyAnswer:
     """A topic with its partitions. Raises Absent, NotOwner."""
@@ -96,7 +97,7 @@ async def get_topics(context: IggyContext, request: m.GetTopics) -> IggyAnswer:
 async def create_topic(context: IggyContext, request: m.CreateTopic) -> IggyAnswer:
     """Create a topic. Raises Refusal."""
     broker = context.broker
-    _check_settings(request)
+    _check_settings(context, request)
     if request.options is not None and request.partitions_count > REQUEST_PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
     segment_bytes = number_of(request.options or {}, SEGMENT)
@@ -132,7 +133,8 @@ async def create_topic(context: IggyContext, request: m.CreateTopic) -> IggyAnsw
 async def update_topic(context: IggyContext, request: m.UpdateTopic) -> IggyAnswer:
     """Change a topic's settings, then its name if changed. Raises Refusal."""
     broker = context.broker
-    _check_settings(request)
+    _check_settings(context, request)
+    check_updatable(request.options or {})
     topic = names.get_topic(broker, request.stream, request.topic)
     segment_bytes = number_of(request.options or {}, SEGMENT)
     _check_size(request, segment_bytes or _segment_bytes(broker, topic))
@@ -174,9 +176,7 @@ async def delete_topic(context: IggyContext, request: m.DeleteTopic) -> IggyAnsw
 
 async def create_partitions(context: IggyContext, request: m.CreatePartitions) -> IggyAnswer:
     """Add partitions to a topic. Raises Refusal."""
-    topic = names.get_topic(context.broker, request.stream, request.topic)
-    if not 1 <= request.count <= PARTITIONS_MAX:
-        raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
+    topic = _resizable(context, request)
     try:
         return IggyAnswer(
             ticket=await _step(topic, context.broker.topics.add_partitions, request.count)
@@ -187,11 +187,19 @@ async def create_partitions(context: IggyContext, request: m.CreatePartitions) -
 
 async def delete_partitions(context: IggyContext, request: m.DeletePartitions) -> IggyAnswer:
     """Remove the partitions with the highest numbers, at most all. Raises Refusal."""
+    topic = _resizable(context, request)
+    resize = context.broker.topics.keep_partitions
+    return IggyAnswer(ticket=await _step(topic, resize, -request.count))
+
+
+def _resizable(context: IggyContext, request: m.CreatePartitions | m.DeletePartitions) -> Topic:
+    """Return the topic whose number of partitions may change. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     if not 1 <= request.count <= PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
-    resize = context.broker.topics.keep_partitions
-    return IggyAnswer(ticket=await _step(topic, resize, -request.count))
+    if _given_options(topic).get(RESIZE_POLICY, (0, b""))[1] == FIXED:
+        raise Refusal(ErrorCode.PARTITION_RESIZE_DISABLED, f"{topic.name.topic!r} is fixed")
+    return topic
 
 
 class Resize(Protocol):
@@ -295,13 +303,15 @@ async def topic_infos(
     ]
 
 
-async def in_pieces(topics: Sequence[Topic]) -> AsyncIterator[Topic]:
-    """The topics, with a checkpoint after each PIECE_PARTITIONS partitions."""
+async def in_pieces(
+    topics: Sequence[Topic], partitions: int = PIECE_PARTITIONS
+) -> AsyncIterator[Topic]:
+    """Yield the topics, with a checkpoint after so many partitions: some ms of work."""
     seen = 0
     for topic in topics:
         yield topic
         seen += 1 + len(topic.partitions)
-        if seen >= PIECE_PARTITIONS:
+        if seen >= partitions:
             seen = 0
             await trio.lowlevel.checkpoint()
 
@@ -336,13 +346,13 @@ def _bound(limit: str | int | bool | None, unit: int) -> int:
     return UNBOUNDED if limit is None or limit == NO_LIMIT else min(int(limit) * unit, UNBOUNDED)
 
 
-def _check_settings(request: m.CreateTopic | m.UpdateTopic) -> None:
-    """Check that a topic can have these settings, bring V's options into their own kinds, and copy
-    them into the fields that other dialects have. Raises Refusal.
+def _check_settings(context: IggyContext, request: m.CreateTopic | m.UpdateTopic) -> None:
+    """Check that a topic can have these settings, bring options of V and W into their own kinds,
+    and copy them into the fields that other dialects have. Raises Refusal.
     """
     options = request.options
     if options is not None:
-        options = request.options = topic_options(options)
+        options = request.options = topic_options(options, context.dialect.topic_options)
         request.compression = compression_of(options) or COMPRESSIONS[0]
         request.expiry_us = number_of(options, EXPIRY) or SERVER_DEFAULT
         request.size_max = number_of(options, SIZE) or SERVER_DEFAULT
@@ -398,7 +408,7 @@ def _settings(
 
 
 def get_route(context: IggyContext, request: m.GetPartitionRoute) -> IggyAnswer:
-    """Return the node that serves a partition: always this broker, which relays if necessary. The
+    """Return the node that serves a partition: always this broker, which forwards if necessary. The
     client may send to or poll the topic.
 
     Raises Absent, PartitionNotFound, NotAuthorized.

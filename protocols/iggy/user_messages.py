@@ -38,13 +38,28 @@ class Permissions:
 @dataclass(slots=True)
 class LoginUser:
     """`version` is empty before D2. Rust and Python clients send the version of the crate `iggy`,
-    from V on that of their own package.
+    from V on that of their own package. `secret` proves later that another connection is the same
+    client's (W).
     """
 
     username: str
     password: str
     version: str = ""
     context: str = ""
+    secret: bytes = b""
+
+
+@dataclass(slots=True)
+class BindSession:
+    """Continue a session on another connection (W). `session` 0: the session whose number has not
+    reached the client. `version` is that of the client's library.
+    """
+
+    version: str
+    client: bytes
+    session: int
+    metadata_op: int
+    secret: bytes
 
 
 @dataclass(slots=True)
@@ -54,11 +69,12 @@ class LogoutUser:
 
 @dataclass(slots=True)
 class LoginWithToken:
-    """Log in with a personal access token."""
+    """Log in with a personal access token; `secret` as in `LoginUser`."""
 
     token: str
     version: str = ""
     context: str = ""
+    secret: bytes = b""
 
 
 @dataclass(slots=True)

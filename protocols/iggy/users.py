@@ -1,4 +1,4 @@
-"""Users, passwords and access tokens in the form of Iggy's commands.
+"""Users, passwords and access tokens in the form of Iggy's commands; `logins.py` has the logins.
 
 They are the broker's own (`broker.users`), whoever created them. The root user is that of the
 listener's options until a client gives this user a password or a token: from then on the user is
@@ -9,15 +9,14 @@ the broker's own grants (`permissions.py`).
 from __future__ import annotations
 
 from braidlog.broker import errors
-from braidlog.broker.access.authentication import Identity
-from braidlog.broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action
+from braidlog.broker.access.rights import CLUSTER, USERS, Action
 from braidlog.broker.access.rules import Grant
 from braidlog.broker.access.users import ROOT_USER_ID, UserMeta, principal_of
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.context import ROOT, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
-from braidlog.protocols.iggy.layouts_w import FRAMINGS
+from braidlog.protocols.iggy.logins import root_password
 from braidlog.protocols.iggy.messages import UNBOUNDED, Name
 from braidlog.protocols.iggy.permissions import (
     EVERYTHING,
@@ -35,51 +34,6 @@ TOKEN_NAME_BYTES = range(3, 31)
 ACTIVE, INACTIVE = 1, 2  # Status of a user.
 
 
-async def login(context: IggyContext, request: u.LoginUser) -> IggyAnswer:
-    """Log a user in by password, also again on the same connection. Raises Refusal."""
-    authentication, at = context.broker.authentication, context.connection.at
-    _note_library(context, request.version)
-    name, password = request.username, request.password
-    expected = _root_password(context, name)
-    try:
-        if expected is None:
-            identity = await authentication.password(name, password, at)
-        else:
-            identity = await authentication.configured_password(name, password, expected, at)
-    except errors.NotAuthenticated as error:
-        raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
-    if identity.user_id is None:
-        return _let_in(context, ROOT, identity, is_kept=False)
-    return _let_in(context, identity.user_id - ROOT_USER_ID, identity)
-
-
-def login_with_token(context: IggyContext, request: u.LoginWithToken) -> IggyAnswer:
-    """Log a user in by an access token. Raises Refusal."""
-    broker = context.broker
-    _note_library(context, request.version)
-    try:
-        identity = broker.authentication.bearer(request.token, context.connection.at)
-    except errors.NotAuthenticated as error:
-        raise Refusal(ErrorCode.INVALID_TOKEN, str(error)) from None
-    user = broker.users.find(identity.principal.name)
-    if user is None:
-        raise Refusal(ErrorCode.INVALID_TOKEN, "a token of nobody whom Iggy could number")
-    return _let_in(context, user.user_id - ROOT_USER_ID, identity)
-
-
-def _note_library(context: IggyContext, version: str) -> None:
-    """Keep the version of the client's library, which older dialects do not send."""
-    if version:
-        context.connection.note_library(f"iggy {version}")
-
-
-def logout(context: IggyContext, request: u.LogoutUser) -> IggyAnswer:
-    """Log out: the client has to log in again."""
-    context.client.user_id = context.client.proof = None
-    context.connection.act_for(ANONYMOUS)
-    return IggyAnswer()
-
-
 def get_user(context: IggyContext, request: u.GetUser) -> IggyAnswer:
     """Return a user with permissions; every user may see their own entry. Raises Absent."""
     user = _find(context, request.user)
@@ -94,6 +48,27 @@ def get_users(context: IggyContext, request: u.GetUsers) -> IggyAnswer:
     """Return all users."""
     _check_rights(context, Action.DESCRIBE)
     return IggyAnswer([_info(user) for user in _all(context)])
+
+
+def visible_users(context: IggyContext) -> list[UserMeta]:
+    """Return the users that the caller may see, by number: all, or only the caller."""
+    if not sees_users(context):
+        return [_caller(context)]
+    return sorted(_all(context), key=lambda user: user.user_id)
+
+
+def sees_users(context: IggyContext) -> bool:
+    """Return True if the caller may see all users."""
+    try:
+        _check_rights(context, Action.DESCRIBE)
+    except (Refusal, errors.NotAuthorized):
+        return False
+    return True
+
+
+def user_records(context: IggyContext, user: UserMeta) -> tuple[r.UserDetails, r.UserPermissions]:
+    """Return the records of a user and the user's permissions."""
+    return _info(user), r.UserPermissions(_permissions(context, user))
 
 
 async def create_user(context: IggyContext, request: u.CreateUser) -> IggyAnswer:
@@ -184,7 +159,7 @@ async def change_password(context: IggyContext, request: u.ChangePassword) -> Ig
         raise Refusal(ErrorCode.RESOURCE_NOT_FOUND)
     _check_size(request.new, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
     users, host = context.broker.users, context.connection.host
-    expected = _root_password(context, user.name)
+    expected = root_password(context, user.name)
     try:
         if expected is None:
             user = await users.verify(user.name, request.old, host, must_be_active=False)
@@ -237,44 +212,6 @@ async def delete_token(context: IggyContext, request: u.DeleteToken) -> IggyAnsw
     _audit(context, "token_revoked", f"{user.name} {request.name}")
     await context.broker.published(ticket)
     return IggyAnswer()
-
-
-def _let_in(
-    context: IggyContext, number: int, identity: Identity, *, is_kept: bool = True
-) -> IggyAnswer:
-    """Set the connection's user. `is_kept`: the user is stored, and may be changed or removed while
-    logged in.
-    """
-    proof = identity if is_kept else None
-    try:
-        context.connection.act_for(identity.principal, proof)
-    except errors.LimitExceeded as error:
-        raise Refusal(ErrorCode.UNAUTHENTICATED, str(error)) from None
-    context.client.user_id, context.client.proof = number, proof
-    session, version = context.connection.id, context.broker.version
-    framing = FRAMINGS.get(context.dialect)
-    protocol_version = 0 if framing is None else framing.version
-    return IggyAnswer([r.LoginInfo(number, session, protocol_version, version)])
-
-
-def _root_password(context: IggyContext, name: str) -> str | None:
-    """Return root's password from the listener's options, if root is the name; None if root has a
-    stored password, or the options' password cannot be used to log in.
-    """
-    options, stored = context.options, context.broker.users.find(name)
-    if name != options.username:
-        return None
-    if stored is not None and (stored.user_id != ROOT_USER_ID or stored.password_hash):
-        return None
-    if stored is not None and not stored.is_active:
-        return None
-    if options.password_file is None and not context.connection.loopback:
-        return None  # The default password is public.
-    try:
-        return options.password()
-    except (OSError, UnicodeDecodeError) as error:
-        context.connection.log.error("password_file_unreadable", reason=str(error))
-        return None
 
 
 def _root(context: IggyContext) -> UserMeta:
@@ -395,10 +332,13 @@ def _info(user: UserMeta) -> r.UserDetails:
 
 
 def _details(context: IggyContext, user: UserMeta) -> list[r.UserDetails | r.UserPermissions]:
-    broker = context.broker
-    user = broker.users.by_id(user.user_id) or user
-    principal = principal_of(user)
+    user = context.broker.users.by_id(user.user_id) or user
+    return list(user_records(context, user))
+
+
+def _permissions(context: IggyContext, user: UserMeta) -> u.Permissions | None:
+    broker, principal = context.broker, principal_of(user)
     is_root = user.user_id == ROOT_USER_ID and broker.access.rules is None
     if is_root or broker.permissions.allows(principal, Action.ADMINISTER, CLUSTER):
-        return [_info(user), r.UserPermissions(EVERYTHING)]
-    return [_info(user), r.UserPermissions(permissions_of(broker, user.name, user.permitted))]
+        return EVERYTHING
+    return permissions_of(broker, user.name, user.permitted)

@@ -18,19 +18,20 @@ from braidlog.protocols.iggy.messages import CommandCode
 
 HEADER_BYTES = 256
 CHECKSUMS_BYTES = 48
-SIZE_POS, COMMAND_POS, CLIENT_POS, REQUEST_POS, OPERATION_POS = 48, 60, 128, 168, 176
-SESSION_POS, CODE_POS, INCARNATION_POS = 184, 196, 200
+SIZE_POS, COMMAND_POS = 48, 60
+# Of a request: client, checksum, number, operation, session, code, incarnation of the partition.
+REQUEST = struct.Struct("<128x 16s 16s 8x Q B 7x Q 4x I Q")
+# Of a reply: size, command, checksum, client, operation number, commit number, number of the
+# request, operation, status, whether the result is final, incarnation.
+REPLY = struct.Struct("<48x I 8x B 67x 16s 16x 16s Q Q 8x Q B 7x I B 3x Q 24x")
 U32 = struct.Struct("<I")
-U64 = struct.Struct("<Q")
-NUMBERS = struct.Struct("<QQ")  # Operation number and commit number of a reply.
+NUMBERS = struct.Struct("<QQ")
 COMMITTED = 1  # The result is final.
 
 COMMAND_REQUEST, COMMAND_REPLY, COMMAND_EVICTION = 5, 8, 13
 OPERATION_REGISTER, OPERATION_NON_REPLICATED, OPERATION_LOGOUT = 1, 2, 3
 OPERATION_DELETE_SEGMENTS, OPERATION_TRUNCATE = 138, 68
-REPLY_CLIENT_POS, REPLY_REQUEST_POS, REPLY_OPERATION_POS, REPLY_STATUS_POS = 160, 200, 208, 216
-REPLY_OP_POS, REPLY_COMMITTED_POS, REPLY_INCARNATION_POS = 176, 220, 224
-CHECKSUM_POS, REPLY_CHECKSUM_POS, CHECKSUM_BYTES = 144, 128, 16
+CLIENT_POS, CLIENT_BYTES = 128, 16
 ACCEPTED_MAX_POS, ACCEPTED_MIN_POS, REASON_POS = 144, 148, 255
 
 # 0.11.0 and 0.12.0; a login's lowest ten bits are the patch, which may differ.
@@ -105,6 +106,8 @@ PLAIN_CODES = frozenset(
         ),
     }
 )
+# Before a login the dialect is not known yet: this code has the same meaning in every dialect.
+EARLY_CODES = frozenset({int(CommandCode.BIND_SESSION)})
 # Codes that are not a valid login when the non-replicated operation carries them.
 LOGIN_CODES = frozenset({int(CommandCode.LOGIN_USER), int(CommandCode.LOGIN_WITH_TOKEN)})
 MISPLACED_LOGIN = int(CommandCode.LOGIN_WITH_TOKEN)
@@ -124,6 +127,7 @@ class Reason(enum.IntEnum):
     INVALID_TOKEN = 10
     USER_INACTIVE = 11
     INCOMPATIBLE_PROTOCOL = 14
+    SESSION_ERROR = 12
     MALFORMED_LOGIN = 15
 
 
@@ -156,10 +160,12 @@ W_FRAMING = Framing(
     },
     (PLAIN_CODES - {CommandCode.FLUSH_UNSAVED_BUFFER})
     | {
+        CommandCode.GET_METADATA_CHANGES,
         CommandCode.GET_PARTITION_ROUTE,
         CommandCode.POLL_MESSAGES_DEFERRED,
         CommandCode.WAIT_FOR_MESSAGES,
         CommandCode.CANCEL_DEFERRED_REQUEST,
+        CommandCode.FETCH_MESSAGES,
     },
     frozenset({OPERATION_REGISTER, *range(128, 151), 161, 162}),
     commits=True,
@@ -178,13 +184,13 @@ class VsrRequest:
     operation: int
     session: int
     code: int
-    incarnation: bytes
+    incarnation: int
     framing: Framing = V_FRAMING
 
     @property
     def partition(self) -> int | None:
         """The lasting number of the partition that the request is for; None before W."""
-        return U64.unpack(self.incarnation)[0] if self.framing.commits else None
+        return self.incarnation if self.framing.commits else None
 
 
 def frame_size(view: memoryview, bytes_max: int) -> int | None:
@@ -192,7 +198,7 @@ def frame_size(view: memoryview, bytes_max: int) -> int | None:
 
     Raises ProtocolError if this is not a V frame, or longer than `bytes_max`.
     """
-    if any(view[:CHECKSUMS_BYTES]):
+    if bytes(view[:CHECKSUMS_BYTES]).strip(b"\0"):
         raise ProtocolError("neither a classic length nor a V header")
     if len(view) <= COMMAND_POS:
         return None
@@ -204,24 +210,14 @@ def frame_size(view: memoryview, bytes_max: int) -> int | None:
 
 def decode(frame: memoryview, framing: Framing = V_FRAMING) -> VsrRequest:
     """Return the header of a whole frame."""
-    operation = frame[OPERATION_POS]
-    if operation == OPERATION_NON_REPLICATED:
-        (code,) = U32.unpack_from(frame, CODE_POS)
-        code = (
-            MISPLACED_LOGIN if code in LOGIN_CODES else code if code in framing.plain_codes else 0
-        )
-    else:
+    client, checksum, number, operation, session, code, incarnation = REQUEST.unpack_from(frame)
+    if operation != OPERATION_NON_REPLICATED:
         code = framing.codes.get(operation, 0)
-    return VsrRequest(
-        client=bytes(frame[CLIENT_POS : CLIENT_POS + 16]),
-        checksum=bytes(frame[CHECKSUM_POS : CHECKSUM_POS + CHECKSUM_BYTES]),
-        number=U64.unpack_from(frame, REQUEST_POS)[0],
-        operation=operation,
-        session=U64.unpack_from(frame, SESSION_POS)[0],
-        code=code,
-        incarnation=bytes(frame[INCARNATION_POS : INCARNATION_POS + U64.size]),
-        framing=framing,
-    )
+    elif code in LOGIN_CODES:
+        code = MISPLACED_LOGIN
+    elif code not in framing.plain_codes and code not in EARLY_CODES:
+        code = 0
+    return VsrRequest(client, checksum, number, operation, session, code, incarnation, framing)
 
 
 def reply(request: VsrRequest, status: int = 0, body_bytes: int = 0, commit: int = 0) -> bytes:
@@ -230,21 +226,21 @@ def reply(request: VsrRequest, status: int = 0, body_bytes: int = 0, commit: int
     `commit` is the number of the catalogue's last change. An answer of a dialect that commits says
     that its result is final, except for a status: a status means that nothing was done.
     """
-    header = bytearray(HEADER_BYTES)
-    U32.pack_into(header, SIZE_POS, HEADER_BYTES + body_bytes)
-    header[COMMAND_POS] = COMMAND_REPLY
-    header[REPLY_CHECKSUM_POS : REPLY_CHECKSUM_POS + CHECKSUM_BYTES] = request.checksum
-    header[REPLY_CLIENT_POS : REPLY_CLIENT_POS + 16] = request.client
-    U64.pack_into(header, REPLY_REQUEST_POS, request.number)
-    operation = request.operation
-    header[REPLY_OPERATION_POS] = request.framing.answered_as.get(operation, operation)
-    U32.pack_into(header, REPLY_STATUS_POS, status)
-    if request.framing.commits and not status and request.operation != OPERATION_NON_REPLICATED:
-        NUMBERS.pack_into(header, REPLY_OP_POS, commit, commit)
-        header[REPLY_COMMITTED_POS] = COMMITTED
-        end = REPLY_INCARNATION_POS + U64.size
-        header[REPLY_INCARNATION_POS:end] = request.incarnation
-    return bytes(header)
+    operation, framing = request.operation, request.framing
+    is_final = framing.commits and not status and operation != OPERATION_NON_REPLICATED
+    numbers = (commit, commit) if is_final else (0, 0)
+    return REPLY.pack(
+        HEADER_BYTES + body_bytes,
+        COMMAND_REPLY,
+        request.checksum,
+        request.client,
+        *numbers,
+        request.number,
+        framing.answered_as.get(operation, operation),
+        status,
+        COMMITTED if is_final else 0,
+        request.incarnation if is_final else 0,
+    )
 
 
 def success(request: VsrRequest, payload: bytes, tail_bytes: int = 0, commit: int = 0) -> bytes:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from braidlog.broker.access.rights import Resource
-from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest
+from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest, NotOwner
 from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
 from braidlog.protocols.kafka.names import IllegalName
-from braidlog.protocols.kafka.topic_configs import AdminRefused, config_entries, read_config
+from braidlog.protocols.kafka.topic_configs import (
+    AdminRefused,
+    Origins,
+    config_entries,
+    read_config,
+)
 from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
@@ -36,7 +43,7 @@ from braidlog.protocols.kafka.wire.delete_topics import (
 from braidlog.protocols.kafka_settings import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from braidlog.broker.topics.topic import Topic
     from braidlog.storage.metadata.names import TopicName
@@ -100,7 +107,7 @@ async def _create(
         name=wanted.name, error_message=None, num_partitions=count, replication_factor=1
     )
     try:
-        in_force_now = in_force(context.broker.config.log, settings)
+        origins = origins_of(context, settings, topics.inherited(name.tenant, name.namespace))
     except InvalidRequest as error:
         raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
     result.configs = [
@@ -110,7 +117,7 @@ async def _create(
             read_only=entry.read_only,
             config_source=entry.config_source,
         )
-        for entry in config_entries(in_force_now, settings)
+        for entry in config_entries(origins)
     ]
     if validate_only:
         if topics.find(name) is not None:
@@ -119,6 +126,20 @@ async def _create(
     topic = await topics.create(name, count, settings=settings)
     result.topic_id = id_of(topic)
     return result, topic.ticket
+
+
+def origins_of(
+    context: KafkaContext, own: Mapping[str, Setting], inherited: Mapping[str, Setting]
+) -> Origins:
+    """Return the settings of a topic by their origin. Raises InvalidRequest."""
+    log = context.broker.config.log
+    return Origins(
+        in_force=in_force(log, {**inherited, **own}),
+        own=own,
+        inherited=inherited,
+        broker=msgspec.structs.asdict(log),
+        listener={"batch_bytes_max": context.options.batch_bytes_max},
+    )
 
 
 def _check_assignments(context: KafkaContext, wanted: CreatableTopic) -> None:
@@ -232,6 +253,16 @@ def refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
         return error.code, text
     code = context.refused(error)
     return (Code.INVALID_REQUEST if isinstance(error, InvalidRequest) else code), text
+
+
+def user_refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
+    """As `refusal`, for changes of users and permissions: the owner of the catalogue makes them,
+    which Metadata shows as the controller.
+    """
+    if isinstance(error, NotOwner):
+        context.count_error(Code.NOT_CONTROLLER)
+        return Code.NOT_CONTROLLER, str(error).encode()
+    return refusal(context, error)
 
 
 def topic_named(context: KafkaContext, name: bytes | None) -> TopicName:

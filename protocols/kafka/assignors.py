@@ -138,6 +138,58 @@ def range_(subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -
     return {member_id: frozenset(places) for member_id, places in shares.items()}
 
 
+def simple(subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -> Shares:
+    """Assign to members of a share group, where several may have a partition: all partitions of a
+    topic have as many members, all members as many partitions, and few partitions move.
+    """
+    shares: dict[bytes, set[Place]] = {member.member_id: set() for member in subscribers}
+    for topic, members in sorted(_subscribers_by_topic(subscribers).items()):
+        count = counts.get(topic, 0)
+        if not count:
+            continue
+        most = -(-len(members) // count)  # Members of each partition.
+        total = most * count
+        holders: dict[int, int] = dict.fromkeys(range(count), 0)
+        wanting: list[tuple[bytes, int]] = []
+        for number, member in enumerate(members):
+            # Rounded so that the wishes of all members add up to the total.
+            wish = -(-total * (number + 1) // len(members)) - -(-total * number // len(members))
+            for place in sorted(member.target):
+                is_there = place[0] == topic and place[1] in holders
+                if is_there and wish and holders[place[1]] < most:
+                    shares[member.member_id].add(place)
+                    holders[place[1]] += 1
+                    wish -= 1
+            wanting.append((member.member_id, wish))
+        _fill_up(topic, shares, holders, wanting, most)
+    return {member_id: frozenset(places) for member_id, places in shares.items()}
+
+
+def _fill_up(
+    topic: bytes,
+    shares: dict[bytes, set[Place]],
+    holders: dict[int, int],
+    wanting: list[tuple[bytes, int]],
+    most: int,
+) -> None:
+    """Give the members that want more the partitions with the fewest members."""
+    heap = [(number, index) for index, number in holders.items() if number < most]
+    heapq.heapify(heap)
+    for member_id, wish in wanting:
+        passed: list[tuple[int, int]] = []
+        while wish and heap:
+            number, index = heapq.heappop(heap)
+            if (topic, index) in shares[member_id]:
+                passed.append((number, index))
+                continue
+            shares[member_id].add((topic, index))
+            wish -= 1
+            if number + 1 < most:
+                passed.append((number + 1, index))
+        for entry in passed:
+            heapq.heappush(heap, entry)
+
+
 def _subscribers_by_topic(
     subscribers: Sequence[AssignedMember],
 ) -> dict[bytes, list[AssignedMember]]:

@@ -6,7 +6,7 @@ A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -19,15 +19,15 @@ from braidlog.broker.errors import (
     NotOwner,
     PartitionNotFound,
     TopicNotFound,
-    Unanswered,
 )
-from braidlog.broker.positions.subscriptions import Commits, KafkaCommit
+from braidlog.broker.positions.commits import Commits
+from braidlog.broker.positions.subscriptions import KafkaCommit
 from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.kafka.by_partition import by_partition
+from braidlog.protocols.kafka.classic_groups import check_commit
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code, UnknownTopicId
-from braidlog.protocols.kafka.groups import check_commit
-from braidlog.protocols.kafka.names import visible
+from braidlog.protocols.kafka.group_places import group_places
 from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
 from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitRequest,
@@ -37,7 +37,6 @@ from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from braidlog.protocols.kafka.wire.offset_fetch import OffsetFetchResponsePartition
-from braidlog.storage.metadata.names import parse_topic
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
@@ -134,7 +133,9 @@ def _commit(
     if context.version >= MEMBERS_VERSION:
         generation = request.generation_id_or_member_epoch
         member = (request.member_id, request.group_instance_id)
-        code = check_commit(context, request.group_id, generation, *member)
+        code = check_commit(
+            context, request.group_id, generation, *member, _places(context, request)
+        )
         if code != Code.NONE:
             return [code] * len(piece), 0
     commits = context.broker.subscriptions.commits(request.group_id)
@@ -144,6 +145,16 @@ def _commit(
     except BrokerError as error:
         return [context.refused(error) if code is None else code for code in codes], 0
     return [Code.NONE if code is None else code for code in codes], ticket
+
+
+def _places(
+    context: KafkaContext, request: OffsetCommitRequest
+) -> Iterator[tuple[bytes | None, int]]:
+    """Yield the partitions of a request: their topics by name, or by id where the request does."""
+    by_id = context.version >= TOPIC_IDS_VERSION
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.name
+        yield from ((key, partition.partition_index) for partition in topic.partitions)
 
 
 def _add(
@@ -185,18 +196,7 @@ def _code(context: KafkaContext, error: BrokerError) -> Code:
         return Code.NONE  # 0.8.2 accepts it unchecked, and version 1 never returns it.
     if isinstance(error, TopicNotFound) and context.version == 1:
         return Code.NONE
-    return _retried(context, error)
-
-
-def _retried(context: KafkaContext, error: BrokerError) -> Code:
-    """As `KafkaContext.refused`, but if the owner is unknown now clients shall retry: they do not
-    expect a wrong-leader code from a coordinator. A commit that may have been made does no harm if
-    the client repeats it.
-    """
-    if isinstance(error, NotOwner | Unanswered):
-        context.count_error(Code.COORDINATOR_LOAD_IN_PROGRESS)
-        return Code.COORDINATOR_LOAD_IN_PROGRESS
-    return context.refused(error)
+    return context.coordinator_refused(error)
 
 
 def _as_given(context: KafkaContext, target: OffsetCommitRequestPartition) -> KafkaCommit:
@@ -231,9 +231,10 @@ def group_positions(
     wanted: Mapping[bytes | None, Iterable[int]]
     if partitions is None:
         try:
-            wanted = yield _all_committed(context, group or b"")
+            places = yield group_places(context, group or b"")
+            wanted = {_key(context, topic): indexes for topic, indexes in places.items()}
         except NotOwner as error:
-            return _retried(context, error), {}
+            return context.coordinator_refused(error), {}
     else:
         wanted = by_partition((name, index, None) for name, index in partitions)
     topics: FetchedOffsets = {name: {} for name in wanted}
@@ -249,7 +250,7 @@ def group_positions(
     if theirs:
         failure = yield _fetch_elsewhere(context, group, theirs, topics)
         if failure is not None and context.version >= WHOLE_ERROR_VERSION:
-            return _retried(context, failure), {}
+            return context.coordinator_refused(failure), {}
     return Code.NONE, topics
 
 
@@ -277,7 +278,7 @@ async def _fetch_elsewhere(
             break
     for name, index in theirs:
         assert error is not None
-        topics[name][index] = _no_offset(index, _retried(context, error))
+        topics[name][index] = _no_offset(index, context.coordinator_refused(error))
     return error
 
 
@@ -315,30 +316,6 @@ async def _ask_owners(
         else:
             topics[name][index] = _answer_of(context, index, answer)
     return left, failure
-
-
-async def _all_committed(context: KafkaContext, group: bytes) -> dict[bytes | None, list[int]]:
-    """Return every partition where the group has a position."""
-    names, broker = context.names, context.broker
-    committed_by_topic: dict[bytes | None, list[int]] = {}
-    for number, topic in enumerate(broker.topics.list(names.tenant, names.namespace)):
-        if number % PIECE_COMMITS == PIECE_COMMITS - 1:
-            await trio.lowlevel.checkpoint()
-        if not visible(topic.name) or not context.may_see(topic):
-            continue
-        if not broker.placement.is_here(topic.name):
-            continue
-        subscription = broker.subscriptions.find(topic, group)
-        if subscription is None:
-            continue
-        indexes = range(len(topic.partitions))
-        if committed := [place for place in indexes if subscription.position(place) is not None]:
-            committed_by_topic[_key(context, topic)] = committed
-    for full, index in await broker.peers.positions(context.asker, group, context.namespace):
-        topic_found = broker.topics.find(parse_topic(full))
-        if topic_found is not None and visible(topic_found.name) and context.may_see(topic_found):
-            committed_by_topic.setdefault(_key(context, topic_found), []).append(index)
-    return committed_by_topic
 
 
 def _key(context: KafkaContext, topic: Topic) -> bytes:

@@ -1,5 +1,5 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics, by Kafka's names. A
-broker's own are in its configuration file.
+broker's own are in its configuration file, and can only be described.
 """
 
 from __future__ import annotations
@@ -8,17 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from braidlog.broker.errors import BrokerError, InvalidRequest
+from braidlog.broker.access.rights import CLUSTER
+from braidlog.broker.errors import BrokerError, InvalidRequest, NotAuthorized
 from braidlog.broker.topics.settings import in_force
-from braidlog.protocols.kafka.admin import SUCCESS, refusal, topic_named
+from braidlog.protocols.kafka.admin import SUCCESS, origins_of, refusal, topic_named
+from braidlog.protocols.kafka.broker_configs import broker_entries
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_config_admin import alter_group, group_entries
 from braidlog.protocols.kafka.topic_configs import AdminRefused, config_entries, read_config
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
@@ -27,7 +31,7 @@ from braidlog.protocols.kafka_settings import SETTINGS, Setting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TOPIC, BROKER = 2, 4  # kinds of resources with settings
+TOPIC, BROKER, GROUP = 2, 4, 32  # kinds of resources with settings
 SET, DELETE, APPEND, SUBTRACT = range(4)  # operations; the last two are for lists
 Changes = dict[str, Setting | None]  # None takes a setting back
 InForce = Mapping[str, Setting | None]
@@ -38,37 +42,55 @@ AlteredT = TypeVar(
 
 
 def describe_configs(context: KafkaContext, request: DescribeConfigsRequest) -> KafkaAnswer:
-    """Settings of topics; a broker has none that clients can see."""
-    return KafkaAnswer(
-        DescribeConfigsResponse(
-            results=[_configs(context, resource) for resource in request.resources]
+    """Describe settings of topics and of this broker."""
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-    )
+        try:
+            entries = _described(context, resource, request)
+            keys = resource.configuration_keys
+            result.configs = [entry for entry in entries if not keys or entry.name in keys]
+        except (BrokerError, AdminRefused) as error:
+            result.error_code, result.error_message = refusal(context, error)
+        results.append(result)
+    return KafkaAnswer(DescribeConfigsResponse(results=results))
 
 
-def _configs(context: KafkaContext, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-    described = DescribeConfigsResult(
-        error_message=None,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+def _described(
+    context: KafkaContext, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResult]:
+    """Return the settings of a resource. Raises BrokerError, AdminRefused."""
+    synonyms, documentation = request.include_synonyms, request.include_documentation
     if resource.resource_type == BROKER:
-        return described
+        _check_broker(context, resource.resource_name)
+        if not resource.resource_name:
+            return []  # Defaults of all brokers that can be changed: there are none.
+        return broker_entries(context, with_synonyms=synonyms, with_documentation=documentation)
+    if resource.resource_type == GROUP:
+        return group_entries(context, resource, with_synonyms=synonyms)
     if resource.resource_type != TOPIC:
-        described.error_code = Code.INVALID_REQUEST
-        described.error_message = b"topics and brokers have settings"
-        return described
+        raise AdminRefused(Code.INVALID_REQUEST, "topics and brokers have settings")
+    topic = context.broker.topics.get(topic_named(context, resource.resource_name))
+    origins = origins_of(context, topic.meta.settings, topic.inherited)
+    return config_entries(origins, with_synonyms=synonyms, with_documentation=documentation)
+
+
+def _check_broker(context: KafkaContext, name: bytes | None) -> None:
+    """Check that the client may see the settings of a broker, which is this broker. Raises
+    AdminRefused.
+    """
     try:
-        topic = context.broker.topics.get(topic_named(context, resource.resource_name))
-    except BrokerError as error:
-        described.error_code = context.refused(error)
-        described.error_message = str(error).encode()
-        return described
-    own = topic.meta.settings
-    entries = config_entries(in_force(context.broker.config.log, own), own)
-    keys = resource.configuration_keys
-    described.configs = [entry for entry in entries if keys is None or entry.name in keys]
-    return described
+        context.connection.check(context.action, CLUSTER)
+    except NotAuthorized as error:
+        raise AdminRefused(Code.CLUSTER_AUTHORIZATION_FAILED, str(error)) from error
+    number = str(context.broker.placement.node_id).encode()
+    if name and name != number:
+        text = f"expected broker {number.decode()}, not {name.decode(errors='replace')}"
+        raise AdminRefused(Code.INVALID_REQUEST, text)
 
 
 async def alter_configs(context: KafkaContext, request: whole.AlterConfigsRequest) -> KafkaAnswer:
@@ -125,17 +147,19 @@ async def _alter(
     validate_only: bool,
     read: ReadChanges,
 ) -> int:
+    if resource.resource_type == GROUP:
+        return await alter_group(context, resource, is_check=validate_only)
     if resource.resource_type != TOPIC:
         text = "the settings of a broker are in its configuration file"
         raise AdminRefused(Code.INVALID_REQUEST, text)
     name = topic_named(context, resource.resource_name)
     topics = context.broker.topics
-    settings = in_force(context.broker.config.log, topics.get(name).meta.settings)
+    settings = in_force(context.broker.config.log, topics.get(name).settings)
     changes = read(resource.configs, settings)
     try:
         if not validate_only:
             return await topics.alter_settings(name, changes)
-        in_force(context.broker.config.log, {**topics.get(name).meta.settings, **changes})
+        in_force(context.broker.config.log, {**topics.get(name).settings, **changes})
     except InvalidRequest as error:
         raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
     return 0
@@ -145,8 +169,15 @@ def _replaced(changes: Sequence[whole.AlterableConfig], _: InForce) -> Changes:
     """Raises AdminRefused."""
     replaced: Changes = dict.fromkeys(row.name for row in SETTINGS.values())
     for change in changes:
+        _check_value(change)
         replaced.update(read_config(change.name, change.value))
     return replaced
+
+
+def _check_value(change: whole.AlterableConfig | incremental.AlterableConfig) -> None:
+    """Check that a change has a value. Raises AdminRefused."""
+    if change.value is None:
+        raise AdminRefused(Code.INVALID_REQUEST, "a setting cannot be null")
 
 
 def _changed(changes: Sequence[incremental.AlterableConfig], settings: InForce) -> Changes:
@@ -155,6 +186,7 @@ def _changed(changes: Sequence[incremental.AlterableConfig], settings: InForce) 
     for change in changes:
         row = SETTINGS.get((change.name or b"").decode(errors="replace"))
         if change.config_operation == SET:
+            _check_value(change)
             changed.update(read_config(change.name, change.value))
         elif change.config_operation == DELETE:
             if row is not None:

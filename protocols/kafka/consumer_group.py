@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from braidlog.protocols.kafka.assignors import (
     ASSIGNORS,
@@ -25,17 +25,27 @@ from braidlog.protocols.kafka.assignors import (
     AssignedMember,
     Place,
     Places,
+    Shares,
+)
+from braidlog.protocols.kafka.classic_group import EMPTY_KEPT_S, GROUP_MEMBERS_MAX, MemberRefused
+from braidlog.protocols.kafka.consumer_member import (
+    AWAY_EPOCH,
+    JOIN_EPOCH,
+    ClassicSide,
+    ConsumerMember,
+    GroupTopics,
+    MemberWishes,
 )
 from braidlog.protocols.kafka.deadlines import Deadlines
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.membership import EMPTY_KEPT_S, GROUP_MEMBERS_MAX, MemberRefused
 from braidlog.protocols.kafka.roster import Client
 
 SESSION_S = 45.0  # Kafka's group.consumer.session.timeout.ms
 HEARTBEAT_S = 5.0  # Kafka's group.consumer.heartbeat.interval.ms
+# A classic member's protocols that are compared with those of all others; Java's has two.
+PROTOCOLS_TRIED = 20
 SMALL_MEMBERS = 50  # So many are assigned at each change: that takes under a millisecond.
 ASSIGN_S = 1.0  # Kafka's group.consumer.assignment.interval.ms
-JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2
 
 
 class State(enum.Enum):
@@ -47,59 +57,6 @@ class State(enum.Enum):
     STABLE = b"Stable"
 
 
-@dataclass(slots=True, eq=False)
-class ConsumerMember:
-    """A member; times are in seconds of the caller's clock."""
-
-    member_id: bytes
-    instance_id: bytes | None
-    client: Client
-    rack_id: bytes | None = None
-    rebalance_s: float = 0.0
-    topics: frozenset[bytes] = frozenset()  # names that the member subscribes to
-    pattern: bytes = b""  # of further names
-    matches: frozenset[bytes] = frozenset()  # the names that match, when last looked at
-    matched_at: float = -math.inf
-    assignor: bytes | None = None
-    epoch: int = 0
-    former_epoch: int = -1  # accepted once more: the last answer may have been lost
-    target: Places = NOWHERE  # what the member shall have
-    assigned: Places = NOWHERE  # what the member may have now
-    revoking: Places = NOWHERE  # what the member has to give up first
-    due: float = 0.0  # time at which the member counts as dead
-    revoke_due: float = 0.0  # time at which a member that gives up nothing counts as dead
-
-    @property
-    def is_away(self) -> bool:
-        """Return True if a static member has gone, and may come back in its session."""
-        return self.epoch == AWAY_EPOCH
-
-    @property
-    def size(self) -> int:
-        """Bytes kept for the member's names."""
-        names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
-        return names + sum(map(len, self.topics)) + len(self.pattern)
-
-
-@dataclass(slots=True)
-class MemberWishes:
-    """The parts of a member's subscription that a heartbeat gives; None: as before."""
-
-    topics: frozenset[bytes] | None = None
-    pattern: bytes | None = None
-    assignor: bytes | None = None
-    rack_id: bytes | None = None
-    rebalance_s: float | None = None
-
-
-@dataclass(slots=True)
-class GroupTopics:
-    """The topics that a group's members subscribe to, as they are now."""
-
-    ids: Mapping[bytes, bytes] = field(default_factory=dict)  # name -> id
-    counts: Mapping[bytes, int] = field(default_factory=dict)  # id -> partitions
-
-
 class ConsumerGroup:
     """A group with its members.
 
@@ -109,9 +66,13 @@ class ConsumerGroup:
 
     protocol_type = b"consumer"  # as tools show it
 
-    def __init__(self, name: bytes) -> None:
-        """Start without members."""
+    def __init__(self, name: bytes, *, may_downgrade: bool = True) -> None:
+        """Start without members. `may_downgrade`: if only classic members are left, they get a
+        classic group.
+        """
         self.name = name
+        self.stands = False  # A downgrade keeps the assignments.
+        self._may_downgrade = may_downgrade
         self.epoch = 0
         self.target_epoch = 0  # of the last assignment
         self.assignor = DEFAULT
@@ -119,6 +80,7 @@ class ConsumerGroup:
         self.emptied_at = -math.inf
         self.size = len(name)
         self.topics = GroupTopics()
+        self.session_s = SESSION_S
         self._assigned_at = self._looked_at = -math.inf
         self._instances: dict[bytes, bytes] = {}  # instance id -> member id
         self._holders: dict[Place, ConsumerMember] = {}
@@ -155,23 +117,28 @@ class ConsumerGroup:
         client: Client,
         wanted: MemberWishes,
         now: float,
+        *,
+        classic: ClassicSide | None = None,
     ) -> ConsumerMember:
         """Add a member, or let one begin anew. Raises MemberRefused."""
         known = self.members.get(member_id)
         former = None if instance_id is None else self._instance(instance_id)
         if former is not None and former.member_id != member_id:
-            if not former.is_away:
+            is_modern = classic is None and former.classic is None
+            if is_modern and not former.is_away:
                 raise MemberRefused(Code.UNRELEASED_INSTANCE_ID)
-            return self._replace(former, member_id, client, wanted, now)
+            self.stands = former.classic is None
+            return self._replace(former, member_id, client, wanted, now, classic)
         if known is not None and known.instance_id != instance_id:
             raise MemberRefused(Code.FENCED_INSTANCE_ID)
         if known is not None:
+            self.speak(known, classic)
             self.subscribe(known, wanted)
-            self._heard(known, now)
+            self.heard(known, now)
             return known
         if len(self.members) >= GROUP_MEMBERS_MAX:
             raise MemberRefused(Code.GROUP_MAX_SIZE_REACHED)
-        member = ConsumerMember(member_id, instance_id, client)
+        member = ConsumerMember(member_id, instance_id, client, classic=classic)
         self._add(member, now)
         self._new_epoch()
         self.subscribe(member, wanted)
@@ -184,6 +151,7 @@ class ConsumerGroup:
         client: Client,
         wanted: MemberWishes,
         now: float,
+        classic: ClassicSide | None,
     ) -> ConsumerMember:
         """Let a static member come back with a new id, to the partitions that it had."""
         self._drop(former)
@@ -199,6 +167,7 @@ class ConsumerGroup:
             former.matched_at,
             former.assignor,
             target=former.target,
+            classic=classic,
         )
         self._add(member, now)
         self.subscribe(member, wanted)
@@ -210,7 +179,7 @@ class ConsumerGroup:
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
         self.size += member.size
-        member.due = now + SESSION_S
+        self.heard(member, now)
         self._dues.add(member.due, member, len(self.members))
         self._unsettled.add(member.member_id)
 
@@ -226,6 +195,9 @@ class ConsumerGroup:
     def remove(self, member: ConsumerMember, now: float) -> None:
         """Remove a member; the others share its partitions."""
         self._drop(member)
+        if member.classic is None and self.is_left_to_classic:
+            self.stands = False
+            return  # The members keep their epoch, as their generation.
         self._new_epoch()
         if not self.members:
             self.emptied_at = now
@@ -286,13 +258,15 @@ class ConsumerGroup:
             )
             raise MemberRefused(Code.FENCED_MEMBER_EPOCH, reason)
 
-    def _heard(self, member: ConsumerMember, now: float) -> None:
-        member.due = now + SESSION_S
+    def heard(self, member: ConsumerMember, now: float) -> None:
+        """Note a sign of life."""
+        classic = member.classic
+        member.due = now + (self.session_s if classic is None else classic.session_s)
 
     def advance(self, now: float) -> None:
-        """Remove the members that are dead, and those that give up nothing in their time."""
+        """Remove the members that are dead, and those that take no step in their time."""
         for member in self._dues.take_due(now):
-            due = min(member.due, member.revoke_due) if member.revoking else member.due
+            due = min(member.due, member.step_due)
             if due <= now:
                 self.remove(member, now)
             else:
@@ -320,12 +294,16 @@ class ConsumerGroup:
             )
             for member in self.members.values()
         ]
-        self.assignor = self._choose_assignor()
-        shares = ASSIGNORS[self.assignor](subscribers, topics.counts)
+        shares = self._shares(subscribers, topics.counts)
         self.target_epoch = self.epoch
         for member in self.members.values():
             member.target = shares[member.member_id]
             self._unsettled.add(member.member_id)
+
+    def _shares(self, subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -> Shares:
+        """Return the partitions of each member."""
+        self.assignor = self._choose_assignor()
+        return ASSIGNORS[self.assignor](subscribers, counts)
 
     def wants_topics(self, now: float) -> bool:
         """Return True if it is time to look at the topics, and to assign."""
@@ -368,12 +346,12 @@ class ConsumerGroup:
         """Bring a member nearer to its target, after what it says it has. Return True if what it
         may have has changed.
         """
-        self._heard(member, now)
+        self.heard(member, now)
         if member.revoking:
             if owned is None or owned & member.revoking:
                 return False  # It has not given up all of them.
             self._release(member, member.revoking)
-            member.revoking = NOWHERE
+            member.revoking, member.step_due = NOWHERE, math.inf
         elif member.epoch == self.target_epoch and member.assigned == member.target:
             self._unsettled.discard(member.member_id)
             return False
@@ -384,8 +362,8 @@ class ConsumerGroup:
         lost = before - target
         if lost and (owned is None or owned & lost):
             member.assigned, member.revoking = before & target, lost
-            member.revoke_due = now + member.rebalance_s
-            self._dues.add(member.revoke_due, member, len(self.members))
+            member.step_due = math.inf
+            self.await_step(member, now)
             return True
         self._release(member, lost)
         free = {place for place in target if self._holders.get(place, member) is member}
@@ -394,6 +372,7 @@ class ConsumerGroup:
         member.assigned = frozenset(free)
         if member.epoch != self.target_epoch:
             member.former_epoch, member.epoch = member.epoch, self.target_epoch
+        member.place_epochs.update(dict.fromkeys(member.assigned - before, member.epoch))
         if member.assigned == target:
             self._unsettled.discard(member.member_id)
         return member.assigned != before
@@ -402,11 +381,81 @@ class ConsumerGroup:
         for place in places:
             if self._holders.get(place) is member:
                 del self._holders[place]
+            member.place_epochs.pop(place, None)
 
     def restart(self, member: ConsumerMember, now: float) -> None:
         """Let a member begin without partitions: it joins, or joins again."""
         self._release(member, member.assigned | member.revoking)
         member.assigned = member.revoking = NOWHERE
+        member.step_due = math.inf
         member.epoch = member.former_epoch = JOIN_EPOCH
         self._unsettled.add(member.member_id)
-        self._heard(member, now)
+        self.heard(member, now)
+
+    # Members of the classic protocol, which KIP-848's online migration lets in.
+
+    def adopt(
+        self, members: Sequence[ConsumerMember], epoch: int, topics: GroupTopics, now: float
+    ) -> None:
+        """Take over the members of a classic group at its generation, with their partitions. Of
+        members with the same partition the first has the partition.
+        """
+        self.epoch = self.target_epoch = epoch
+        self.topics = topics
+        for member in members:
+            free = frozenset(place for place in member.assigned if place not in self._holders)
+            member.assigned = member.target = free
+            self._holders.update(dict.fromkeys(free, member))
+            member.epoch = member.former_epoch = epoch
+            member.place_epochs = dict.fromkeys(free, epoch)
+            self._add(member, now)
+            self._unsettled.discard(member.member_id)
+
+    @property
+    def is_left_to_classic(self) -> bool:
+        """Return True if all members speak the classic protocol, and may get a classic group."""
+        members = self.members.values()
+        is_classic = bool(members) and all(member.classic is not None for member in members)
+        return is_classic and self._may_downgrade
+
+    def speak(self, member: ConsumerMember, classic: ClassicSide | None) -> None:
+        """Note the protocol of a member's last request."""
+        self.size -= member.size
+        member.classic = classic
+        self.size += member.size
+
+    def supports(self, protocols: Mapping[bytes, bytes], member_id: bytes) -> bool:
+        """Return True if all other classic members share one of these protocols."""
+        others = [
+            member.classic.protocols
+            for member in self.members.values()
+            if member.classic is not None and member.member_id != member_id
+        ]
+        tried = islice(protocols, PROTOCOLS_TRIED)
+        return any(all(name in theirs for theirs in others) for name in tried)
+
+    def find_leaving(self, member_id: bytes, instance_id: bytes | None) -> ConsumerMember:
+        """Return a member that leaves; tools name an instance alone. Raises MemberRefused."""
+        if instance_id is not None and not member_id:
+            member_id = self._instances.get(instance_id, b"")
+        return self.find(member_id, instance_id)
+
+    def must_rejoin(self, member: ConsumerMember) -> bool:
+        """Return True if a classic member has to join again: for a new assignment, to give up
+        partitions, or for partitions that are free now.
+        """
+        if member.epoch < self.target_epoch or member.revoking:
+            return True
+        missing = member.target - member.assigned
+        return bool(missing) and all(place not in self._holders for place in missing)
+
+    def await_step(self, member: ConsumerMember, now: float) -> None:
+        """Remove a member that does not take its next step within its rebalance timeout."""
+        if member.step_due == math.inf:
+            member.step_due = now + member.rebalance_s
+            self._dues.add(member.step_due, member, len(self.members))
+
+    def end_step(self, member: ConsumerMember, now: float) -> None:
+        """Note that a classic member has fetched its partitions."""
+        self.heard(member, now)
+        member.step_due = math.inf

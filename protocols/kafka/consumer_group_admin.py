@@ -8,11 +8,11 @@ import trio
 
 from braidlog.broker.access.rights import Resource
 from braidlog.protocols.kafka.authorized import operations
-from braidlog.protocols.kafka.consumer_groups import may_name
+from braidlog.protocols.kafka.classic_group import MemberRefused
+from braidlog.protocols.kafka.classic_groups import checked_name
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.groups import checked_name
-from braidlog.protocols.kafka.membership import MemberRefused
+from braidlog.protocols.kafka.group_topics import may_name
 from braidlog.protocols.kafka.wire.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -24,9 +24,10 @@ from braidlog.protocols.kafka.wire.consumer_group_describe import (
 
 if TYPE_CHECKING:
     from braidlog.protocols.kafka.assignors import Places
-    from braidlog.protocols.kafka.consumer_group import ConsumerGroup, ConsumerMember
+    from braidlog.protocols.kafka.consumer_group import ConsumerGroup
+    from braidlog.protocols.kafka.consumer_member import ConsumerMember
 
-CONSUMER_MEMBER = 1  # The kind of a member; 0 is a classic member.
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1  # The protocol of a member.
 HIDDEN = b"The group has described topic(s) that the client is not authorized to describe."
 
 
@@ -85,7 +86,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember) -> Member:
         subscribed_topic_regex=member.pattern,
         assignment=_assignment(group, member.assigned),
         target_assignment=_assignment(group, member.target),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -7,29 +7,27 @@ that it leaves. No request waits. Texts of refusals are Kafka's.
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from braidlog.broker.access.rights import Resource
 from braidlog.protocols.kafka.assignors import ASSIGNORS, NOWHERE, Places
-from braidlog.protocols.kafka.consumer_group import (
+from braidlog.protocols.kafka.classic_group import MEMBER_BYTES_MAX, MemberRefused, new_member_id
+from braidlog.protocols.kafka.classic_groups import REBALANCE_MS_MAX, checked_name
+from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S, ConsumerGroup
+from braidlog.protocols.kafka.consumer_member import (
     AWAY_EPOCH,
-    HEARTBEAT_S,
     JOIN_EPOCH,
     LEAVE_EPOCH,
-    ConsumerGroup,
     ConsumerMember,
-    GroupTopics,
     MemberWishes,
 )
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.groups import REBALANCE_MS_MAX, checked_name
-from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX, MemberRefused, new_member_id
-from braidlog.protocols.kafka.names import IllegalName, visible
-from braidlog.protocols.kafka.topic_ids import id_of
+from braidlog.protocols.kafka.group_topics import may_name, topics_of
+from braidlog.protocols.kafka.names import visible
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -39,9 +37,7 @@ from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from braidlog.broker.topics.topic import Topic
+    from collections.abc import Callable
 
 OWN_ID_VERSION = 1  # From here on a member chooses its id before it joins.
 SOON_S = 1.0  # Between heartbeats while the group moves to a new assignment.
@@ -113,6 +109,9 @@ def _admitted(
     text = name.decode(errors="replace")
     group = context.groups.find_modern(name)
     if group is None or not group.exists(now):
+        if epoch > JOIN_EPOCH:  # A member from before a restart: after this code it joins again.
+            reason = f"Member {member_id.decode(errors='replace')} is not a member of group {text}."
+            raise MemberRefused(Code.UNKNOWN_MEMBER_ID, reason)
         raise MemberRefused(Code.GROUP_ID_NOT_FOUND, f"Consumer group {text} not found.")
     try:
         member = group.find(member_id, request.instance_id)
@@ -121,13 +120,14 @@ def _admitted(
         raise MemberRefused(error.code, _why(error.code, shown, text, request)) from None
     if epoch == LEAVE_EPOCH:
         group.remove(member, now)
-        context.groups.weigh(group)
+        context.groups.settle_modern(group)
         return group, None
     if epoch == AWAY_EPOCH:
         group.go_away(member)
         return group, None
     group.check_epoch(member, epoch, _owned(request))
     wanted = _subscription(context, request)
+    group.speak(member, None)
     group.subscribe(member, wanted)
     context.groups.weigh(group)
     return group, member
@@ -152,10 +152,13 @@ def _joined(
     names = wanted.topics or frozenset()
     context.groups.check_room(len(name) + len(wanted.pattern or b"") + sum(map(len, names)))
     member_id = request.member_id or new_member_id(context.client_id or b"")
-    group = context.groups.get_modern(name)
-    member = group.join(member_id, request.instance_id, context.client, wanted, now)
+    groups = context.groups
+    group = groups.upgrade(name, partial(topics_of, context)) or groups.get_modern(name)
+    try:
+        member = group.join(member_id, request.instance_id, context.client, wanted, now)
+    finally:
+        groups.settle_modern(group)
     group.restart(member, now)
-    context.groups.weigh(group)
     return group, member
 
 
@@ -167,7 +170,7 @@ def _answered(
 ) -> ConsumerGroupHeartbeatResponse:
     now = trio.current_time()
     if group.wants_topics(now):
-        group.assign(_topics_of(context, group.names()), now)
+        group.assign(topics_of(context, group.names()), now)
     owned = NOWHERE if request.member_epoch == JOIN_EPOCH else _owned(request)
     has_changed = group.reconcile(member, owned, now)
     has_all = group.has_its_share(member)
@@ -209,21 +212,6 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Places | None:
     )
 
 
-def _topics_of(context: KafkaContext, names: Iterable[bytes]) -> GroupTopics:
-    """Return the topics of these names that exist now."""
-    topics: dict[bytes, Topic] = {}
-    for name in names:
-        try:
-            topic = context.broker.topics.find(context.names.topic_name(name))
-        except IllegalName:
-            continue
-        if topic is not None and not topic.deleted and visible(topic.name):
-            topics[name] = topic
-    ids = {name: id_of(topic) for name, topic in topics.items()}
-    counts = {ids[name]: len(topic.partitions) for name, topic in topics.items()}
-    return GroupTopics(ids, counts)
-
-
 def _subscription(context: KafkaContext, request: ConsumerGroupHeartbeatRequest) -> MemberWishes:
     """Return what a heartbeat says of the subscription. Raises MemberRefused."""
     topics = request.subscribed_topic_names
@@ -244,16 +232,6 @@ def _subscription(context: KafkaContext, request: ConsumerGroupHeartbeatRequest)
         request.rack_id,
         timeout_ms / 1000 if timeout_ms >= 0 else None,
     )
-
-
-def may_name(context: KafkaContext, name: bytes) -> bool:
-    """Return True if the client is allowed the request's action on the topic of that name."""
-    try:
-        resource = Resource.of_topic(context.names.topic_name(name))
-    except IllegalName:
-        return True  # There is no such topic.
-    access, principal = context.broker.access, context.connection.principal
-    return access.allows(principal, context.action, resource)
 
 
 def _pattern(text: bytes) -> Callable[[str], object]:

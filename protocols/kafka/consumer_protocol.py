@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.reader import BigEndianReader
 
 PROTOCOL_TYPE = b"consumer"
 VERSION = 0
+OWNED_VERSION = 1  # From here on a subscription ends with the partitions that the member has.
 # Up to so many topics of one member are compared by name. Among more, a topic is searched for as
 # bytes, so that a thousand members that name 300,000 each are not walked in one turn.
 TOPICS_WALKED_MAX = 100
@@ -36,6 +38,40 @@ def topics_of(metadata: bytes) -> Iterator[bytes]:
     _, count = reader.unpack(_HEAD)
     for _ in range(count):
         yield _name(reader)
+
+
+class MemberSubscription(NamedTuple):
+    """The topics that a member subscribes to, and the partitions that it has."""
+
+    version: int
+    topics: list[bytes]
+    owned: dict[bytes, list[int]]
+
+
+def parse_subscription(metadata: bytes) -> MemberSubscription:
+    """Decode a member's metadata. Raises ProtocolError for another format."""
+    reader = BigEndianReader(memoryview(metadata))
+    version, count = reader.unpack(_HEAD)
+    topics = [_name(reader) for _ in range(count)]
+    user_data_size = reader.i32()
+    reader.take(max(user_data_size, 0))
+    owned = _named_partitions(reader, reader.i32()) if version >= OWNED_VERSION else {}
+    return MemberSubscription(version, topics, owned)
+
+
+def parse_assignment(assignment: bytes) -> dict[bytes, list[int]]:
+    """Decode the partitions that a member was assigned. Raises ProtocolError for another format."""
+    reader = BigEndianReader(memoryview(assignment))
+    _, count = reader.unpack(_HEAD)
+    return _named_partitions(reader, count)
+
+
+def _named_partitions(reader: BigEndianReader, count: int) -> dict[bytes, list[int]]:
+    partitions: dict[bytes, list[int]] = {}
+    for _ in range(count):
+        name, packed = _name(reader), _partitions(reader)
+        partitions[name] = [index for (index,) in struct.iter_unpack(">i", packed)]
+    return partitions
 
 
 def given_partitions(assignment: bytes, topic: bytes, most: int) -> list[int] | None:
@@ -83,9 +119,9 @@ def subscription_of(topics: Iterable[bytes]) -> bytes:
     return _HEAD.pack(VERSION, len(names)) + b"".join(map(_text, names)) + _NO_DATA
 
 
-def assignment_of(partitions: Mapping[bytes, Sequence[int]]) -> bytes:
-    """Encode an assignment, as `given_partitions` reads it."""
-    parts = [_HEAD.pack(VERSION, len(partitions))]
+def assignment_of(partitions: Mapping[bytes, Sequence[int]], version: int = VERSION) -> bytes:
+    """Encode an assignment, as `given_partitions` reads it. All versions have the same layout."""
+    parts = [_HEAD.pack(version, len(partitions))]
     for name, numbers in partitions.items():
         parts.append(_text(name) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
     return b"".join(parts) + _NO_DATA

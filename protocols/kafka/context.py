@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.peers import Asker
-from braidlog.broker.errors import BrokerError, NotAuthorized, TopicNotFound
+from braidlog.broker.errors import (
+    BrokerError,
+    NotAuthorized,
+    NotOwner,
+    TopicNotFound,
+    Unanswered,
+)
 from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, UnknownTopicId, wire_code
+from braidlog.protocols.kafka.limits import KAFKA_LIMITS, KafkaLimits
 from braidlog.protocols.kafka.messages import Reply
 from braidlog.protocols.kafka.names import PROTOCOL, IllegalName, NameSpace, visible
 from braidlog.protocols.kafka.options import KafkaOptions
@@ -20,10 +27,11 @@ if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.kafka.group_table import GroupTable
+    from braidlog.protocols.kafka.group_coordinator import GroupCoordinator
     from braidlog.protocols.kafka.login import KafkaLogin
     from braidlog.protocols.kafka.presence import Presence
     from braidlog.protocols.kafka.roster import Client
+    from braidlog.storage.formats.api import WriteAtOnce
     from braidlog.storage.metadata.names import TopicName
 
 # Partitions for which a connection remembers the progress of a fetch without records for Kafka.
@@ -59,13 +67,16 @@ class KafkaContext:
     options: KafkaOptions
     names: NameSpace
     address: BrokerAddress  # this broker's advertised address
-    groups: GroupTable
+    groups: GroupCoordinator
     presence: Presence  # of the group members that use this connection
     login: KafkaLogin
+    limits: KafkaLimits = KAFKA_LIMITS
     action: Action = Action.DESCRIBE  # of the current request
     version: int = 0  # of the current request
     client_id: bytes | None = None  # of the current request
+    once: WriteAtOnce | None = None  # stores small sets of the connection
     written_ticket: int = 0  # once durable, so are all appends of the connection
+    pause_s: float = 0.0  # wait for the publish rates of topics, before the next read
     fetch_turn: int = 0  # index of the partition that a fetch reads first
     # partition id -> (requested offset, offset where the next fetch continues)
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -82,6 +93,17 @@ class KafkaContext:
         if len(walked) >= WALKED_MAX:
             del walked[next(iter(walked))]  # The oldest entry.
         walked[partition.partition_id] = (start, reached)
+
+    def count_published(self, topic: Topic, partition: Partition, messages: int, size: int) -> None:
+        """Count stored messages for the topic's publish rate."""
+        if topic.client_limits.publish is not None:
+            pause_s = self.broker.client_policies.publish_pause_s(topic, partition, messages, size)
+            self.pause_s = max(self.pause_s, pause_s)
+
+    def take_pause(self) -> float:
+        """Return the seconds to wait for publish rates, and forget them."""
+        pause_s, self.pause_s = self.pause_s, 0.0
+        return pause_s
 
     def topic(self, name: bytes | None) -> Topic:
         """Return the topic that a request names, after checking the request's action.
@@ -160,6 +182,16 @@ class KafkaContext:
         code = wire_code(error)
         self.count_error(code)
         return code
+
+    def coordinator_refused(self, error: BrokerError) -> Code:
+        """As `refused`, but if the owner is unknown now clients shall retry: they do not expect a
+        wrong-leader code from a coordinator. Only for requests that do no harm if a client repeats
+        them, as the outcome may be unknown.
+        """
+        if isinstance(error, NotOwner | Unanswered):
+            self.count_error(Code.COORDINATOR_LOAD_IN_PROGRESS)
+            return Code.COORDINATOR_LOAD_IN_PROGRESS
+        return self.refused(error)
 
     def count_error(self, code: Code) -> None:
         """Count an answer with this code."""

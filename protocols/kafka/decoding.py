@@ -17,10 +17,15 @@ from braidlog.protocols.kafka.messages import (
     FetchRequest,
     FetchTarget,
     ProduceRequest,
+    Request,
     RequestBody,
 )
 from braidlog.protocols.kafka.wire.metadata import MetadataRequest, MetadataRequestTopic
+from braidlog.storage.formats.quick import SPEEDUPS
 
+PRODUCE_KEY = 0
+KEY_POS = 4  # of the api key in a frame
+PRODUCE_KEY_BYTES = bytes(2)
 PRODUCE_HEAD = struct.Struct(">hi")  # required acks, timeout in ms
 FLEXIBLE_HEAD = struct.Struct(">hiB")  # The same head, number of topics plus 1.
 FLEXIBLE_TARGET = struct.Struct(">Bi")  # Number of partitions plus 1, the first one.
@@ -142,6 +147,20 @@ class RequestReader(FieldReader):
         self._pos = set_end + len(NO_TAGS)
         name = bytes(view[name_pos:name_end])
         return acks, timeout_ms, name, partition, view[set_pos:set_end]
+
+
+def produce_at_once(frame: memoryview, entries_max: int) -> tuple[Request, int] | None:
+    """Read an ordinary Produce from the start of its frame, in the extension; return the request
+    and the number of topics and partitions. None for all other requests.
+    """
+    if SPEEDUPS is None or frame[KEY_POS : KEY_POS + 2] != PRODUCE_KEY_BYTES:
+        return None
+    fields = SPEEDUPS.kafka_produce(frame, entries_max)
+    if fields is None:
+        return None
+    version, correlation_id, client_id, acks, timeout_ms, topics, entries = fields
+    body = ProduceRequest(acks, timeout_ms, topics, None)
+    return Request(correlation_id, client_id, body, version), entries
 
 
 def decode_produce(reader: RequestReader) -> ProduceRequest:

@@ -25,7 +25,7 @@ from braidlog.protocols.kafka.messages import (
     Reply,
 )
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsResponse
-from braidlog.storage.formats.api import Buffer, Part, StoredPart
+from braidlog.storage.formats.api import Part, StoredPart
 
 FRAME_HEAD = struct.Struct(">ii")  # bytes that follow the first field, correlation id
 FLEXIBLE_HEAD = struct.Struct(">iiB")  # The same, then the number of tagged fields.
@@ -33,6 +33,8 @@ NO_TAGS = b"\0"
 NO_LIST = b"\1"  # An empty list of a flexible version.
 # Partition, error, base offset, since version 2 the time, since 5 the log's start.
 PRODUCED, PRODUCED_V2, PRODUCED_V5 = map(struct.Struct, (">ihq", ">ihqq", ">ihqqq"))
+# Of a set without an error: no wrong records, no message; then no tagged fields.
+NO_REASONS, NO_REASONS_FLEXIBLE = bytes(4) + b"\xff\xff", NO_LIST + NO_TAGS + NO_TAGS
 NO_THROTTLE = INT32.pack(0)
 NO_SESSION = bytes(6)  # Since version 7 of Fetch: no error, and session 0.
 NONE_ABORTED = NOT_ELSEWHERE = -1  # No aborted transactions; no other replica to read from.
@@ -49,8 +51,12 @@ def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
     """Return the whole frame, in parts. Message sets are not copied: they must not change."""
     parts: Sequence[Part]
     if isinstance(reply, ProduceReply):
-        parts = _produce(reply, version)
-    elif isinstance(reply, FetchReply):
+        body = b"".join(_produce(reply, version))
+        size = len(body) + INT32.size
+        if version >= reply.FLEXIBLE:
+            return [FLEXIBLE_HEAD.pack(size + len(NO_TAGS), correlation_id, 0) + body]
+        return [FRAME_HEAD.pack(size, correlation_id) + body]
+    if isinstance(reply, FetchReply):
         parts = _fetch(reply, version)
     else:
         out = Writer()
@@ -85,21 +91,24 @@ def _key(name: bytes | None, version: int) -> bytes:
     return name
 
 
-def _produce_flexible(reply: ProduceReply, version: int) -> list[Buffer]:  # hot: see make bench
+def _produce_flexible(reply: ProduceReply, version: int) -> list[bytes]:  # hot: see make bench
     out = [uvarint_bytes(len(reply.topics) + 1)]
     for name, partitions in reply.topics.items():
         out += (_key(name, version), uvarint_bytes(len(partitions) + 1))
         for index, result in partitions.items():
             offset, start = result.base_offset, result.log_start_offset
-            out += (
-                PRODUCED_V5.pack(index, result.error, offset, result.append_ms, start),
-                _wrong_flexible(result) if result.wrong else NO_LIST,
-                compact_string(result.message) if result.message else NO_TAGS,
-                NO_TAGS,
-            )
+            out.append(PRODUCED_V5.pack(index, result.error, offset, result.append_ms, start))
+            if result.error:
+                out += (
+                    _wrong_flexible(result) if result.wrong else NO_LIST,
+                    compact_string(result.message) if result.message else NO_TAGS,
+                    NO_TAGS,
+                )
+            else:
+                out.append(NO_REASONS_FLEXIBLE)
         out.append(NO_TAGS)
     out += (NO_THROTTLE, NO_TAGS)
-    return [b"".join(out)]
+    return out
 
 
 def _wrong_flexible(result: Produced) -> bytes:
@@ -114,26 +123,29 @@ def _wrong(result: Produced) -> bytes:
     )
 
 
-def _produce(reply: ProduceReply, version: int) -> list[Buffer]:  # hot: see make bench
+def _produce(reply: ProduceReply, version: int) -> list[bytes]:  # hot: see make bench
     if version >= reply.FLEXIBLE:
         return _produce_flexible(reply, version)
+    has_reasons = version >= 8
     out = [INT32.pack(len(reply.topics))]
     for name, partitions in reply.topics.items():
         out += (string(name), INT32.pack(len(partitions)))
         for index, result in partitions.items():
             error, offset = result.error, result.base_offset
-            if version < 2:
-                out.append(PRODUCED.pack(index, error, offset))
-            elif version < 5:
-                out.append(PRODUCED_V2.pack(index, error, offset, result.append_ms))
-            else:
+            if version >= 5:
                 start = result.log_start_offset
                 out.append(PRODUCED_V5.pack(index, error, offset, result.append_ms, start))
-            if version >= 8:
+            elif version >= 2:
+                out.append(PRODUCED_V2.pack(index, error, offset, result.append_ms))
+            else:
+                out.append(PRODUCED.pack(index, error, offset))
+            if has_reasons and not error:
+                out.append(NO_REASONS)
+            elif has_reasons:
                 out += (_wrong(result), string(result.message))
     if version >= 1:
         out.append(NO_THROTTLE)
-    return [b"".join(out)]
+    return out
 
 
 def _fetch(reply: FetchReply, version: int) -> list[Part]:

@@ -29,7 +29,7 @@ def check_epoch(known: int) -> None:
 async def offsets_for_epochs(
     context: KafkaContext, request: OffsetForLeaderEpochRequest
 ) -> KafkaAnswer:
-    """Answer the high watermark for epoch 0 and any later epoch."""
+    """Answer the high watermark for epoch 0; no other epoch has begun."""
     await context.own_writes()
     wanted = by_partition(
         (topic.topic, partition.partition, partition.leader_epoch)
@@ -50,7 +50,7 @@ def _end(context: KafkaContext, name: bytes | None, index: int, epoch: int) -> E
     end = EpochEndOffset(partition=index)
     try:
         partition = context.partition(name, index)
-        if epoch >= EPOCH:
+        if epoch == EPOCH:
             end.leader_epoch, end.end_offset = EPOCH, partition.high_watermark
     except BrokerError as error:
         end.error_code = context.refused(error)

@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 FETCH_STEP_BYTES = 1024 * 1024
 READ_BYTES_PER_US = 4096
 READ_US = 15  # The fixed cost of a read.
-# In an answer of this size or more, large sets go straight from the file to the socket. A smaller
-# one is copied within the processor's cache, which costs less on processors that copy quickly
-# (docs/benchmarks.md).
-FETCH_IN_PLACE_BYTES_MIN = 2 * 1024 * 1024
 # Partitions handled before other tasks get a turn: a millisecond or two.
 PARTITIONS_PER_TURN = 500
 # Bytes beyond the answer's room that are counted record by record, to check `bytes_min`.
@@ -153,6 +149,7 @@ class _Fetching:
         self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
         self._may_wait = False  # Once the fetch may wait, it holds no file.
         self._in_place = False  # If True, `read_all` leaves large sets in their files.
+        self._cold_in_place = False  # The same for sets that were not in memory.
         self._turn = Turn()
         self._room = 0  # bytes that `read_all` may still add to the answer
         self._memory: OutputReservation | None = None  # Reserved for what `read_all` adds.
@@ -243,8 +240,9 @@ class _Fetching:
             yield budget.some_free(lambda: outbox.unsent_bytes)
         with budget.reserve_now(wanted) as room:
             self._room, self._memory = room.size, room
-            is_large = room.size >= FETCH_IN_PLACE_BYTES_MIN
-            self._in_place = is_large and outbox.sends_files and not self._may_wait
+            is_large = room.size >= self._context.limits.in_place_bytes_min
+            self._cold_in_place = outbox.sends_files and not self._may_wait
+            self._in_place = is_large and self._cold_in_place
             for number in range(1, len(readings) + 1):
                 reading = readings[(number - 1 + first) % len(readings)]
                 if number % PARTITIONS_PER_TURN == 0:
@@ -295,6 +293,7 @@ class _Fetching:
                 bytes_max=wanted,
                 fills=fills,
                 in_place=self._in_place,
+                cold_in_place=self._cold_in_place,
                 is_checked_by_reader=True,
                 turn=self._turn,
                 memory=self._memory,
@@ -439,8 +438,10 @@ def _settle_all(
 def _settle(context: KafkaContext, reading: PartitionFetch) -> None:
     """Count the returned records; remember how far an empty read got, for the next fetch."""
     if reading.size:
-        name = reading.partition.figures_name
-        context.broker.metrics.records_out(PROTOCOL, name, reading.records, reading.size)
+        partition = reading.partition
+        context.broker.metrics.records_out(
+            PROTOCOL, partition.figures_name, reading.records, reading.size, partition.traffic
+        )
     if reading.size == 0 and reading.code == Code.NONE and reading.offset > reading.target.offset:
         context.note_walked(reading.partition, reading.target.offset, reading.offset)
     elif context.walked:

@@ -17,11 +17,11 @@ from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.protocols.kafka.authorized import operations
+from braidlog.protocols.kafka.classic_group import GroupState
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.members import described_others
-from braidlog.protocols.kafka.membership import GroupState
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.seen_members import seen_members
 from braidlog.protocols.kafka.wire.delete_groups import (
@@ -46,11 +46,12 @@ if TYPE_CHECKING:
 
     from braidlog.broker.positions.members import SubscriptionMember
     from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.kafka.classic_group import KafkaGroup
     from braidlog.protocols.kafka.consumer_group import ConsumerGroup
-    from braidlog.protocols.kafka.membership import KafkaGroup
 
 DEAD = b"Dead"
-CLASSIC = b"classic"  # The type of a group whose members assign the partitions.
+# The types of groups: the members assign the partitions, the broker does, or nobody.
+CLASSIC, CONSUMER, SHARE = b"classic", b"consumer", b"share"
 MISSING_VERSION = 6  # From this version of DescribeGroups on a missing group is an error.
 TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
 
@@ -62,7 +63,8 @@ async def describe_groups(context: KafkaContext, request: DescribeGroupsRequest)
         is_dead = group.group_state == DEAD and group.error_code == Code.NONE
         if is_dead and context.version >= MISSING_VERSION:
             group.error_code = Code.GROUP_ID_NOT_FOUND
-            group.error_message = b"Group %s not found." % (group.group_id or b"")
+            if group.error_message is None:
+                group.error_message = b"Group %s not found." % (group.group_id or b"")
         if request.include_authorized_operations and group.error_code == Code.NONE:
             named = (group.group_id or b"", *context.namespace)
             group.authorized_operations = operations(context, Resource.of_group_within(*named))
@@ -77,6 +79,12 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
         return _dead(name, Code.GROUP_AUTHORIZATION_FAILED)
     if not context.coordinates(name or b""):
         return _dead(name, Code.NOT_COORDINATOR)
+    groups = context.groups
+    other = groups.find_modern(name or b"") or groups.find_share(name or b"")
+    if other is not None and other.members:
+        dead = _dead(name)
+        dead.error_message = b"Group %s is not a classic group." % other.name
+        return dead
     try:
         topics = await _topics_of(context, name or b"")
         others = described_others(await _others(context, topics, name or b""))
@@ -115,6 +123,18 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
     return _dead(name)
 
 
+async def group_exists(context: KafkaContext, name: bytes) -> bool:
+    """Return True if a group has members, or positions that the client may act on. Raises
+    BrokerError.
+    """
+    group = context.groups.find(name) or context.groups.find_modern(name)
+    if (group is not None and group.members) or _is_left(context, group):
+        return True
+    if await _topics_of(context, name):
+        return True
+    return bool(await context.broker.peers.positions(context.asker, name, context.namespace))
+
+
 def _is_left(context: KafkaContext, group: KafkaGroup | ConsumerGroup | None) -> bool:
     """Return True if the group's last member left lately, and the client may see all topics: those
     of such a group are unknown.
@@ -149,7 +169,7 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
     is_whole = sees_all(access, principal, (names.tenant, names.namespace))
     now = trio.current_time()
     for name in context.groups.names():
-        group = context.groups.find(name) or context.groups.find_modern(name)
+        group = context.groups.any_of(name)
         if group is not None and (name in listed or (is_whole and group.exists(now))):
             listed[name] = group.protocol_type
     groups = []
@@ -158,21 +178,27 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
             context.check_group(name)
         except BrokerError:
             continue
+        share = context.groups.find_share(name)
         state = _state(context, name, has_others=name in read)
-        if _is_wanted(request.states_filter, state) and _is_wanted(request.types_filter, CLASSIC):
+        modern = context.groups.find_modern(name)
+        group_type = CLASSIC if modern is None or not modern.members else CONSUMER
+        if share is not None:
+            state, group_type = share.state_name, SHARE
+        is_wanted = _is_wanted(request.types_filter, group_type)
+        if is_wanted and _is_wanted(request.states_filter, state):
             groups.append(
                 ListedGroup(
-                    group_id=name, protocol_type=kind, group_state=state, group_type=CLASSIC
+                    group_id=name, protocol_type=kind, group_state=state, group_type=group_type
                 )
             )
     return KafkaAnswer(ListGroupsResponse(groups=groups))
 
 
 def _state(context: KafkaContext, name: bytes, *, has_others: bool) -> bytes:
-    group = context.groups.find(name)
-    if group is not None and group.members:
-        state: bytes = group.state.value
-        return state
+    for group in (context.groups.find(name), context.groups.find_modern(name)):
+        if group is not None and group.members:
+            state: bytes = group.state.value
+            return state
     unread: bytes = (GroupState.STABLE if has_others else GroupState.EMPTY).value
     return unread
 
@@ -200,7 +226,7 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
         return Code.GROUP_AUTHORIZATION_FAILED, 0
     if not context.coordinates(name):
         return Code.NOT_COORDINATOR, 0
-    modern = context.groups.find_modern(name)
+    modern = context.groups.find_modern(name) or context.groups.find_share(name)
     if modern is not None and modern.members:
         return Code.NON_EMPTY_GROUP, 0
     group = context.groups.find(name)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import trio
 
-from braidlog.broker.server.gate import Gate
+from braidlog.broker.server.gate import FairSemaphore
 from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX
 
 # Of all large requests together; an entry takes up to 2 KB while it is served. A request with more
@@ -27,7 +27,7 @@ class LargeRequests:
 
     def __init__(self) -> None:
         """None yet."""
-        self._gate = Gate(LARGE_ENTRIES_MAX, self._end_waits)
+        self._gate = FairSemaphore(LARGE_ENTRIES_MAX, self._end_waits)
         self._fetches: dict[trio.CancelScope, int] = {}  # that wait for records
 
     @property

@@ -36,14 +36,13 @@ class LoginExchange(Protocol):
 
 class Plain:
     """A single message with zeros between: authorization id (empty or equal to the name), name,
-    password.
+    password. Implements `LoginExchange`.
     """
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
 
     async def step(self, data: bytes) -> Step:
-        """See `LoginExchange`."""
         parts = _text(data).split("\0")
         if len(parts) != 3 or not parts[1] or parts[0] not in ("", parts[1]):
             raise NotAuthenticated("PLAIN wants a name and a password, with a zero before each")
@@ -51,13 +50,14 @@ class Plain:
 
 
 class OauthBearer:
-    """A token: the broker's own or a signed token, as Pulsar and HTTP clients send."""
+    """A token: the broker's own or a signed token, as Pulsar and HTTP clients send. Implements
+    `LoginExchange`.
+    """
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
 
     async def step(self, data: bytes) -> Step:
-        """See `LoginExchange`."""
         header, *pairs = _text(data).split("\1")
         values = [pair.removeprefix("auth=") for pair in pairs if pair.startswith("auth=")]
         scheme, _, token = (values or [""])[0].partition(" ")
@@ -71,13 +71,12 @@ class OauthBearer:
 
 
 class Scram:
-    """Proves the password in two steps without sending it."""
+    """Proves the password in two steps without sending it. Implements `LoginExchange`."""
 
     def __init__(self, authentication: Authentication, at: str, mechanism: str) -> None:
         self._login = authentication.scram(mechanism, at)
 
     async def step(self, data: bytes) -> Step:
-        """See `LoginExchange`."""
         if not self._login.has_begun:
             return self._login.begin(data), None
         return self._login.finish(data)

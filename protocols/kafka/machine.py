@@ -9,7 +9,7 @@ import struct
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.framing import LengthPrefix
-from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
+from braidlog.protocols.kafka.decoding import DECODERS, PRODUCE_KEY, RequestReader, produce_at_once
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
 from braidlog.protocols.kafka.messages import Reply, Request, RequestBody
@@ -71,6 +71,11 @@ class KafkaMachine:
         Raises ProtocolError, and ManyEntries where it names more than `inline_max` topics and
         partitions.
         """
+        at_once = produce_at_once(frame, inline_max)
+        if at_once is not None:
+            request, self.entries = at_once
+            self._kind = (PRODUCE_KEY, request.version)
+            return request
         reader = RequestReader(frame, SIZE.size, inline_max=inline_max)
         api_key, version, correlation_id = reader.unpack(HEADER)
         kind = (api_key, version)

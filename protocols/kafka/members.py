@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.kafka.classic_group import KafkaGroup
     from braidlog.protocols.kafka.consumer_group import ConsumerGroup
-    from braidlog.protocols.kafka.membership import KafkaGroup
 
 
 STRING_BYTES_MAX = (1 << 15) - 1  # A Kafka string; names of other protocols may be longer.

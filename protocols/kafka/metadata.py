@@ -45,7 +45,7 @@ ENTRIES_PER_TURN = 200
 # answered as having no leader yet, so the client asks again.
 TOPICS_MADE_MAX = 100
 CLUSTER_ID = b"braidlog"
-GROUP_KEY = 0  # of FindCoordinator; the others are for transactions and share groups
+GROUP_KEY, TRANSACTION_KEY = 0, 1  # Of FindCoordinator.
 BATCHES_VERSION = 4  # From this version of FindCoordinator on a request names several groups.
 ASKS_BY_ID_VERSION = 12  # From this version of Metadata on a request can name topics by their ids.
 
@@ -173,6 +173,8 @@ def find_coordinator(context: KafkaContext, request: FindCoordinatorRequest) -> 
 
 
 def _coordinator(context: KafkaContext, key: bytes | None, key_type: int) -> Coordinator:
+    if key_type not in (GROUP_KEY, TRANSACTION_KEY):
+        return _found(key, Code.INVALID_REQUEST, NOWHERE, b"an unknown type of key")
     if key_type != GROUP_KEY:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _found(key, code, NOWHERE, b"transactions are not served")

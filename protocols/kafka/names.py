@@ -25,8 +25,11 @@ class IllegalName(ValueError):
 class NameSpace:
     """The topics of a tenant and namespace as Kafka clients see them."""
 
-    def __init__(self, path: str) -> None:
-        """`path` is `tenant/namespace`. Raises ValueError for anything else."""
+    def __init__(self, path: str, names_max: int = NAMES_KEPT_MAX) -> None:
+        """`path` is `tenant/namespace`. Raises ValueError for anything else. The latest `names_max`
+        topics have cached names.
+        """
+        self._names_max = names_max
         parts = path.split("/")
         if len(parts) != NAMESPACE_PARTS or not all(parts):
             raise ValueError(f"{path!r} is not tenant/namespace")
@@ -45,7 +48,7 @@ class NameSpace:
         text = "" if name is None else name.decode("ascii", "replace")
         if not kafka_legal(text) or split_partition(text) is not None:
             raise IllegalName(f"{text!r} is not a topic name")
-        if len(self._known) >= NAMES_KEPT_MAX:
+        if len(self._known) >= self._names_max:
             self._known.clear()
         topic = self._known[name] = TopicName(self.tenant, self.namespace, text)
         return topic

@@ -30,7 +30,7 @@ def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[K
         for wanted in request.groups:
             group = yield from _positions(context, wanted)
             groups.append(group)
-        return KafkaAnswer(OffsetFetchResponse(groups=groups))
+        return _durable(context, OffsetFetchResponse(groups=groups))
     partitions = None
     if request.topics is not None:
         partitions = [
@@ -41,7 +41,12 @@ def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[K
         OffsetFetchResponseTopic(name=name, partitions=list(positions.values()))
         for name, positions in topics.items()
     ]
-    return KafkaAnswer(OffsetFetchResponse(topics=answers, error_code=code))
+    return _durable(context, OffsetFetchResponse(topics=answers, error_code=code))
+
+
+def _durable(context: KafkaContext, reply: OffsetFetchResponse) -> KafkaAnswer:
+    """Return an answer that waits until a crash takes back none of its positions."""
+    return KafkaAnswer(reply, context.broker.subscriptions.settle())
 
 
 def _positions(

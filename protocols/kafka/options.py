@@ -4,6 +4,8 @@ from typing import Annotated
 
 import msgspec
 
+from braidlog.protocols.kafka.migration import MigrationPolicy
+
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -26,4 +28,6 @@ class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     # group.initial.rebalance.delay.ms, 3000). kafka-python 3 needs some of it: it joins before it
     # has the topics' metadata, and a leader without metadata never assigns any partitions.
     group_initial_delay_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 250
+    # Whether a group with members may change between the classic and the consumer protocol.
+    group_migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 600.0  # connections.max.idle.ms

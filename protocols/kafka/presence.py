@@ -13,8 +13,8 @@ import trio
 
 if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
-    from braidlog.protocols.kafka.group_table import GroupTable
-    from braidlog.protocols.kafka.membership import KafkaGroup
+    from braidlog.protocols.kafka.classic_group import KafkaGroup
+    from braidlog.protocols.kafka.group_coordinator import GroupCoordinator
     from braidlog.protocols.kafka.roster import KafkaMember
 
 # Memberships kept for a connection: a client has one, or a few. Beyond that, groups wait for the
@@ -25,7 +25,7 @@ MEMBERSHIPS_MAX = 100
 class Presence:
     """The group members that use a connection."""
 
-    def __init__(self, connection: Connection, groups: GroupTable) -> None:
+    def __init__(self, connection: Connection, groups: GroupCoordinator) -> None:
         """No member uses it yet."""
         self._connection = connection
         self._groups = groups

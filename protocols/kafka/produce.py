@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -19,10 +18,16 @@ from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import refuse_keyless
 from braidlog.protocols.kafka.messages import BY_ID_VERSION, Produced, ProduceReply, ProduceRequest
 from braidlog.protocols.kafka.names import PROTOCOL
-from braidlog.protocols.kafka.record_times import refuse_times
+from braidlog.protocols.kafka.record_times import US_PER_MS, refuse_times, time_of_batch
 from braidlog.protocols.kafka.sequences import judge
-from braidlog.storage.errors import BodyError
-from braidlog.storage.formats.api import BodyInfo, Prepared
+from braidlog.storage.errors import BodyError, TimeOutOfRange
+from braidlog.storage.formats.api import (
+    NO_PRODUCER,
+    BodyInfo,
+    Prepared,
+    ProducerNext,
+    WriteAtOnce,
+)
 from braidlog.storage.formats.kafka.prepare import (
     APPEND_BYTES_MAX,
     BYTES_PER_TURN,
@@ -35,17 +40,27 @@ from braidlog.storage.formats.kafka.prepare import (
     magic_of,
     prepare,
     prepare_at_once,
+    producer_of,
 )
+from braidlog.storage.formats.kafka.record_batches import NO_PRODUCER as NO_PRODUCER_ID
+from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT, PRODUCER_POS
+from braidlog.storage.formats.kafka.rewriting import keeps_batches, recompressed, stamp_times
+from braidlog.storage.formats.quick import CRC32C_BYTES_MAX
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.producer_memory import SequenceTable
     from braidlog.broker.topics.topic import Topic
 
+ACKS = (-1, 0, 1)  # What a client of today may ask for.
+ACKS_VERSION = 3
 SET_COST_BYTES = 2048  # The fixed cost of a set, as bytes that take the same time.
 # A set is packed for the next offset, and again if another protocol's producer appended meanwhile.
 # After this many tries it is stored unpacked.
 PACK_TRIES_MAX = 4
+
+
+NO_ERROR = int(Code.NONE)  # An attribute of an enum class is as slow as a call.
 
 
 # A set that may have to wait: the place of its result, and the steps that produce the result.
@@ -55,13 +70,20 @@ Pending = tuple[dict[int, Produced], int, Steps[Produced]]
 def produce(
     context: KafkaContext, request: ProduceRequest
 ) -> KafkaAnswer | Steps[KafkaAnswer | None] | None:  # hot: see make bench
-    """Append every set. With acks 0 there is no answer; acks above 1 count as 1, below -1 as -1.
+    """Append every set. With acks 0 there is no answer. In requests of 0.8 acks above 1 count as 1,
+    below -1 as -1.
 
     So no client waits for replicas, which do not exist. All acks but 0 wait for the topic's
     durability: "on disk", unless that is `written`.
     """
+    code = Code.NONE
     if request.transactional_id is not None:
-        refused = Produced(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+        code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif request.acks not in ACKS and context.version >= ACKS_VERSION:
+        code = Code.INVALID_REQUIRED_ACKS
+    if code:
+        context.count_error(code)
+        refused = Produced(code, -1)
         return KafkaAnswer(
             ProduceReply(
                 {name: dict.fromkeys(sets, refused) for name, sets in request.topics.items()}
@@ -78,23 +100,32 @@ class _Producing:
     def __init__(self, context: KafkaContext, request: ProduceRequest) -> None:
         self._ticket = 0  # the answer waits for this
         self._context = context
-        options = context.options
-        self._limits = SetLimits(
-            options.message_bytes_max, options.batch_bytes_max, options.inflated_bytes_max
-        )
-        self._version = context.version
-        by_id = context.version >= BY_ID_VERSION
-        find = context.topic_with_id if by_id else context.topic
-        self._find_topic: Callable[[Any], Topic] = find
+        self._set_limits: SetLimits | None = None
+        self._once = context.once
+        self._now_us = 0  # 0: to be read; until other tasks have a turn
         self._resolved: tuple[bytes | None, Topic] | None = None  # until other tasks have a turn
+        self._target: Topic | None = None  # the topic of the current set
         self._acks = request.acks
-        self._sets = (
-            (name, index, message_set)
-            for name, sets in request.topics.items()
-            for index, message_set in sets.items()
+        self._sets = iter(
+            [
+                (name, index, message_set)
+                for name, sets in request.topics.items()
+                for index, message_set in sets.items()
+            ]
         )
         self._done_bytes = 0  # since the last turn of other tasks
         self._topics: dict[bytes | None, dict[int, Produced]] = {}
+
+    @property
+    def _limits(self) -> SetLimits:
+        """The limits of the request's sets."""
+        limits = self._set_limits
+        if limits is None:
+            options = self._context.options
+            limits = self._set_limits = SetLimits(
+                options.message_bytes_max, options.batch_bytes_max, options.inflated_bytes_max
+            )
+        return limits
 
     def append_sets(self) -> Pending | None:
         """Append the remaining sets, up to a set that may have to wait; return None when all are
@@ -121,7 +152,7 @@ class _Producing:
                 results[index] = yield from steps
             except (BodyError, BrokerError) as error:
                 results[index] = self._refused(error)
-            self._resolved = None
+            self._others_had_turns()
             pending = self.append_sets()
         return self.answer()
 
@@ -142,11 +173,16 @@ class _Producing:
             raise EndConnection(f"produce with acks 0 failed for {failed} partitions")
         return None
 
+    def _others_had_turns(self) -> None:
+        """Forget all that holds only until other tasks have a turn: topic, right, time."""
+        self._resolved, self._now_us = None, 0
+
     def _append_after_others(
         self, name: bytes | None, index: int, message_set: memoryview
     ) -> Steps[Produced]:
-        self._done_bytes, self._resolved = 0, None
+        self._done_bytes = 0
         yield trio.lowlevel.checkpoint()
+        self._others_had_turns()
         produced = self._append(name, index, message_set)
         return produced if isinstance(produced, Produced) else (yield from produced)
 
@@ -158,7 +194,8 @@ class _Producing:
         try:
             resolved = self._resolved
             if resolved is None or resolved[0] != name:
-                resolved = self._resolved = (name, self._find_topic(name))
+                resolved = self._resolved = (name, self._topic(name))
+            self._target = resolved[1]
             partition = resolved[1].partition(index)
             if partition.checks_produced:
                 return self._append_checked(partition, message_set)
@@ -166,7 +203,20 @@ class _Producing:
         except (BodyError, BrokerError) as error:
             return self._refused(error)
 
+    def _topic(self, name: bytes | None) -> Topic:
+        context = self._context
+        if context.version < BY_ID_VERSION:
+            topic = context.topic(name)
+        else:
+            assert name is not None
+            topic = context.topic_with_id(name)
+        context.connection.written_topics.note(topic.resource)
+        return topic
+
     def _refused(self, error: BodyError | BrokerError) -> Produced:
+        if isinstance(error, TimeOutOfRange):
+            self._context.count_error(Code.INVALID_TIMESTAMP)
+            return Produced(Code.INVALID_TIMESTAMP, -1, message=str(error).encode())
         if isinstance(error, BodyError):
             error = to_broker_error(error)
         return Produced(self._context.refused(error), -1)
@@ -180,19 +230,55 @@ class _Producing:
         refused: Produced | None = None
         if partition.wants_keys:
             place = f"{partition.topic.name.topic}-{partition.index}"
-            refused = yield from refuse_keyless(message_set, magic, self._version, place)
+            version = self._context.version
+            refused = yield from refuse_keyless(message_set, magic, version, place)
         limits_ms = partition.time_limits
-        if refused is None and limits_ms != (None, None):
+        if refused is None and limits_ms != (None, None) and not partition.uses_append_time:
             now_us = self._context.broker.now_us()
             refused = yield from refuse_times(message_set, magic, limits_ms, now_us)
         if refused is not None:
             return refused
+        if partition.rewrites_produced:
+            return (yield from self._append_rewritten(partition, message_set))
+        self._others_had_turns()
         produced = self._append_to(partition, message_set)
         return produced if isinstance(produced, Produced) else (yield from produced)
+
+    def _append_rewritten(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
+        """Store a set with the compression and the times that the topic's settings ask for."""
+        uses_append_time = partition.uses_append_time
+        compression, limits = partition.compression_type, self._limits
+        rewrite = partial(
+            recompressed, message_set, limits, compression, append_times=uses_append_time
+        )
+        batches: bytearray
+        if keeps_batches(message_set, compression) and len(message_set) <= BYTES_PER_TURN:
+            batches = rewrite()
+        else:
+            batches = yield run_unpacking(rewrite)
+        self._others_had_turns()
+        append_ms, following = -1, partition.next_offset
+        if uses_append_time:
+            append_ms = self._context.broker.now_us() // US_PER_MS
+            stamp_times(batches, append_ms)
+        produced = self._append_to(partition, memoryview(batches))
+        if not isinstance(produced, Produced):
+            produced = yield from produced
+        if uses_append_time and produced.base_offset >= 0:
+            is_repeated = produced.base_offset < following
+            if is_repeated:
+                append_ms = yield time_of_batch(partition, produced.base_offset)
+            produced.append_ms = append_ms
+        return produced
 
     def _append_to(
         self, partition: Partition, message_set: memoryview
     ) -> Produced | Steps[Produced]:
+        is_small = len(message_set) <= CRC32C_BYTES_MAX and not message_set.readonly
+        if self._once is not None and is_small:
+            produced = self._append_at_once(self._once, partition, message_set)
+            if produced is not None:
+                return produced
         known: SequenceTable | None = None
         at_once = prepare_at_once(message_set, partition.next_offset, self._limits)
         if at_once is not None:
@@ -209,6 +295,49 @@ class _Producing:
         if isinstance(prepared, Prepared):
             return self._store(partition, prepared, known)
         return self._append_slowly(partition, prepared)
+
+    def _append_at_once(
+        self, once: WriteAtOnce, partition: Partition, message_set: memoryview
+    ) -> Produced | None:  # hot: see make bench
+        """Append an ordinary set; return None for a set that needs a closer look."""
+        size, now_us = len(message_set), self._now_us
+        once.producer = NO_PRODUCER
+        # The first byte of no producer, and of nothing else that a batch may have here, is 0xFF.
+        if size > PRODUCER_POS and message_set[PRODUCER_POS] < 0x80:
+            producer = self._next_of_producer(partition, message_set)
+            if producer is None:
+                return None
+            once.producer = producer
+        if not now_us:
+            now_us = self._now_us = self._context.broker.now_us()
+        once.append_us = now_us
+        base_offset = partition.next_offset
+        appended = partition.append_at_once(message_set, once)
+        if appended is None:
+            return None
+        count, ticket = appended
+        if ticket > self._ticket:
+            self._ticket = ticket
+        self._context.broker.metrics.records_in(
+            PROTOCOL, partition.figures_name, count, size, partition.traffic
+        )
+        self._count_published(partition, count, size)
+        return Produced(NO_ERROR, base_offset, -1, partition.log_start_offset)
+
+    def _count_published(self, partition: Partition, messages: int, size: int) -> None:
+        if self._target is not None:
+            self._context.count_published(self._target, partition, messages, size)
+
+    def _next_of_producer(
+        self, partition: Partition, message_set: memoryview
+    ) -> ProducerNext | None:
+        """Return the next batch that is expected of the set's producer; None if that is unknown."""
+        producer_id = producer_of(message_set)
+        if producer_id == NO_PRODUCER_ID:
+            return NO_PRODUCER
+        known = partition.known_sequences
+        state = None if known is None else known.find(producer_id | PRODUCER_BIT)
+        return None if state is None else (producer_id, state.epoch, state.next_sequence)
 
     def _append_after_look(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         known: SequenceTable = yield partition.sequences()
@@ -284,6 +413,7 @@ class _Producing:
         if appended.ticket > self._ticket:
             self._ticket = appended.ticket
         context.broker.metrics.records_in(
-            PROTOCOL, partition.figures_name, info.record_count, len(body)
+            PROTOCOL, partition.figures_name, info.record_count, len(body), partition.traffic
         )
+        self._count_published(partition, info.record_count, len(body))
         return Produced(Code.NONE, base_offset, log_start_offset=partition.log_start_offset)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.errors import OffsetOutOfRange
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import INLINE_BYTES, WRONG_MAX, records_of
@@ -17,6 +18,7 @@ from braidlog.storage.errors import BodyError
 
 if TYPE_CHECKING:
     from braidlog.broker.runtime.steps import Steps
+    from braidlog.broker.topics.partition import Partition
 
 TimeLimits = tuple[int | None, int | None]
 """Greatest distances of a time before and after the clock, None for no limit."""
@@ -43,6 +45,16 @@ def refuse_times(
     else:
         wrong = yield run_unpacking(look)
     return Produced(Code.INVALID_TIMESTAMP, -1, message=REASON, wrong=wrong) if wrong else None
+
+
+async def time_of_batch(partition: Partition, offset: int) -> int:
+    """Return the time of a stored batch in milliseconds; -1 if the batch is gone."""
+    try:
+        batches = await partition.read(offset, 0)
+    except OffsetOutOfRange:
+        return -1
+    latest_us = batches[0].header.max_publish_us if batches else None
+    return -1 if latest_us is None else latest_us // US_PER_MS
 
 
 def outside(

@@ -14,8 +14,8 @@ from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
+    from braidlog.protocols.kafka.classic_group import KafkaGroup
     from braidlog.protocols.kafka.context import KafkaContext
-    from braidlog.protocols.kafka.membership import KafkaGroup
     from braidlog.protocols.kafka.roster import KafkaMember
 
 TOPICS_PER_TURN: Final = 500  # Some 5 us each where the rules are asked.

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from braidlog.broker.topics.settings_table import TopicSetting
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsResourceResult
+from braidlog.protocols.kafka.wire.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsSynonym,
+)
 from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
 
 # Kafka's values of settings that have none here.
@@ -16,8 +20,45 @@ UNSET: Final = {
     "message.timestamp.before.max.ms": b"9223372036854775807",
     "message.timestamp.after.max.ms": b"9223372036854775807",
 }
-BOOLEAN, STRING, LONG, DOUBLE, LIST = 1, 2, 5, 6, 7  # `ConfigDef.Type` of apache/kafka
-FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # `ConfigDef.Type` of apache/kafka
+# Where a setting comes from. For Kafka's clients a namespace is the default of all brokers.
+FROM_TOPIC, FROM_NAMESPACE, FROM_FILE, FROM_DEFAULT = 1, 3, 4, 5
+# Settings that Kafka keeps in 32 bits.
+INTEGERS: Final = frozenset(
+    (
+        "index.interval.bytes",
+        "max.message.bytes",
+        "min.insync.replicas",
+        "segment.bytes",
+        "segment.index.bytes",
+    )
+)
+# The names of settings of topics in a broker's settings.
+BROKER_NAMES: Final = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
 
 
 class AdminRefused(Exception):
@@ -37,40 +78,75 @@ def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
     raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
 
 
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The settings of a topic by their origin. The first origin that has a setting decides."""
+
+    in_force: Mapping[str, Setting | None]  # of logs
+    own: Mapping[str, Setting | None]
+    inherited: Mapping[str, Setting | None]  # of the namespace
+    broker: Mapping[str, Setting | None]  # of logs, by the broker's configuration
+    listener: Mapping[str, Setting]  # defaults that the listener's options give
+
+    def value(self, row: TopicSetting) -> bytes:
+        """Return the value in force, as Kafka's clients write the value."""
+        if row.name not in self.in_force:
+            return self.places(row)[0].value or b""
+        value = self.in_force[row.name]
+        return shown(row, self.listener.get(row.name) if value is None else value)
+
+    def places(self, row: TopicSetting) -> list[DescribeConfigsSynonym]:
+        """Return the values of a setting, with their origins, the deciding value first."""
+        broker_name = BROKER_NAMES.get(row.kafka, row.kafka)
+        values = [
+            (row.kafka, source, settings[row.name])
+            for source, settings in ((FROM_TOPIC, self.own), (FROM_NAMESPACE, self.inherited))
+            if row.name in settings
+        ]
+        default = self.listener.get(row.name, default_of(row))
+        if row.name in self.broker and self.broker[row.name] != default:
+            values.append((broker_name, FROM_FILE, self.broker[row.name]))
+        values.append((broker_name, FROM_DEFAULT, default))
+        return [
+            DescribeConfigsSynonym(name=name.encode(), value=shown(row, value), source=source)
+            for name, source, value in values
+        ]
+
+
 def config_entries(
-    settings: Mapping[str, Setting | None], own: Mapping[str, Setting | None]
+    origins: Origins, *, with_synonyms: bool = False, with_documentation: bool = False
 ) -> list[DescribeConfigsResourceResult]:
-    """Describe the settings in force; `own` are those of the topic itself, and the only place of
-    settings that logs do not have.
-    """
-    return [
-        DescribeConfigsResourceResult(
-            name=name.encode(),
-            value=shown(row, _value(row, settings, own)),
-            config_type=_type(row),
-            is_default=row.name not in own,
-            config_source=FROM_TOPIC if row.name in own else FROM_DEFAULT,
-            documentation=None,
+    """Describe the settings in force."""
+    entries = []
+    for name, row in SETTINGS.items():
+        places = origins.places(row)
+        entries.append(
+            DescribeConfigsResourceResult(
+                name=name.encode(),
+                value=origins.value(row),
+                config_type=config_type(row),
+                is_default=places[0].source == FROM_DEFAULT,
+                config_source=places[0].source,
+                synonyms=places if with_synonyms else (),
+                documentation=row.effect.encode() if with_documentation else None,
+            )
         )
-        for name, row in SETTINGS.items()
-    ]
+    return entries
 
 
-def _value(
-    row: TopicSetting, settings: Mapping[str, Setting | None], own: Mapping[str, Setting | None]
-) -> Setting | None:
-    if row.name in settings:
-        return settings[row.name]
-    default = row.default.value if isinstance(row.default, enum.Enum) else row.default
-    return own.get(row.name, default)
+def default_of(row: TopicSetting) -> Setting | None:
+    """Return the value of a setting that nobody has set."""
+    return row.default.value if isinstance(row.default, enum.Enum) else row.default
 
 
-def _type(row: TopicSetting) -> int:
+def config_type(row: TopicSetting) -> int:
     """Return Kafka's number of the type of a setting."""
     if row.is_switch:
         return BOOLEAN
     if row.choices:
         return LIST if row.is_list else STRING
+    if row.kafka in INTEGERS:
+        return INT
     return DOUBLE if row.name.endswith("_ppm") else LONG
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import BrokerError
@@ -23,28 +24,57 @@ if TYPE_CHECKING:
     from braidlog.protocols.pulsar.consumer import PulsarConsumer
 
 
-async def ack(client: PulsarClient, command: CommandAck) -> None:
-    """Acknowledge. Only a request with an id is answered, once it is on disk."""
+def ack(client: PulsarClient, command: CommandAck) -> Awaitable[None] | None:
+    """Acknowledge; return an awaitable if that has to wait. Only a request with an id is answered,
+    once it is on disk.
+    """
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
-        return
-    wants_answer = command.HasField("request_id")
+        return None
+    dispatcher, lazy = consumer.dispatcher, not command.HasField("request_id")
     try:
         if command.HasField("txnid_most_bits"):
             raise CommandRefused(ServerError.NotAllowedError, "Transactions are not enabled.")
-        ticket = await _acknowledge(consumer, consumer.dispatcher, command, not wants_answer)
+        ticket = None
+        if command.ack_type == CommandAck.Individual:
+            entries, others = whole_entries(command.message_id, dispatcher.partition.partition_id)
+            if not others:
+                ticket = dispatcher.acknowledge_at_once(consumer, entries, lazy=lazy)
     except (BrokerError, CommandRefused) as error:
-        refused = refusal(error)
-        client.connection.log.warning("ack_refused", reason=refused.text)
-        if wants_answer:
-            answer = messages.ack_response(
-                command.consumer_id, command.request_id, (refused.code, refused.text)
-            )
-            client.outbox.answer([answer])
+        _refuse(client, command, error)
+        return None
+    if ticket is None:
+        return _ack(client, command, consumer, dispatcher)
+    _answer(client, command, ticket)
+    return None
+
+
+async def _ack(
+    client: PulsarClient, command: CommandAck, consumer: PulsarConsumer, dispatcher: Delivery
+) -> None:
+    try:
+        lazy = not command.HasField("request_id")
+        ticket = await _acknowledge(consumer, dispatcher, command, lazy)
+    except BrokerError as error:
+        _refuse(client, command, error)
         return
-    if wants_answer:
+    _answer(client, command, ticket)
+
+
+def _answer(client: PulsarClient, command: CommandAck, ticket: int) -> None:
+    if command.HasField("request_id"):
         answer = messages.ack_response(command.consumer_id, command.request_id)
         client.outbox.answer([answer], ticket)
+
+
+def _refuse(client: PulsarClient, command: CommandAck, error: BrokerError | CommandRefused) -> None:
+    refused = refusal(error)
+    client.connection.log.warning("ack_refused", reason=refused.text)
+    if command.HasField("request_id"):
+        answer = messages.ack_response(
+            command.consumer_id, command.request_id, (refused.code, refused.text)
+        )
+        client.outbox.answer([answer])
 
 
 async def _acknowledge(

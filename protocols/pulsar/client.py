@@ -60,7 +60,7 @@ class PulsarClient:
         self.takes_entry_metadata = False  # Entries are sent with broker entry metadata.
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, PulsarConsumer] = {}
-        self.watchers = Watchers(connection, shared.topic_lists)
+        self.watchers = Watchers(connection, shared.topic_lists, shared.limits)
         self.commands_heard = 0  # Any command is a sign of life.
         # Producers that the broker closed, and the time until which each is remembered.
         self._closed: dict[int, float] = {}
@@ -237,10 +237,10 @@ class PulsarClient:
                 consumer.holds_layout = None
             dispatcher.leave(consumer)
 
-    def sent(self, topic: str, records: int, size_bytes: int) -> None:
+    def sent(self, channel: Channel, records: int, size_bytes: int) -> None:
         """Count records handed to a consumer."""
-        protocol = self.connection.protocol
-        self.broker.metrics.records_out(protocol, topic, records, size_bytes)
+        protocol, name = self.connection.protocol, channel.figures_name
+        self.broker.metrics.records_out(protocol, name, records, size_bytes, channel.traffic)
 
     def watch_room(self, consumer: PulsarConsumer) -> None:
         """Wake the consumer's dispatcher, which has more to send, once the socket has room."""

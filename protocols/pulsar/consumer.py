@@ -20,6 +20,7 @@ from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK
 
 if TYPE_CHECKING:
+    from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.delivery.delivery import Delivery
     from braidlog.broker.runtime.outbox import Outbox
     from braidlog.broker.topics.topic import Topic
@@ -44,7 +45,7 @@ class ConsumerOwner(Protocol):
     takes_entry_metadata: bool
     outbox: Outbox
 
-    def sent(self, topic: str, records: int, size_bytes: int) -> None:
+    def sent(self, channel: Channel, records: int, size_bytes: int) -> None:
         """Count records that were handed to a consumer."""
 
     def watch_room(self, consumer: PulsarConsumer) -> None:
@@ -117,7 +118,7 @@ class PulsarConsumer(Consumer):
             return
         owner.outbox.put(frames(self, self.writer, entries))
         records = sum([entry.record_count for entry in entries])
-        owner.sent(dispatcher.partition.figures_name, records, size)
+        owner.sent(dispatcher.partition, records, size)
 
     def takes_more(self) -> bool:
         """Return True if the socket has room; if not, the owner wakes the dispatcher later."""

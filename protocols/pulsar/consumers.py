@@ -37,7 +37,7 @@ def flow(client: PulsarClient, command: CommandFlow) -> None:
         if consumer.dispatcher is not None and consumer.is_attached:
             consumer.dispatcher.flow(consumer, command.messagePermits)
         else:
-            consumer.permits += command.messagePermits
+            consumer.flowed(command.messagePermits, client.broker.now_us())
 
 
 def close_consumer(client: PulsarClient, command: CommandCloseConsumer) -> None:

@@ -3,7 +3,10 @@
 docs/limits.md lists the error of each limit.
 """
 
+from dataclasses import dataclass
 from typing import Final
+
+from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX
 
 # Commands that wait for a producer or consumer. Clients send a command after the previous answer;
 # the limit protects the broker's memory from clients that do not wait.
@@ -40,3 +43,25 @@ CHANGED_NAMES_TOGETHER: Final = 10_000
 UPDATED_NAMES_MAX: Final = 5000
 # Pause between updates, to send changes together: each update reads all names.
 UPDATE_PAUSE_S: Final = 0.1
+
+# Seconds for a topic to have an owner: a lease and a takeover.
+FIND_S: Final = 10.0
+
+
+@dataclass(slots=True, frozen=True)
+class PulsarLimits:
+    """The limits that tests lower: of a connection, of a watcher, and of all watchers."""
+
+    producers: int = PRODUCERS_MAX
+    consumers: int = CONSUMERS_MAX
+    watchers: int = WATCHERS_MAX
+    all_watchers: int = ALL_WATCHERS_MAX
+    topic_list_bytes: int = MESSAGE_BYTES_MAX
+    seen_names: int = SEEN_NAMES_MAX
+    changes_kept: int = CHANGES_KEPT_MAX
+    changed_names_together: int = CHANGED_NAMES_TOGETHER
+    updated_names: int = UPDATED_NAMES_MAX
+    find_s: float = FIND_S
+
+
+PULSAR_LIMITS: Final = PulsarLimits()

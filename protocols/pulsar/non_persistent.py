@@ -39,6 +39,7 @@ async def attach(client: PulsarClient, command: CommandSubscribe, consumer: Puls
     )
     group = Resource.of_group(command.subscription.encode(), topic.name)
     client.connection.check(Action.CONSUME, group)
+    client.broker.client_policies.check_kind(topic.topic, KINDS[command.subType])
     if command.HasField("schema"):
         schemas.of_consumer(client, topic.topic, command.schema)
     while True:

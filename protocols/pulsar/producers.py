@@ -12,7 +12,6 @@ from braidlog.broker.errors import BrokerError
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.errors import CommandRefused
-from braidlog.protocols.pulsar.limits import PRODUCERS_MAX
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandCloseProducer,
     CommandProducer,
@@ -96,8 +95,9 @@ def _open(
             return
         client.drop_producer(known)  # The client reconnected, and the broker missed the disconnect.
     try:
-        if len(client.producers) >= PRODUCERS_MAX:
-            text = f"a connection has at most {PRODUCERS_MAX} producers"
+        most = client.shared.limits.producers
+        if len(client.producers) >= most:
+            text = f"a connection has at most {most} producers"
             raise CommandRefused(ServerError.NotAllowedError, text)
         place = _place(client, command.topic)
         partition = place[1]
@@ -188,6 +188,7 @@ def _admit(
         opened.topic.hold_layout()
     opened.partition.producer_joined()
     client.producers[opened.producer_id] = opened
+    client.connection.written_topics.note(opened.topic.resource)
     client.producers_on(opened.partition).inc()
     try:
         ticket = _register(client, command, opened, is_remembered=stored is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.placement import NOBODY, elsewhere
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.pulsar.client import PulsarClient
     from braidlog.storage.metadata.names import TopicName
-
-# Time limit for finding a topic's owner. After an owner is killed, the next broker owns the topic
-# after the lease (5 s) and the time of the takeover.
-FIND_S: Final = 10.0
 
 
 def resolve(client: PulsarClient, action: Action, text: str) -> tuple[TopicName, int | None]:
@@ -61,10 +57,10 @@ def is_unowned(client: PulsarClient, text: str) -> bool:
 
 
 async def await_owner(client: PulsarClient, text: str) -> None:
-    """Wait until a broker serves the topic, at most `FIND_S`: the Go client does not retry after a
+    """Wait until a broker serves the topic, at most `find_s`: the Go client does not retry after a
     temporary refusal.
     """
-    tries = client.broker.peers.tries(FIND_S)
+    tries = client.broker.peers.tries(client.shared.limits.find_s)
     while is_unowned(client, text) and await tries.again(elsewhere(text, NOBODY)):
         pass
 

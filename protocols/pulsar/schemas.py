@@ -25,7 +25,7 @@ from braidlog.broker.topics.schemas import (
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import CommandRefused, refusal
 from braidlog.protocols.pulsar.names import is_non_persistent
-from braidlog.protocols.pulsar.resolving import FIND_S, non_persistent_channel, resolve
+from braidlog.protocols.pulsar.resolving import non_persistent_channel, resolve
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
@@ -136,7 +136,7 @@ def _here(client: PulsarClient, command: CommandGetSchema, name: TopicName) -> S
 
 async def _ask_owner(client: PulsarClient, command: CommandGetSchema, name: TopicName) -> None:
     """Ask the topic's owner, which has the schemas; wait for an owner while the topic moves."""
-    tries = client.broker.peers.tries(FIND_S)
+    tries = client.broker.peers.tries(client.shared.limits.find_s)
     while True:
         try:
             answer = _answer_of(command, name, await _there_or_here(client, command, name))

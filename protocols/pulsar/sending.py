@@ -164,6 +164,7 @@ class Sending:
                     producer.partition.figures_name,
                     info.record_count,
                     size,
+                    producer.partition.stored().traffic,
                 )
             self._count_published(producer, info.record_count, size)
         ledger = producer.partition.partition_id

@@ -21,7 +21,7 @@ from braidlog.protocols.pulsar import (
     refusals,
     schemas,
     subscribing,
-    watching,
+    watch_commands,
 )
 from braidlog.protocols.pulsar.client import PulsarClient
 from braidlog.protocols.pulsar.machine import ConnectionState, Type
@@ -65,8 +65,8 @@ COMMANDS: Final[dict[int, PulsarHandler]] = {
     Type.CONSUMER_STATS: PulsarHandler(positions.consumer_stats, Action.CONSUME),
     Type.GET_SCHEMA: PulsarHandler(schemas.get_schema, Action.DESCRIBE),
     Type.GET_OR_CREATE_SCHEMA: PulsarHandler(schemas.get_or_create_schema, Action.PRODUCE),
-    Type.WATCH_TOPIC_LIST: PulsarHandler(watching.watch_topic_list, Action.DESCRIBE),
-    Type.WATCH_TOPIC_LIST_CLOSE: PulsarHandler(watching.watch_topic_list_close),
+    Type.WATCH_TOPIC_LIST: PulsarHandler(watch_commands.watch_topic_list, Action.DESCRIBE),
+    Type.WATCH_TOPIC_LIST_CLOSE: PulsarHandler(watch_commands.watch_topic_list_close),
     **{kind: PulsarHandler(handler) for kind, handler in refusals.HANDLERS.items()},
 }
 

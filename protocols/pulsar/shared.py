@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from braidlog.broker.topics.topic import TopicEvent
+from braidlog.protocols.pulsar.limits import PULSAR_LIMITS, PulsarLimits
 from braidlog.protocols.pulsar.topic_lists import TopicLists
 
 if TYPE_CHECKING:
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 class SharedState:
     """State of the Pulsar listeners of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, limits: PulsarLimits = PULSAR_LIMITS) -> None:
         self.broker = broker
+        self.limits = limits
         self.dispatchers = broker.dispatchers
         self.producers = broker.open_producers
-        self.topic_lists = TopicLists(broker.topics)
+        self.topic_lists = TopicLists(broker.topics, limits.changes_kept)
         self._started = f"{broker.now_us():x}"
         self._named = 0
         broker.topics.listeners.add(self)

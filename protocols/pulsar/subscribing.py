@@ -38,7 +38,7 @@ from braidlog.protocols.pulsar.joining import (
     holder_lives,
     key_sharing,
 )
-from braidlog.protocols.pulsar.limits import CONSUMERS_MAX, METADATA_BYTES_MAX
+from braidlog.protocols.pulsar.limits import METADATA_BYTES_MAX
 from braidlog.protocols.pulsar.positions import entry_id
 from braidlog.protocols.pulsar.resolving import ResolvedTopic
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
@@ -68,8 +68,9 @@ def subscribe(client: PulsarClient, command: CommandSubscribe) -> None:
         client.refuse(command.request_id, error)
         return
     if consumer is None:
-        if len(client.consumers) >= CONSUMERS_MAX:
-            text = f"a connection has at most {CONSUMERS_MAX} consumers"
+        most = client.shared.limits.consumers
+        if len(client.consumers) >= most:
+            text = f"a connection has at most {most} consumers"
             client.refuse(command.request_id, CommandRefused(ServerError.NotAllowedError, text))
             return
         consumer = _consumer(client, command)

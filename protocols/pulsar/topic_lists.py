@@ -60,14 +60,14 @@ class TopicChange(NamedTuple):
 class TopicList:
     """The names of a namespace's persistent topics, each partition separately."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes_kept: int = CHANGES_KEPT_MAX) -> None:
         self.names: list[str] = []  # In order.
         self.is_filled = False
         self.watchers = 0
         self.next_change = 0  # The number that the next change will have.
         self.changed = trio.lowlevel.ParkingLot()
         self.digests: dict[str, str] = {}  # Pattern -> digest of the names that match now.
-        self._steps: deque[TopicChange] = deque(maxlen=CHANGES_KEPT_MAX)
+        self._steps: deque[TopicChange] = deque(maxlen=changes_kept)
         self._early: list[Topic] = []  # Topics that change while the list is being filled.
 
     def changes_since(self, number: int, names_max: int) -> tuple[list[Change], int] | None:
@@ -146,8 +146,8 @@ class TopicList:
 class TopicLists:
     """The namespaces that are watched."""
 
-    def __init__(self, topics: TopicRegistry) -> None:
-        self._topics = topics
+    def __init__(self, topics: TopicRegistry, changes_kept: int) -> None:
+        self._topics, self._changes_kept = topics, changes_kept
         self._lists: dict[Namespace, TopicList] = {}
         self.watchers = 0  # Of all clients.
         self.turn = trio.Lock()  # Names are matched for a single watcher at a time.
@@ -156,7 +156,7 @@ class TopicLists:
         """Return the list of a namespace for another watcher, which calls `close` at its end."""
         topic_list = self._lists.get(namespace)
         if topic_list is None:
-            topic_list = self._lists[namespace] = TopicList()
+            topic_list = self._lists[namespace] = TopicList(self._changes_kept)
         topic_list.watchers += 1
         self.watchers += 1
         return topic_list

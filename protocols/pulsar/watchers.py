@@ -14,19 +14,13 @@ import trio
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import NotAuthorized, NotSupported
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.limits import (
-    ALL_WATCHERS_MAX,
-    CHANGED_NAMES_TOGETHER,
-    SEEN_NAMES_MAX,
-    UPDATE_PAUSE_S,
-    UPDATED_NAMES_MAX,
-    WATCHERS_MAX,
-)
+from braidlog.protocols.pulsar.limits import UPDATE_PAUSE_S
 from braidlog.protocols.pulsar.names import resource_of
 from braidlog.protocols.pulsar.topic_lists import topics_hash
 
 if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
+    from braidlog.protocols.pulsar.limits import PulsarLimits
     from braidlog.protocols.pulsar.patterns import TopicsPattern
     from braidlog.protocols.pulsar.topic_lists import Change, Namespace, TopicList, TopicLists
 
@@ -48,16 +42,18 @@ class Watcher:
 class Watchers:
     """The watchers of a client."""
 
-    def __init__(self, connection: Connection, lists: TopicLists) -> None:
+    def __init__(self, connection: Connection, lists: TopicLists, limits: PulsarLimits) -> None:
         self._connection = connection
         self._lists = lists
+        self._limits = limits
         self._watchers: dict[int, Watcher] = {}
 
     def open(self, watcher_id: int, namespace: Namespace, pattern: TopicsPattern) -> Watcher:
         """Return a new watcher. Raises NotSupported above the limit of watchers: the client then
         polls.
         """
-        if len(self._watchers) >= WATCHERS_MAX or self._lists.watchers >= ALL_WATCHERS_MAX:
+        most = self._limits
+        if len(self._watchers) >= most.watchers or self._lists.watchers >= most.all_watchers:
             raise NotSupported("there are too many watchers of topic lists")
         topics = self._lists.open(namespace)
         watcher = self._watchers[watcher_id] = Watcher(watcher_id, namespace, topics, pattern)
@@ -91,7 +87,7 @@ class Watchers:
             watcher.next_change = watcher.topics.next_change
             names = await self._meant(watcher, watcher.topics.names.copy())
             if not self._sees_all(watcher):
-                if len(names) > SEEN_NAMES_MAX:
+                if len(names) > self._limits.seen_names:
                     self.close(watcher.watcher_id)
                     raise NotSupported("there are too many topics to watch a part of them")
                 watcher.names_sent = frozenset(names)
@@ -135,7 +131,8 @@ class Watchers:
         """Return the frames for the matching changes."""
         watcher.is_woken = False
         topics, pattern = watcher.topics, watcher.pattern
-        updates = topics.changes_since(watcher.next_change, CHANGED_NAMES_TOGETHER)
+        together = self._limits.changed_names_together
+        updates = topics.changes_since(watcher.next_change, together)
         if updates is None:
             self._connection.end("does not take what it wants to watch")
             return []
@@ -151,7 +148,7 @@ class Watchers:
             return await self._difference(watcher, names, come, gone)
         if not come and not gone:
             return []
-        return _frames(watcher, come, gone, await self._digest(watcher, names))
+        return self._frames(watcher, come, gone, await self._digest(watcher, names))
 
     async def _digest(self, watcher: Watcher, names: Sequence[str] | None) -> str:
         """Return the digest of the matching names; empty if more updates follow."""
@@ -178,26 +175,29 @@ class Watchers:
         meant = await self._meant(watcher, names)
         now, names_sent, went = frozenset(meant), watcher.names_sent, frozenset(gone)
         watcher.names_sent = None if self._sees_all(watcher) else now
-        if watcher.names_sent is not None and len(now) > SEEN_NAMES_MAX:
+        if watcher.names_sent is not None and len(now) > self._limits.seen_names:
             self._connection.end("there are too many topics to watch a part of them")
             return []
         again = names_sent & now & went
         fresh = [name for name in meant if name not in names_sent or name in again]
         ended = sorted((names_sent - now) | again)
-        return _frames(watcher, fresh, ended, topics_hash(meant)) if fresh or ended else []
+        return self._frames(watcher, fresh, ended, topics_hash(meant)) if fresh or ended else []
 
-
-def _frames(watcher: Watcher, come: Sequence[str], gone: Sequence[str], digest: str) -> list[bytes]:
-    changes = [(name, True) for name in come] + [(name, False) for name in gone]
-    return [
-        messages.watch_topic_update(
-            watcher.watcher_id,
-            [name for name, is_there in changes[first : first + UPDATED_NAMES_MAX] if is_there],
-            [n for n, is_there in changes[first : first + UPDATED_NAMES_MAX] if not is_there],
-            digest,
-        )
-        for first in range(0, len(changes), UPDATED_NAMES_MAX)
-    ]
+    def _frames(
+        self, watcher: Watcher, come: Sequence[str], gone: Sequence[str], digest: str
+    ) -> list[bytes]:
+        changes = [(name, True) for name in come] + [(name, False) for name in gone]
+        most = self._limits.updated_names
+        pieces = [changes[first : first + most] for first in range(0, len(changes), most)]
+        return [
+            messages.watch_topic_update(
+                watcher.watcher_id,
+                [name for name, is_there in piece if is_there],
+                [name for name, is_there in piece if not is_there],
+                digest,
+            )
+            for piece in pieces
+        ]
 
 
 def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:

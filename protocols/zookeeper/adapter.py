@@ -1,11 +1,13 @@
 """The ZooKeeper listener as `broker/` sees it: for consumers and tools of Kafka 0.8.
 
 The listener shows the topics, groups and address of a Kafka listener, and keeps all other nodes of
-clients. Off unless configured.
+clients. Off unless configured. Modules that only connections or clusters need are imported with the
+first use: the listener should take little memory.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from braidlog.broker.config.settings import OFF, ConfigError
@@ -13,11 +15,12 @@ from braidlog.broker.server.connection import address_text
 from braidlog.protocols.zookeeper import paths
 from braidlog.protocols.zookeeper.options import ZooKeeperOptions
 from braidlog.protocols.zookeeper.service import Service
-from braidlog.protocols.zookeeper.session import ZooKeeperSession
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.server.connection import Connection
+    from braidlog.protocols.zookeeper.forwarding import ClusterClient, ForwardedClient
+    from braidlog.protocols.zookeeper.session import ZooKeeperSession
 
 
 class ZooKeeperAdapter:
@@ -28,7 +31,8 @@ class ZooKeeperAdapter:
     options_type = ZooKeeperOptions
 
     def __init__(self) -> None:
-        self.services: dict[Broker, Service] = {}  # Of open listeners.
+        self.brokers: set[Broker] = set()  # With an open listener.
+        self.services: dict[Broker, Service] = {}  # Of brokers that have the nodes.
 
     def check(self, options: ZooKeeperOptions, *, loopback: bool) -> None:
         """Check the options. Raises ValueError with a line for the operator."""
@@ -36,30 +40,54 @@ class ZooKeeperAdapter:
             raise ValueError(f"chroot {options.chroot!r} is not a path such as /kafka")
 
     async def start(self, broker: Broker, options: ZooKeeperOptions, *, loopback: bool) -> None:
-        """Read the stored nodes. Raises ConfigError, storage errors."""
-        if not broker.placement.is_alone:
-            raise ConfigError("listeners.zookeeper: not served with storage.mode shared")
+        """Read the stored nodes; in a cluster, the catalogue's owner does. Raises ConfigError,
+        storage errors.
+        """
         kafka = broker.config.listener(options.kafka)
         if kafka.protocol != "kafka" or kafka.listen == OFF:
             raise ConfigError(
                 f"listeners.zookeeper.kafka: {options.kafka} is not an open Kafka listener"
             )
-        if broker in self.services:
+        if broker in self.brokers:
             raise ConfigError("listeners.zookeeper: a broker has a single ZooKeeper listener")
-        self.services[broker] = Service(broker, options)
+        if broker.placement.is_alone:
+            broker.nodes.open()
+            service = self.services[broker] = Service(broker, options)
+            await service.prepare()
+        self.brokers.add(broker)
 
     async def work(self, broker: Broker, options: ZooKeeperOptions) -> None:
         """Expire sessions and fire watches while the listener is open."""
         try:
-            await self.services[broker].run()
+            if broker.placement.is_alone:
+                await self.services[broker].run()
+            else:
+                from braidlog.protocols.zookeeper.tenures import serve_tenures
+
+                await serve_tenures(broker, options, self.services)
         finally:
-            del self.services[broker]
+            self.services.pop(broker, None)
+            self.brokers.discard(broker)
 
     def open_session(
         self, broker: Broker, connection: Connection, options: ZooKeeperOptions
-    ) -> ZooKeeperSession:
+    ) -> ZooKeeperSession | ClusterClient:
         """Handlers for a connection that has just come in."""
-        return ZooKeeperSession(self.services[broker], connection)
+        if broker.placement.is_alone:
+            from braidlog.protocols.zookeeper.session import ZooKeeperSession
+
+            return ZooKeeperSession(self.services[broker], connection)
+        from braidlog.protocols.zookeeper.forwarding import ClusterClient
+
+        return ClusterClient(broker, connection, options, partial(self.services.get, broker))
+
+    def open_forwarded(
+        self, broker: Broker, connection: Connection, options: ZooKeeperOptions
+    ) -> ForwardedClient:
+        """Handlers for a connection on which another broker forwards the frames of a client."""
+        from braidlog.protocols.zookeeper.forwarding import ForwardedClient
+
+        return ForwardedClient(connection, partial(self.services.get, broker))
 
     def describe(self, host: str, port: int, options: ZooKeeperOptions) -> str:
         """Return the way a client connects, to copy and paste."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.cluster.peers import Asker
 from braidlog.protocols.zookeeper.acl import Identity
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ class Caller:
     connection: Connection
     session_id: int = 0
     identities: list[Identity] = field(default_factory=list)
+    is_forwarded: bool = False  # Connected through another broker.
+
+    @property
+    def asker(self) -> Asker:
+        """The client for which other brokers are asked."""
+        return Asker(self.connection.principal, self.connection.at)
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raise NotAuthorized if the client may not do that."""

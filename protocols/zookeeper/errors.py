@@ -16,7 +16,6 @@ class ZkCode(enum.IntEnum):
     RUNTIME_INCONSISTENCY = -2
     CONNECTION_LOSS = -4
     UNIMPLEMENTED = -6
-    OPERATION_TIMEOUT = -7
     BAD_ARGUMENTS = -8
     NO_NODE = -101
     NO_AUTH = -102
@@ -60,7 +59,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ZkCode] = {
     errors.TopicTerminated: ZkCode.BAD_ARGUMENTS,
     errors.Conflict: ZkCode.BAD_VERSION,
     errors.NotOwner: ZkCode.CONNECTION_LOSS,
-    errors.Unanswered: ZkCode.OPERATION_TIMEOUT,
+    errors.Unanswered: ZkCode.CONNECTION_LOSS,  # Clients repeat a request after no other error.
     errors.NotAuthorized: ZkCode.NO_AUTH,
     errors.NotAuthenticated: ZkCode.AUTH_FAILED,
     errors.UserNotFound: ZkCode.SYSTEM_ERROR,

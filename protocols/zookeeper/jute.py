@@ -80,7 +80,8 @@ def string(value: str) -> bytes:
 
 def strings(values: Sequence[str]) -> bytes:
     """Return the bytes of a list of texts."""
-    return I32.pack(len(values)) + b"".join(map(string, values))
+    pack, parts = I32.pack, [value.encode(errors="surrogateescape") for value in values]
+    return pack(len(parts)) + b"".join([pack(len(part)) + part for part in parts])
 
 
 def acls(values: Acls) -> bytes:

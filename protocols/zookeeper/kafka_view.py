@@ -5,8 +5,8 @@ Formats: `kafka.utils.ZkUtils` of release 0.8.2. Knows no session and no watch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from braidlog.protocols.zookeeper.group_nodes import (
     OffsetsNode,
     OffsetTopicNode,
 )
-from braidlog.protocols.zookeeper.namespace import Namespace
+from braidlog.protocols.zookeeper.namespace import SharedNodes
 from braidlog.protocols.zookeeper.topic_nodes import (
     ConfigNode,
     ConfigsNode,
@@ -73,44 +73,37 @@ class RootNode(VirtualNode):
 
     is_union = True
 
-    def __init__(self, names: Namespace) -> None:
+    def __init__(self, names: SharedNodes) -> None:
         self._names = names
 
     def rights(self) -> Resource:
-        """See `VirtualNode`."""
         return self._names.resource
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
         return ("controller", "controller_epoch")
 
 
 class BrokersNode(RootNode):
-    """`/brokers/ids`: this broker."""
+    """`/brokers/ids`: the live brokers."""
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
-        return (str(self._names.node_id),) if self._names.address(None) is not None else ()
+        return map(str, self._names.brokers(None))
 
 
 class BrokerNode(VirtualNode):
     """`/brokers/ids/N`: the address of the Kafka listener."""
 
-    def __init__(self, names: Namespace, number: str) -> None:
+    def __init__(self, names: SharedNodes, number: str) -> None:
         self._names, self._number = names, number
 
     def rights(self) -> Resource:
-        """See `VirtualNode`."""
         return self._names.resource
 
     def exists(self) -> bool:
-        """See `VirtualNode`."""
-        names = self._names
-        return self._number == str(names.node_id) and names.address(None) is not None
+        return self._address(None) is not None
 
     def data(self, caller: Caller | None) -> bytes | None:
-        """See `VirtualNode`."""
-        address = self._names.address(caller)
+        address = self._address(caller)
         assert address is not None, "the node exists"
         return msgspec.json.encode(
             {
@@ -122,18 +115,20 @@ class BrokerNode(VirtualNode):
             }
         )
 
+    def _address(self, caller: Caller | None) -> tuple[str, int] | None:
+        brokers = self._names.brokers(caller)
+        return next((brokers[node] for node in brokers if str(node) == self._number), None)
+
 
 class ControllerNode(RootNode):
-    """`/controller`: this broker."""
+    """`/controller`: this broker, which owns the catalogue."""
 
     is_union = False
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
         return ()
 
     def data(self, caller: Caller | None) -> bytes | None:
-        """See `VirtualNode`."""
         names = self._names
         controller = {"version": 1, "brokerid": names.node_id, "timestamp": str(names.started_ms)}
         return msgspec.json.encode(controller)
@@ -143,7 +138,6 @@ class EpochNode(ControllerNode):
     """`/controller_epoch`."""
 
     def data(self, caller: Caller | None) -> bytes | None:
-        """See `VirtualNode`."""
         return b"1"
 
 
@@ -170,6 +164,8 @@ TABLE: Final[Mapping[tuple[str, ...], Make]] = {
     ("consumers", "*", "offsets", "*"): OffsetTopicNode,
     ("consumers", "*", "offsets", "*", "*"): OffsetNode,
 }
+# Most paths of applications have another first name: these are no virtual nodes.
+FIRST_NAMES: Final = frozenset(pattern[0] if pattern else "" for pattern in TABLE)
 LONGEST: Final = max(map(len, TABLE))
 BY_LENGTH: Final[Mapping[int, Sequence[tuple[tuple[str, ...], Make]]]] = {
     size: [(pattern, make) for pattern, make in TABLE.items() if len(pattern) == size]
@@ -180,24 +176,57 @@ BY_LENGTH: Final[Mapping[int, Sequence[tuple[tuple[str, ...], Make]]]] = {
 class KafkaView:
     """See `braidlog.protocols.zookeeper.virtual.VirtualView`."""
 
-    def __init__(self, names: Namespace) -> None:
+    def __init__(self, names: SharedNodes) -> None:
         self._names = names
 
     def find(self, path: str) -> VirtualNode | None:
-        """See `VirtualView`."""
-        parts = tuple(path[1:].split("/")) if path != paths.ROOT else ()
-        for pattern, make in BY_LENGTH.get(len(parts), ()):
-            names = [part for part, wanted in zip(parts, pattern, strict=True) if wanted == "*"]
-            if all(wanted in ("*", part) for part, wanted in zip(parts, pattern, strict=True)):
-                node = make(self._names, *names)
-                return node if node.applies() else None
+        for make, names in _patterns_of(path):
+            node = make(self._names, *names)
+            return node if node.applies() else None
         return None
 
+    def may_show(self, path: str) -> bool:
+        return any(True for _ in _patterns_of(path))
+
+    def refresh(self, shown_paths: Iterable[str]) -> Coroutine[Any, Any, None] | None:
+        if self._names.broker.placement.is_alone:
+            return None
+        wanted: dict[str, set[str]] = {}
+        for path in shown_paths:
+            _, first, *parts = (*path.split("/"), "")[:5]
+            if first == "consumers":
+                group, kind, topic = (*parts, "", "", "")[:3]
+                is_stored = group and self._names.nodes.find(f"/consumers/{group}") is not None
+                if kind in ("", "offsets") or not is_stored:
+                    wanted.setdefault(group, set()).add(topic if kind == "offsets" else "")
+        return self._refresh(wanted) if wanted else None
+
+    async def _refresh(self, wanted: Mapping[str, set[str]]) -> None:
+        """Ask for the positions of groups on topics ("": on all); "": for all groups' names."""
+        remote = self._names.remote
+        for group, topics in wanted.items():
+            if not group:
+                await remote.refresh_names()
+                continue
+            name = group.encode(errors="surrogateescape")
+            for topic in [""] if "" in topics else topics:
+                await remote.refresh(name, topic or None)
+
     def rights_of(self, path: str) -> tuple[Resource, Mapping[int, Action]]:
-        """See `VirtualView`."""
         parts = path[1:].split("/")
         names = self._names
         if parts[0] == "consumers" and len(parts) > 1:
             group = Resource.of_group_within(parts[1].encode(), names.tenant, names.namespace)
             return group, GROUP_ACTIONS
         return names.resource, NAMESPACE_ACTIONS
+
+
+def _patterns_of(path: str) -> Iterator[tuple[Make, Sequence[str]]]:
+    """Yield the kind of virtual node that a path has, with the names of its parameters."""
+    if path[1:].partition("/")[0] not in FIRST_NAMES:
+        return
+    parts = tuple(path[1:].split("/")) if path != paths.ROOT else ()
+    for pattern, make in BY_LENGTH.get(len(parts), ()):
+        pairs = list(zip(parts, pattern, strict=True))
+        if all(wanted in ("*", part) for part, wanted in pairs):
+            yield make, [part for part, wanted in pairs if wanted == "*"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from braidlog.broker.runtime.endings import ProtocolError
@@ -33,7 +34,6 @@ REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, error
 # Protocol version, zxid seen, timeout, session id; then the password, and a byte from 3.4 on.
 CONNECT: Final = struct.Struct(">iqiq")
 CONNECTED: Final = struct.Struct(">iiq")  # protocol version, timeout, session id; the password
-PASSWORD_BYTES: Final = 16
 CONNECT_BYTES_MIN: Final = CONNECT.size + 4  # With a null password.
 # A client sends 44 or 45 bytes; later releases may add fields.
 CONNECT_BYTES_MAX: Final = 1024
@@ -98,6 +98,7 @@ class ZooKeeperMachine:
         return framed(REPLY_HEADER.pack(xid, zxid, code))
 
 
+@lru_cache(maxsize=1)  # A change sends the same event to every watcher in turn.
 def encode_event(event: Event, path: str) -> bytes:
     """Return a watch event."""
     header = REPLY_HEADER.pack(Xid.EVENT, NO_ZXID, 0)

@@ -41,7 +41,6 @@ class Xid(enum.IntEnum):
 
     EVENT = -1
     PING = -2
-    AUTH = -4
 
 
 class Event(enum.IntEnum):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Resource
 from braidlog.protocols.zookeeper.paths import is_name
+from braidlog.protocols.zookeeper.remote_groups import RemoteGroups
 from braidlog.storage.metadata.names import TopicName, kafka_legal, split_partition
 
 if TYPE_CHECKING:
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
     from braidlog.protocols.zookeeper.callers import Caller
 
 ANY_ADDRESS = ("0.0.0.0", 0)  # Stands for the local address of no particular client.
+NO_LEADER: Final = -1
 
 
-class Namespace:
+class SharedNodes:
     """State that all virtual nodes of a listener share."""
 
     def __init__(
@@ -32,6 +35,7 @@ class Namespace:
         self.tenant, _, self.namespace = path.partition("/")
         self.resource = Resource.of_namespace(self.tenant, self.namespace)
         self.node_id = broker.placement.node_id
+        self.remote = RemoteGroups(broker, (self.tenant, self.namespace))
         self.started_ms = broker.now_us() // 1000
         self.stale_commits = broker.metrics.number("braidlog_stale_commits", "zookeeper")
         self._kafka = kafka
@@ -41,7 +45,37 @@ class Namespace:
         listener = self.broker.listeners.get(self._kafka)
         if listener is None:
             return None
-        return listener.advertised_to(ANY_ADDRESS if caller is None else caller.connection.local)
+        if caller is None:
+            return listener.advertised_to(ANY_ADDRESS)
+        if caller.is_forwarded:  # The client connected to another broker's address.
+            return listener.advertised_to((socket.gethostname(), listener.bound[1]))
+        return listener.advertised_to(caller.connection.local)
+
+    def brokers(self, caller: Caller | None) -> dict[int, tuple[str, int]]:
+        """Return the live brokers, with the addresses of their Kafka listeners."""
+        own = self.address(caller)
+        addresses = {} if own is None else {self.node_id: own}
+        for owner in self.broker.placement.others():
+            if (address := owner.addresses.get(self._kafka)) is not None:
+                addresses[owner.node_id] = address
+        return addresses
+
+    def leader(self, topic: Topic) -> int:
+        """Return the node that owns a topic; -1 if there is none now."""
+        owner = self.broker.placement.owner(topic.name)
+        if owner is None:
+            return self.node_id
+        return owner.node_id or NO_LEADER
+
+    def positions(self, topic: Topic, group: bytes) -> Mapping[int, int] | None:
+        """Return a group's positions on a topic, by partition; None without a subscription."""
+        if not self.broker.placement.is_here(topic.name):
+            return self.remote.positions(topic.name, group)
+        subscription = self.broker.subscriptions.find(topic, group)
+        if subscription is None:
+            return None
+        commits = ((index, subscription.committed(index)) for index in range(len(topic.partitions)))
+        return {index: commit.offset for index, commit in commits if commit is not None}
 
     def topic(self, name: str) -> Topic | None:
         """Return the topic that Kafka's clients know by this name."""
@@ -58,11 +92,16 @@ class Namespace:
         """Return the groups of these topics whose names can be names of nodes."""
         topic_of_group: dict[str, Topic] = {}
         for topic in topics:
-            for name in self.broker.subscriptions.names(topic):
+            for name in self._group_names(topic):
                 group = group_name(name)
                 if group is not None:
                     topic_of_group.setdefault(group, topic)
         return topic_of_group
+
+    def _group_names(self, topic: Topic) -> Sequence[bytes]:
+        if self.broker.placement.is_here(topic.name):
+            return self.broker.subscriptions.names(topic)
+        return self.remote.names(topic.name)
 
 
 def is_visible(name: TopicName) -> bool:

@@ -5,12 +5,13 @@ A handler returns the values of the answer, or a coroutine where the broker has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from braidlog.broker.errors import BrokerError
+from braidlog.broker.errors import BrokerError, LimitExceeded
+from braidlog.broker.limits import OUTPUT_SHARE_BYTES_MIN
 from braidlog.protocols.turns import in_turns
 from braidlog.protocols.zookeeper import acl as lists
 from braidlog.protocols.zookeeper import paths
@@ -21,12 +22,17 @@ from braidlog.protocols.zookeeper.watches import WatchKind
 
 if TYPE_CHECKING:
     from braidlog.broker.coordination.nodes import Acls
+    from braidlog.broker.runtime.output_budget import OutputBudget
     from braidlog.protocols.zookeeper.callers import Caller
     from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
     from braidlog.protocols.zookeeper.watches import NodeWatcher
 
 Values = Sequence[Any]
 Result = Values | Coroutine[Any, Any, Values]
+Handler = Callable[..., Result]
+
+# Names of a node's children in an answer; ZooKeeper's clients read 1 to 4 MiB (jute.maxbuffer).
+NAMES_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -71,6 +77,20 @@ class OperationContext:
         virtual = self.tree.view.find(path)
         return None if virtual is None or virtual.is_union else virtual
 
+    def has_room(self, size: int) -> bool:
+        """Return True if an answer of so many bytes can be made now."""
+        return size <= OUTPUT_SHARE_BYTES_MIN or self._budget.has_room(size)
+
+    async def with_room(self, size: int, handler: Handler, *fields: object) -> Values:
+        """Serve a read again once there is memory for its answer: the node may have changed."""
+        await self._budget.room(size)
+        result = handler(self, *fields)
+        return await result if isinstance(result, Coroutine) else result
+
+    @property
+    def _budget(self) -> OutputBudget:
+        return self.caller.connection.outbox.budget
+
     def stat(self, path: str) -> Stat:
         """Return the numbers of a node after a change; zeros if the node is gone already."""
         node = self.tree.look(path, self.caller)
@@ -79,7 +99,6 @@ class OperationContext:
 
 WATCHES_PER_TURN: Final = 200  # Set again between two checkpoints: some milliseconds.
 MZXID, PZXID = 1, 10  # Their places among the numbers of a node.
-Handler = Callable[..., Result]
 
 
 def exists(context: OperationContext, named: str, is_watched: bool) -> Result:
@@ -98,30 +117,40 @@ def get_data(context: OperationContext, named: str, is_watched: bool) -> Result:
     """Return data and numbers of a node."""
     path = context.path(named)
     node = context.read(path)
+    size = len(node.data or b"")
+    if not context.has_room(size):
+        return context.with_room(size, get_data, named, is_watched)
     context.watch(WatchKind.DATA, path, named, is_wanted=is_watched)
+    if node.virtual is not None:
+        context.ticket = max(context.ticket, node.virtual.ticket())
     return node.data, node.stat
 
 
 def get_children(context: OperationContext, named: str, is_watched: bool) -> Result:
     """Return the names of a node's children."""
-    return _children(context, named, is_watched=is_watched)[:1]
+    return _only_first(get_children2(context, named, is_watched))
 
 
 def get_children2(context: OperationContext, named: str, is_watched: bool) -> Result:
     """Return the names of a node's children, and the node's numbers."""
-    return _children(context, named, is_watched=is_watched)
-
-
-def _children(context: OperationContext, named: str, *, is_watched: bool) -> Values:
     path = context.path(named)
     node = context.read(path)
+    names = node.names()
+    size = sum(map(len, names))
+    if size > NAMES_BYTES_MAX:
+        raise LimitExceeded(f"names of {len(names)} children exceed {NAMES_BYTES_MAX} bytes")
+    if not context.has_room(size):
+        return context.with_room(size, get_children2, named, is_watched)
     context.watch(WatchKind.CHILDREN, path, named, is_wanted=is_watched)
-    return node.names(), node.stat
+    return names, node.stat
 
 
 def get_acl(context: OperationContext, named: str) -> Result:
     """Return the access list of a node."""
     node = context.look(context.path(named))
+    size = sum(len(entry.id) for entry in node.acl)
+    if not context.has_room(size):
+        return context.with_room(size, get_acl, named)
     return node.acl, node.stat
 
 
@@ -139,11 +168,14 @@ def create(
     context: OperationContext, named: str, data: bytes | None, acl: Acls, flags: int
 ) -> Result:
     """Create a node; return its path."""
-    result = create2(context, named, data, acl, flags)
-    return _first(result) if isinstance(result, Coroutine) else result[:1]
+    return _only_first(create2(context, named, data, acl, flags))
 
 
-async def _first(result: Coroutine[Any, Any, Values]) -> Values:
+def _only_first(result: Result) -> Result:
+    return _first_later(result) if isinstance(result, Coroutine) else result[:1]
+
+
+async def _first_later(result: Coroutine[Any, Any, Values]) -> Values:
     return (await result)[:1]
 
 
@@ -189,6 +221,8 @@ def delete(context: OperationContext, named: str, version: int) -> Result:
 
 def sync(context: OperationContext, named: str) -> Result:
     """Return the path: this broker has seen every change."""
+    if not context.has_room(len(named)):
+        return context.with_room(len(named), sync, named)
     return (named,)
 
 
@@ -216,8 +250,17 @@ async def _changed_later(
 
 
 def _deleted(context: OperationContext, path: str, change: Change) -> Result:
-    assert isinstance(change, int), "no deletion waits"
+    if not isinstance(change, int):
+        return _deleted_later(context, path, change)
     context.ticket = max(context.ticket, change)
+    context.tree.observe(path)
+    return ()
+
+
+async def _deleted_later(
+    context: OperationContext, path: str, change: Coroutine[Any, Any, int]
+) -> Values:
+    context.ticket = max(context.ticket, await change)
     context.tree.observe(path)
     return ()
 
@@ -316,6 +359,18 @@ def _rewatch(
         context.watcher.send_event(event, named)
     else:
         context.watch(kind, path, named, is_wanted=True)
+
+
+def named_paths(op: int, fields: Values) -> Iterator[str]:
+    """Yield the paths that a request names, as the client names them."""
+    match op:
+        case Op.MULTI:
+            yield from (part[0] for _, part in fields)
+        case Op.SET_WATCHES | Op.SET_WATCHES2:
+            for named in fields[1:]:
+                yield from named
+        case _:
+            yield fields[0]
 
 
 OPERATIONS: Final[Mapping[int, tuple[str, Handler]]] = {

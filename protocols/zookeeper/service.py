@@ -4,23 +4,24 @@ of sessions, watches on virtual nodes, old notifications.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
-from braidlog.broker.errors import StorageFailed, StorageFull
+from braidlog.broker.errors import NotOwner, StorageFailed, StorageFull
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
 from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
-from braidlog.protocols.zookeeper.namespace import Namespace
+from braidlog.protocols.zookeeper.namespace import SharedNodes
 from braidlog.protocols.zookeeper.sessions import LiveSession, LiveSessions
 from braidlog.protocols.zookeeper.topic_nodes import CONFIGS, is_index
 from braidlog.protocols.zookeeper.tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from braidlog.broker.broker import Broker
     from braidlog.broker.topics.topic import Topic
@@ -31,24 +32,28 @@ log = structlog.get_logger()
 # Interval of the checks for expired sessions, and for watched nodes that changed without a call:
 # positions that other protocols moved.
 LOOK_S: Final = 0.5
-LOOKED_AT: Final = 200  # Watched paths between two checkpoints.
+# Watched paths between two pauses, some milliseconds of work, and the pause: 10,000 paths take a
+# second, and more paths no more of the processor.
+LOOKED_AT: Final = 200
+PAUSE_S: Final = 0.01
 # Notifications of changed settings (`kafka.server.TopicConfigManager`).
 NOTIFICATION_MS: Final = 15 * 60 * 1000
 NOTIFICATIONS_LOOK_S: Final = 60.0
 # Ephemeral nodes of an ended session that a record deletes.
 DELETED_TOGETHER: Final = 500
+ENDED_TOGETHER: Final = 20  # Sessions that end between two checkpoints.
 
 
 class Service:
     """Tree and sessions of a listener."""
 
     def __init__(self, broker: Broker, options: ZooKeeperOptions) -> None:
-        """Take over the stored sessions. Raises storage errors."""
+        """Take over the stored sessions of the opened nodes. Raises storage errors."""
         nodes = broker.nodes
-        nodes.open()
+        self._tenure = nodes.tenure
         self.broker = broker
         self.options = options
-        self.names = Namespace(
+        self.names = SharedNodes(
             broker, nodes, options.kafka, lambda path, data: self.tree.keep(path, data)
         )
         fixed = frozenset(("/", *FIXED))
@@ -59,9 +64,21 @@ class Service:
         missing = [path for path in FIXED if nodes.find(path) is None]
         for path in missing:
             self.tree.keep(path, None)
-        self._delete_nodes(nodes.orphans())
         broker.topics.listeners.add(self)
         broker.members.add_source(self._members, PROTOCOL)
+
+    @property
+    def is_current(self) -> bool:
+        """True until another broker has the nodes."""
+        return self.nodes.is_open and self.nodes.tenure == self._tenure
+
+    def close(self) -> None:
+        """Disconnect all clients: they reconnect to the broker that has the nodes now."""
+        self.broker.topics.listeners.discard(self)
+        self.broker.members.remove_source(self._members)
+        for session in self.sessions.live.values():
+            if session.holder is not None:
+                session.holder.end("another broker has the nodes now")
 
     def now(self) -> float:
         """Return the time of the sessions, in trio's seconds."""
@@ -71,33 +88,62 @@ class Service:
         """Count a request in the metrics."""
         self.broker.metrics.number("braidlog_requests", PROTOCOL, operation).inc()
 
+    async def prepare(self) -> None:
+        """Clean up before clients come; on a full disk `check` tries again. Raises NotOwner,
+        StorageFailed.
+        """
+        try:
+            await self.delete_left_nodes()
+        except StorageFull as error:
+            self._warn_of_full(error)
+
+    def _warn_of_full(self, error: StorageFull) -> None:
+        self.broker.seldom.warning("session_check_failed", cause="storage_full", reason=str(error))
+
     async def run(self) -> None:
         """Do the work by the clock until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._repeat, self.check)
+            nursery.start_soon(self._repeat, self.look_at_watched)
+
+    async def _repeat(self, check: Callable[[float], Awaitable[None]]) -> None:
+        """Make a check every LOOK_S; `check` receives its planned time."""
         due = trio.current_time() + LOOK_S
         while True:
             await trio.sleep_until(due)
             try:
-                await self.check(due)
+                await check(due)
             except StorageFailed:
                 raise
+            except StorageFull as error:
+                self._warn_of_full(error)
+            except NotOwner:  # Another broker has the nodes; `close` follows.
+                if self.is_current:
+                    raise
             except Exception:  # A bug: the next check may succeed, and clients go on.
                 log.exception("session_check_failed")
             due = max(due + LOOK_S, trio.current_time())
 
     async def check(self, due: float) -> None:
-        """End expired sessions, fire watches, delete old notifications. `due`: the planned time of
-        this check.
+        """End expired sessions, delete nodes that a crash left and old notifications. `due`: the
+        planned time of this check.
         """
-        try:
-            for session in self.sessions.expired(due):
+        for number, session in enumerate(self.sessions.expired(due), 1):
+            if self.sessions.is_expired(session):  # Its client may have come back meanwhile.
                 log.info("session_expired", session=f"{session.session_id:#x}")
                 await self.end_session(session, "the session expired")
-            await self._look_at_watched()
-            self._delete_notifications()
-        except StorageFull as error:
-            self.broker.seldom.warning(
-                "session_check_failed", cause="storage_full", reason=str(error)
-            )
+            if number % ENDED_TOGETHER == 0:
+                await trio.lowlevel.checkpoint()
+        await self.delete_left_nodes()
+        self._delete_notifications()
+
+    async def delete_left_nodes(self) -> None:
+        """Delete ephemeral nodes of ended sessions, which a crash or a full disk left.
+
+        Raises NotOwner, StorageFull, StorageFailed.
+        """
+        for session_id in self.nodes.ended_with_nodes():
+            await self._delete_ephemerals(session_id)
 
     async def end_session(self, session: LiveSession, reason: str) -> None:
         """End a session: its connection, if `reason` is given, and its ephemeral nodes.
@@ -108,21 +154,28 @@ class Service:
             self.sessions.end(session.session_id)
         if reason and session.holder is not None:
             session.holder.end(reason)
-        while owned := list(self.nodes.ephemerals(session.session_id))[:DELETED_TOGETHER]:
-            self._delete_nodes(owned)
+        await self._delete_ephemerals(session.session_id)
+
+    async def _delete_ephemerals(self, session_id: int) -> None:
+        """Delete the ephemeral nodes of a session that has ended, a piece at a time."""
+        while owned := list(islice(self.nodes.ephemerals(session_id), DELETED_TOGETHER)):
+            with self.tree.change():
+                self.tree.delete_owned(owned)
             await trio.lowlevel.checkpoint()
 
-    def _delete_nodes(self, paths: list[str]) -> None:
-        if paths:
-            with self.tree.change():
-                self.tree.delete_owned(paths)
-
-    async def _look_at_watched(self) -> None:
+    async def look_at_watched(self, _due: float) -> None:
         """Fire the watches of virtual nodes that changed."""
-        for number, path in enumerate(self.tree.watches.paths(), 1):
+        for number, path in enumerate(list(self.tree.watches.virtual_paths), 1):
+            refresh = self.tree.view.refresh([path])
+            if refresh is not None:
+                try:
+                    await refresh
+                except NotOwner as error:  # The next look may succeed.
+                    self.broker.seldom.info("watch_delayed", cause="not_owner", reason=str(error))
+                    continue
             self.tree.observe(path)
             if number % LOOKED_AT == 0:
-                await trio.lowlevel.checkpoint()
+                await trio.sleep(PAUSE_S)
 
     def _delete_notifications(self) -> None:
         now = trio.current_time()

@@ -17,9 +17,16 @@ from braidlog.protocols.zookeeper.acl import digest_id
 from braidlog.protocols.zookeeper.callers import Caller
 from braidlog.protocols.zookeeper.errors import NodeError, ZkCode, wire_code
 from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
-from braidlog.protocols.zookeeper.machine import PASSWORD_BYTES, ZooKeeperMachine, encode_event
+from braidlog.protocols.zookeeper.machine import ZooKeeperMachine, encode_event
 from braidlog.protocols.zookeeper.messages import Connect, Event, KeeperRequest, Op, Word, Xid
-from braidlog.protocols.zookeeper.operations import OPERATIONS, OperationContext, Values
+from braidlog.protocols.zookeeper.operations import (
+    OPERATIONS,
+    Handler,
+    OperationContext,
+    Values,
+    named_paths,
+)
+from braidlog.protocols.zookeeper.sessions import PASSWORD_BYTES
 from braidlog.protocols.zookeeper.watches import Watch
 
 if TYPE_CHECKING:
@@ -35,7 +42,7 @@ NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
 
 
 class Watching:
-    """The watches of a connection, and the way of their events."""
+    """The watches of a connection, and the way of their events. Implements `NodeWatcher`."""
 
     def __init__(self, service: Service, connection: Connection) -> None:
         self.watches: set[Watch] = set()
@@ -44,22 +51,25 @@ class Watching:
         self._outbox = connection.outbox
 
     def send_event(self, event: Event, path: str) -> None:
-        """See `NodeWatcher`."""
         self._outbox.answer([encode_event(event, path)], self._nodes.ticket)
 
 
 class ZooKeeperSession:
     """The handlers of a connection; see `braidlog.broker.runtime.sessions.Session`."""
 
-    def __init__(self, service: Service, connection: Connection) -> None:
-        """Serve a connection of the listener that `service` belongs to."""
+    def __init__(
+        self, service: Service, connection: Connection, *, is_forwarded: bool = False
+    ) -> None:
+        """Serve a connection of the listener that `service` belongs to, or a connection that
+        another broker forwards.
+        """
         self._service = service
         self._connection = connection
         self._outbox = connection.outbox
         self._machine = ZooKeeperMachine(service.options.frame_bytes_max)
         self.frame_size = self._machine.frame_size
         self._live: LiveSession | None = None
-        self._caller = Caller(service.broker, connection)
+        self._caller = Caller(service.broker, connection, is_forwarded=is_forwarded)
         self._caller.identities.append(("ip", connection.host))
         self._context = OperationContext(
             service.tree,
@@ -71,6 +81,7 @@ class ZooKeeperSession:
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
         """Serve a frame. Raises ProtocolError, EndConnection."""
+        self._check_current()
         if not self._machine.is_connected:
             first = self._machine.decode_first(frame)
             if isinstance(first, Word):
@@ -156,7 +167,7 @@ class ZooKeeperSession:
         except (NotAuthenticated, LimitExceeded) as error:
             self._refuse(request.xid, ZkCode.AUTH_FAILED)
             raise EndConnection(str(error)) from None
-        self._answer(Xid.AUTH, Op.AUTH, ())
+        self._answer(request.xid, Op.AUTH, ())  # Go's client numbers it as any request.
 
     async def _log_in(self, text: str) -> None:
         name, _, password = text.partition(":")
@@ -176,6 +187,10 @@ class ZooKeeperSession:
                 raise NodeError(ZkCode.UNIMPLEMENTED, f"type {request.op} is not served")
             name, handler = OPERATIONS[request.op]
             self._service.count(name)
+            paths = map(context.path, named_paths(request.op, request.fields))
+            refresh = context.tree.view.refresh(paths)
+            if refresh is not None:
+                return self._serve_later(request, self._refreshed(refresh, handler, request))
             result = handler(context, *request.fields)
         except (NodeError, BrokerError) as error:
             self._fail(request, error)
@@ -184,6 +199,20 @@ class ZooKeeperSession:
             return self._serve_later(request, result)
         self._answer(request.xid, request.op, result)
         return None
+
+    async def _refreshed(
+        self, refresh: Coroutine[Any, Any, None], handler: Handler, request: KeeperRequest
+    ) -> Values:
+        """Ask other brokers for their part of the nodes, then serve the request."""
+        await refresh
+        self._check_current()
+        result = handler(self._context, *request.fields)
+        return await result if isinstance(result, Coroutine) else result
+
+    def _check_current(self) -> None:
+        """Raise EndConnection if another broker has the nodes now: the client reconnects there."""
+        if not self._service.is_current:
+            raise EndConnection("another broker has the nodes now")
 
     async def _serve_later(
         self, request: KeeperRequest, result: Coroutine[Any, Any, Values]
@@ -200,12 +229,14 @@ class ZooKeeperSession:
         self._refuse(request.xid, code)
 
     def _refuse(self, xid: int, code: ZkCode) -> None:
+        self._check_current()
         service = self._service
         service.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
         answer = self._machine.encode_error(xid, service.nodes.zxid, code)
         self._outbox.answer([answer], service.nodes.ticket)
 
     def _answer(self, xid: int, op: int, values: Values) -> None:
+        self._check_current()
         nodes = self._service.nodes
         answer = self._machine.encode(xid, nodes.zxid, op, values)
         self._outbox.answer([answer], max(self._context.ticket, nodes.ticket))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from braidlog.broker.coordination.nodes import SessionMade
-from braidlog.protocols.zookeeper.machine import PASSWORD_BYTES
 
 if TYPE_CHECKING:
     from braidlog.broker.coordination.nodes import Nodes
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 TICKS_LEAST, TICKS_MOST = 2, 20  # minSessionTimeout and maxSessionTimeout of ZooKeeper, in ticks
 # A check this late means that the broker itself stood still, not its clients.
 LATE_S: Final = 1.0
+PASSWORD_BYTES: Final = 16
 SESSION_IDS: Final = (1 << 63) - 1
 
 
@@ -108,6 +108,11 @@ class LiveSessions:
             for session in self.live.values():
                 session.expires_at += now - due
         return [session for session in self.live.values() if session.expires_at <= now]
+
+    def is_expired(self, session: LiveSession) -> bool:
+        """Return True unless a client was heard, or has continued the session, since `expired`."""
+        is_latest = self.live.get(session.session_id) is session
+        return is_latest and session.expires_at <= self._clock_s()
 
 
 def _live(stored: SessionMade, now: float) -> LiveSession:

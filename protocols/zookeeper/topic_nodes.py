@@ -14,7 +14,7 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import InvalidName
 from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
 from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
-from braidlog.protocols.zookeeper.namespace import Namespace, is_visible
+from braidlog.protocols.zookeeper.namespace import SharedNodes, is_visible
 from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
 from braidlog.storage.metadata.names import TopicName
 
@@ -48,15 +48,13 @@ class TopicsNode(VirtualNode):
 
     is_union = True
 
-    def __init__(self, names: Namespace) -> None:
+    def __init__(self, names: SharedNodes) -> None:
         self._names = names
 
     def rights(self) -> Resource:
-        """See `VirtualNode`."""
         return self._names.resource
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
         return [topic.name.topic for topic in self._names.topics(caller)]
 
 
@@ -69,7 +67,7 @@ class ConfigsNode(TopicsNode):
 class TopicPart(VirtualNode):
     """A node of a topic; exists with the topic."""
 
-    def __init__(self, names: Namespace, name: str) -> None:
+    def __init__(self, names: SharedNodes, name: str) -> None:
         self._names, self._name = names, name
         self._topic = names.topic(name)
 
@@ -86,11 +84,9 @@ class TopicPart(VirtualNode):
         return self._topic
 
     def rights(self) -> Resource:
-        """See `VirtualNode`."""
         return Resource.of_topic(self.topic_name)
 
     def exists(self) -> bool:
-        """See `VirtualNode`."""
         return self._topic is not None
 
 
@@ -100,15 +96,13 @@ class TopicNode(TopicPart):
     """
 
     def data(self, caller: Caller | None) -> bytes | None:
-        """See `VirtualNode`."""
-        replicas = [self._names.node_id]
+        replicas = [self._names.leader(self.topic)]
         count = len(self.topic.partitions)
         return msgspec.json.encode(
             {"version": 1, "partitions": {str(index): replicas for index in range(count)}}
         )
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
         return ("partitions",) if self.topic.partitions else ()
 
     def create(self, caller: Caller, data: bytes | None) -> Change:
@@ -145,7 +139,8 @@ class TopicNode(TopicPart):
         wanted = _decoded(data, ReplicaAssignment).partitions
         if not wanted or any(str(index) not in wanted for index in range(len(wanted))):
             raise NodeError(ZkCode.BAD_ARGUMENTS, "partitions are numbered from 0 without gaps")
-        if any(set(replicas) != {self._names.node_id} for replicas in wanted.values()):
+        live = {self._names.node_id, *self._names.brokers(None)}
+        if not all(replicas and live >= set(replicas) for replicas in wanted.values()):
             raise NodeError(ZkCode.BAD_ARGUMENTS, "a replica is on a broker that does not exist")
         return len(wanted)
 
@@ -154,27 +149,23 @@ class PartitionsNode(TopicPart):
     """`/brokers/topics/T/partitions`."""
 
     def exists(self) -> bool:
-        """See `VirtualNode`."""
         return self._topic is not None and bool(self._topic.partitions)
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
         return [str(index) for index in range(len(self.topic.partitions))]
 
 
 class PartitionNode(TopicPart):
     """`/brokers/topics/T/partitions/P`."""
 
-    def __init__(self, names: Namespace, name: str, index: str) -> None:
+    def __init__(self, names: SharedNodes, name: str, index: str) -> None:
         super().__init__(names, name)
         self._index = index
 
     def exists(self) -> bool:
-        """See `VirtualNode`."""
         return self._topic is not None and is_index(self._index, len(self._topic.partitions))
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
         return ("state",)
 
 
@@ -182,12 +173,10 @@ class StateNode(PartitionNode):
     """`/brokers/topics/T/partitions/P/state`: the leader."""
 
     def names(self, caller: Caller | None) -> Iterable[str]:
-        """See `VirtualNode`."""
         return ()
 
     def data(self, caller: Caller | None) -> bytes | None:
-        """See `VirtualNode`."""
-        node = self._names.node_id
+        node = self._names.leader(self.topic)
         return msgspec.json.encode(
             {"controller_epoch": 1, "leader": node, "version": 1, "leader_epoch": 0, "isr": [node]}
         )
@@ -200,11 +189,9 @@ class ConfigNode(TopicPart):
     """
 
     def applies(self) -> bool:
-        """See `VirtualNode`."""
         return self._topic is not None
 
     def data(self, caller: Caller | None) -> bytes | None:
-        """See `VirtualNode`."""
         own = self.topic.meta.settings
         config = {
             key: shown_setting(row, own[row.name])
@@ -250,7 +237,6 @@ class DeletedTopicNode(TopicPart):
     """`/admin/delete_topics/T`: creating the node deletes the topic."""
 
     def exists(self) -> bool:
-        """See `VirtualNode`."""
         return False
 
     def create(self, caller: Caller, data: bytes | None) -> Change:
@@ -267,15 +253,13 @@ class ElectionNode(VirtualNode):
     Each partition has a single broker, so every request ends at once, and the node goes.
     """
 
-    def __init__(self, names: Namespace) -> None:
+    def __init__(self, names: SharedNodes) -> None:
         self._names = names
 
     def rights(self) -> Resource:
-        """See `VirtualNode`."""
         return self._names.resource
 
     def exists(self) -> bool:
-        """See `VirtualNode`."""
         return False
 
     def create(self, caller: Caller, data: bytes | None) -> Change:

@@ -7,7 +7,7 @@ fires the watches. So every read shows a change only after its events. Knows no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -39,6 +39,8 @@ FLAGS_LAST: Final = 3
 VERSION_MASK: Final = (1 << 31) - 1
 # Virtual nodes whose last state is remembered; a forgotten node gets new numbers when shown again.
 REMEMBERED_MAX: Final = 100_000
+# Children whose names are shown in order. ZooKeeper has no order; sorting 100,000 takes 30 ms.
+SORTED_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Tree:
         """`fixed` are paths that clients cannot delete."""
         self.nodes = nodes
         self.view = view
-        self.watches = Watches()
+        self.watches = Watches(view.may_show)
         self._fixed = fixed
         self._now_ms = now_ms
         self._remembered: dict[str, Remembered] = {}
@@ -100,7 +102,7 @@ class Tree:
             count = len(self.nodes.children(path))
             stat = _stored_stat(stored, count)
             return VisibleNode(
-                stored, None, stat, stored.data, lambda: sorted(self.nodes.children(path))
+                stored, None, stat, stored.data, lambda: _in_order(self.nodes.children(path))
             )
         stored = self.nodes.find(path) if virtual.is_union else None
         known = self._observe(path, virtual, is_stored=stored is not None)
@@ -113,7 +115,7 @@ class Tree:
         else:
             data = virtual.data(caller)
             stat = _virtual_stat(known, data, len(names))
-        return VisibleNode(stored, virtual, stat, data, lambda: sorted(names))
+        return VisibleNode(stored, virtual, stat, data, lambda: _in_order(names))
 
     def observe(self, path: str) -> None:
         """Fire the watches of a virtual node if the node has changed since the last look."""
@@ -350,6 +352,10 @@ class Tree:
             path = paths.parent_of(path)
         for missing_path in reversed(missing):
             self.nodes.apply(NodeMade(missing_path, None, OPEN, 0, self._zxid, self._now_ms()))
+
+
+def _in_order(names: Set[str]) -> list[str]:
+    return sorted(names) if len(names) <= SORTED_MAX else list(names)
 
 
 def check_version(version: int, wanted: int) -> None:

@@ -34,6 +34,10 @@ class VirtualNode:
         """Return the data as a client sees them; None (the caller): as no particular client."""
         return None
 
+    def ticket(self) -> int:
+        """Return the ticket after which a crash takes back no data (0: at once)."""
+        return 0
+
     def names(self, caller: Caller | None) -> Iterable[str]:
         """Return the names of the virtual children that a client may see; None: all."""
         return ()
@@ -66,6 +70,14 @@ class VirtualView(Protocol):
 
     def find(self, path: str) -> VirtualNode | None:
         """Return the virtual node of a path; None if only a stored node can have the path."""
+
+    def may_show(self, path: str) -> bool:
+        """Return False if no state of the broker gives this path a virtual node."""
+
+    def refresh(self, shown_paths: Iterable[str]) -> Coroutine[Any, Any, None] | None:
+        """Return a coroutine that asks other brokers for their part of these nodes; None if this
+        broker has all parts. The coroutine raises NotOwner if a broker does not answer.
+        """
 
     def rights_of(self, path: str) -> tuple[Resource, Mapping[int, Action]]:
         """Return the resource behind a stored node, and the action for each permission."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from braidlog.broker.errors import LimitExceeded
@@ -12,8 +13,9 @@ from braidlog.protocols.zookeeper.messages import Event
 WATCHES_MAX: Final = 10_000
 # Paths of a connection's watches, together.
 WATCH_BYTES_MAX: Final = 4 * 1024 * 1024
-# Of all connections: some 200 MB.
+# Of all connections: some 200 MB, and the bytes of their paths.
 ALL_WATCHES_MAX: Final = 500_000
+ALL_WATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class WatchKind(enum.Enum):
@@ -40,9 +42,14 @@ Watch = tuple[WatchKind, str, str]
 class Watches:
     """All watches. `by_path[kind][path]` lists the watchers and the path that each named."""
 
-    def __init__(self) -> None:
-        """Begin without watches."""
+    def __init__(self, may_be_virtual: Callable[[str], bool]) -> None:
+        """Begin without watches. `may_be_virtual` returns False for paths of stored nodes only."""
+        self._may_be_virtual = may_be_virtual
         self.count = 0
+        self.count_of_watchers = 0
+        self.path_bytes = 0
+        self.virtual_paths: set[str] = set()
+        """Watched paths of nodes that can change without a call."""
         self.by_path: dict[WatchKind, dict[str, set[tuple[NodeWatcher, str]]]] = {
             WatchKind.DATA: {},
             WatchKind.CHILDREN: {},
@@ -54,10 +61,17 @@ class Watches:
         if watch in watcher.watches:
             return
         self.check_room(watcher, 1, len(shown))
+        self.count_of_watchers += not watcher.watches
         watcher.watches.add(watch)
         watcher.watch_bytes += len(shown)
+        self.path_bytes += len(shown)
         self.count += 1
-        self.by_path[kind].setdefault(path, set()).add((watcher, shown))
+        watchers = self.by_path[kind].get(path)
+        if watchers is None:
+            watchers = self.by_path[kind][path] = set()
+            if self._may_be_virtual(path):
+                self.virtual_paths.add(path)
+        watchers.add((watcher, shown))
 
     def check_room(self, watcher: NodeWatcher, more: int, more_bytes: int) -> None:
         """Raise LimitExceeded unless a watcher can have so many more watches."""
@@ -67,14 +81,12 @@ class Watches:
             raise LimitExceeded(f"paths of watches exceed {WATCH_BYTES_MAX} bytes")
         if self.count + more > ALL_WATCHES_MAX:
             raise LimitExceeded(f"limit of {ALL_WATCHES_MAX} watches reached")
+        if self.path_bytes + more_bytes > ALL_WATCH_BYTES_MAX:
+            raise LimitExceeded(f"paths of all watches exceed {ALL_WATCH_BYTES_MAX} bytes")
 
     def has(self, path: str) -> bool:
         """Return True if any watch is set on a path."""
         return any(path in paths for paths in self.by_path.values())
-
-    def paths(self) -> set[str]:
-        """Return all paths with a watch."""
-        return set().union(*self.by_path.values())
 
     def created(self, path: str) -> None:
         """Fire the watches that wait for a node to appear, or to change."""
@@ -95,10 +107,8 @@ class Watches:
 
     def drop(self, watcher: NodeWatcher) -> None:
         """Remove all watches of a connection that ends."""
-        for kind, path, shown in watcher.watches:
-            self._remove(kind, path, watcher, shown)
-        watcher.watches.clear()
-        watcher.watch_bytes = 0
+        for watch in list(watcher.watches):
+            self._remove(watch, watcher)
 
     def _fire(
         self,
@@ -109,16 +119,21 @@ class Watches:
     ) -> frozenset[tuple[NodeWatcher, str]]:
         fired = frozenset(self.by_path[kind].get(path, ()))
         for watcher, shown in fired:
-            self._remove(kind, path, watcher, shown)
-            watcher.watches.discard((kind, path, shown))
-            watcher.watch_bytes -= len(shown)
+            self._remove((kind, path, shown), watcher)
             if (watcher, shown) not in except_for:
                 watcher.send_event(event, shown)
         return fired
 
-    def _remove(self, kind: WatchKind, path: str, watcher: NodeWatcher, shown: str) -> None:
+    def _remove(self, watch: Watch, watcher: NodeWatcher) -> None:
+        kind, path, shown = watch
+        watcher.watches.discard(watch)
+        watcher.watch_bytes -= len(shown)
+        self.count_of_watchers -= not watcher.watches
+        self.count -= 1
+        self.path_bytes -= len(shown)
         watchers = self.by_path[kind][path]
         watchers.discard((watcher, shown))
-        self.count -= 1
         if not watchers:
             del self.by_path[kind][path]
+            if not self.has(path):
+                self.virtual_paths.discard(path)

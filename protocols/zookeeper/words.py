@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
 
 # Monitoring tools read the release from this line; 3.4.6 has the words and operations served here.
 VERSION: Final = "3.4.6-braidlog"
-LISTED_MAX: Final = 1000  # Sessions or watches that an answer lists.
+LISTED_MAX: Final = 1000  # Sessions, or paths of ephemeral nodes, that an answer lists.
+WORD_BYTES_MAX: Final = 256 * 1024  # Of an answer: 1000 sessions, or paths of usual length.
 NOT_ALLOWED: Final = "is not executed because it is not in the whitelist.\n"  # As 3.4.10 does.
 
 
@@ -58,13 +60,15 @@ def _stat(service: Service) -> Iterator[str]:
 
 def _dump(service: Service) -> Iterator[str]:
     yield "SessionTracker dump:\n"
-    listed = list(service.sessions.live)[:LISTED_MAX]
     yield f"Session Sets ({len(service.sessions.live)}):\n"
     yield f"ephemeral nodes dump:\nSessions with Ephemerals ({_with_ephemerals(service)}):\n"
-    for session_id in listed:
-        owned = sorted(service.nodes.ephemerals(session_id))[:LISTED_MAX]
+    room = LISTED_MAX
+    for session_id in islice(service.sessions.live, LISTED_MAX):
+        owned = list(islice(service.nodes.ephemerals(session_id), room))
         if owned:
-            yield f"{session_id:#x}:\n" + "".join(f"\t{path}\n" for path in owned)
+            yield f"{session_id:#x}:\n"
+            yield from (f"\t{path}\n" for path in sorted(owned))
+            room -= len(owned)
 
 
 def _with_ephemerals(service: Service) -> int:
@@ -74,10 +78,7 @@ def _with_ephemerals(service: Service) -> int:
 def _wchs(service: Service) -> Iterator[str]:
     watches = service.tree.watches
     paths = sum(map(len, watches.by_path.values()))
-    watchers = {
-        watcher for by_kind in watches.by_path.values() for of in by_kind.values() for watcher in of
-    }
-    count = len({id(watcher) for watcher, _ in watchers})
+    count = watches.count_of_watchers
     yield f"{count} connections watching {paths} paths\nTotal watches:{watches.count}\n"
 
 
@@ -119,4 +120,9 @@ def answer(service: Service, word: bytes, *, is_allowed: bool) -> bytes:
     """Return the answer to a word; without a login only to `ruok`."""
     if not (is_allowed or word in BEFORE_LOGIN):
         return f"{word.decode()} {NOT_ALLOWED}".encode()
-    return "".join(ANSWERS[word](service)).encode()
+    text = bytearray()
+    for piece in ANSWERS[word](service):
+        text += piece.encode()
+        if len(text) >= WORD_BYTES_MAX:
+            break
+    return bytes(text)

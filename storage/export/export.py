@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,8 +20,9 @@ from typing import Literal
 from braidlog.storage.export.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
 from braidlog.storage.export.compact import compact, show_hidden_files
 from braidlog.storage.export.files import TableSettings
+from braidlog.storage.export.network import report_run
 from braidlog.storage.export.places import open_log, shown, tell_positions
-from braidlog.storage.export.ranges import Bounds, ExportPlan, is_kept, plan
+from braidlog.storage.export.ranges import Bounds, ExportPlan, Range, is_kept, plan
 from braidlog.storage.export.readers import ExportLog, PartitionState, topic_matches
 from braidlog.storage.export.session import Report, Spark
 from braidlog.storage.export.source.offsets import offset_at
@@ -28,6 +30,7 @@ from braidlog.storage.export.worker import DeadLetters, Job, OnCorrupt, TaskFail
 from braidlog.storage.metadata.names import TopicName
 
 FAILURES_TOLD = 3
+NAME_MAX, RANGES_REPORTED_MAX = 1000, 100  # Of a report: the broker's limits.
 PLANS_MAX = 3  # In one call: topics may be deleted and renamed meanwhile, and retention goes on.
 
 
@@ -99,8 +102,8 @@ class ExportJob:
 class Summary:
     """Result of a call: exported records and the position of each partition id.
 
-    `untold` is the reason for a failed commit of positions to a broker; the export itself
-    succeeded.
+    `untold` is the reason for a failed commit of positions to a broker, or for a failed report of
+    the run; the export itself succeeded.
     """
 
     rows: int = 0
@@ -111,6 +114,7 @@ class Summary:
     runs: list[int] = field(default_factory=list)
     topics: dict[str, int] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
+    ranges: list[Range] = field(default_factory=list)
     replaced: int = 0
     untold: str | None = None
 
@@ -125,6 +129,7 @@ class Summary:
         for file in commit.files:
             self.topics[file.topic] = self.topics.get(file.topic, 0) + file.rows
         self.positions = commit.positions
+        self.ranges += commit.ranges
 
 
 def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Summary:
@@ -139,6 +144,7 @@ def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Su
     partitions: Sequence[PartitionState] = job.source.wanted(run.log)
     folder = ExportFolder(job.target.absolute())
     summary = Summary()
+    began_us, began = time.time_ns() // 1000, time.monotonic()
     with folder.locked():
         try:
             partitions = _export(job, folder, partitions, summary, run)
@@ -151,6 +157,9 @@ def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Su
     summary.positions = last.positions if last else {}
     if job.progress is not None:
         summary.untold = _tell(job.progress, partitions, summary.positions)
+    if job.progress is not None and summary.runs and summary.untold is None:
+        seconds = time.monotonic() - began
+        summary.untold = _report(job.progress, folder, summary, began_us, seconds)
     return summary
 
 
@@ -171,6 +180,32 @@ def _tell(
     }
     try:
         tell_positions(progress.url, progress.group, answer)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _report(
+    progress: Progress, folder: ExportFolder, summary: Summary, began_us: int, seconds: float
+) -> str | None:
+    """Report the run to the broker; return the reason if that fails."""
+    run = {
+        "target": str(folder.root)[:NAME_MAX],
+        "group": progress.group[:NAME_MAX],
+        "began_us": began_us,
+        "seconds": round(seconds, 3),
+        "rows": summary.rows,
+        "files": summary.files,
+        "bytes": summary.bytes,
+        "dead_letters": summary.dead_letters,
+        "lost": summary.lost,
+        "ranges": [
+            {"topic": part.topic, "partition": part.index, "start": part.start, "end": part.end}
+            for part in summary.ranges[:RANGES_REPORTED_MAX]
+        ],
+    }
+    try:
+        report_run(progress.url, run)
     except OSError as error:
         return str(error)
     return None

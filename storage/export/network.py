@@ -159,6 +159,12 @@ def tell_broker(url: str, group: str, positions: Mapping[tuple[str, int], int]) 
             _check(*connection.ask("PUT", path, body))
 
 
+def report_run(url: str, run: Json) -> None:
+    """Report a finished run to a broker, which lists the last runs. Raises OSError."""
+    with _Connection(url) as connection:
+        _check(*connection.ask("POST", f"{API}/exports", msgspec.json.encode(run)))
+
+
 class _Connection:
     """A kept-alive connection to the API of a broker."""
 

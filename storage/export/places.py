@@ -8,11 +8,9 @@ from urllib.parse import urlencode
 
 from braidlog.storage.export.network import BrokerReader, tell_broker
 from braidlog.storage.export.readers import ExportLog, FolderReader
+from braidlog.storage.shared.passwords import PASSWORD
 
 STORES = ("s3://", "file://")
-
-# A password in a connection string or URL of libpq. The name of a password file is allowed.
-PASSWORD = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 class BadPlace(ValueError):

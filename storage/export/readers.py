@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from braidlog.storage.errors import OffsetOutOfRange
 from braidlog.storage.export.registered import RegisteredSchema, by_version, type_name
 from braidlog.storage.formats.batch import Batch
-from braidlog.storage.log.reader import list_partitions, open_folder
+from braidlog.storage.log.folder_reader import list_partitions, open_folder
 from braidlog.storage.metadata.catalogue_records import TopicMeta
 from braidlog.storage.tools.stored_catalogue import read_catalogue
 

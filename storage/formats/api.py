@@ -8,7 +8,7 @@ import abc
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.record import Record
@@ -41,6 +41,8 @@ class StoredPart(abc.ABC):
 
 Part = Buffer | StoredPart
 
+OFFSET_MAX = 2**63 - 1
+SEQUENCE_MAX = 2**31 - 1  # of Kafka's and Iggy's producers; the next sequence is 0
 RECORDS_MAX = 1 << 30  # "all of them", for decode
 BYTES_MAX = 1 << 40  # "all of them", for decode
 
@@ -100,6 +102,53 @@ class Prepared:
     info: BodyInfo
     body_format: int  # a `BodyFormat`
     empty_compressed: bool = False
+
+
+# A batch that a `BatchWriter` has written: number of records, latest publish time, producer id as
+# in the header, and the last sequence of the producer.
+WrittenBatch = tuple[int, int | None, int, int]
+# Id of a producer as in its batches, its epoch, and the first sequence of its next batch; id -1 for
+# no producer.
+ProducerNext = tuple[int, int, int]
+NO_PRODUCER: Final[ProducerNext] = (-1, 0, 0)
+
+
+class BatchWriter(Protocol):
+    """A call that checks a produced body, stamps the body and writes it as a batch, all at once."""
+
+    def __call__(
+        self,
+        body: memoryview,
+        fd: int,
+        file_pos: int,
+        salt: int,
+        partition_id: int,
+        owner_epoch: int,
+        base_offset: int,
+        offset_max: int,
+        durable_offset: int,
+        bytes_max: int,
+        append_us: int,
+        producer_id: int,
+        producer_epoch: int,
+        first_sequence: int,
+        /,
+    ) -> WrittenBatch | None:
+        """Return None if the body needs a closer look, if it is not the producer's next, or if the
+        write failed. A later write at `file_pos` then replaces all bytes that were written.
+
+        All offsets stay below `offset_max`. The last three are a `ProducerNext`.
+        """
+
+
+@dataclass(slots=True)
+class WriteAtOnce:
+    """The call that stores a body at once. The last two fields are those of the next body."""
+
+    write: BatchWriter
+    bytes_max: int  # of a message or batch; a larger body needs a closer look
+    append_us: int = 0
+    producer: ProducerNext = NO_PRODUCER
 
 
 @dataclass(slots=True)

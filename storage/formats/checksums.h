@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define ON_X86 1
@@ -23,8 +24,13 @@ static inline uint64_t le64(const uint8_t *at) {
     return le32(at) | (uint64_t)le32(at + 4) << 32;
 }
 
+static inline void put_le(uint8_t *at, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++, value >>= 8)
+        at[i] = (uint8_t)value;
+}
+
 static uint32_t crc32_table[8][256], crc32c_table[8][256];
-static int has_clmul, has_sse42;
+static int has_clmul, has_sse42, has_avx2;
 
 static void fill_table(uint32_t table[8][256], uint32_t polynomial) {
     for (int slice = 0; slice < 8; slice++) /* As many bytes of zero follow each. */
@@ -43,6 +49,7 @@ static void fill_tables(void) {
     __builtin_cpu_init();
     has_clmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
     has_sse42 = __builtin_cpu_supports("sse4.2");
+    has_avx2 = __builtin_cpu_supports("avx2");
 #endif
 }
 
@@ -144,7 +151,7 @@ static const uint8_t xxh_secret[192] = {
     203, 58, 143, 149, 22, 4, 40, 175, 215, 251, 202, 187, 75, 64, 126,
 };
 
-enum { STRIPE = 64, BLOCK_STRIPES = 16 };
+enum { STRIPE = 64, BLOCK_STRIPES = 16, MANY = 240, COPIED_HEAD = 40 };
 static const uint64_t prime_1 = 0x9e3779b185ebca87, prime_32_1 = 0x9e3779b1;
 
 static inline uint64_t folded(uint64_t left, uint64_t right) {
@@ -161,31 +168,131 @@ static inline uint64_t avalanche(uint64_t hash) {
     return hash ^ hash >> 32;
 }
 
-static uint64_t xxh3_of_many(const uint8_t *at, size_t size) {
-    uint64_t lane[8] = {0xc2b2ae3d, prime_1, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
-                        0x85ebca77c2b2ae63, 0x85ebca77, 0x27d4eb2f165667c5, prime_32_1};
-    size_t stripes = (size - 1) / STRIPE;
-    uint64_t hash = size * prime_1;
-    for (size_t n = 0; n <= stripes; n++) { /* The last one is the end, whatever it overlaps. */
-        const uint8_t *stripe = n < stripes ? at + STRIPE * n : at + size - STRIPE;
-        const uint8_t *secret = xxh_secret + (n < stripes ? 8 * (n % BLOCK_STRIPES) : 121);
-        for (int i = 0; i < 8; i++) {
-            uint64_t value = le64(stripe + 8 * i), keyed = value ^ le64(secret + 8 * i);
-            lane[i ^ 1] += value;
-            lane[i] += (keyed & 0xffffffff) * (keyed >> 32);
-        }
-        for (int i = 0; i < 8 && n < stripes && n % BLOCK_STRIPES == BLOCK_STRIPES - 1; i++)
-            lane[i] = (lane[i] ^ lane[i] >> 47 ^ le64(xxh_secret + 128 + 8 * i)) * prime_32_1;
+/* A hash of 241 bytes and more is made from eight sums: each stripe adds to them, each block mixes them. */
+enum { SUMS = 8 };
+typedef uint64_t Sums[SUMS];
+
+static inline void add_stripe(Sums sums, const uint8_t *stripe, const uint8_t *secret) {
+    for (int i = 0; i < SUMS; i++) {
+        uint64_t value = le64(stripe + 8 * i), keyed = value ^ le64(secret + 8 * i);
+        sums[i ^ 1] += value;
+        sums[i] += (keyed & 0xffffffff) * (keyed >> 32);
     }
-    for (int i = 0; i < 8; i += 2)
-        hash += folded(lane[i] ^ le64(xxh_secret + 11 + 8 * i),
-                       lane[i + 1] ^ le64(xxh_secret + 19 + 8 * i));
+}
+
+static void add_blocks(Sums sums, const uint8_t *at, size_t stripes) {
+    for (size_t n = 0; n < stripes; n++) {
+        add_stripe(sums, at + STRIPE * n, xxh_secret + 8 * (n % BLOCK_STRIPES));
+        for (int i = 0; i < SUMS && n % BLOCK_STRIPES == BLOCK_STRIPES - 1; i++)
+            sums[i] = (sums[i] ^ sums[i] >> 47 ^ le64(xxh_secret + 128 + 8 * i)) * prime_32_1;
+    }
+}
+
+static const Sums first_sums = {0xc2b2ae3d, 0x9e3779b185ebca87, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
+                                0x85ebca77c2b2ae63, 0x85ebca77, 0x27d4eb2f165667c5, 0x9e3779b1};
+
+static uint64_t sum_of(const Sums sums, size_t size) {
+    uint64_t hash = size * prime_1;
+    for (int i = 0; i < SUMS; i += 2)
+        hash += folded(sums[i] ^ le64(xxh_secret + 11 + 8 * i), sums[i + 1] ^ le64(xxh_secret + 19 + 8 * i));
     return avalanche(hash);
+}
+
+#if ON_X86
+/* Four of the eight sums. */
+__attribute__((target("avx2")))
+static inline __m256i add_half(__m256i four, __m256i value, const uint8_t *secret) {
+    __m256i keyed = _mm256_xor_si256(value, _mm256_loadu_si256((const __m256i *)secret));
+    __m256i product = _mm256_mul_epu32(keyed, _mm256_srli_epi64(keyed, 32));
+    __m256i swapped = _mm256_shuffle_epi32(value, 0x4e);
+    return _mm256_add_epi64(four, _mm256_add_epi64(product, swapped));
+}
+
+__attribute__((target("avx2")))
+static inline __m256i mix_half(__m256i four, const uint8_t *secret) {
+    const __m256i prime = _mm256_set1_epi64x((long long)prime_32_1);
+    __m256i mix = _mm256_xor_si256(four, _mm256_srli_epi64(four, 47));
+    mix = _mm256_xor_si256(mix, _mm256_loadu_si256((const __m256i *)secret));
+    __m256i high = _mm256_slli_epi64(_mm256_mul_epu32(_mm256_srli_epi64(mix, 32), prime), 32);
+    return _mm256_add_epi64(_mm256_mul_epu32(mix, prime), high);
+}
+
+/* The same as `add_blocks` and the last stripe. `left` and `right` are the first stripe; the others are at
+ * `at`, and are copied to `to` unless that is NULL. The halves are no array: GCC 12 writes an array to
+ * memory and reads it back. */
+__attribute__((target("avx2"), always_inline))
+static inline uint64_t sum_by_avx2(__m256i left, __m256i right, const uint8_t *at, size_t size, uint8_t *to) {
+    size_t stripes = (size - 1) / STRIPE;
+    __m256i low = _mm256_loadu_si256((const __m256i *)first_sums);
+    __m256i high = _mm256_loadu_si256((const __m256i *)first_sums + 1);
+    Sums sums;
+    for (size_t n = 0;;) {
+        const uint8_t *secret = xxh_secret + 8 * (n % BLOCK_STRIPES);
+        low = add_half(low, left, secret);
+        high = add_half(high, right, secret + 32);
+        if (n % BLOCK_STRIPES == BLOCK_STRIPES - 1) {
+            low = mix_half(low, xxh_secret + 128);
+            high = mix_half(high, xxh_secret + 160);
+        }
+        if (++n == stripes)
+            break;
+        left = _mm256_loadu_si256((const __m256i *)(at + STRIPE * n));
+        right = _mm256_loadu_si256((const __m256i *)(at + STRIPE * n) + 1);
+        if (to) {
+            _mm256_storeu_si256((__m256i *)(to + STRIPE * n), left);
+            _mm256_storeu_si256((__m256i *)(to + STRIPE * n) + 1, right);
+        }
+    }
+    left = _mm256_loadu_si256((const __m256i *)(at + size - STRIPE)); /* Whatever it overlaps. */
+    right = _mm256_loadu_si256((const __m256i *)(at + size - STRIPE) + 1);
+    low = add_half(low, left, xxh_secret + 121);
+    high = add_half(high, right, xxh_secret + 153);
+    if (to) {
+        _mm256_storeu_si256((__m256i *)(to + size - STRIPE), left);
+        _mm256_storeu_si256((__m256i *)(to + size - STRIPE) + 1, right);
+    }
+    _mm256_storeu_si256((__m256i *)sums, low);
+    _mm256_storeu_si256((__m256i *)sums + 1, high);
+    _mm256_zeroupper(); /* GCC 12 leaves this out, and all code after it waits for the upper halves. */
+    return sum_of(sums, size);
+}
+
+__attribute__((target("avx2")))
+static uint64_t xxh3_by_avx2(const uint8_t *at, size_t size) {
+    const __m256i *first = (const __m256i *)at;
+    return sum_by_avx2(_mm256_loadu_si256(first), _mm256_loadu_si256(first + 1), at, size, NULL);
+}
+
+/* No stripe is read from where it was just written: such a read waits for all writes before it. */
+__attribute__((target("avx2")))
+static uint64_t xxh3_copied_by_avx2(uint8_t *to, const uint64_t head[5], const uint8_t *from, size_t size) {
+    const int64_t *h = (const int64_t *)head;
+    int64_t a, b, c;
+    memcpy(&a, from, 8);
+    memcpy(&b, from + 8, 8);
+    memcpy(&c, from + 16, 8);
+    __m256i left = _mm256_set_epi64x(h[3], h[2], h[1], h[0]), right = _mm256_set_epi64x(c, b, a, h[4]);
+    _mm256_storeu_si256((__m256i *)to, left);
+    _mm256_storeu_si256((__m256i *)to + 1, right);
+    return sum_by_avx2(left, right, from - COPIED_HEAD, COPIED_HEAD + size, to);
+}
+#endif
+
+static uint64_t xxh3_of_many(const uint8_t *at, size_t size) {
+    Sums sums;
+#if ON_X86
+    if (has_avx2)
+        return xxh3_by_avx2(at, size);
+#endif
+    memcpy(sums, first_sums, sizeof sums);
+    add_blocks(sums, at, (size - 1) / STRIPE);
+    add_stripe(sums, at + size - STRIPE, xxh_secret + 121); /* The end, whatever it overlaps. */
+    return sum_of(sums, size);
 }
 
 static uint64_t xxh3_of(const uint8_t *at, size_t size) {
     uint64_t hash = size * prime_1;
-    if (size > 240)
+    if (size > MANY)
         return xxh3_of_many(at, size);
     for (size_t i = size > 128 ? 0 : (size + 31) / 32; i-- > 0;) /* From both ends inwards. */
         hash += mixed(at + 16 * i, xxh_secret + 32 * i)
@@ -195,4 +302,16 @@ static uint64_t xxh3_of(const uint8_t *at, size_t size) {
         hash = i == 7 ? avalanche(hash) : hash;
     }
     return avalanche(hash + (size > 128 ? mixed(at + size - 16, xxh_secret + 119) : 0));
+}
+
+/* Write five numbers and copy the bytes behind them; return the checksum of all, in the same walk. */
+static uint64_t xxh3_copied(uint8_t *to, const uint64_t head[5], const uint8_t *from, size_t size) {
+#if ON_X86
+    if (has_avx2 && size > MANY)
+        return xxh3_copied_by_avx2(to, head, from, size);
+#endif
+    for (int i = 0; i < 5; i++)
+        put_le(to + 8 * i, head[i], 8);
+    memcpy(to + COPIED_HEAD, from, size);
+    return xxh3_of(to, COPIED_HEAD + size);
 }

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from braidlog.storage.large import LARGE_BYTES_MIN
+
 
 class HeaderKind(enum.IntEnum):
     """Type of a header value: the numbers are Apache Iggy's, number values are little-endian."""
@@ -74,3 +76,13 @@ class Record(msgspec.Struct):
     schema_version: bytes | None = None
     chunk: Chunk | None = None
     deliver_at_us: int | None = None  # Not before this time (Pulsar's delayed delivery).
+
+
+def large_end(records: Sequence[Record]) -> tuple[Record, bytes] | None:
+    """Return the last record and its value, if the value is large.
+
+    A piece of a body ends with its first large record. Encoders write such a value without further
+    copies.
+    """
+    value = records[-1].value if records else None
+    return None if value is None or len(value) < LARGE_BYTES_MIN else (records[-1], value)

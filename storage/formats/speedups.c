@@ -5,21 +5,18 @@
  * connection, no clock. All lengths come from clients and are checked before they are used.
  */
 
+#define _DEFAULT_SOURCE /* pwritev */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "checksums.h"
 
 /* Numbers in bytes. */
 static inline uint32_t be32(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static inline void put_le(uint8_t *at, uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++, value >>= 8)
-        at[i] = (uint8_t)value;
 }
 
 static inline uint8_t *put(uint8_t *to, const void *at, Py_ssize_t size) {
@@ -708,28 +705,109 @@ static PyObject *iggy_write(PyObject *self, PyObject *args) {
     return Py_BuildValue("nnnKKN", pos, where, count, first, next, PyBool_FromLong(is_full));
 }
 
-/* (stored records, pos, count at most) -> (count, base offset, append us, earliest us, bytes as frames): as
- * many as go into one batch, which have one append time and distances that a frame can hold. */
-static PyObject *iggy_run(PyObject *self, PyObject *args) {
-    Py_buffer view;
-    Py_ssize_t pos, count_max, count = 0, size = 0;
-    uint64_t earliest = UINT64_MAX, latest = 0;
-    Record first = {0}, one;
-    if (!PyArg_ParseTuple(args, "y*nn", &view, &pos, &count_max))
-        return NULL;
-    for (; count < count_max && next_record(TYPED, view.buf, &pos, view.len, &one); count++) {
-        first = count ? first : one;
-        uint64_t low = one.sent_us < earliest ? one.sent_us : earliest;
-        uint64_t high = one.sent_us > latest ? one.sent_us : latest;
-        if (one.append_us != first.append_us || one.offset - first.offset > UINT32_MAX
-            || high - low > UINT32_MAX)
+/* Head of a batch of frames: partition, base offset, append us, earliest us, bytes of the batch and checksum, eight
+ * bytes each, then the count; zeros up to its end. The checksum is that of all these fields but itself, followed by
+ * the checksums of the frames. */
+enum { FRAMES_HEAD = 256, FRAMES_SUM = 40, FRAMES_COUNT = 48, FRAMES_CHECKED = 44 };
+
+/* A stored record as a frame; its offset and time are distances. */
+static void put_frame(uint8_t *to, const Record *record) {
+    uint64_t sizes = (uint64_t)record->headers_size | (uint64_t)record->payload_size << 32;
+    const uint64_t head[] = {le64(record->id), le64(record->id + 8), record->offset | record->sent_us << 32, sizes, 0};
+    size_t size = (size_t)(record->payload_size + record->headers_size);
+    put_le(to, xxh3_copied(to + 8, head, record->payload, size), 8);
+}
+
+/* Stored records that go into one batch: they have one append time, and distances that a frame can hold. */
+typedef struct {
+    Py_ssize_t count, size, end; /* of bytes with the head; `end` is where the next batch begins */
+    uint64_t base, append_us, earliest_us;
+} Run;
+
+/* Where the frames of a batch go, their checksums, and the time from which theirs count. */
+typedef struct {
+    uint8_t *to, *sum;
+    Py_ssize_t room;
+    uint64_t from_us;
+} Frames;
+
+/* Find a run, and write its frames in the same walk. They are incomplete, and only counted, if there is no room, or a
+ * record is earlier than `from_us`. */
+static Run put_run(Frames frames, const uint8_t *at, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t count_max,
+                   Py_ssize_t bytes_max) {
+    Run run = {.size = FRAMES_HEAD, .end = pos, .earliest_us = UINT64_MAX};
+    uint64_t latest_us = 0;
+    Record record;
+    for (; run.count < count_max && next_record(TYPED, at, &pos, end, &record); run.count++) {
+        uint64_t low = record.sent_us < run.earliest_us ? record.sent_us : run.earliest_us;
+        uint64_t high = record.sent_us > latest_us ? record.sent_us : latest_us;
+        Py_ssize_t size = run.size + head_bytes[FRAME] + record.headers_size + record.payload_size;
+        if (!run.count) {
+            run.base = record.offset;
+            run.append_us = record.append_us;
+        } else if (record.append_us != run.append_us || record.offset - run.base > UINT32_MAX
+                   || high - low > UINT32_MAX || size > bytes_max)
             break;
-        earliest = low;
-        latest = high;
-        size += head_bytes[FRAME] + one.headers_size + one.payload_size;
+        if (low >= frames.from_us && size <= frames.room) {
+            record.offset -= run.base;
+            record.sent_us -= frames.from_us;
+            put_frame(frames.to + run.size, &record);
+            memcpy(frames.sum + 8 * run.count, frames.to + run.size, 8);
+        }
+        run.earliest_us = low;
+        latest_us = high;
+        run.size = size;
+        run.end = pos;
+    }
+    return run;
+}
+
+/* Write the head of a batch. `checked` has the checksums of the frames behind the room for the fields. */
+static void put_batch_head(uint8_t *to, const Run *run, uint64_t partition, uint8_t *checked) {
+    const uint64_t fields[] = {partition, run->base, run->append_us, run->earliest_us, (uint64_t)run->size};
+    memset(to, 0, FRAMES_HEAD);
+    for (int i = 0; i < 5; i++)
+        put_le(to + 8 * i, fields[i], 8);
+    put_le(to + FRAMES_COUNT, (uint64_t)run->count, 4);
+    memcpy(checked, to, FRAMES_SUM);
+    memcpy(checked + FRAMES_SUM, to + FRAMES_COUNT, 4);
+    put_le(to + FRAMES_SUM, xxh3_of(checked, (size_t)(FRAMES_CHECKED + 8 * run->count)), 8);
+}
+
+/* iggy_batches(stored records, pos, partition, count and bytes in a batch at most, room) -> (bytes written, end of
+ * the written records): as many batches of frames as there is room for. It ends before a record that is not sound:
+ * `batches` of iggy/forms.py. */
+static PyObject *iggy_batches(PyObject *self, PyObject *args) {
+    Py_buffer view, room;
+    unsigned long long partition;
+    Py_ssize_t pos, count_max, bytes_max, where = 0;
+    Record record;
+    Run run;
+    if (!PyArg_ParseTuple(args, "y*nKnnw*", &view, &pos, &partition, &count_max, &bytes_max, &room))
+        return NULL;
+    uint8_t *checked = PyMem_Malloc((size_t)(FRAMES_CHECKED + 8 * count_max));
+    while (checked != NULL) {
+        Frames frames = {(uint8_t *)room.buf + where, checked + FRAMES_CHECKED, room.len - where, 0};
+        Py_ssize_t first = pos;
+        if (next_record(TYPED, view.buf, &first, view.len, &record))
+            frames.from_us = record.sent_us; /* Most often the earliest. */
+        run = put_run(frames, view.buf, pos, view.len, count_max, bytes_max);
+        if (!run.count || run.size > frames.room)
+            break;
+        if (run.earliest_us < frames.from_us) {
+            frames.from_us = run.earliest_us;
+            put_run(frames, view.buf, pos, view.len, count_max, bytes_max);
+        }
+        put_batch_head(frames.to, &run, partition, checked);
+        where += run.size;
+        pos = run.end;
     }
     PyBuffer_Release(&view);
-    return Py_BuildValue("nKKKn", count, first.offset, first.append_us, earliest, size);
+    PyBuffer_Release(&room);
+    if (checked == NULL)
+        return PyErr_NoMemory();
+    PyMem_Free(checked);
+    return Py_BuildValue("nn", where, pos);
 }
 
 /* Kafka's record batches: `kafka/record_batches.py`. Base offset 8, size 4, epoch 4, magic 1, crc32c 4, attributes 2,
@@ -737,6 +815,7 @@ static PyObject *iggy_run(PyObject *self, PyObject *args) {
 enum {
     BATCH_PREFIX = 12, BATCH_CHECKED = 21, BATCH_RECORDS = 61, BATCH_RECORD_MIN = 7, BATCH_MAGIC = 2,
     BATCH_RECORDS_MAX = 1 << 20, BATCH_CODECS = 4, BATCH_REFUSED = 32 | 16, IS_COMPRESSED = 1,
+    BATCH_APPEND_TIME = 8,
 };
 static const int64_t time_ms_max = INT64_MAX / 1000, producer_bit = (int64_t)1 << 62;
 
@@ -748,14 +827,6 @@ static inline void put_be64(uint8_t *at, uint64_t value) {
     put_le(at, __builtin_bswap64(value), 8);
 }
 
-/* Microseconds of a time in a batch as a new object, None for -1. */
-static PyObject *us_of(int64_t ms) {
-    if (ms == -1)
-        return Py_NewRef(Py_None);
-    ms = ms > time_ms_max ? time_ms_max : ms < -time_ms_max ? -time_ms_max : ms;
-    return PyLong_FromLongLong(ms * 1000);
-}
-
 /* Whether the buffer is one sound batch, of at most so many bytes, that may be stored. */
 static int is_sound_batch(const uint8_t *at, Py_ssize_t size, Py_ssize_t bytes_max) {
     if (size < BATCH_RECORDS || size > bytes_max || at[16] != BATCH_MAGIC || be32(at + 8) != size - BATCH_PREFIX)
@@ -764,10 +835,49 @@ static int is_sound_batch(const uint8_t *at, Py_ssize_t size, Py_ssize_t bytes_m
     int64_t producer = be64(at + 43), count = (int32_t)be32(at + 57);
     int has_sequence = !(at[51] & 0x80) && (int32_t)be32(at + 53) >= 0;
     int64_t possible = codec ? BATCH_RECORDS_MAX : (size - BATCH_RECORDS) / BATCH_RECORD_MIN;
+    int64_t first = be64(at + 27), last = be64(at + 35);
+    if (first < -time_ms_max || first > time_ms_max || last < -time_ms_max || last > time_ms_max)
+        return 0;
     return codec <= BATCH_CODECS && !(attributes & BATCH_REFUSED) && producer >= -1
         && (producer == -1 || has_sequence) && count >= 1 && count <= possible
         && (int32_t)be32(at + 23) == count - 1
         && crc32c_of(at + BATCH_CHECKED, (size_t)(size - BATCH_CHECKED)) == be32(at + 17);
+}
+
+/* The fields of `BodyInfo` that a produced body has; the times in microseconds, NO_TIME for none. */
+typedef struct {
+    int64_t first_us, latest_us, producer;
+    uint32_t count, flags, epoch, first, last;
+} BodyFacts;
+static const int64_t NO_TIME = INT64_MIN;
+
+static int64_t us_of(int64_t ms) {
+    return ms == -1 ? NO_TIME : ms * 1000;
+}
+
+/* The facts of a sound batch. */
+static BodyFacts batch_facts(const uint8_t *at) {
+    int64_t producer = be64(at + 43), last_ms = be64(at + 35);
+    BodyFacts facts = {.count = be32(at + 57), .latest_us = us_of(last_ms)};
+    facts.first_us = us_of(at[22] & BATCH_APPEND_TIME ? last_ms : be64(at + 27));
+    facts.flags = at[22] & KAFKA_CODEC_BITS ? IS_COMPRESSED : 0;
+    if (producer != -1) {
+        facts.producer = producer | producer_bit;
+        facts.epoch = (uint32_t)at[51] << 8 | at[52];
+        facts.first = be32(at + 53);
+        facts.last = (facts.first + facts.count - 1) & INT32_MAX;
+    }
+    return facts;
+}
+
+static void stamp_batch(uint8_t *at, uint64_t base_offset) {
+    put_be64(at, base_offset);
+    put_le(at + BATCH_PREFIX, 0, 4);
+}
+
+/* A time as a new object, None for NO_TIME. */
+static PyObject *time_object(int64_t time_us) {
+    return time_us == NO_TIME ? Py_NewRef(Py_None) : PyLong_FromLongLong(time_us);
 }
 
 /* kafka_batch(set, base offset, bytes of a batch at most) -> the fields of `BodyInfo`, with the offset stamped, or
@@ -778,20 +888,142 @@ static PyObject *kafka_batch(PyObject *self, PyObject *args) {
     Py_ssize_t bytes_max;
     if (!PyArg_ParseTuple(args, "w*Kn", &view, &base_offset, &bytes_max))
         return NULL;
-    uint8_t *at = view.buf;
     PyObject *info = NULL;
-    if (is_sound_batch(at, view.len, bytes_max)) {
-        int64_t producer = be64(at + 43);
-        uint32_t first = producer == -1 ? 0 : be32(at + 53), epoch = (uint32_t)at[51] << 8 | at[52];
-        put_be64(at, base_offset);
-        put_le(at + BATCH_PREFIX, 0, 4);
-        info = Py_BuildValue("INNiLIII", be32(at + 57), us_of(be64(at + 27)), us_of(be64(at + 35)),
-                             at[22] & KAFKA_CODEC_BITS ? IS_COMPRESSED : 0,
-                             (long long)(producer == -1 ? 0 : producer | producer_bit), producer == -1 ? 0 : epoch,
-                             first, producer == -1 ? 0 : (first + be32(at + 57) - 1) & INT32_MAX);
+    if (is_sound_batch(view.buf, view.len, bytes_max)) {
+        BodyFacts facts = batch_facts(view.buf);
+        stamp_batch(view.buf, base_offset);
+        info = Py_BuildValue("INNILIII", facts.count, time_object(facts.first_us), time_object(facts.latest_us),
+                             facts.flags, (long long)facts.producer, facts.epoch, facts.first, facts.last);
     }
     PyBuffer_Release(&view);
     return info != NULL || PyErr_Occurred() ? info : Py_NewRef(Py_None);
+}
+
+/* A request of Produce: `protocols/kafka/decoding.py`. */
+typedef struct {
+    const uint8_t *at, *end;
+    int is_flexible, is_sound;
+} Reader;
+enum {
+    PRODUCE_FLEXIBLE = 9, PRODUCE_BY_ID = 13, PRODUCE_TRANSACTIONAL = 3, REQUEST_HEAD = 14, TOPIC_ID_BYTES = 16,
+    COUNT_BYTES_MAX = 4,
+};
+
+/* The next bytes, of which there must be that many. */
+static const uint8_t *take(Reader *reader, int64_t size) {
+    const uint8_t *at = reader->at;
+    reader->is_sound &= size >= 0 && size <= reader->end - at;
+    reader->at += reader->is_sound ? size : 0;
+    return at;
+}
+
+static int64_t take_int(Reader *reader, int bytes) {
+    const uint8_t *at = take(reader, bytes);
+    if (!reader->is_sound)
+        return 0;
+    return bytes == 2 ? (int16_t)(at[0] << 8 | at[1]) : (int32_t)be32(at);
+}
+
+/* The size of a string or of bytes, or the number of entries of a list; -1 for null. */
+static int64_t take_size(Reader *reader, int bytes) {
+    if (!reader->is_flexible)
+        return take_int(reader, bytes);
+    uint64_t value = 0;
+    for (int i = 0; i <= COUNT_BYTES_MAX; i++) {
+        const uint8_t *at = take(reader, 1);
+        if (!reader->is_sound)
+            return 0;
+        value |= (uint64_t)(*at & 0x7f) << 7 * i;
+        if (*at < 0x80)
+            return (int64_t)value - 1;
+    }
+    reader->is_sound = 0;
+    return 0;
+}
+
+static void take_no_tags(Reader *reader) {
+    const uint8_t *at = reader->at;
+    if (reader->is_flexible && take(reader, 1) != NULL)
+        reader->is_sound = reader->is_sound && *at == 0;
+}
+
+/* Add the sets of a topic to a dict, by their partitions. 0: an error is set. */
+static int take_sets(Reader *reader, int64_t count, PyObject *frame, const uint8_t *start, PyObject *sets) {
+    int is_added = 1;
+    for (; count > 0 && is_added && reader->is_sound; count--) {
+        PyObject *index = PyLong_FromLongLong(take_int(reader, 4));
+        int64_t size = take_size(reader, 4);
+        const uint8_t *at = take(reader, size);
+        take_no_tags(reader);
+        Py_ssize_t pos = at - start;
+        PyObject *set = reader->is_sound ? PySequence_GetSlice(frame, pos, pos + size) : Py_NewRef(Py_None);
+        is_added = index != NULL && set != NULL && PyDict_SetItem(sets, index, set) == 0;
+        Py_XDECREF(index);
+        Py_XDECREF(set);
+    }
+    return is_added;
+}
+
+/* Add the topics of a request to a dict, by name or id, each with its sets. 0: an error is set. */
+static int take_topics(Reader *reader, int is_by_id, int64_t *entries_left, PyObject *frame, const uint8_t *start,
+                       PyObject *topics) {
+    int64_t count = take_size(reader, 4);
+    int is_added = 1;
+    reader->is_sound &= count > 0;
+    for (*entries_left -= count; count > 0 && is_added && reader->is_sound; count--) {
+        int64_t size = is_by_id ? TOPIC_ID_BYTES : take_size(reader, 2);
+        const uint8_t *at = take(reader, size);
+        int64_t partitions = take_size(reader, 4);
+        *entries_left -= partitions;
+        reader->is_sound &= partitions > 0 && *entries_left >= 0;
+        if (!reader->is_sound)
+            break;
+        PyObject *name = PyBytes_FromStringAndSize((const char *)at, (Py_ssize_t)size), *sets = PyDict_New();
+        /* A topic that is named twice: Python joins its sets. */
+        reader->is_sound &= name == NULL || !PyDict_Contains(topics, name);
+        is_added = name != NULL && sets != NULL && PyDict_SetItem(topics, name, sets) == 0
+            && take_sets(reader, partitions, frame, start, sets);
+        take_no_tags(reader);
+        Py_XDECREF(name);
+        Py_XDECREF(sets);
+    }
+    return is_added;
+}
+
+/* kafka_produce(frame, entries at most) -> (version, correlation id, client id or None, acks, timeout, topics, number
+ * of entries): a request of Produce whose topics, of one partition or more each, are {name or id: {partition: set}}.
+ * None for other requests, and for those with a transaction, tagged fields or a set that is null. */
+static PyObject *kafka_produce(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_buffer view;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "kafka_produce takes a frame and a number");
+        return NULL;
+    }
+    int64_t entries_max = PyLong_AsLongLong(args[1]), left = entries_max;
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *start = view.buf;
+    Reader reader = {start + 4, start + view.len, 0, view.len >= REQUEST_HEAD};
+    int64_t key = take_int(&reader, 2), version = take_int(&reader, 2), correlation_id = take_int(&reader, 4);
+    int64_t client_size = take_int(&reader, 2);
+    const uint8_t *client = take(&reader, client_size > 0 ? client_size : 0);
+    reader.is_flexible = version >= PRODUCE_FLEXIBLE;
+    take_no_tags(&reader);
+    if (version >= PRODUCE_TRANSACTIONAL)
+        reader.is_sound &= take_size(&reader, 2) == -1;
+    int64_t acks = take_int(&reader, 2), timeout = take_int(&reader, 4);
+    reader.is_sound &= key == 0 && version >= 0 && version <= PRODUCE_BY_ID;
+    PyObject *result = NULL, *topics = reader.is_sound ? PyDict_New() : NULL;
+    if (topics != NULL && take_topics(&reader, version >= PRODUCE_BY_ID, &left, args[0], start, topics)) {
+        const char *name = client_size < 0 ? NULL : (const char *)client; /* NULL becomes None. */
+        take_no_tags(&reader);
+        if (reader.is_sound)
+            result = Py_BuildValue("LLy#LLOL", version, correlation_id, name, (Py_ssize_t)client_size, acks, timeout,
+                                   topics, entries_max - left);
+    }
+    Py_XDECREF(topics);
+    PyBuffer_Release(&view);
+    return result != NULL || PyErr_Occurred() ? result : Py_NewRef(Py_None);
 }
 
 /* The header of a stored batch: `batch.py`. After magic and crc: the fields that come from outside, of these sizes;
@@ -812,6 +1044,12 @@ static int put_field(uint8_t *at, int size, PyObject *number) {
             return 0;
     }
     return !PyErr_Occurred();
+}
+
+/* Put magic and checksum before the fields. */
+static void seal_head(uint8_t *head, uint32_t salt) {
+    put(head, head_magic, sizeof head_magic);
+    put_le(head + 4, crc32c_on(salt, head + HEAD_REST, HEAD_BYTES - HEAD_REST), 4);
 }
 
 /* batch_head(salt, body, fields from the version on) -> header, or None where a field does not fit. */
@@ -841,14 +1079,101 @@ static PyObject *batch_head(PyObject *self, PyObject *const *args, Py_ssize_t co
     if (!fits)
         Py_RETURN_NONE;
     put_le(head + HEAD_BODY + 8, body_crc, 4);
-    put(head, head_magic, sizeof head_magic);
-    put_le(head + 4, crc32c_on(salt, head + HEAD_REST, HEAD_BYTES - HEAD_REST), 4);
+    seal_head(head, salt);
     return PyBytes_FromStringAndSize((const char *)head, HEAD_BYTES);
+}
+
+/* Check and stamp the messages of a plain set of format 0 that fill the buffer: their count, 0 for others. */
+static uint32_t stamp_messages(uint8_t *at, Py_ssize_t size, Py_ssize_t bytes_max, uint64_t base_offset) {
+    Py_ssize_t pos = 0;
+    uint32_t count = 0;
+    Message message;
+    while (pos < size) {
+        uint8_t *entry = at + pos;
+        if (!next_message(at, &pos, size, &message) || at + pos - entry > bytes_max
+            || crc32_of(entry + 16, (size_t)(at + pos - entry) - 16) != be32(entry + 12))
+            return 0;
+        put_be64(entry, base_offset + count++);
+    }
+    return count;
+}
+
+/* Arguments of kafka_append, in order. */
+enum {
+    AT_FD, AT_POS, AT_SALT, AT_PARTITION, AT_EPOCH, AT_OFFSET, AT_OFFSET_MAX, AT_DURABLE, AT_BYTES_MAX, AT_APPEND_US,
+    AT_PRODUCER, AT_PRODUCER_EPOCH, AT_SEQUENCE, APPEND_NUMBERS,
+};
+enum { STORED_SET = 2, STORED_BATCH = 7, HEAD_VERSION = 1 }; /* `BodyFormat`; the version of header and body. */
+
+/* Check a produced set, and write the header of its stored batch. 0: another set, or not the producer's next. */
+static int head_of_set(uint8_t *at, Py_ssize_t size, const int64_t numbers[], uint8_t *head, BodyFacts *facts) {
+    int is_batch = size > BATCH_RECORDS && at[16] == BATCH_MAGIC;
+    if (is_batch) {
+        if (be64(at + 43) != numbers[AT_PRODUCER] || !is_sound_batch(at, size, (Py_ssize_t)numbers[AT_BYTES_MAX]))
+            return 0;
+        *facts = batch_facts(at);
+        if (facts->producer && (facts->epoch != numbers[AT_PRODUCER_EPOCH] || facts->first != numbers[AT_SEQUENCE]))
+            return 0;
+        stamp_batch(at, (uint64_t)numbers[AT_OFFSET]);
+    } else {
+        *facts = (BodyFacts){.first_us = NO_TIME, .latest_us = NO_TIME};
+        facts->count = stamp_messages(at, size, (Py_ssize_t)numbers[AT_BYTES_MAX], (uint64_t)numbers[AT_OFFSET]);
+    }
+    if (!facts->count || numbers[AT_OFFSET] > numbers[AT_OFFSET_MAX] - facts->count)
+        return 0;
+    const uint64_t fields[HEAD_FIELDS] = {
+        HEAD_VERSION, HEAD_VERSION, is_batch ? STORED_BATCH : STORED_SET, facts->flags,
+        (uint64_t)numbers[AT_PARTITION], (uint64_t)numbers[AT_EPOCH], (uint64_t)numbers[AT_OFFSET],
+        facts->count - 1, facts->count, (uint64_t)numbers[AT_DURABLE], (uint64_t)facts->first_us,
+        (uint64_t)facts->latest_us, (uint64_t)numbers[AT_APPEND_US], (uint64_t)facts->producer, facts->epoch,
+        facts->first, facts->last,
+    };
+    uint8_t *to = head + HEAD_REST;
+    for (int i = 0, width; i < HEAD_FIELDS; i++, to += width) {
+        width = head_sizes[i] < 0 ? -head_sizes[i] : head_sizes[i];
+        put_le(to, fields[i], width);
+    }
+    put_le(head + HEAD_BODY + 4, (uint64_t)size, 4);
+    put_le(head + HEAD_BODY + 8, crc32c_of(at, (size_t)size), 4);
+    seal_head(head, (uint32_t)numbers[AT_SALT]);
+    return 1;
+}
+
+/* kafka_append(set, file descriptor, file position, salt, partition, owner epoch, base offset, end of the offsets that
+ * may be given out, durable offset, bytes of a message or batch at most, append us, producer, its epoch, its next
+ * sequence) -> (count, latest publish us, stored producer id, last sequence): check a produced set, stamp the set, and
+ * write the set behind its header. None if Python has to look, which then does all of this again. */
+static PyObject *kafka_append(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_buffer view;
+    BodyFacts facts;
+    int64_t numbers[APPEND_NUMBERS];
+    uint8_t head[HEAD_BYTES] = {0};
+    if (count != APPEND_NUMBERS + 1) {
+        PyErr_SetString(PyExc_TypeError, "kafka_append takes a set and its numbers");
+        return NULL;
+    }
+    for (int i = 0; i < APPEND_NUMBERS; i++)
+        numbers[i] = PyLong_AsLongLong(args[i + 1]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE) < 0)
+        return NULL;
+    int is_written = head_of_set(view.buf, view.len, numbers, head, &facts);
+    if (is_written) {
+        struct iovec parts[] = {{head, HEAD_BYTES}, {view.buf, (size_t)view.len}};
+        PyThreadState *state = PyEval_SaveThread(); /* The disk may make the write wait. */
+        is_written = pwritev((int)numbers[AT_FD], parts, 2, (off_t)numbers[AT_POS]) == HEAD_BYTES + view.len;
+        PyEval_RestoreThread(state);
+    }
+    PyBuffer_Release(&view);
+    if (!is_written)
+        Py_RETURN_NONE;
+    return Py_BuildValue("INLI", facts.count, time_object(facts.latest_us), (long long)facts.producer, facts.last);
 }
 
 static PyMethodDef methods[] = {
     {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS, NULL},
     {"kafka_batch", kafka_batch, METH_VARARGS, NULL},
+    {"kafka_produce", (PyCFunction)(void (*)(void))kafka_produce, METH_FASTCALL, NULL},
+    {"kafka_append", (PyCFunction)(void (*)(void))kafka_append, METH_FASTCALL, NULL},
     {"batch_head", (PyCFunction)(void (*)(void))batch_head, METH_FASTCALL, NULL},
     {"send_producer", send_producer, METH_VARARGS, NULL},
     {"cut_sends", cut_sends, METH_VARARGS, NULL},
@@ -858,7 +1183,7 @@ static PyMethodDef methods[] = {
     {"chain", chain, METH_VARARGS, NULL},
     {"iggy_check", iggy_check, METH_VARARGS, NULL},
     {"iggy_write", iggy_write, METH_VARARGS, NULL},
-    {"iggy_run", iggy_run, METH_VARARGS, NULL},
+    {"iggy_batches", iggy_batches, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

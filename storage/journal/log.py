@@ -17,7 +17,7 @@ from braidlog.storage.formats.batch import BatchHeader, body_checksum, pack
 from braidlog.storage.log.committer import Committer, SyncPoint
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.recovery import LogIdentity, RecoveryReport, recover
-from braidlog.storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
+from braidlog.storage.log.scan import NO_OFFSET, BadBatch, bodies, load_checked, walk
 from braidlog.storage.log.segment import Segment, segment_bases
 from braidlog.storage.log.segment_header import (
     FLAG_SNAPSHOT,
@@ -161,7 +161,7 @@ class JournalLog:
     def _is_snapshot(self, segment: Segment) -> bool:
         try:
             load_checked(segment)
-        except Fault as fault:
+        except BadBatch as fault:
             raise fault.damage() from None
         return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
 
@@ -174,7 +174,7 @@ class JournalLog:
             for file_pos, header in walk(*start, check_bodies_from=NO_OFFSET, end_pos=segment.size):
                 if header.flags & BatchFlag.MARKER:
                     return file_pos + header.stored_bytes
-        except Fault as fault:
+        except BadBatch as fault:
             raise fault.damage() from None
         return None
 
@@ -186,7 +186,7 @@ class JournalLog:
                     for record_offset, record in enumerate(unpack_records(body), offset):
                         self._replayed = (segment.path, file_pos, record_offset)
                         yield record
-            except Fault as fault:
+            except BadBatch as fault:
                 raise fault.damage() from None
             except StructError as error:
                 reason = f"a record is cut short: {error}"

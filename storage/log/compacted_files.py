@@ -14,11 +14,11 @@ from braidlog.storage.log.compaction.writer import CompactedWriter
 from braidlog.storage.log.extent import ClosedExtent, Extent
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.log_reader import LogReader
-from braidlog.storage.log.reading import Want
 from braidlog.storage.log.recovery import Recovered
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_names import VIEW_SUFFIX
+from braidlog.storage.log.segment_reading import Want
 from braidlog.storage.log.segment_set import SegmentSet
 from braidlog.storage.log.unsynced import Unsynced
 
@@ -37,7 +37,7 @@ class CompactedView:
                 segment.stat()
 
     def read(self, offset: int, bytes_max: int, *, wait: bool) -> list[Batch]:
-        """Return batches from the batch that has `offset`, at least one. Raises Fault, FileGone,
+        """Return batches from the batch that has `offset`, at least one. Raises BadBatch, FileGone,
         WouldBlock.
         """
         return self._set.read(Want(offset, self.horizon, bytes_max, wait))
@@ -109,7 +109,7 @@ class CompactedFiles:
         while (view := self.view) is not None and 0 <= offset < view.horizon:
             try:
                 return view.read(offset, bytes_max, wait=wait)
-            except (Fault, OSError):
+            except (BadBatch, OSError):
                 break
             except FileGone:
                 if self._extent.is_closed:
@@ -155,6 +155,13 @@ class CompactedFiles:
                 size += fact.size_bytes
                 new += fact.size_bytes if fact.next_offset > self.cleaned_offset else 0
         return new > 0 and new * PPM >= size * self._extent.settings.min_dirty_ppm
+
+    def is_overdue(self, end_offset: int, appended_before_us: int) -> bool:
+        """Return True if a new batch up to there was appended before that time."""
+        for fact in self._segments.facts(self._extent.log_end_offset):
+            if self.cleaned_offset < fact.next_offset <= end_offset:
+                return fact.newest_append_us <= appended_before_us
+        return False
 
     def note_cleaned(self, end_offset: int) -> None:
         """Note that a compaction has nothing more to do below."""

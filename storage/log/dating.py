@@ -14,7 +14,7 @@ from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.scan import (
     CHUNK_BYTES,
     LEAP_BYTES,
-    Fault,
+    BadBatch,
     find_good,
     load_checked,
     read_checked,
@@ -30,7 +30,7 @@ def append_times(segment: Segment) -> Iterator[int]:
     """The greatest append time of each piece of a segment, bodies not read. The caller may pause
     between two pieces. Goes on behind damage.  # hot
 
-    Raises: Fault if the disk cannot read or the segment's header is wrong; FileGone.
+    Raises: BadBatch if the disk cannot read or the segment's header is wrong; FileGone.
     """
     load_checked(segment)
     salt, partition_id = segment.salt, segment.partition_id
@@ -59,6 +59,6 @@ def append_times(segment: Segment) -> Iterator[int]:
 def newest_append_us(segment: Segment) -> int:
     """The greatest append time of a segment, 0 if its headers cannot be read."""
     newest_us = 0
-    with suppress(Fault, FileGone):  # Damage is reported elsewhere; the file's time has to do.
+    with suppress(BadBatch, FileGone):  # Damage is reported elsewhere; the file's time has to do.
         newest_us = max(append_times(segment))
     return newest_us

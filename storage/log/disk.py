@@ -4,6 +4,7 @@ or fail.
 
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from braidlog.storage.log.file_system import FileSystem
 from braidlog.storage.log.page_cache import PageCache
@@ -79,3 +80,11 @@ class Disk:
 
     def remove_folder(self, path: str) -> None:
         os.rmdir(path)
+
+    @property
+    def writes_plainly(self) -> bool:
+        """True if `write` is the system call alone, so that a caller may write by itself."""
+        return type(self).write is PLAIN_WRITE
+
+
+PLAIN_WRITE: Final = Disk.write

@@ -10,7 +10,7 @@ from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.index import PENDING_ENTRIES_MAX, BadIndex
 from braidlog.storage.log.log_walk import LogWalk
 from braidlog.storage.log.places import searched_place
-from braidlog.storage.log.scan import NO_OFFSET, Fault, pass_over, walk
+from braidlog.storage.log.scan import NO_OFFSET, BadBatch, pass_over, walk
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import KIND_PARTITION, SEGMENT_HEADER_BYTES
 
@@ -112,5 +112,5 @@ def begins_a_batch(segment: Segment, offset: int, file_pos: int) -> bool:
     batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
     try:
         return next(batches, None) is not None
-    except Fault:
+    except BadBatch:
         return False

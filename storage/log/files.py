@@ -125,6 +125,10 @@ class Files(Protocol):
         """The leases on descriptors of these files."""
 
     @property
+    def writes_plainly(self) -> bool:
+        """True if a caller that holds a file may write to its descriptor itself."""
+
+    @property
     def syncs_all_at_once(self) -> bool:
         """True if `sync_all` works on this file system, for all folders given to `adopt`."""
 

@@ -1,7 +1,7 @@
 """Finds large batches without reading their bodies, so that a socket can take them from the file.
 
-Covers only batches that are cheap to find and were checked before. `reading.py` handles all others
-and reports faults.
+Covers only batches that are cheap to find and were checked before. `segment_reading.py` handles all
+others and reports faults.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from braidlog.storage.errors import StorageError
 from braidlog.storage.formats.batch import HEADER_BYTES, unpack_place
 from braidlog.storage.log.file_part import FilePart
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.reading import READ_BATCHES_MAX
 from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_reading import READ_BATCHES_MAX
 
 # Larger bodies are sent from the file once checked; copying a smaller body costs no more than the
 # system calls for sending it.

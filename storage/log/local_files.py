@@ -10,6 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from time import thread_time_ns
 
 from braidlog.storage.errors import StorageFailed, StorageFull, WouldBlock
 from braidlog.storage.log.descriptors import Result, idle_handles_max, with_descriptor
@@ -23,13 +24,19 @@ from braidlog.storage.log.sync_queue import SyncQueue
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
 PARTS_MAX = 1024
 
+# Reads of fewer bytes are not timed: they take little time however slow they are.
+TIMED_BYTES_MIN = 128 * 1024
+# A read is slow if it takes more processor time than this, and more than a nanosecond a byte: five
+# times the time for pages that were read before.
+SLOW_READ_NS_MIN = 500_000
+
 # Errors of file systems that cannot preallocate, if the C library does not emulate it.
 CANNOT_ALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 class LocalFile:
     """A file on the disk. Its descriptor may be closed and opened again while nobody holds the
-    file.
+    file. Implements `File`.
     """
 
     __slots__ = ("_files", "fd", "gone", "holds", "path", "read_only")
@@ -44,19 +51,15 @@ class LocalFile:
         """True if the descriptor can only read, because the file system is read-only."""
 
     def hold(self) -> int:
-        """As `File.hold`."""
         return self._files.hold(self)
 
     def hold_to_read(self) -> int:
-        """As `File.hold_to_read`."""
         return self._files.hold(self, to_read=True)
 
     def release(self) -> None:
-        """As `File.release`."""
         self._files.release(self)
 
     def write_at(self, parts: Sequence[Buffer], pos: int) -> None:
-        """As `File.write_at`."""
         self.hold()
         try:
             self.write_held(parts, pos, sum(map(len, parts)))
@@ -84,7 +87,6 @@ class LocalFile:
             self._files.disk.truncate(self.path, fd, size)
 
     def overwrite_at(self, data: Buffer, pos: int) -> None:
-        """As `File.overwrite_at`."""
         fd = self.hold()
         try:
             write_parts(self._files.disk, self.path, fd, [data], pos)
@@ -94,14 +96,12 @@ class LocalFile:
             self.release()
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
-        """As `File.read_at`."""
         fd = self.hold_to_read()
         try:
             if wait or not self._files.reads_cached:
                 return self._files.disk.read(self.path, fd, size, pos)
             try:
-                into = self._files.read_buffers.take(size)
-                return into[: self._files.disk.read_cached(self.path, fd, into, pos)]
+                return self._read_cached(fd, size, pos)
             except BlockingIOError:
                 raise WouldBlock(self.path) from None
             except OSError as error:
@@ -113,8 +113,21 @@ class LocalFile:
         finally:
             self.release()
 
+    def _read_cached(self, fd: int, size: int, pos: int) -> memoryview:
+        """Read from memory. Raises OSError; WouldBlock too if the copy took so long that the kernel
+        has most likely read the pages for it, or reads them ahead: the first copy of such pages
+        takes up to thirty times as long as the next.
+        """
+        into = self._files.read_buffers.take(size)
+        if size < TIMED_BYTES_MIN:
+            return into[: self._files.disk.read_cached(self.path, fd, into, pos)]
+        begun_ns = thread_time_ns()
+        count = self._files.disk.read_cached(self.path, fd, into, pos)
+        if thread_time_ns() - begun_ns > max(SLOW_READ_NS_MIN, size):
+            raise WouldBlock(self.path)
+        return into[:count]
+
     def truncate(self, size: int) -> None:
-        """As `File.truncate`."""
         fd = self.hold()
         try:
             self._files.disk.truncate(self.path, fd, size)
@@ -124,7 +137,6 @@ class LocalFile:
             self.release()
 
     def allocate(self, size: int, pos: int) -> None:
-        """As `File.allocate`."""
         fd = self.hold()
         try:
             self._files.disk.allocate(self.path, fd, size, pos)
@@ -136,7 +148,6 @@ class LocalFile:
             self.release()
 
     def datasync(self) -> None:
-        """As `File.datasync`."""
         fd = self.hold()
         try:
             self._files.disk.sync_data(self.path, fd)
@@ -154,11 +165,9 @@ class LocalFile:
             self.release()
 
     def move_to(self, path: str) -> None:
-        """As `File.move_to`."""
         self.path = path
 
     def close(self) -> None:
-        """As `File.close`."""
         self._files.forget(self)
 
 
@@ -182,6 +191,7 @@ class LocalFiles:
     """Makes `LocalFile`s below a folder and keeps at most about `handles_max` of them open.
 
     Files that are held (in use, or written and not yet synced) stay open beyond the budget.
+    Implements `File`.
     """
 
     def __init__(
@@ -198,7 +208,7 @@ class LocalFiles:
         """
         self.root = os.fspath(root)
         self.directory_id = 0
-        self.disk = disk if disk is not None else Disk()
+        self.disk = Disk() if disk is None else disk
         self.reads_cached = True
         self.read_buffers = ReadBuffers()
         self.leases = Leases(self.disk, are_given=lends)
@@ -212,12 +222,20 @@ class LocalFiles:
         self._file_system = FileSystem(self.root)
 
     def name_directory(self, directory_id: int) -> None:
-        """As `Files.name_directory`."""
         self.directory_id = directory_id
 
     @property
+    def disk(self) -> Disk:
+        """The system calls."""
+        return self._disk
+
+    @disk.setter
+    def disk(self, disk: Disk) -> None:
+        self._disk = disk
+        self.writes_plainly = disk.writes_plainly
+
+    @property
     def syncs_all_at_once(self) -> bool:
-        """As `Files.syncs_all_at_once`."""
         return self._file_system.can_sync
 
     @property
@@ -226,7 +244,6 @@ class LocalFiles:
         return self._open_count
 
     def create(self, path: str) -> LocalFile:
-        """As `Files.create`."""
         self.clear_discarded()
         file = LocalFile(self, path)
         fd, _ = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, "create")
@@ -244,7 +261,6 @@ class LocalFiles:
         self.disk.close(path, fd)
 
     def open(self, path: str) -> LocalFile:
-        """As `Files.open`."""
         return LocalFile(self, path)
 
     def hold(self, file: LocalFile, *, to_read: bool = False) -> int:
@@ -276,7 +292,6 @@ class LocalFiles:
         return file.fd
 
     def release(self, file: LocalFile) -> None:
-        """See `File.release`."""
         with self._lock:
             file.holds -= 1
             if file.holds == 0:
@@ -295,11 +310,9 @@ class LocalFiles:
                 self._close(file)
 
     def read_whole(self, path: str) -> bytes:
-        """As `Files.read_whole`."""
         return self.read_head(path, None)
 
     def read_head(self, path: str, size: int | None) -> bytes:
-        """As `Files.read_head`."""
         fd = self._open_to_look(path)
         try:
             return self.disk.read(path, fd, os.fstat(fd).st_size if size is None else size, 0)
@@ -307,7 +320,6 @@ class LocalFiles:
             self.disk.close(path, fd)
 
     def look_into(self, path: str, size: int) -> tuple[bytes, os.stat_result]:
-        """As `Files.look_into`."""
         fd = self._open_to_look(path)
         try:
             status = os.fstat(fd)
@@ -318,21 +330,18 @@ class LocalFiles:
         return data, status
 
     def rename(self, path: str, new_path: str) -> None:
-        """As `Files.rename`."""
         try:
             self.disk.rename(path, new_path)
         except OSError as error:
             raise storage_error(error, "rename", path) from error
 
     def set_time(self, path: str, time_us: int) -> None:
-        """As `Files.set_time`."""
         try:
             self.disk.set_time(path, time_us)
         except OSError as error:
             raise storage_error(error, "set the time of", path) from error
 
     def unlink(self, path: str) -> None:
-        """As `Files.unlink`."""
         try:
             self.disk.unlink(path)
         except FileNotFoundError:
@@ -341,7 +350,6 @@ class LocalFiles:
             raise storage_error(error, "remove", path) from error
 
     def discard(self, path: str) -> None:
-        """As `Files.discard`."""
         try:
             self.unlink(path)
         except StorageFull:
@@ -360,14 +368,12 @@ class LocalFiles:
                 self._discarded.pop()
 
     def make_folder(self, path: str) -> None:
-        """As `Files.make_folder`."""
         try:
             self.disk.make_folder(path)
         except OSError as error:
             raise storage_error(error, "make the folder", path) from error
 
     def remove_folder(self, path: str) -> None:
-        """As `Files.remove_folder`."""
         for name in self.names(path):
             self.unlink(os.path.join(path, name))
         try:
@@ -376,7 +382,6 @@ class LocalFiles:
             raise storage_error(error, "remove the folder", path) from error
 
     def names(self, path: str) -> list[str]:
-        """As `Files.names`."""
         try:
             return sorted(self._with_descriptor(lambda: os.listdir(path)))
         except FileNotFoundError:
@@ -385,7 +390,6 @@ class LocalFiles:
             raise storage_error(error, "list", path) from error
 
     def sync_folder(self, path: str) -> None:
-        """As `Files.sync_folder`."""
         try:
             self._with_descriptor(lambda: self.disk.sync_folder(path))
         except FileNotFoundError:
@@ -396,34 +400,28 @@ class LocalFiles:
             ) from error
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
-        """As `Files.sync_queue`."""
         try:
             return self.disk.sync_queue(eventfd)
         except OSError:
             return None
 
     def sync_all(self) -> None:
-        """As `Files.sync_all`."""
         try:
             self.disk.sync_file_system(self._file_system)
         except OSError as error:
             raise StorageFailed(f"cannot sync {self.root}: {error.strerror or error}") from error
 
     def adopt(self, folder: str) -> None:
-        """As `Files.adopt`."""
         self._file_system.adopt(folder)
 
     def close(self) -> None:
-        """As `Files.close`."""
         self.close_idle()
         self._file_system.close()
 
     def close_idle(self) -> None:
-        """As `Files.close_idle`."""
         self.close_oldest_idle(self._open_count)
 
     def close_oldest_idle(self, count: int) -> bool:
-        """As `Files.close_oldest_idle`."""
         with self._lock:
             closing = min(count, len(self._idle))
             for _ in range(closing):

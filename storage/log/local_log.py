@@ -5,16 +5,15 @@ the log start, `CompactedFiles` replaces segments, `WrittenMode` reserves offset
 the segments durable. Knows segments and offsets, no topic name and no protocol.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from struct import pack as struct_pack
 from time import time_ns
 from typing import NoReturn
 
 from braidlog.storage.errors import LogClosed, StorageFull
-from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
+from braidlog.storage.formats.api import OFFSET_MAX, BodyInfo, WriteAtOnce, WrittenBatch
 from braidlog.storage.formats.batch import (
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
@@ -24,11 +23,12 @@ from braidlog.storage.formats.batch import (
     header_of,
     pack,
 )
-from braidlog.storage.log.committer import Committer, SyncPoint
+from braidlog.storage.log.committer import SyncPoint
 from braidlog.storage.log.compacted_files import CompactedFiles
-from braidlog.storage.log.files import Files
+from braidlog.storage.log.gaps import append_gap
+from braidlog.storage.log.log_place import LogPlace
 from braidlog.storage.log.log_reader import LogReader
-from braidlog.storage.log.recovery import LogIdentity, Recovered
+from braidlog.storage.log.recovery import Recovered
 from braidlog.storage.log.reservation import OffsetReservation
 from braidlog.storage.log.rounds import Rounds
 from braidlog.storage.log.segment import Segment
@@ -37,18 +37,6 @@ from braidlog.storage.log.segment_set import SegmentSet
 from braidlog.storage.log.settings import Durability, LogSettings
 from braidlog.storage.log.trimming import Trimmer
 from braidlog.storage.log.written_mode import WrittenMode
-
-
-@dataclass(slots=True, frozen=True)
-class LogPlace:
-    """The place of a log, and the committer whose rounds the log joins."""
-
-    files: Files
-    identity: LogIdentity
-    committer: Committer
-    # Called with partition id and durable offset once a full segment is durable.
-    on_rolled: Callable[[int, int], None] | None = None
-    owner_epoch: int = 0
 
 
 class LocalLog:
@@ -163,7 +151,7 @@ class LocalLog:
         reserved = self._written.reserved_offset
         if self.takes_appends and reserved > self.log_end_offset:
             self.recovery.note_gap(self.log_end_offset, reserved)
-            with suppress(StorageFull):  # Appends are refused until there is room for it.
+            with suppress(StorageFull):  # Appends are refused until the gap has room.
                 self._fill_gap()
         if self._is_written_mode and self.takes_appends:
             self._written.reserve_ahead(self.log_end_offset)
@@ -173,7 +161,7 @@ class LocalLog:
         """Continue above the reservation. Raises StorageFull, and then the log takes no appends."""
         self.takes_appends = True
         try:
-            self.append_gap(self._written.reserved_offset, time_ns() // 1000)
+            append_gap(self, self._written.reserved_offset, time_ns() // 1000)
         except StorageFull:
             self.takes_appends = False
             raise
@@ -260,12 +248,42 @@ class LocalLog:
         time_us = append_us if latest_us is None else latest_us
         file_pos = segment.append([head, *parts], stored_bytes, append_us, time_us)
         self.log_end_offset = next_offset
-        if file_pos - segment.indexed_pos >= self.segment_set.interval_bytes:
-            segment.note_in_index(base_offset, file_pos, before_us, self.segment_set.interval_bytes)
-        self.segment_set.remember(next_offset, segment, file_pos + stored_bytes)
+        self.segment_set.note_batch(segment, file_pos, before_us, base_offset, next_offset)
         if not self._is_marked:
             self._mark()
         return base_offset
+
+    def append_at_once(self, body: memoryview, once: WriteAtOnce) -> WrittenBatch | None:
+        """Store a batch by a call that also checks the body, as `Log.append_at_once`. # hot"""
+        append_us = once.append_us
+        segment, stored_bytes = self._active, HEADER_BYTES + len(body)
+        if segment is None or not (self._place.files.writes_plainly and self.takes_appends):
+            return None
+        if segment.is_full_for(stored_bytes, append_us, self.settings):
+            return None
+        file = segment.file
+        was_held = file in self._unsynced.files
+        if not was_held:
+            self._unsynced.hold(file)
+        base_offset, file_pos = self.log_end_offset, segment.size
+        offset_max = self._written.reserved_offset if self._is_written_mode else OFFSET_MAX
+        owner = (segment.salt, self.partition_id, self.owner_epoch)
+        offsets = (base_offset, offset_max, self.durable_offset)
+        numbers = (once.bytes_max, append_us, *once.producer)
+        written = once.write(body, file.fd, file_pos, *owner, *offsets, *numbers)
+        if written is None:
+            if not was_held:  # Otherwise refused sets would keep a file of each partition open.
+                self._unsynced.let_go(file)
+            return None
+        next_offset, latest_us = base_offset + written[0], written[1]
+        before_us = segment.max_time_us
+        time_us = append_us if latest_us is None else latest_us
+        segment.take_written(stored_bytes, append_us, time_us)
+        self.log_end_offset = next_offset
+        self.segment_set.note_batch(segment, file_pos, before_us, base_offset, next_offset)
+        if not self._is_marked:
+            self._mark()
+        return written
 
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
@@ -317,7 +335,7 @@ class LocalLog:
             raise LogClosed(self.folder)
         if self.recovery.damages:
             raise self.recovery.damages[-1].error()
-        self._fill_gap()  # There is room for it now: the next append can be taken.
+        self._fill_gap()  # The gap has room now: the log can take the next append.
         raise StorageFull(f"{self.folder} had no room to go on above its reservation")
 
     def roll(self) -> None:
@@ -346,21 +364,6 @@ class LocalLog:
         segment = Segment.create(self._place.files, self.folder, header)
         self._rounds.began(segment)
         return segment
-
-    def append_gap(self, end_offset: int, append_us: int) -> None:
-        """Cover the offsets from the log end up to `end_offset` with empty batches.
-
-        Raises: as `append`.
-        """
-        while self.log_end_offset < end_offset:
-            covered = min(end_offset - self.log_end_offset, BATCH_OFFSETS_MAX)
-            self.append(
-                (),
-                BodyInfo(record_count=0, flags=BatchFlag.GAP),
-                body_format=BodyFormat.GAP,
-                append_us=append_us,
-                last_offset_delta=covered - 1,
-            )
 
     # Trimming
 

@@ -31,13 +31,13 @@ owner's. Any thread may read meanwhile; a read of cached pages never waits.
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.formats.api import BodyInfo, WriteAtOnce, WrittenBatch
 from braidlog.storage.formats.batch import Batch, Buffer
 from braidlog.storage.log.compacted_files import CompactedFiles
 from braidlog.storage.log.extent import Extent
 from braidlog.storage.log.in_place import PlacedRun
-from braidlog.storage.log.reading import Trusted
 from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_reading import Trusted
 from braidlog.storage.log.settings import LogSettings
 
 
@@ -74,6 +74,12 @@ class Log(Extent, Protocol):
 
         `last_offset_delta` is record_count - 1 unless given. Raises: StorageFull; StorageFailed;
         DamagedLog if the log's end is damaged; LogClosed.
+        """
+
+    def append_at_once(self, body: memoryview, once: WriteAtOnce) -> WrittenBatch | None:
+        """Store a body by a call that also checks and stamps the body, with a single batch header.
+
+        Returns None, with nothing stored, if `append` has to store the body. Raises as `append`.
         """
 
     def append_all(

@@ -13,10 +13,10 @@ from braidlog.storage.log.extent import ClosedExtent, Extent
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.in_place import PlacedRun, PlacedWant
 from braidlog.storage.log.places import place_of_offset
-from braidlog.storage.log.reading import Trusted, Want
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_reading import Trusted, Want
 from braidlog.storage.log.segment_set import SegmentSet
 
 
@@ -58,7 +58,7 @@ class LogReader:
                 if batches[0].base_offset <= offset:
                     # Otherwise retention removed the batch after the log start was checked.
                     return batches
-            except Fault as fault:
+            except BadBatch as fault:
                 raise fault.damage() from None
             except FileGone:  # Retention removed the file: the log start is above the offset now.
                 self._check_open()
@@ -82,7 +82,7 @@ class LogReader:
         while True:
             try:
                 candidate = self._segments.offset_at_or_after(time_us)
-            except Fault as fault:
+            except BadBatch as fault:
                 raise fault.damage() from None
             except FileGone:
                 self._check_open()
@@ -101,7 +101,7 @@ class LogReader:
             return 0
         try:
             return max(self._segments.bytes_between(offset_a, offset_b), 1)
-        except Fault as fault:
+        except BadBatch as fault:
             raise fault.damage() from None
         except FileGone:
             return 1  # Retention dropped a segment in the range: a read will report that.
@@ -113,7 +113,7 @@ class LogReader:
             segment = view.segments[number]
             at, file_pos = segment.base_offset, SEGMENT_HEADER_BYTES
             if offset > at:
-                with suppress(Fault):  # The walk will report it.
+                with suppress(BadBatch):  # The walk will report it.
                     at, file_pos = place_of_offset(segment, offset, self._segments.interval_bytes)
             yield segment, file_pos, at
 

@@ -9,12 +9,12 @@ import os
 from collections.abc import Iterator, Sequence
 
 from braidlog.storage.formats.batch import BatchHeader
-from braidlog.storage.log.scan import NO_OFFSET, Fault, load_checked, walk
+from braidlog.storage.log.scan import NO_OFFSET, BadBatch, load_checked, walk
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
 
-class Missing(Fault):
+class Missing(BadBatch):
     """The records up to the offset `next_offset` are in no file."""
 
     def __init__(self, segment: Segment, offset: int, next_offset: int) -> None:
@@ -23,7 +23,7 @@ class Missing(Fault):
         self.next_offset = next_offset
 
 
-class Overlap(Fault):
+class Overlap(BadBatch):
     """A segment begins below the end of the segment before."""
 
     def __init__(self, segment: Segment, before: Segment, offset: int) -> None:
@@ -67,7 +67,7 @@ class LogWalk:
         """Yield (segment, file_pos, header) of the good batches from here to the end of the log;
         check bodies in batches that end above `check_bodies_from`.
 
-        Raises: Fault at a mismatch; to continue after the fault, `resume` and call again. FileGone.
+        Raises: BadBatch at a mismatch, FileGone. To continue after it, `resume` and call again.
         """
         while self.number < len(self.segments):
             segment = self.segments[self.number]
@@ -108,7 +108,7 @@ class LogWalk:
         return segment if segment.base_offset < self.stop else None
 
     def _check_joint(self, segment: Segment) -> bool:
-        """Return True if another segment follows. Raises Fault if that segment begins at a wrong
+        """Return True if another segment follows. Raises BadBatch if that segment begins at a wrong
         offset, or the log ends too early.
         """
         following = self.following()

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.disk_rounds import DiskRounds
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.local_log import LocalLog, LogPlace
+from braidlog.storage.log.local_log import LocalLog
+from braidlog.storage.log.log_place import LogPlace
 from braidlog.storage.log.plain_end import plain_end
 from braidlog.storage.log.recovery import LogIdentity, recover
 from braidlog.storage.log.reservation import OffsetReservation

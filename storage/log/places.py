@@ -8,7 +8,7 @@ from braidlog.storage.errors import WouldBlock
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.index import BadIndex, SparseIndex
-from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
+from braidlog.storage.log.scan import NO_OFFSET, BadBatch, find_good, load_checked, walk
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 
@@ -18,7 +18,7 @@ def place_of_offset(
 ) -> tuple[int, int]:
     """Return (offset, file_pos) of a batch at or shortly before the one that contains `offset`.
 
-    Raises: WouldBlock, with `wait=False`, where the index is not in memory; Fault, FileGone.
+    Raises: WouldBlock, with `wait=False`, where the index is not in memory; BadBatch, FileGone.
     """
     index = segment.index_in_memory
     if index is None:
@@ -60,7 +60,7 @@ def searched_place(segment: Segment, offset: int, interval_bytes: int) -> tuple[
 def first_at_or_after(segment: Segment, time_us: int, interval_bytes: int) -> int | None:
     """Base offset of the segment's first batch of that time or later, None if there is none.
 
-    Raises: Fault, FileGone.
+    Raises: BadBatch, FileGone.
     """
     offset, file_pos = place_of_time(segment, time_us, interval_bytes)
     batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
@@ -73,7 +73,7 @@ def first_at_or_after(segment: Segment, time_us: int, interval_bytes: int) -> in
 def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[int, int]:
     """(offset, file_pos) of a batch before which all are older than `time_us`.
 
-    Raises: Fault, FileGone.
+    Raises: BadBatch, FileGone.
     """
     load_checked(segment)
     with segment.building_index:
@@ -106,7 +106,7 @@ def stored_index(segment: Segment) -> SparseIndex | None:
 
 
 def build_index(segment: Segment, interval_bytes: int) -> SparseIndex:
-    """Build the index from the log, and keep it in memory. Raises Fault, FileGone."""
+    """Build the index from the log, and keep it in memory. Raises BadBatch, FileGone."""
     load_checked(segment)
     entries: list[tuple[int, int, int | None]] = []
     offset, pos = segment.base_offset, SEGMENT_HEADER_BYTES
@@ -124,7 +124,7 @@ def build_index(segment: Segment, interval_bytes: int) -> SparseIndex:
             pos = end_pos
             if segment.size - end_pos > interval_bytes:
                 end_pos = segment.size  # It grew meanwhile, and nothing was indexed.
-        except Fault as fault:
+        except BadBatch as fault:
             behind = next(find_good(segment, fault.file_pos + 1, fault.offset, end_pos), None)
             if behind is None:
                 break

@@ -16,7 +16,7 @@ from braidlog.storage.formats.batch import HEADER_BYTES, BatchHeader
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.recovery import LogIdentity, Recovered, RecoveryReport
-from braidlog.storage.log.scan import LEAP_BYTES, Fault, header_at
+from braidlog.storage.log.scan import LEAP_BYTES, BadBatch, header_at
 from braidlog.storage.log.segment import LOG_SUFFIX, Segment
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES, BadSegment
 from braidlog.storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
@@ -30,7 +30,7 @@ BEHIND_BYTES_MAX = 64 * 1024
 NAME_BYTES = BASE_DIGITS + len(LOG_SUFFIX)
 
 # Raised for a file that is not as it should be, is missing or cannot be read.
-UNUSUAL = (OSError, FileGone, BadSegment, BadIndex, Fault, StorageFull, StorageFailed)
+UNUSUAL = (OSError, FileGone, BadSegment, BadIndex, BadBatch, StorageFull, StorageFailed)
 
 
 def plain_end(
@@ -140,7 +140,7 @@ def _behind(
     segment: Segment, head: bytes, file_pos: int, offset: int, proven: int
 ) -> list[tuple[int, BatchHeader]] | None:
     """(file_pos, header) of the batches from a place on, None if they are not good up to the end of
-    the file, or end below `proven`. Bodies above `proven` are checked. Raises Fault.
+    the file, or end below `proven`. Bodies above `proven` are checked. Raises BadBatch.
     """
     end_pos = segment.size
     headers: list[tuple[int, BatchHeader]] = []

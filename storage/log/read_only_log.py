@@ -1,8 +1,8 @@
 """A partition's log as durable at the last look, for readers that do not own the log.
 
 Segments change during a read: retention drops segments, compaction and packing replace them. The
-reader then looks again. `LogSource` finds the segments: `FolderSource` (`reader.py`) in a folder,
-`StoreSource` (`storage/shared/reader.py`) in the shared store.
+reader then looks again. `LogSource` finds the segments: `FolderSource` (`folder_reader.py`) in a
+folder, `StoreSource` (`storage/shared/reader.py`) in the shared store.
 """
 
 from bisect import bisect_right
@@ -14,10 +14,10 @@ from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.places import first_at_or_after
-from braidlog.storage.log.reading import Want, read_batches
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_names import SegmentName
+from braidlog.storage.log.segment_reading import Want, read_batches
 from braidlog.storage.log.settings import LogSettings
 
 # Bytes per read, unless a batch is larger.
@@ -62,7 +62,7 @@ class LogSource(Protocol):
         """Return the segment of that name. Opens no file."""
 
     def place(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """(offset, file_pos) of a batch at or before that offset. Raises Fault, FileGone."""
+        """(offset, file_pos) of a batch at or before that offset. Raises BadBatch, FileGone."""
 
     def close(self) -> None:
         """Close the files."""
@@ -144,7 +144,7 @@ class ReadOnlyLog:
             # Retention dropped the segment, or a compacted segment has its records now.
             except FileGone:
                 self.refresh()
-            except Fault as fault:
+            except BadBatch as fault:
                 damaged += 1
                 if damaged == LOOKS_MAX or not self.is_changed():
                     raise fault.damage() from None
@@ -153,7 +153,7 @@ class ReadOnlyLog:
         return max(first_offset, self.log_start_offset)
 
     def _first_at(self, time_us: int) -> int | None:
-        """Raises Fault, FileGone."""
+        """Raises BadBatch, FileGone."""
         for number in range(len(self._names)):
             segment = self.segment(number)
             segment.look_again()
@@ -174,7 +174,7 @@ class ReadOnlyLog:
         return self._segments[name]
 
     def read(self, segment: Segment, place: tuple[int, int] | None, offset: int) -> list[Batch]:
-        """Batches of a segment, from a place at or before that offset. Raises Fault, FileGone."""
+        """Batches of a segment from a place at or before `offset`. Raises BadBatch, FileGone."""
         segment.look_again()  # The last segment may grow while this reads.
         want = Want(offset, self.high_watermark, READ_BYTES)
         return read_batches(segment, place or self._source.place(segment, offset), want)
@@ -218,7 +218,7 @@ class _Reads:
                 failure = DamagedLog(segment.path, 0, offset, "the file is gone")
                 self._log.refresh()
                 is_changed = True
-            except Fault as fault:
+            except BadBatch as fault:
                 failure = fault.damage()
                 is_changed = self._log.is_changed()
             start = self._log.log_start_offset

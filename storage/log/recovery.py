@@ -12,7 +12,13 @@ from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.batch import BatchHeader
 from braidlog.storage.log.end_walk import EndWalk
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.scan import Fault, find_good, is_foreign, is_never_torn, load_checked
+from braidlog.storage.log.scan import (
+    BadBatch,
+    find_good,
+    is_foreign,
+    is_never_torn,
+    load_checked,
+)
 from braidlog.storage.log.segment import LOG_SUFFIX, Segment
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.segment_names import SegmentName, segment_names, view_names
@@ -24,7 +30,7 @@ FOREIGN_SUFFIX = ".foreign"
 
 
 @dataclass(slots=True, frozen=True)
-class Cut:
+class TornTail:
     """A torn tail that was cut off: bytes of a file from `file_pos` on, never acknowledged."""
 
     path: str
@@ -57,7 +63,7 @@ class RecoveryReport:
     """The findings of a start in a folder; `is_clean` if there are none."""
 
     folder: str
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[TornTail] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     batches_walked: int = 0
     gap: tuple[int, int] | None = None
@@ -202,12 +208,12 @@ class _Recovery:
                     self.tail.add(segment, file_pos, header)
                     self.walk.note(segment, file_pos, header)
                 return True, self.walk.offset
-            except Fault as fault:
+            except BadBatch as fault:
                 end = self.act_on(fault)
                 if end is not None:
                     return end
 
-    def act_on(self, fault: Fault) -> tuple[bool, int] | None:
+    def act_on(self, fault: BadBatch) -> tuple[bool, int] | None:
         """Keep or cut the place of a fault. Return the end of the log, None if the walk
         must go on.
         """
@@ -225,7 +231,7 @@ class _Recovery:
         self.walk.resume(self.walk.number - 1)
         return None
 
-    def judge(self, fault: Fault) -> bool:
+    def judge(self, fault: BadBatch) -> bool:
         """Return True if a fault is damage with a good batch after it, where the walk then
         continues.
         """
@@ -243,21 +249,21 @@ class _Recovery:
         self.walk.resume(number, (header.base_offset, file_pos))
         return True
 
-    def good_behind(self, fault: Fault) -> Iterator[tuple[int, int, BatchHeader]]:
+    def good_behind(self, fault: BadBatch) -> Iterator[tuple[int, int, BatchHeader]]:
         """Yield good batches after the fault, in the same segment and in all later segments."""
         offset = fault.offset
         for later in range(self.walk.number, len(self.segments)):
             segment = self.segments[later]
             try:
                 load_checked(segment)
-            except Fault:
+            except BadBatch:
                 continue  # Without the salt, our batches look like a client's bytes.
             begin = fault.file_pos + 1 if segment.path == fault.path else SEGMENT_HEADER_BYTES
             for file_pos, header in find_good(segment, begin, offset, segment.size):
                 yield later, file_pos, header
                 offset = header.next_offset
 
-    def cut(self, fault: Fault) -> None:
+    def cut(self, fault: BadBatch) -> None:
         """Cut off the torn tail: later segments, the last first, then the rest of this segment."""
         whole = fault.file_pos < SEGMENT_HEADER_BYTES
         number = [segment.path for segment in self.segments].index(fault.path)
@@ -266,7 +272,7 @@ class _Recovery:
             mine = segment.path == fault.path
             reason = fault.reason if mine else "behind a torn tail"
             offset = fault.offset if mine else segment.base_offset
-            self.report.cuts.append(Cut(segment.path, 0, offset, segment.size, reason))
+            self.report.cuts.append(TornTail(segment.path, 0, offset, segment.size, reason))
             if is_foreign(segment):
                 self.keep_foreign(segment)
             else:
@@ -278,7 +284,7 @@ class _Recovery:
         if removed > 0:
             segment.cut(fault.file_pos)
             self.report.cuts.append(
-                Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
+                TornTail(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
             )
 
     def keep_foreign(self, segment: Segment) -> None:

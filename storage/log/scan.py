@@ -27,7 +27,7 @@ LEAP_BYTES = 4096
 NO_OFFSET = 1 << 63
 
 
-class Fault(Exception):
+class BadBatch(Exception):
     """No good batch here: the place, the expected offset, and the reason.
 
     `is_unreadable`: the disk cannot read the place, so its content is unknown. `is_foreign`: the
@@ -67,7 +67,7 @@ class Window:
         self._view = memoryview(b"")
 
     def get(self, pos: int, size: int, offset: int) -> memoryview:
-        """`size` bytes at `pos`, fewer at the end. Raises Fault if the disk cannot read."""
+        """`size` bytes at `pos`, fewer at the end. Raises BadBatch if the disk cannot read."""
         start = pos - self._start
         if start < 0 or start + size > len(self._view):
             near = 0 <= start <= len(self._view)
@@ -80,7 +80,7 @@ class Window:
 def read_checked(
     segment: Segment, size: int, pos: int, offset: int, *, wait: bool = True
 ) -> bytes | memoryview:
-    """Bytes of a segment. Raises Fault if the disk cannot read, WouldBlock, FileGone."""
+    """Bytes of a segment. Raises BadBatch if the disk cannot read, WouldBlock, FileGone."""
     if size <= 0:
         return b""
     try:
@@ -89,23 +89,23 @@ def read_checked(
         raise
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
-        raise Fault(segment, pos, offset, reason, is_unreadable=True) from error
+        raise BadBatch(segment, pos, offset, reason, is_unreadable=True) from error
 
 
 def load_checked(segment: Segment) -> None:
-    """Read a segment's header. Raises Fault, FileGone."""
+    """Read a segment's header. Raises BadBatch, FileGone."""
     try:
         segment.load()
     except BadSegment as error:
         is_foreign = isinstance(error, ForeignSegment)
         place = (segment, 0, segment.base_offset)
-        raise Fault(*place, str(error), is_foreign=is_foreign) from error
+        raise BadBatch(*place, str(error), is_foreign=is_foreign) from error
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
-        raise Fault(segment, 0, segment.base_offset, reason, is_unreadable=True) from error
+        raise BadBatch(segment, 0, segment.base_offset, reason, is_unreadable=True) from error
 
 
-def is_never_torn(fault: Fault, segments: Sequence[Segment]) -> bool:
+def is_never_torn(fault: BadBatch, segments: Sequence[Segment]) -> bool:
     """Return True if a fault can never be a torn tail: the disk cannot read the place, or the bytes
     there belong to another log.
 
@@ -122,7 +122,7 @@ def is_foreign(segment: Segment) -> bool:
     """Return True if a segment's intact header names another place. Raises FileGone."""
     try:
         load_checked(segment)
-    except Fault as fault:
+    except BadBatch as fault:
         return fault.is_foreign
     return False
 
@@ -130,18 +130,18 @@ def is_foreign(segment: Segment) -> bool:
 def header_at(
     segment: Segment, view: memoryview, file_pos: int, offset: int, end_pos: int, pos: int = 0
 ) -> BatchHeader:
-    """The good header at `pos` of `view`, for the batch expected there. Raises Fault."""
+    """The good header at `pos` of `view`, for the batch expected there. Raises BadBatch."""
     try:
         header = unpack(view, segment.salt, pos)
     except BadHeader as error:
-        raise Fault(segment, file_pos, offset, str(error)) from None
+        raise BadBatch(segment, file_pos, offset, str(error)) from None
     if header.partition_id != segment.partition_id:
         reason = f"partition {header.partition_id}'s batch is here"
-        raise Fault(segment, file_pos, offset, reason, is_foreign=True)
+        raise BadBatch(segment, file_pos, offset, reason, is_foreign=True)
     if header.base_offset != offset:
-        raise Fault(segment, file_pos, offset, f"the batch here begins at {header.base_offset}")
+        raise BadBatch(segment, file_pos, offset, f"the batch here begins at {header.base_offset}")
     if file_pos + HEADER_BYTES + header.positions_bytes + header.body_bytes > end_pos:
-        raise Fault(segment, file_pos, offset, "the batch goes beyond the end of the file")
+        raise BadBatch(segment, file_pos, offset, "the batch goes beyond the end of the file")
     return header
 
 
@@ -151,7 +151,7 @@ def walk(
     """Yield (file_pos, header) of the batches from `file_pos`, where a batch with `offset` must
     begin.
 
-    Bodies are checked in batches that end above the offset `check_bodies_from`. Raises: Fault at
+    Bodies are checked in batches that end above the offset `check_bodies_from`. Raises: BadBatch at
     the first batch that is not good; FileGone.
     """
     window = Window(segment, end_pos)
@@ -162,7 +162,7 @@ def walk(
             size = header.positions_bytes + header.body_bytes
             body = window.get(file_pos + HEADER_BYTES, size, offset)
             if len(body) != size or crc32c(body) != header.body_crc:
-                raise Fault(segment, file_pos, offset, "body checksum is wrong")
+                raise BadBatch(segment, file_pos, offset, "body checksum is wrong")
         yield file_pos, header
         offset = header.next_offset
         file_pos += header.stored_bytes
@@ -174,8 +174,8 @@ def pass_over(
     """Return (offset, file_pos) after the batches from `file_pos` on that end at or below the
     offset `below`. Walks the headers only; bodies are not verified.  # hot
 
-    Stops early at the first bad batch: a full walk from there reports the fault. Raises: Fault if
-    the disk cannot read; FileGone.
+    Stops early at the first bad batch: a full walk from there reports the fault. Raises:
+    BadBatch if the disk cannot read; FileGone.
     """
     salt, partition_id = segment.salt, segment.partition_id
     view, view_pos = memoryview(b""), -1
@@ -199,7 +199,7 @@ def bodies(segment: Segment) -> Iterator[tuple[int, int, memoryview]]:
     """(offset, file_pos, body) of every batch of a segment without positions tables, all of it
     checked; no more than a piece of the file is in memory.  # hot
 
-    Raises: Fault at the first batch that is not good; FileGone.
+    Raises: BadBatch at the first batch that is not good; FileGone.
     """
     load_checked(segment)
     salt, partition_id, end_pos = segment.salt, segment.partition_id, segment.size
@@ -215,7 +215,7 @@ def bodies(segment: Segment) -> Iterator[tuple[int, int, memoryview]]:
         pos += HEADER_BYTES
         body = view[pos : pos + size]
         if crc32c(body) != crc:
-            raise Fault(segment, file_pos, offset, "body checksum is wrong")
+            raise BadBatch(segment, file_pos, offset, "body checksum is wrong")
         yield offset, file_pos, body
         offset = next_offset
         file_pos += HEADER_BYTES + size
@@ -227,14 +227,14 @@ def piece_with(
     """Return a piece of the file that begins with the batch expected there, and the result of
     `peek`.
 
-    Raises: Fault, FileGone.
+    Raises: BadBatch, FileGone.
     """
     view = memoryview(read_checked(segment, min(PIECE_BYTES, end_pos - file_pos), file_pos, offset))
     header = header_at(segment, view, file_pos, offset, end_pos)
     if header.stored_bytes > len(view):
         view = memoryview(read_checked(segment, header.stored_bytes, file_pos, offset))
         if header.stored_bytes > len(view):
-            raise Fault(segment, file_pos, offset, "the file ends too early")
+            raise BadBatch(segment, file_pos, offset, "the file ends too early")
     return view, (header.next_offset, header.stored_bytes - HEADER_BYTES, header.body_crc)
 
 
@@ -256,7 +256,7 @@ def find_good(
             header = next(
                 walk(segment, pos, header.base_offset, check_bodies_from=0, end_pos=end_pos)
             )[1]
-        except (Fault, BadHeader, StopIteration):
+        except (BadBatch, BadHeader, StopIteration):
             pos += 1
             continue
         if header.base_offset < offset:
@@ -272,7 +272,7 @@ def find_magic(segment: Segment, pos: int, offset: int, end_pos: int) -> int:
     while pos < end_pos:
         try:
             chunk = bytes(read_checked(segment, min(CHUNK_BYTES, end_pos - pos), pos, offset))
-        except Fault:
+        except BadBatch:
             pos += CHUNK_BYTES  # A bad place of the disk: look after it.
             continue
         match_pos = chunk.find(MAGIC)

@@ -41,6 +41,11 @@ def segment_bases(names: Sequence[str]) -> list[int]:
     return sorted(int(stem) for stem in stems if len(stem) == BASE_DIGITS and stem.isdecimal())
 
 
+# After a read that would have waited for the disk, so many large reads of bytes that were not read
+# since go to a thread. Then a read of the loop tries again.
+SLOW_READS = 64
+
+
 class Segment:
     """An existing segment file. Its header is read when first needed: most headers never are.
 
@@ -76,6 +81,7 @@ class Segment:
         self._index: SparseIndex | None = None
         self._appended_from = -1  # Position of the first batch that this process wrote.
         self._checked: CheckedPlaces | None = None  # Most segments are never read.
+        self._slow_reads_left = 0  # See `reads_slowly`.
         self.indexed_pos = SEGMENT_HEADER_BYTES  # Where the last entry's batch begins.
         self.index_is_lost = False  # Neither whole in its file nor kept up.
         self.building_index = threading.Lock()
@@ -192,7 +198,7 @@ class Segment:
         if self.size + stored_bytes > settings.segment_bytes:
             return not self.is_empty
         first_us = self.first_append_us  # None while it is empty.
-        return first_us is not None and append_us - first_us >= settings.segment_ms * 1000
+        return first_us is not None and append_us - first_us >= settings.roll_ms * 1000
 
     @property
     def index(self) -> SparseIndex:
@@ -270,13 +276,18 @@ class Segment:
         """
         file_pos = self.size
         self.file.write_held(parts, file_pos, size)
+        self.take_written(size, append_us, time_us)
+        return file_pos
+
+    def take_written(self, size: int, append_us: int, time_us: int) -> None:
+        """Take `size` bytes, which were written behind the end.  # hot"""
+        file_pos = self.size
         self.size = file_pos + size
         if self._appended_from < 0:
             self._appended_from = file_pos
             if file_pos <= SEGMENT_HEADER_BYTES:  # The file's time was that of its creation.
                 self.newest_append_us, self.is_dated = append_us, True
         self.note(append_us, time_us)
-        return file_pos
 
     @property
     def leases(self) -> Leases:
@@ -299,10 +310,24 @@ class Segment:
         return file_pos if self._checked is None else self._checked.end_from(file_pos)
 
     def forget_checked(self) -> None:
-        """Forget which of the bodies so far are known to be good."""
+        """Forget which of the bodies so far are known to be good: they come from the disk again.
+        Reads of them are slow for a while.
+        """
         self._checked = None
         if self._appended_from >= 0:
             self._appended_from = self.size
+        self._slow_reads_left = SLOW_READS
+
+    def reads_slowly(self, file_pos: int, size: int) -> bool:
+        """Return True if a read of these bytes likely waits for the disk: reads of this segment did
+        lately, and some of the bytes were not read since.
+        """
+        return self._slow_reads_left > 0 and self.checked_end(file_pos) < file_pos + size
+
+    def note_waited(self) -> None:
+        """Note a large read that may wait for the disk."""
+        if self._slow_reads_left:
+            self._slow_reads_left -= 1
 
     def note(self, append_us: int, time_us: int) -> None:
         """Note the times of a batch that was written."""

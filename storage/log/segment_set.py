@@ -13,11 +13,11 @@ from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.in_place import IN_PLACE_BYTES_MIN, PlacedRun, PlacedWant, run_in_place
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.places import first_at_or_after, place_of_offset
-from braidlog.storage.log.reading import Want, read_batches
 from braidlog.storage.log.retention import SegmentFacts
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment_reading import Want, read_batches
 
 # Remembered places where a read or an append ended, so that the next read needs no index. A prime,
 # so that steps of equal size do not meet in the same place.
@@ -86,6 +86,22 @@ class SegmentSet:
             for segment, after in zip(view.segments, nexts, strict=True)
         ]
 
+    def note_batch(
+        self,
+        segment: Segment,
+        file_pos: int,
+        max_time_before_us: int | None,
+        base_offset: int,
+        next_offset: int,
+    ) -> None:
+        """Note a batch that was just written at `file_pos`, the last of the segment.
+
+        Raises: StorageFailed.
+        """
+        if file_pos - segment.indexed_pos >= self.interval_bytes:
+            segment.note_in_index(base_offset, file_pos, max_time_before_us, self.interval_bytes)
+        self.remember(next_offset, segment, segment.size)
+
     def remember(self, offset: int, segment: Segment, file_pos: int) -> None:
         """Note where the batch that begins with `offset` is, or will be."""
         if not self._places:
@@ -103,7 +119,7 @@ class SegmentSet:
     def read(self, want: Want) -> list[Batch]:
         """Read the wanted batches from the segment that has the offset.
 
-        Raises: Fault; WouldBlock; FileGone, if the segment was dropped meanwhile.
+        Raises: BadBatch; WouldBlock; FileGone, if the segment was dropped meanwhile.
         """
         view = self.view
         segment = view.segments[view.number_of(want.offset)]
@@ -116,7 +132,7 @@ class SegmentSet:
             batch_place = place[:2]
         batches = read_batches(segment, batch_place, want)
         if not batches:
-            raise Fault(segment, segment.size, want.offset, "the records are missing")
+            raise BadBatch(segment, segment.size, want.offset, "the records are missing")
         last = batches[-1]
         end_pos = last.file_pos + last.header.stored_bytes
         self.remember(last.next_offset, segment, end_pos)
@@ -141,7 +157,7 @@ class SegmentSet:
         return run
 
     def offset_at_or_after(self, time_us: int) -> int | None:
-        """Base offset of the first batch of that time or later. Raises Fault, FileGone."""
+        """Base offset of the first batch of that time or later. Raises BadBatch, FileGone."""
         for segment in self.view.segments:
             self.note_loaded(segment)
             offset = first_at_or_after(segment, time_us, self.interval_bytes)

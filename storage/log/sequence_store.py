@@ -14,7 +14,7 @@ from crc32c import crc32c
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.gone import may_be_gone
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
+from braidlog.storage.log.scan import NO_OFFSET, BadBatch, find_good, load_checked, walk
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredBatch
 
@@ -129,7 +129,7 @@ def _note_all(table: SequenceTable, segment: Segment, file_pos: int, offset: int
                     table.note(header.producer_id, header.producer_epoch, stored, header.append_us)
                 table.covers_to(max(table.next_offset, header.next_offset))
             return
-        except Fault as fault:
+        except BadBatch as fault:
             behind = next(find_good(segment, fault.file_pos + 1, fault.offset, end_pos), None)
             if behind is None:
                 return

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from braidlog.storage.formats.api import SEQUENCE_MAX
+
 # Batches remembered per producer: a Kafka client has at most five requests in flight.
 BATCHES_MAX: Final = 5
 # Producers remembered per partition (about 2 MB); the least recently active producer is dropped
@@ -48,6 +50,12 @@ class ProducerState(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     def last_sequence(self) -> int:
         """The last sequence stored."""
         return self.recent[-1].last_sequence
+
+    @property
+    def next_sequence(self) -> int:
+        """The first sequence of the next batch, if the producer leaves no gap."""
+        last = self.recent[-1].last_sequence
+        return 0 if last == SEQUENCE_MAX else last + 1
 
 
 class SequenceTable:

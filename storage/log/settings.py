@@ -1,6 +1,6 @@
 """The settings of a log, derived from its topic's settings. Knows no configuration file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -19,6 +19,24 @@ class CleanupPolicy(StrEnum):
     COMPACT_DELETE = "compact,delete"
 
 
+class TimestampType(StrEnum):
+    """The time of a record of Kafka's producers, in Kafka's words."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+class CompressionType(StrEnum):
+    """The compression of stored batches of Kafka's producers, in Kafka's words."""
+
+    PRODUCER = "producer"
+    UNCOMPRESSED = "uncompressed"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
 class UnreadableRecords(StrEnum):
     """Result for readers of other formats when a body cannot be opened for them."""
 
@@ -35,6 +53,7 @@ class UncarriedRecords(StrEnum):
 
 
 NO_LIMITS = (None, None, None)
+NEVER_MS = 2**63 - 1  # Kafka's default of a lag that never ends.
 
 
 @dataclass(slots=True, frozen=True)
@@ -58,6 +77,9 @@ class LogSettings:
     * `batch_bytes_max`: the largest batch of Kafka's producers.
     * `timestamp_before_max_ms`, `timestamp_after_max_ms`: how far the time of a record of Kafka's
       producers may lie before and after the clock of the broker.
+    * `timestamp_type`, `compression_type`: the times of these records, and the compression of their
+      batches.
+    * `max_compaction_lag_ms`: compaction begins without `min_dirty_ppm` for older new records.
     """
 
     segment_bytes: int = 1 << 30
@@ -81,12 +103,32 @@ class LogSettings:
     batch_bytes_max: int | None = None
     timestamp_before_max_ms: int | None = None
     timestamp_after_max_ms: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    compression_type: CompressionType = CompressionType.PRODUCER
+    max_compaction_lag_ms: int = NEVER_MS
+
+    # Each append asks for these two, which are computed once.
+    checks_produced: bool = field(default=False, init=False, compare=False, repr=False)
+    """True if the broker refuses or changes valid sets of Kafka's producers."""
+    roll_ms: int = field(default=0, init=False, compare=False, repr=False)
+    """Age at which the log begins the next segment: only closed segments are compacted."""
+
+    def __post_init__(self) -> None:
+        limits = (self.batch_bytes_max, self.timestamp_before_max_ms, self.timestamp_after_max_ms)
+        checks = self.compacts or limits != NO_LIMITS or self.rewrites_produced
+        object.__setattr__(self, "checks_produced", checks)
+        compacted_ms = self.max_compaction_lag_ms if self.compacts else self.segment_ms
+        object.__setattr__(self, "roll_ms", min(self.segment_ms, compacted_ms))
 
     @property
-    def checks_produced(self) -> bool:
-        """True if Kafka's producers may not send every valid record."""
-        limits = (self.batch_bytes_max, self.timestamp_before_max_ms, self.timestamp_after_max_ms)
-        return self.cleanup_policy != CleanupPolicy.DELETE or limits != NO_LIMITS
+    def rewrites_produced(self) -> bool:
+        """True if sets of Kafka's producers are not stored as they are."""
+        return self.uses_append_time or self.compression_type != CompressionType.PRODUCER
+
+    @property
+    def uses_append_time(self) -> bool:
+        """True if records of Kafka's producers get the time of their append."""
+        return self.timestamp_type == TimestampType.LOG_APPEND_TIME
 
     @property
     def compacts(self) -> bool:

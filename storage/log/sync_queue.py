@@ -53,8 +53,8 @@ class SyncQueue(Protocol):
 class AioQueue:
     """A SyncQueue on Linux AIO."""
 
-    def __init__(self, eventfd: int) -> None:
-        """Raises OSError if there is no AIO here."""
+    def __init__(self, eventfd: int, syncs_max: int = SYNCS_MAX) -> None:
+        """Take up to `syncs_max` files at a time. Raises OSError if there is no AIO here."""
         if platform.machine() not in CALLS or ctypes.sizeof(ctypes.c_void_p) != 8:
             raise OSError(errno.ENOSYS, "no AIO known on this machine")
         setup, self._getevents, self._submit = CALLS[platform.machine()]
@@ -62,22 +62,24 @@ class AioQueue:
         self._call = ctypes.PyDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
         self._eventfd = eventfd
-        self._context = _spare.pop() if _spare else ctypes.c_ulong(0)
+        self._syncs_max = syncs_max
+        has_spare = _spare and syncs_max == SYNCS_MAX
+        self._context = _spare.pop() if has_spare else ctypes.c_ulong(0)
         if not self._context.value:
-            self._check(self._call(setup, SYNCS_MAX, ctypes.byref(self._context)))
-        self._blocks = ctypes.create_string_buffer(SYNCS_MAX * IOCB.size)
+            self._check(self._call(setup, self._syncs_max, ctypes.byref(self._context)))
+        self._blocks = ctypes.create_string_buffer(self._syncs_max * IOCB.size)
         at = ctypes.addressof(self._blocks)
-        self._pointers = (ctypes.c_void_p * SYNCS_MAX)(
-            *range(at, at + SYNCS_MAX * IOCB.size, IOCB.size)
+        self._pointers = (ctypes.c_void_p * self._syncs_max)(
+            *range(at, at + self._syncs_max * IOCB.size, IOCB.size)
         )
-        self._events = ctypes.create_string_buffer(SYNCS_MAX * EVENT.size)
+        self._events = ctypes.create_string_buffer(self._syncs_max * EVENT.size)
         self._paths: list[str] = []
         self._under_way = 0
         self._at_close: list[tuple[str, int]] | None = None  # Results, once it is closed.
 
     def submit(self, files: Sequence[tuple[str, int]]) -> int:
         """See SyncQueue."""
-        assert len(files) <= SYNCS_MAX
+        assert len(files) <= self._syncs_max
         for number, (_, fd) in enumerate(files):
             fields = (number, 0, FDSYNC, 0, fd, 0, 0, 0, 0, RESFD, self._eventfd)
             IOCB.pack_into(self._blocks, number * IOCB.size, *fields)
@@ -91,7 +93,8 @@ class AioQueue:
         if self._at_close is not None:
             results, self._at_close = self._at_close, []
             return results
-        count: int = self._call(self._getevents, self._context, 0, SYNCS_MAX, self._events, None)
+        most, events = self._syncs_max, self._events
+        count: int = self._call(self._getevents, self._context, 0, most, events, None)
         self._check(count)
         self._under_way -= count
         return self._read(count)
@@ -105,12 +108,13 @@ class AioQueue:
         self._at_close = []
         if self._under_way:
             wait = TIMESPEC.pack(int(seconds), int(seconds % 1 * 1e9))
-            left, wanted = self._under_way, SYNCS_MAX
+            left, wanted = self._under_way, self._syncs_max
             count = self._call(self._getevents, self._context, left, wanted, self._events, wait)
             self._at_close = self._read(max(count, 0))
             if count < left:
                 return False
-        _spare.append(self._context)
+        if self._syncs_max == SYNCS_MAX:
+            _spare.append(self._context)
         return True
 
     def _check(self, result: int) -> None:

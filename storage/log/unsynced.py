@@ -32,6 +32,11 @@ class Unsynced:
             file.hold()
             self.files[file] = None
 
+    def let_go(self, file: File) -> None:
+        """Release a file that was held for a write that did not happen."""
+        del self.files[file]
+        file.release()
+
     def note_names(self) -> None:
         """Sync the folder with the next round: its names have changed."""
         self.names_changed = True

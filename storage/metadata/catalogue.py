@@ -39,6 +39,7 @@ from braidlog.storage.metadata.catalogue_records import (
 )
 from braidlog.storage.metadata.catalogue_writer import CatalogueWriter, Changes
 from braidlog.storage.metadata.changes import in_records
+from braidlog.storage.metadata.history import ChangeHistory
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
 from braidlog.storage.metadata.tenants import TENANT_CHANGES, TenantBook
 from braidlog.storage.metadata.user_records import UserChange
@@ -69,6 +70,7 @@ class Catalogue:
         self._next_producers: dict[int, int] = {}  # By scope, but for scope 0.
         self._by_id: dict[int, TopicMeta] = {}
         self.users = UserBook()
+        self.history = ChangeHistory()
         self.clear()
 
     def clear(self) -> dict[int, TopicMeta]:
@@ -134,9 +136,7 @@ class Catalogue:
         made_id = meta.made_id
         if iggy_id is None and meta.iggy_id is not None and made_id in self._streams:
             made_id = self._free_made_id(self._streams)  # A client chose it in the meantime.
-        numbered = NamespaceMeta(
-            tenant, namespace, meta.created_us, iggy_id, made_id, meta.settings
-        )
+        numbered = msgspec.structs.replace(meta, iggy_id=iggy_id, made_id=made_id)
         return self._change(NamespaceMade(numbered))
 
     def alter_namespace(self, tenant: str, namespace: str, settings: dict[str, Setting]) -> int:
@@ -340,11 +340,11 @@ class Catalogue:
     def write(
         self, change: CatalogueChange, journal: Changes, state: Iterator[CatalogueChange]
     ) -> int:
-        """Write a change to a journal and apply the change; return the ticket. `state` is all that
-        a snapshot of that journal holds.
+        """Write a change to the journal of the history, and apply the change; return the ticket.
+        `state` is all that a snapshot of that journal holds.
         """
         ticket = journal.append(change)
-        self.apply(change)
+        self.history.apply(self, change, journal.last_place)
         journal.snapshot_if_due(in_records(state))
         return ticket
 

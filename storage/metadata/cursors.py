@@ -2,9 +2,10 @@
 9.2). A record holds the outcome of a commit or an ack, as `broker/positions/` decided it.
 """
 
+from typing import ClassVar
+
 import msgspec
 
-from braidlog.storage.metadata.log_ends import EndsSet
 from braidlog.storage.metadata.ranges import RangeSet
 
 
@@ -100,8 +101,18 @@ class TopicResized(msgspec.Struct, array_like=True, forbid_unknown_fields=True, 
     partitions: int
 
 
-CursorChange = Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | TopicResized
-StoredChange = CursorChange | EndsSet
+class PropertiesSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=9, gc=False):
+    """The properties of a subscription are these, in place of the earlier properties."""
+
+    LAYOUT: ClassVar[int] = 6  # Of a record with this change: earlier programs do not know it.
+    topic_id: int
+    name: bytes
+    properties: dict[str, str]
+
+
+CursorChange = (
+    Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | TopicResized | PropertiesSet
+)
 
 
 def new_subscription(

@@ -24,20 +24,18 @@ class JournalCatalogue:
         self._journal: Changes = ChangeJournal(journal, CatalogueChange, "catalogue")
         self.catalogue = Catalogue(self)
         self._journal.replay(self.catalogue.apply, lost)
+        self.catalogue.history.restart(self.place)
         self.catalogue.create_default_namespace(now_us)
 
     @property
     def ticket(self) -> int:
-        """As `CatalogueWriter.ticket`."""
         return self._journal.ticket
 
     @property
     def place(self) -> int:
-        """As `CatalogueWriter.place`."""
         return self._journal.last_place
 
     def write(self, change: CatalogueChange) -> int:
-        """As `CatalogueWriter.write`."""
         return self.catalogue.write(change, self._journal, self.catalogue.state())
 
     def scope(self, name: TopicName) -> int:

@@ -14,7 +14,7 @@ from braidlog.storage.metadata.cursors import (
     CursorChange,
     CursorGone,
     Moved,
-    StoredChange,
+    PropertiesSet,
     StoredCursor,
     StoredSubscription,
     Subscribed,
@@ -22,12 +22,21 @@ from braidlog.storage.metadata.cursors import (
     TopicResized,
     Unsubscribed,
 )
+from braidlog.storage.metadata.delivery_counts import (
+    DeliveriesCounted,
+    QueueKey,
+    Run,
+    StoredCounts,
+    counted,
+)
 from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
 from braidlog.storage.metadata.memory_positions import MemoryPositions
 
 # Limits of a snapshot record: cursors of some 40 bytes each, or ranges of a cursor, 16 each.
 RECORD_CURSORS: Final = 4096
 RECORD_RANGES: Final = 1 << 14
+
+StoredChange = CursorChange | EndsSet | DeliveriesCounted
 
 # Cursors that each record adds to a snapshot in progress: half a millisecond.
 GATHER_CURSORS: Final = 2048
@@ -37,7 +46,7 @@ class JournalPositions:
     """All subscriptions of all topics. Callers must not change returned objects.
 
     Guarantees: memory equals a replay of the journal; a crash may lose lazy changes, so that a
-    position is then older, never newer. No call waits after the replay.
+    position is then older, never newer. No call waits after the replay. Implements `Positions`.
     """
 
     def __init__(
@@ -60,12 +69,12 @@ class JournalPositions:
         self.find, self.get, self.subscriptions = memory.find, memory.get, memory.subscriptions
         self.totals, self._topics = memory.totals, memory.topics
         self.ends = LogEnds()  # How far the logs are known to reach; callers only look.
+        self._counts = StoredCounts()
         self._journal: ChangeJournal[StoredChange] = ChangeJournal(journal, StoredChange, "cursors")
         self._journal.replay(self._apply, lost)
 
     @property
     def set_back(self) -> int:
-        """As `Positions.set_back`."""
         return self._memory.set_back
 
     @property
@@ -97,6 +106,10 @@ class JournalPositions:
         all or nothing. Return the ticket.
         """
         return self._change(*making, *moves)
+
+    def set_properties(self, topic_id: int, name: bytes, properties: dict[str, str]) -> int:
+        """Replace the properties of an existing subscription; return the ticket."""
+        return self._change(PropertiesSet(topic_id, name, dict(properties)))
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
         """End a partition's cursor, with the last cursor the subscription too; return
@@ -131,6 +144,15 @@ class JournalPositions:
             self.ends.apply(change)
             self._shorten()
 
+    def deliveries(self, key: QueueKey) -> Sequence[Run] | None:
+        return self._counts.get(key)
+
+    def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
+        for change in counted(key, runs):
+            self._journal.append(change, lazy=True)
+            self._counts.apply(change)
+            self._shorten()
+
     def settle(self) -> int:
         """Return a ticket after which every change so far is on disk, including lazy changes."""
         return self._journal.settle()
@@ -146,14 +168,18 @@ class JournalPositions:
             if self._gathering is not None:
                 self._gather(self._gathering.before(change))
             self._memory.apply(change)
+            self._counts.follow(change)
         self._shorten()
         return ticket
 
     def _apply(self, change: StoredChange) -> None:
         if isinstance(change, EndsSet):
             self.ends.apply(change)
+        elif isinstance(change, DeliveriesCounted):
+            self._counts.apply(change)
         else:
             self._memory.apply(change)
+            self._counts.follow(change)
 
     def _shorten(self) -> None:
         """Continue a snapshot, or begin a due snapshot: a little with each record, because writing
@@ -164,7 +190,7 @@ class JournalPositions:
                 return
             self._gathering = Gathering(self._topics)
             self._journal.begin_gathering()
-            self._gather(filter(None, [self.ends.state()]))
+            self._gather(self._other_state())
         self._gather(self._gathering.next_pieces(self._gather_max))
         if self._gathering.is_done:
             self._gathering = None
@@ -175,9 +201,14 @@ class JournalPositions:
             self._journal.gather(changes)
 
     def _state(self) -> Iterator[Sequence[StoredChange]]:
-        yield from filter(None, [self.ends.state()])
+        yield from self._other_state()
         for topic_id, named in self._topics.items():
             yield from _as_records(topic_id, named.items())
+
+    def _other_state(self) -> Iterator[Sequence[StoredChange]]:
+        """Yield the state beside cursors."""
+        yield from filter(None, [self.ends.state()])
+        yield from self._counts.state()
 
 
 def _as_records(
@@ -238,7 +269,12 @@ class Gathering:
             return
         names = self._names_left(topic_id)
         match change:
-            case Moved(name=name) | CursorGone(name=name) | Unsubscribed(name=name):
+            case (
+                Moved(name=name)
+                | CursorGone(name=name)
+                | Unsubscribed(name=name)
+                | PropertiesSet(name=name)
+            ):
                 touched = [name] if name in names else []
             case TopicDropped() | TopicResized():
                 touched = list(names)

@@ -12,6 +12,7 @@ from braidlog.storage.metadata.cursors import (
     CursorChange,
     CursorGone,
     Moved,
+    PropertiesSet,
     StoredCursor,
     StoredSubscription,
     Subscribed,
@@ -20,11 +21,14 @@ from braidlog.storage.metadata.cursors import (
     Unsubscribed,
     new_subscription,
 )
+from braidlog.storage.metadata.delivery_counts import QueueKey, Run
 from braidlog.storage.metadata.ranges import RangeSet
 
 
 class MemoryPositions:
-    """All subscriptions of all topics. Callers must not change returned objects."""
+    """All subscriptions of all topics. Callers must not change returned objects. Implements
+    `Positions`.
+    """
 
     def __init__(self) -> None:
         self.set_back = 0
@@ -34,7 +38,6 @@ class MemoryPositions:
     # Reading.
 
     def topic_ids(self) -> list[int]:
-        """As `Positions.topic_ids`."""
         return list(self.topics)
 
     def names(self, topic_id: int) -> list[bytes]:
@@ -42,15 +45,12 @@ class MemoryPositions:
         return sorted(self.topics.get(topic_id, ()))
 
     def count(self, topic_id: int) -> int:
-        """As `Positions.count`."""
         return len(self.topics.get(topic_id, ()))
 
     def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
-        """As `Positions.find`."""
         return self.topics.get(topic_id, {}).get(name)
 
     def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
-        """As `Positions.get`."""
         subscription = self.find(topic_id, name)
         return subscription.cursors.get(index) if subscription else None
 
@@ -68,32 +68,35 @@ class MemoryPositions:
         partitions: int,
         properties: dict[str, str] | None = None,
     ) -> int:
-        """As `Positions.open`."""
         return self._change(self.opening(topic_id, name, partitions, properties))
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
-        """As `Positions.move`."""
         return self._change(moved)
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
-        """As `Positions.move_all`."""
         return self._change(*making, *moves)
 
+    def set_properties(self, topic_id: int, name: bytes, properties: dict[str, str]) -> int:
+        return self._change(PropertiesSet(topic_id, name, dict(properties)))
+
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """As `Positions.delete`."""
         return self._change(self.deleting(topic_id, index, name))
 
     def drop(self, topic_id: int, name: bytes) -> int:
-        """As `Positions.drop`."""
         return self._change(Unsubscribed(topic_id, name))
 
     def drop_topic(self, topic_id: int) -> int:
-        """As `Positions.drop_topic`."""
         return self._change(TopicDropped(topic_id) if topic_id in self.topics else None)
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
-        """As `Positions.resize`."""
         return self._change(self.resizing(topic_id, partitions))
+
+    def deliveries(self, key: QueueKey) -> Sequence[Run] | None:
+        """Return None: nothing is stored."""
+        return None
+
+    def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
+        """Do nothing: the reader's position ends with its consumers."""
 
     def settle(self) -> int:
         """Return 0: nothing is stored."""
@@ -150,7 +153,10 @@ class MemoryPositions:
                     new.update((topic_id, name) for name in subscriptions)
                 case CursorGone(topic_id=topic_id, name=name, index=index):
                     assert index in self.topics[topic_id][name].cursors
-                case Unsubscribed(topic_id=topic_id, name=name):
+                case (
+                    Unsubscribed(topic_id=topic_id, name=name)
+                    | PropertiesSet(topic_id=topic_id, name=name)
+                ):
                     assert name in self.topics[topic_id]
                 case TopicDropped(topic_id=topic_id) | TopicResized(topic_id=topic_id):
                     assert topic_id in self.topics
@@ -172,6 +178,9 @@ class MemoryPositions:
                 self.totals.take((named.pop(change.name),))
                 if not named:
                     del self.topics[change.topic_id]
+            case PropertiesSet():
+                subscription = self.topics[change.topic_id][change.name]
+                subscription.properties = change.properties
             case TopicDropped():
                 self.totals.take(self.topics.pop(change.topic_id).values())
             case TopicResized():

@@ -95,10 +95,9 @@ class StoredNodes:
         """Return the paths of the ephemeral nodes of a session."""
         return self._ephemerals.get(session_id, set())
 
-    def orphans(self) -> list[str]:
-        """Return ephemeral nodes of ended sessions, which a crash left."""
-        ended = self._ephemerals.keys() - self.sessions.keys()
-        return [path for session_id in ended for path in self._ephemerals[session_id]]
+    def ended_with_nodes(self) -> list[int]:
+        """Return ended sessions that still own nodes: a crash left these."""
+        return list(self._ephemerals.keys() - self.sessions.keys())
 
     def next_zxid(self) -> int:
         """Take the next zxid. Raises StorageFull, StorageFailed."""

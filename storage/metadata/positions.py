@@ -27,11 +27,12 @@ must not move the cursor there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import Moved, StoredCursor, StoredSubscription, Subscribed
+from braidlog.storage.metadata.delivery_counts import QueueKey, Run
 
 
 class Positions(Protocol):
@@ -83,6 +84,9 @@ class Positions(Protocol):
         changes of a shard happen, or none if the record cannot be written.
         """
 
+    def set_properties(self, topic_id: int, name: bytes, properties: dict[str, str]) -> int:
+        """Replace the properties of an existing subscription; return the ticket."""
+
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
         """End the cursor of a partition, with the last cursor the subscription; return
         the ticket.
@@ -96,6 +100,16 @@ class Positions(Protocol):
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
         """Set the present number of partitions of a topic; return the ticket."""
+
+    def deliveries(self, key: QueueKey) -> Sequence[Run] | None:
+        """Return how often records of a queue were given out, as last stored; None if no member of
+        a share group has read there.
+        """
+
+    def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
+        """Store how often records of a queue were given out: a lazy change. A seek forgets the
+        counts, and the end of the cursor forgets the queue.
+        """
 
     def settle(self) -> int:
         """Return a ticket after which every change so far is on disk, lazy changes too."""

@@ -105,6 +105,33 @@ class RangeSet:
         place = bisect_right(self._starts, offset, self._head) - 1
         return max(offset, self._ends[place]) if place >= self._head else offset
 
+    def gap_before(self, end: int) -> int:
+        """Return the highest offset below `end` that is not in the set."""
+        place = bisect_left(self._ends, end, self._head)
+        is_covered = place < len(self._starts) and self._starts[place] < end
+        return self._starts[place] - 1 if is_covered else end - 1
+
+    def gap_end(self, offset: int, end: int) -> int:
+        """Return the end of the gap that contains `offset`, at most `end`."""
+        place = bisect_right(self._starts, offset, self._head)
+        return min(end, self._starts[place]) if place < len(self._starts) else end
+
+    def remove(self, start: int, end: int) -> None:
+        """Drop the offsets of `[start, end)`."""
+        assert 0 <= start < end
+        starts, ends = self._starts, self._ends
+        low = bisect_right(ends, start, self._head)
+        high = bisect_left(starts, end, low)
+        if low == high:
+            return
+        left = [(starts[low], start)] if starts[low] < start else []
+        if ends[high - 1] > end:
+            left.append((end, ends[high - 1]))
+        remaining = sum(last - first for first, last in left)
+        self.total += remaining - self._covered(low, high)
+        starts[low:high] = array("q", [first for first, _ in left])
+        ends[low:high] = array("q", [last for _, last in left])
+
     def within(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of `[start, end)` that are in the set, ascending."""
         low = bisect_right(self._ends, start, self._head)

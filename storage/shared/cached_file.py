@@ -264,6 +264,5 @@ class CachedFiles(FilesOverLocal):
             raise OSError(str(error)) from error
 
     def unlink(self, path: str) -> None:
-        """As `Files.unlink`."""
         self.indexes.pop(path, None)
         self.local.unlink(path)

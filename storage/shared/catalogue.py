@@ -36,7 +36,7 @@ from braidlog.storage.metadata.catalogue_records import (
     TopicMeta,
 )
 from braidlog.storage.metadata.catalogue_writer import Changes
-from braidlog.storage.metadata.changes import ChangeJournal
+from braidlog.storage.metadata.changes import ChangeJournal, in_records
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.shared.journal import LedgerJournal
 from braidlog.storage.shared.layout import shard_of
@@ -117,7 +117,7 @@ class SharedCatalogue:
         if rows[0].place != self._place + 1 or any(row.kind >= SNAPSHOT for row in rows):
             raise NotFollowed
         changes = self._changes_of(Rows(rows))
-        changes.replay(self._apply_main)
+        changes.replay(partial(self._follow_main, changes))
         self._place = rows[-1].place
         return self._take_touched()
 
@@ -125,12 +125,15 @@ class SharedCatalogue:
         """Apply a whole journal; the state of its topics is retained. Raises as `follow`."""
         self._restart(self._changes_of(Rows(rows)))
         self._place = rows[-1].place if rows else 0
+        self.catalogue.history.restart(self._place)
         return self._take_touched()
 
     def own(self, journal: LedgerJournal, now_us: int) -> Touched:
         """Take over shard 0: changes go to this journal. Raises DamagedLog, UnknownRecord."""
         changes = self._changes_of(journal)
         self._restart(changes)
+        if journal.last_place != self._place:  # Else the history goes on.
+            self.catalogue.history.restart(journal.last_place)
         self._main, self._main_journal = changes, journal
         self._owned_from, self._changed = journal.last_place, {}
         self._deletions_from, self._deleted = journal.last_place, {}
@@ -156,7 +159,15 @@ class SharedCatalogue:
             if (previous := previous_topics.get(meta.topic_id)) is not None:
                 meta.take_data(previous)
 
+    def _follow_main(self, changes: Changes, change: CatalogueChange) -> None:
+        self._touch(change)
+        self.catalogue.history.apply(self.catalogue, change, changes.last_place)
+
     def _apply_main(self, change: CatalogueChange) -> None:
+        self._touch(change)
+        self.catalogue.apply(change)
+
+    def _touch(self, change: CatalogueChange) -> None:
         match change:
             case TopicMade(meta=meta):
                 self._touched.topics.add(meta.name)
@@ -168,7 +179,6 @@ class SharedCatalogue:
                 topic = self.catalogue.topic_by_id(getattr(change, "topic_id", 0))
                 if topic is not None:
                     self._touched.topics.add(topic.name)
-        self.catalogue.apply(change)
 
     def _take_touched(self) -> Touched:
         touched, self._touched = self._touched, Touched()
@@ -221,7 +231,10 @@ class SharedCatalogue:
         if journal is None:
             raise NotOwned(f"shard {shard} is another broker's")
         if shard:
-            return self.catalogue.write(change, journal, self._changes_in(shard))
+            ticket = journal.append(change)  # No history: its places are those of shard 0.
+            self.catalogue.apply(change)
+            journal.snapshot_if_due(in_records(self._changes_in(shard)))
+            return ticket
         deleted = self._deleted_name(change)
         ticket = self.catalogue.write(change, journal, self.catalogue.state(with_data=False))
         subject = subject_of(change)

@@ -33,39 +33,30 @@ class FileOverLocal:
         return self._local.gone
 
     def hold(self) -> int:
-        """As `File.hold`."""
         return self._local.hold()
 
     def hold_to_read(self) -> int:
-        """As `File.hold_to_read`."""
         return self._local.hold_to_read()
 
     def release(self) -> None:
-        """As `File.release`."""
         self._local.release()
 
     def write_at(self, parts: Sequence[Buffer], pos: int) -> None:
-        """As `File.write_at`."""
         self._local.write_at(parts, pos)
 
     def write_held(self, parts: Sequence[Buffer], pos: int, size: int) -> None:
-        """As `File.write_held`."""
         self._local.write_held(parts, pos, size)
 
     def overwrite_at(self, data: Buffer, pos: int) -> None:
-        """As `File.overwrite_at`."""
         self._local.overwrite_at(data, pos)
 
     def truncate(self, size: int) -> None:
-        """As `File.truncate`."""
         self._local.truncate(size)
 
     def allocate(self, size: int, pos: int) -> None:
-        """As `File.allocate`."""
         self._local.allocate(size, pos)
 
     def datasync(self) -> None:
-        """As `File.datasync`."""
         self._local.datasync()
 
     def size(self) -> int:
@@ -73,11 +64,9 @@ class FileOverLocal:
         return self._local.size()
 
     def move_to(self, path: str) -> None:
-        """As `File.move_to`."""
         self._local.move_to(path)
 
     def close(self) -> None:
-        """As `File.close`."""
         self._local.close()
 
 
@@ -97,26 +86,24 @@ class FilesOverLocal:
 
     @property
     def directory_id(self) -> int:
-        """As `Files.directory_id`."""
         return self.local.directory_id
 
     @property
+    def writes_plainly(self) -> bool:
+        return self.local.writes_plainly
+
+    @property
     def syncs_all_at_once(self) -> bool:
-        """As `Files.syncs_all_at_once`."""
         return self.local.syncs_all_at_once
 
     def open(self, path: str) -> File:
-        """As `Files.open`."""
         return self.local.open(path)
 
     def read_whole(self, path: str) -> bytes:
-        """As `Files.read_whole`."""
         return self.local.read_whole(path)
 
     def unlink(self, path: str) -> None:
-        """As `Files.unlink`."""
         self.local.unlink(path)
 
     def close(self) -> None:
-        """As `Files.close`."""
         self.local.close()

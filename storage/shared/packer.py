@@ -13,7 +13,7 @@ from braidlog.storage.errors import DamagedLog, StorageFull, StoreUnanswered
 from braidlog.storage.formats.batch import ABSENT_US
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.places import build_index, stored_index
-from braidlog.storage.log.scan import Fault, load_checked
+from braidlog.storage.log.scan import BadBatch, load_checked
 from braidlog.storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
 from braidlog.storage.shared.layout import (
     KIND_PACK,
@@ -171,7 +171,7 @@ class Packer:
     def _upload(self, todo: PackingPlan, upload: Upload) -> None:
         """Put a segment and its index. Leave an unreadable segment for another cycle."""
         shard, segment = todo.shard, upload.segment
-        with suppress(FileGone, Fault, StorageFull, OSError):  # Another cycle uploads the segment.
+        with suppress(FileGone, BadBatch, StorageFull, OSError):  # Another cycle tries again.
             index, max_us = self._index(segment)
             data = bytes(read_whole(segment.file, segment.size, 0))
             row = SegmentRow(

@@ -75,7 +75,9 @@ class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 class PostgresLedger:
-    """The tables of a cluster. The constructor does not connect; every call connects if needed."""
+    """The tables of a cluster. The constructor does not connect; every call connects if needed.
+    Implements `Ledger`.
+    """
 
     def __init__(self, database: str, *, read_only: bool = False) -> None:
         """`database` is a connection string or URL of libpq; passwords come from this string, from
@@ -227,7 +229,6 @@ class PostgresLedger:
         return bool(self._rows(sql.DRAIN, node=node, drains=drains))
 
     def fence(self, session: int, silent_ms: int) -> bool:
-        """As `Ledger.fence`."""
         return self._end(sql.FENCE, {"x": session, "lease": silent_ms}, session)
 
     def leave(self, session: int) -> bool:

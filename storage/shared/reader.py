@@ -141,7 +141,7 @@ class StoreLook:
 
 
 class StoreSource:
-    """The segments of a partition in the shared store."""
+    """The segments of a partition in the shared store. Implements `LogSource`."""
 
     def __init__(self, look: Callable[[], PartitionPieces], files: "StoredFiles") -> None:
         """`look` returns the present places of the records; every method may raise the errors of
@@ -157,11 +157,9 @@ class StoreSource:
         return self._pieces.partition_id
 
     def size_bytes(self) -> int:
-        """As `LogSource.size_bytes`."""
         return sum(segment.size for segment in self._pieces.segments)
 
     def look(self) -> SegmentLook:
-        """As `LogSource.look`."""
         return self._show(self._look())
 
     def look_if_changed(self) -> SegmentLook | None:
@@ -183,7 +181,6 @@ class StoreSource:
         return SegmentLook(names, pieces.log_start, pieces.log_end)
 
     def segment(self, name: SegmentName) -> Segment:
-        """As `LogSource.segment`."""
         return Segment(
             self._files, self._folder, name.base_offset, KIND_PARTITION, self.partition_id, name
         )
@@ -193,7 +190,6 @@ class StoreSource:
         return place_of_offset(segment, offset, READ_BYTES)
 
     def close(self) -> None:
-        """As `LogSource.close`."""
         self._files.close()
 
 

@@ -4,7 +4,7 @@ A topic of another broker has no positions here. Each call chooses the store of 
 or refuses, before anything is changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from braidlog.storage.metadata.cursor_totals import CursorTotals
@@ -14,6 +14,7 @@ from braidlog.storage.metadata.cursors import (
     StoredSubscription,
     Subscribed,
 )
+from braidlog.storage.metadata.delivery_counts import QueueKey, Run
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.shared.catalogue import SharedCatalogue
@@ -130,12 +131,10 @@ class ShardPositions:
         partitions: int,
         properties: dict[str, str] | None = None,
     ) -> int:
-        """As `Positions.open`."""
         store = self._owned(topic_id)
         return store.open(topic_id, name, partitions=partitions, properties=properties)
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
-        """As `Positions.move`."""
         return self._owned(moved.topic_id).move(moved, lazy=lazy)
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
@@ -150,12 +149,13 @@ class ShardPositions:
         ]
         return max(tickets, default=0)
 
+    def set_properties(self, topic_id: int, name: bytes, properties: dict[str, str]) -> int:
+        return self._owned(topic_id).set_properties(topic_id, name, properties)
+
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """As `Positions.delete`."""
         return self._owned(topic_id).delete(topic_id, index, name)
 
     def drop(self, topic_id: int, name: bytes) -> int:
-        """As `Positions.drop`."""
         return self._owned(topic_id).drop(topic_id, name)
 
     def drop_topic(self, topic_id: int) -> int:
@@ -169,6 +169,12 @@ class ShardPositions:
         """Resize as `Positions.resize`; the owner of another broker's topic resizes that topic."""
         store = self._store(topic_id)
         return store.resize(topic_id, partitions, lazy=lazy) if store else 0
+
+    def deliveries(self, key: QueueKey) -> Sequence[Run] | None:
+        return self._owned(key[0]).deliveries(key)
+
+    def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
+        self._owned(key[0]).count_deliveries(key, runs)
 
     def settle(self) -> int:
         """Return a ticket after which every change so far is published, including lazy changes."""

@@ -6,7 +6,7 @@ at every start: all content comes from ledger and object store. Knows no SQL and
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from braidlog.storage.directory.data_dir import DataDir
@@ -15,8 +15,13 @@ from braidlog.storage.directory.directory_lock import take_lock
 from braidlog.storage.errors import DamagedLog, StorageFailed
 from braidlog.storage.log.committer import Committer, Keeper
 from braidlog.storage.log.directory_id import id_of_cluster
-from braidlog.storage.log.layout import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME
-from braidlog.storage.log.local_log import LogPlace
+from braidlog.storage.log.layout import (
+    ALL_JOURNAL_KINDS,
+    DELETED_SUFFIX,
+    JOURNAL_KINDS,
+    PARTITIONS_NAME,
+)
+from braidlog.storage.log.log_place import LogPlace
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.sequence_store import SEQUENCES_NAME, pack_table
@@ -36,6 +41,8 @@ from braidlog.storage.shared.shard_rounds import ShardLink
 from braidlog.storage.shared.shared_log import SharedLog, check_settings, open_shared_log
 from braidlog.storage.shared.sweeper import Sweeper
 from braidlog.storage.shared.takeover import TakeoverShards, read_shards, surely
+
+CATALOGUE_SHARD = 0  # Its journals are read by the catalogue's owner alone.
 
 # File in a cache folder that names the cluster. A folder without this file is never emptied.
 MARK_NAME = "cluster-cache"
@@ -69,7 +76,7 @@ class ShardContents:
 
 
 class SharedDir:
-    """The cache folder of a session, and the shards held."""
+    """The cache folder of a session, and the shards held. Implements `Directory`."""
 
     def __init__(
         self, local: DataDir, files: CachedFiles, session: ClusterSession, settings: SharedSettings
@@ -136,7 +143,7 @@ class SharedDir:
         journals = {
             (shard, kind): self._rows(shard, kind)
             for shard in shards
-            for kind in JOURNAL_KINDS.values()
+            for kind in _journal_kinds(shard).values()
         }
         return ShardContents(takeover, journals)
 
@@ -163,7 +170,7 @@ class SharedDir:
         }
         journals = {
             name: LedgerJournal(shard, kind, contents.journals[shard, kind], committer)
-            for name, kind in JOURNAL_KINDS.items()
+            for name, kind in _journal_kinds(shard).items()
         }
         owned = Owned(self.session.number, shard, epoch)
         self._shards[shard] = Shard(owned, shards.shards[shard], whole, starts)
@@ -274,7 +281,6 @@ class SharedDir:
             self._local.retire_folder(partition_id)
 
     def is_open(self, partition_id: int) -> bool:
-        """As `Directory.is_open`."""
         return partition_id in self._logs
 
     # Packs: plan and apply in the owner's thread, the work in any single thread.
@@ -338,6 +344,11 @@ class SharedDir:
     def on_round_full(self, call: Callable[[], None]) -> None:
         """Call this when the gathering round has `round_bytes`."""
         self.backlog.call_when_full(call)
+
+
+def _journal_kinds(shard: int) -> Mapping[str, int]:
+    """Return the journals of a shard: the nodes of ZooKeeper's clients are beside the catalogue."""
+    return ALL_JOURNAL_KINDS if shard == CATALOGUE_SHARD else JOURNAL_KINDS
 
 
 def _empty(path: str, cluster_id: str) -> None:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from braidlog.storage.errors import StorageFull, UnwritableChange
-from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.formats.api import BodyInfo, WriteAtOnce, WrittenBatch
 from braidlog.storage.formats.batch import Buffer
-from braidlog.storage.log.local_log import LocalLog, LogPlace
+from braidlog.storage.log.local_log import LocalLog
+from braidlog.storage.log.log_place import LogPlace
 from braidlog.storage.log.recovery import Recovered, RecoveryReport
 from braidlog.storage.log.reservation import OffsetReservation
 from braidlog.storage.log.segment import Segment
@@ -152,6 +153,14 @@ class SharedLog:
         )
         self._rounds.count_append()
         return base_offset
+
+    def append_at_once(self, body: memoryview, once: WriteAtOnce) -> WrittenBatch | None:
+        """Store a batch as `Log.append_at_once`."""
+        self._check_backlog()
+        written = self.local.append_at_once(body, once)
+        if written is not None:
+            self._rounds.count_append()
+        return written
 
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from braidlog.storage.errors import DamagedLog
-from braidlog.storage.log.scan import Fault, load_checked, walk
+from braidlog.storage.log.scan import BadBatch, load_checked, walk
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import KIND_CATALOGUE, KIND_PARTITION, SEGMENT_HEADER_BYTES
 from braidlog.storage.shared.cached_file import Cache, CachedFiles
@@ -149,7 +149,7 @@ class _Check:
         """Return the result of `at`; report a fault and return None."""
         try:
             return at()
-        except (BadObject, ObjectMissing, DamagedLog, Fault) as error:
+        except (BadObject, ObjectMissing, DamagedLog, BadBatch) as error:
             self.fault(str(error))
             return None
 

@@ -16,10 +16,10 @@ from braidlog.storage.formats.batch import HEADER_BYTES, BatchHeader
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.files import FileGone, storage_error
+from braidlog.storage.log.folder_reader import HANDLES_MAX, PartitionFolder, list_partitions
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.scan import Fault, read_checked
+from braidlog.storage.log.scan import BadBatch, read_checked
 from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.names import (
@@ -175,7 +175,7 @@ class PartitionDump:
         try:
             body = read_checked(batch.good.segment, header.body_bytes, pos, header.base_offset)
             codec = codec_for(header.body_format)
-        except (Fault, UnreadableBody) as error:
+        except (BadBatch, UnreadableBody) as error:
             yield Unreadable(header.base_offset, header.next_offset, *place, str(error))
             return
         decoded = codec.decode(body, header.base_offset, header.append_us, start_offset=from_offset)

@@ -11,7 +11,7 @@ from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.compaction.sources import SegmentSource
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.scan import Fault, read_checked
+from braidlog.storage.log.scan import BadBatch, read_checked
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.segment_names import view_names
@@ -96,7 +96,7 @@ class LogCheck:
                 view.stat()
                 for _ in SegmentSource(view, 0, name.end_offset).pieces(view.size):
                     pass  # A read checks the batch.
-            except Fault as fault:
+            except BadBatch as fault:
                 reason = f"{fault.reason}; readers pass this view over, a compaction makes another"
                 self.tell(Level.WARNING, view.path, reason, file_pos=fault.file_pos)
             except (FileNotFoundError, FileGone):
@@ -160,8 +160,8 @@ class LogCheck:
             split = header.positions_bytes
             if not check_content(header, view[:split], view[split:]):
                 self.summary.unopened += 1
-        except (BadContent, Fault) as error:
-            reason = error.reason if isinstance(error, Fault) else str(error)
+        except (BadContent, BadBatch) as error:
+            reason = error.reason if isinstance(error, BadBatch) else str(error)
             offsets = (header.base_offset, header.next_offset)
             place = {"file_pos": good.file_pos}
             self.tell(Level.FAULT, segment.path, reason, offsets=offsets, **place)

@@ -18,7 +18,7 @@ from braidlog.storage.formats.batch import (
 )
 from braidlog.storage.journal.log import in_batches, pack_records
 from braidlog.storage.log.files import File, Files
-from braidlog.storage.log.scan import Fault, read_checked
+from braidlog.storage.log.scan import BadBatch, read_checked
 from braidlog.storage.log.segment import INDEX_SUFFIX, Segment, segment_path
 from braidlog.storage.log.segment_header import (
     SEGMENT_HEADER_BYTES,
@@ -69,7 +69,7 @@ class SegmentWriter:
             size = min(COPY_BYTES, end_pos - start_pos)
             try:
                 data = read_checked(segment, size, start_pos, segment.base_offset)
-            except Fault as fault:
+            except BadBatch as fault:
                 raise fault.damage() from None
             if not data:
                 return

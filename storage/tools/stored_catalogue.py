@@ -8,9 +8,9 @@ import os
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.folder_reader import HANDLES_MAX
 from braidlog.storage.log.layout import JOURNAL_KINDS
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.reader import HANDLES_MAX
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import read_checked
 from braidlog.storage.log.watermark import read_watermark

@@ -16,7 +16,7 @@ from braidlog.storage.log import segment_header
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.log_walk import LogWalk, Missing, Overlap
 from braidlog.storage.log.recovery import LogIdentity
-from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, is_never_torn, read_checked
+from braidlog.storage.log.scan import NO_OFFSET, BadBatch, find_good, is_never_torn, read_checked
 from braidlog.storage.log.segment import Segment, empty_header
 from braidlog.storage.log.segment_header import KIND_PARTITION, SEGMENT_HEADER_BYTES, SegmentHeader
 from braidlog.storage.log.segment_names import segment_names
@@ -139,7 +139,7 @@ class SurveyWalk:
                 for segment, file_pos, header in self._walk.batches(check_bodies_from):
                     yield Good(segment, file_pos, header)
                 return
-            except Fault as fault:
+            except BadBatch as fault:
                 if fault.file_pos and fault.offset >= self._walk.stop:
                     return
                 hole = self._hole(fault)
@@ -162,7 +162,7 @@ class SurveyWalk:
     def _missing(self, path: str, file_pos: int, next_offset: int, reason: str) -> Hole:
         return Hole(path, file_pos, file_pos, self.offset, next_offset, reason)
 
-    def _hole(self, fault: Fault) -> Hole:
+    def _hole(self, fault: BadBatch) -> Hole:
         """Return the offsets that a fault makes unreadable."""
         if isinstance(fault, Missing):
             return self._missing(fault.path, fault.file_pos, fault.next_offset, fault.reason)
@@ -250,7 +250,7 @@ class LogSurvey:
             result.holes.append(hole)
 
 
-def header_alone(segment: Segment, fault: Fault) -> BatchHeader | None:
+def header_alone(segment: Segment, fault: BadBatch) -> BatchHeader | None:
     """Return the header at a fault, if the header is good and is the expected header."""
     if fault.file_pos < SEGMENT_HEADER_BYTES:
         return None
@@ -258,7 +258,7 @@ def header_alone(segment: Segment, fault: Fault) -> BatchHeader | None:
         header = unpack(
             read_checked(segment, HEADER_BYTES, fault.file_pos, fault.offset), segment.salt
         )
-    except (Fault, BadHeader):
+    except (BadBatch, BadHeader):
         return None
     expected = (header.base_offset, header.partition_id) == (fault.offset, segment.partition_id)
     return header if expected else None
@@ -269,7 +269,7 @@ def is_newer(log_segment: Segment, file_pos: int) -> bool:
     size = HEADER_BYTES if file_pos else SEGMENT_HEADER_BYTES
     try:
         data = read_checked(log_segment, size, file_pos, log_segment.base_offset)
-    except Fault:
+    except BadBatch:
         return False
     if len(data) < size:
         return False
@@ -296,7 +296,7 @@ def proven_header(log_segment: Segment) -> SegmentHeader | None:
     """
     try:
         data = read_checked(log_segment, SEGMENT_HEADER_BYTES, 0, log_segment.base_offset)
-    except Fault:
+    except BadBatch:
         return None
     if len(data) < SEGMENT_HEADER_BYTES:
         return None

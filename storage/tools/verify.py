@@ -14,6 +14,7 @@ from braidlog.storage.errors import DamagedLog, StorageError
 from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.directory_id import stored_directory_id
 from braidlog.storage.log.files import FileGone, storage_error
+from braidlog.storage.log.folder_reader import HANDLES_MAX
 from braidlog.storage.log.layout import (
     ALL_JOURNAL_KINDS,
     DELETED_SUFFIX,
@@ -22,7 +23,6 @@ from braidlog.storage.log.layout import (
     numbers_among,
 )
 from braidlog.storage.log.local_files import LocalFiles
-from braidlog.storage.log.reader import HANDLES_MAX
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import LOG_SUFFIX, segment_bases
 from braidlog.storage.log.segment_header import KIND_PARTITION

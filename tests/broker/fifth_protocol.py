@@ -19,12 +19,12 @@ from braidlog.storage.metadata.names import parse_topic
 LINE_BYTES_MAX = 65536
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     greeting: str = "hello"
     line_bytes_max: int = LINE_BYTES_MAX
 
 
-class Session:
+class LineSession:
     def __init__(self, broker, connection, options):
         self.broker, self.connection, self.options = broker, connection, options
         self.seen = 0
@@ -86,16 +86,16 @@ class Session:
         pass
 
 
-class Adapter:
+class LineAdapter:
     name = "lines"
     default_address = ("127.0.0.1", 4444)
-    options_type = Options
+    options_type = LineOptions
 
     def open_session(self, broker, connection, options):
-        return Session(broker, connection, options)
+        return LineSession(broker, connection, options)
 
     def describe(self, host, port, options):
         return f"nc {host} {port}"
 
 
-ADAPTER = Adapter()
+ADAPTER = LineAdapter()

@@ -4,6 +4,7 @@ import trio
 
 from braidlog.broker.cluster.placement import Placement
 from braidlog.broker.config.settings import LogConfig
+from braidlog.broker.limits import STATE_LIMITS
 from braidlog.broker.positions.subscriptions import Subscriptions
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.namespaces import Namespaces
@@ -18,7 +19,7 @@ from tests.storage.metadata.memory_journal import MemoryJournal
 NOW_US = 1_700_000_000_000_000
 
 
-class FakePartition:
+class NumberedPartition:
     def __init__(self, topic, index, partition_id):
         self.topic = topic
         self.index = index
@@ -47,7 +48,7 @@ class FakeFactory:
         self.folders |= set(partition_ids)
         self.settings = topic.meta.settings
         return [
-            FakePartition(topic, first_index + number, partition_id)
+            NumberedPartition(topic, first_index + number, partition_id)
             for number, partition_id in enumerate(partition_ids)
         ]
 
@@ -56,7 +57,7 @@ class FakeFactory:
 
     def open(self, topic, index, partition_id):
         assert partition_id in self.folders
-        return FakePartition(topic, index, partition_id)
+        return NumberedPartition(topic, index, partition_id)
 
     def alter(self, topic, changed):
         self.settings = changed
@@ -74,10 +75,18 @@ class FakeFactory:
         self.folders.remove(partition.partition_id)
 
 
-class House:
+class MetadataParts:
     """The parts of a broker; `restarted` returns another house on the same journals and folders."""
 
-    def __init__(self, catalogue=None, cursors=None, factory=None, placement=None, **defaults):
+    def __init__(
+        self,
+        catalogue=None,
+        cursors=None,
+        factory=None,
+        placement=None,
+        limits=STATE_LIMITS,
+        **defaults,
+    ):
         self.catalogue_journal = catalogue or MemoryJournal()
         self.cursor_journal = cursors or MemoryJournal()
         self.factory = factory or FakeFactory()
@@ -93,21 +102,21 @@ class House:
             self.catalogue,
             self.cursors,
             self.factory,
-            placement,
             defaults=TopicDefaults(**defaults),
             now_us=lambda: NOW_US,
             report=report,
+            limits=limits,
         )
         self.topics.open_all()
-        self.namespaces = Namespaces(self.catalogue, lambda: NOW_US)
-        self.subscriptions = Subscriptions(self.topics, self.cursors, report=report)
+        self.namespaces = Namespaces(self.catalogue, lambda: NOW_US, limits)
+        self.subscriptions = Subscriptions(self.topics, self.cursors, report=report, limits=limits)
 
     def create(self, name, partitions):
         """Create a topic, in a test that is no coroutine."""
         return trio.run(self.topics.create, name, partitions)
 
     def restarted(self):
-        return House(
+        return MetadataParts(
             self.catalogue_journal.reopened(), self.cursor_journal.reopened(), self.factory
         )
 

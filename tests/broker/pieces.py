@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import trio
 
 
-class Pieces(trio.abc.Instrument):
+class LargestTurn(trio.abc.Instrument):
     """The most that a turn of any task added to `count()`."""
 
     def __init__(self, count):
@@ -21,7 +21,7 @@ class Pieces(trio.abc.Instrument):
 
 @contextmanager
 def counting(count):
-    pieces = Pieces(count)
+    pieces = LargestTurn(count)
     trio.lowlevel.add_instrument(pieces)
     try:
         yield pieces

@@ -15,7 +15,7 @@ NAME = parse_topic("orders")
 HOUR = {"retention_ms": 3_600_000, "message_ttl_s": 3600}
 
 
-class Clock:
+class BrokerClocks:
     """The two clocks of a broker: an adjustable wall clock, and a steady clock."""
 
     def __init__(self, broker):
@@ -32,7 +32,7 @@ async def stepped(broker):
     topic = await broker.topics.create(NAME, 1, settings=HOUR)
     subscription = broker.subscriptions.open(topic, b"group", {})
     subscription.seek(0, 0)
-    return Stepped(broker, topic, subscription, Clock(broker))
+    return Stepped(broker, topic, subscription, BrokerClocks(broker))
 
 
 class Stepped:

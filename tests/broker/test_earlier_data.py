@@ -25,6 +25,8 @@ POSITIONS = {b"billing": 5, b"shipping": 7, b"audit": 4}
         ("killed", VALUES, []),
         ("first-stopped", FIRST, [(6, 7)]),
         ("first-killed", FIRST, [(6, 7)]),
+        ("0.2.0-stopped", VALUES, []),
+        ("0.2.0-killed", VALUES, []),
     ],
 )
 async def test_earlier_data_is_readable_and_stays(tmp_path, left, values, acked):

@@ -51,7 +51,7 @@ def start(tmp_path, lines_package):
         broker.kill()
 
 
-class Client:
+class LineClient:
     def __init__(self, broker, greeting="hello"):
         self.socket = socket.create_connection(broker.address("lines"), timeout=HANG_S)
         self.file = self.socket.makefile("rwb")
@@ -72,7 +72,7 @@ class Client:
 def test_append_read_and_options(start):
     broker = start("listeners.lines.greeting=salut")
     assert "nc 127.0.0.1" in broker.output()
-    client = Client(broker, "salut")
+    client = LineClient(broker, "salut")
     assert client.ask("append orders one") == "ok 0"
     assert client.ask("append orders two words") == "ok 1"
     client.send("read orders 0")
@@ -83,19 +83,19 @@ def test_append_read_and_options(start):
 
 def test_pipelined_appends_share_syncs_and_answer_in_order(start):
     broker = start()
-    client = Client(broker)
+    client = LineClient(broker)
     client.send(*(f"append orders {number}" for number in range(1000)))
     assert [client.line() for _ in range(1000)] == [f"ok {number}" for number in range(1000)]
 
 
 def test_a_long_line_and_nonsense_end_only_that_connection(start):
     broker = start("listeners.lines.line_bytes_max=100")
-    other = Client(broker)
+    other = LineClient(broker)
     for nonsense, answer in [
         ("x" * 200, "error line too long"),
         ("what\n", "error not understood"),
     ]:
-        client = Client(broker)
+        client = LineClient(broker)
         client.file.write(nonsense.encode())
         client.file.flush()
         assert client.line() == answer
@@ -105,10 +105,10 @@ def test_a_long_line_and_nonsense_end_only_that_connection(start):
 
 def test_records_and_offsets_survive_a_kill(start):
     broker = start()
-    client = Client(broker)
+    client = LineClient(broker)
     assert client.ask("append orders kept") == "ok 0"
     broker.kill()
-    client = Client(start())
+    client = LineClient(start())
     assert client.ask("append orders next") == "ok 1"
     client.send("read orders 0")
     assert [client.line() for _ in range(3)] == ["text kept", "text next", "end 2"]
@@ -116,7 +116,7 @@ def test_records_and_offsets_survive_a_kill(start):
 
 def test_a_graceful_stop_answers_started_requests_and_says_goodbye(start):
     broker = start()
-    client, waiting = Client(broker), Client(broker)
+    client, waiting = LineClient(broker), LineClient(broker)
     assert client.ask("append orders first") == "ok 0"
     waiting.send("wait orders 0")
     client.send(*(f"append orders {number}" for number in range(500)))
@@ -129,14 +129,14 @@ def test_a_graceful_stop_answers_started_requests_and_says_goodbye(start):
     assert waiting.line() == "goodbye"
     assert waiting.line() == ""
     assert broker.wait() == 0
-    again = Client(start())
+    again = LineClient(start())
     again.send("read orders 0")
     assert len(list(iter(again.line, f"end {last + 1}"))) == last + 1
 
 
 def test_a_second_signal_stops_at_once(start):
     broker = start("shutdown.grace_s=600")
-    stuck, other = Client(broker), Client(broker)
+    stuck, other = LineClient(broker), LineClient(broker)
     assert stuck.ask("append orders " + "x" * 60_000) == "ok 0"
     # 30 MB of unread output: the broker waits with these requests
     stuck.send(*["read orders 0"] * 500)

@@ -17,7 +17,7 @@ from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
 from braidlog.storage.metadata.names import parse_topic
 from tests.broker.test_broker import config_for
-from tests.storage.files_twins import SmallDisk
+from tests.storage.files_twins import LimitedDisk
 from tests.waiting import until
 
 BLOCKS = 4000
@@ -37,7 +37,7 @@ class TightDir(DataDir):
 async def house(tmp_path):
     """Yield a running broker on a small disk, with a topic of five segments."""
     async with trio.open_nursery() as running:
-        house = await House.built(tmp_path)
+        house = await FullBroker.built(tmp_path)
         running.start_soon(house.broker.run)
         yield house
         await house.broker.durability.settled()
@@ -45,9 +45,9 @@ async def house(tmp_path):
     house.broker.close()
 
 
-class House:
+class FullBroker:
     def __init__(self, folder):
-        self.disk = SmallDisk(folder, BLOCKS)
+        self.disk = LimitedDisk(folder, BLOCKS)
         data_dir = TightDir.open(folder, LocalFiles(folder, self.disk))
         self.broker = Broker(config_for(folder), data_dir)
 

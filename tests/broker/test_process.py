@@ -51,7 +51,7 @@ def test_a_hangup_without_certificates_says_that_settings_need_a_restart(tmp_pat
     with RunningBroker(tmp_path, others=False, listen=HTTP_ONLY) as broker:
         broker.signal(signal.SIGHUP)
         until_seen(lambda: '"reloaded"' in broker.log())
-        (line,) = [json.loads(one) for one in broker.log().splitlines() if '"reloaded"' in one]
+        (line,) = [json.loads(text) for text in broker.log().splitlines() if '"reloaded"' in text]
         assert (line["listeners"], line["settings"]) == (0, "need a restart")
 
 
@@ -92,8 +92,8 @@ def test_second_broker_on_the_directory_is_refused(tmp_path):
 
 
 def test_port_in_use_is_refused_and_the_directory_is_left_clean(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         broker = RunningBroker(tmp_path, others=False, listen={"http": address})
         code, _, error = broker.run_to_end()
     assert code == 1
@@ -130,7 +130,7 @@ def test_an_unwritable_ready_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "listen", "said"),
+    ("settings", "listen", "reason"),
     [
         (["log.segment_byts=1"], HTTP_ONLY, "--set log.segment_byts=1: log.segment_byts: unknown"),
         ([], {"nope": "127.0.0.1:0"}, "no protocol named 'nope'"),
@@ -139,11 +139,11 @@ def test_an_unwritable_ready_file_is_refused(tmp_path):
         ([], {}, "every listener is off"),
     ],
 )
-def test_a_bad_setting_is_a_single_line_and_a_usage_error(tmp_path, settings, listen, said):
+def test_a_bad_setting_is_a_single_line_and_a_usage_error(tmp_path, settings, listen, reason):
     broker = RunningBroker(tmp_path, others=False, listen=listen, settings=settings)
     code, _, error = broker.run_to_end()
     assert code == 2
-    assert said in one_line(error)
+    assert reason in one_line(error)
 
 
 def test_help_imports_neither_trio_nor_a_server():
@@ -158,8 +158,8 @@ def test_help_imports_neither_trio_nor_a_server():
 
 
 def test_a_stale_ready_file_is_removed_even_if_the_start_fails(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         broker = RunningBroker(tmp_path, others=False, listen={"http": address})
         broker.ready_file.write_text("{}")
         assert broker.run_to_end()[0] == 1

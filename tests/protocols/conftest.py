@@ -12,12 +12,12 @@ def makers(broker, monkeypatch):
     """Return a list of the clients of topic creations, as another broker would see them: names and
     origins.
     """
-    create, found = broker.topics.create, []
+    create, calls = broker.topics.create, []
 
     async def make(*args, **kwargs):
         principal, at = asks()
-        found.append((principal.name, at))
+        calls.append((principal.name, at))
         return await create(*args, **kwargs)
 
     monkeypatch.setattr(broker.topics, "create", make)
-    return found
+    return calls

@@ -2,7 +2,7 @@
 
     class TestKafkaContract(AdapterContract):
         protocol = "kafka"
-        exchanges = [Exchange(request, [answer]), ...]
+        exchanges = [AnsweredFrame(request, [answer]), ...]
         ...
 
 Subclasses describe their protocol by attributes and a few small methods; the tests are here. They
@@ -36,7 +36,7 @@ FLOOD_BYTES = 24 * 1024 * 1024  # More than the kernel holds for both ends of a 
 
 
 @dataclass(frozen=True)
-class Exchange:
+class AnsweredFrame:
     """A request frame and its whole answer frames, in order."""
 
     request: bytes
@@ -48,7 +48,7 @@ class AdapterContract:
 
     protocol: ClassVar[str]
     """The adapter's name, as `open_client` takes it."""
-    exchanges: ClassVar[Sequence[Exchange]]
+    exchanges: ClassVar[Sequence[AnsweredFrame]]
     """A conversation on a fresh broker, the opening handshake first. The last has an answer."""
     oversized: ClassVar[bytes]
     """The first bytes of a frame that is too long; the adapter must not wait for more of it."""
@@ -98,7 +98,9 @@ class AdapterContract:
 
         async def talk() -> None:
             client = await open_client(self.protocol)
-            await client.send_all(b"".join(one.request for one in self.exchanges) + self.oversized)
+            await client.send_all(
+                b"".join(exchange.request for exchange in self.exchanges) + self.oversized
+            )
             await client.send_eof()
             await _read_to_end(client)
             await client.aclose()
@@ -107,8 +109,8 @@ class AdapterContract:
         await talk()
         with watched_cycles() as left:
             await talk()
-            found = Counter(type(one).__qualname__ for one in left())
-        assert not found, found
+            counts = Counter(type(item).__qualname__ for item in left())
+        assert not counts, counts
 
     async def test_each_request_is_answered_before_the_next_is_sent(
         self, broker: Any, open_client: OpenClient
@@ -229,8 +231,8 @@ class AdapterContract:
         """Check that the connection is closed although more of these bytes could come."""
         client = await open_client(self.protocol)
         await client.send_all(data)
-        told = await _read_to_end(client)
-        assert bool(told) == self.farewell
+        received = await _read_to_end(client)
+        assert bool(received) == self.farewell
 
     async def _converse(self, client: trio.SocketStream) -> None:
         for exchange in self.exchanges:

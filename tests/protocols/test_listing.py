@@ -28,7 +28,7 @@ from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import Talk
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.talk import another
-from tests.protocols.pulsar.talk import Client
+from tests.protocols.pulsar.talk import RawPulsar
 
 ANNA = Principal("anna")
 ALL = "persistent://public/default/.*"
@@ -65,8 +65,8 @@ async def granted(broker):
     """
     await broker.namespaces.create("public", "other")
     for name, partitions in (("seen", 1), ("seen-too", 2), ("secret", 2)):
-        made = await broker.topics.create(topic(name), partitions)
-        broker.subscriptions.open(made, name.encode()).commit(0, 0)
+        topic_made = await broker.topics.create(topic(name), partitions)
+        broker.subscriptions.open(topic_made, name.encode()).commit(0, 0)
     await broker.topics.create(topic("elsewhere", "other"), 1)
     for name in ("live-seen", "live-secret"):
         broker.non_persistent.create(topic(name))
@@ -83,7 +83,7 @@ async def granted(broker):
 
 @pytest.fixture
 async def pulsar(open_client):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     await client.connect()
     return client
 
@@ -158,25 +158,25 @@ async def test_a_watcher_is_notified_of_visible_topics_and_changed_permissions(
     await broker.topics.delete(topic("seen"))
     come, gone, shown = [], [], set(SEEN)
     while not (come and gone):
-        told = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
-        come, gone = come + list(told.new_topics), gone + list(told.deleted_topics)
+        update = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
+        come, gone = come + list(update.new_topics), gone + list(update.deleted_topics)
     assert (come, gone) == (full("seen-last"), full("seen"))
     shown = shown.difference(gone).union(come)
-    assert told.topics_hash == topics_hash(shown)
+    assert update.topics_hash == topics_hash(shown)
     for resource, more in (("public/default/secret-*", full("secret-too")), ("public", [])):
         await granted(resource)
         for connection in broker.connections:
             connection.access_changed()
         if more:
-            told = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
+            update = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
             shown.update(more)
-            assert list(told.new_topics) == more
-            assert told.topics_hash == topics_hash(shown)
+            assert list(update.new_topics) == more
+            assert update.topics_hash == topics_hash(shown)
     await pulsar.silent()
     await broker.topics.create(topic("public-now"), 1)
-    told = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
-    assert list(told.new_topics) == full("public-now")
-    assert told.topics_hash == topics_hash({*shown, *full("public-now")})
+    update = await pulsar.next(Type.WATCH_TOPIC_UPDATE)
+    assert list(update.new_topics) == full("public-now")
+    assert update.topics_hash == topics_hash({*shown, *full("public-now")})
 
 
 async def test_kafkas_lists_have_only_visible_topics(granted, open_client):
@@ -185,7 +185,7 @@ async def test_kafkas_lists_have_only_visible_topics(granted, open_client):
     async def listed():
         topics = (await client.call(m.MetadataRequest([]))).topics
         groups = (await client.call_with_table(ListGroupsRequest(), 2)).groups
-        return [one.name for one in topics], sorted(one.group_id for one in groups)
+        return [group.name for group in topics], sorted(group.group_id for group in groups)
 
     assert await listed() == ([], [])
     await granted("public/default/seen")
@@ -201,8 +201,8 @@ async def test_kafkas_groups_are_described_with_visible_topics_only(granted, ope
 
     async def described(group):
         wanted = DescribeGroupsRequest(groups=[group])
-        (found,) = (await asking.call_with_table(wanted, 3)).groups
-        return found.error_code, found.group_state, len(found.members)
+        (described_group,) = (await asking.call_with_table(wanted, 3)).groups
+        return described_group.error_code, described_group.group_state, len(described_group.members)
 
     async def join(group, topics):
         protocols = [JoinGroupRequestProtocol(name=b"range", metadata=subscription_of(topics))]
@@ -262,12 +262,12 @@ async def test_iggys_lists_need_a_view_of_all_topics(granted, open_client):
     assert await talk.login() == 0
     assert await talk.status(201) == ErrorCode.UNAUTHORIZED
     await granted("public/default/seen")
-    asked = {"stream": named("default")}
+    wanted = {"stream": named("default")}
     for code in (200, 301):
-        assert await talk.status(code, **asked) == ErrorCode.UNAUTHORIZED
-    assert await talk.status(300, **asked, topic=named("seen")) == 0
+        assert await talk.status(code, **wanted) == ErrorCode.UNAUTHORIZED
+    assert await talk.status(300, **wanted, topic=named("seen")) == 0
     await granted("public/default")
-    assert len((await talk.ask(301, **asked))["topics"]) == 3
+    assert len((await talk.ask(301, **wanted))["topics"]) == 3
 
 
 async def test_deleting_a_group_keeps_its_part_on_other_topics(broker, granted, open_client):

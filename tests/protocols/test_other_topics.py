@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from braidlog.broker.access.access import Access
-from braidlog.broker.access.rights import ResourceKind
 from braidlog.protocols.http.app import make_app, make_routes
 from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy import messages as iggy
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.metadata.names import TopicName
+from tests.broker.access.rules import OnlyTopic
 from tests.listeners import open_listeners
 from tests.opened import opened_broker
 from tests.protocols.http.asgi import call
@@ -30,23 +30,6 @@ from tests.protocols.pulsar import talk as pulsar
 from tests.protocols.pulsar import test_access as pulsar_samples
 
 CHANGING = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|T[\d:.]+Z|\d{4,}")
-
-
-class OnlyTopic:
-    """Rules that allow everything on a topic and in the topic's groups, and nothing else."""
-
-    def __init__(self, name):
-        self._place = (name.tenant, name.namespace, name.topic)
-
-    def allows(self, principal, action, resource):
-        in_any_topic = resource.kind is ResourceKind.GROUP and not resource.topic
-        return in_any_topic or self._place == (
-            *(resource.tenant, resource.namespace),
-            resource.topic,
-        )
-
-    def reaches(self, principal, tenant, namespace=""):
-        return (tenant, namespace or self._place[1]) == self._place[:2]
 
 
 @asynccontextmanager
@@ -68,7 +51,7 @@ async def http_answers(broker, has_more):
     requests = [("POST", path, body) for path, body in HTTP_BODIES.items()]
     routes = list(make_routes(broker, RestOptions(), broker.stopping))
     for name in ("GET", "PUT", "PATCH", "POST", "DELETE"):
-        requests += [(name, one.path, None) for one in routes if name in one.methods]
+        requests += [(name, route.path, None) for route in routes if name in route.methods]
     answers = []
     for method, path, body in requests:
         if (method, path) not in FOR_ANYBODY:
@@ -97,7 +80,7 @@ async def kafka_answers(broker, has_more):
             theirs = await broker.topics.create(TopicName("public", "default", "theirs"), 1)
             broker.subscriptions.open(theirs, b"g").commit(0, 0)
         broker.access = Access(OnlyTopic(FOO_NAME))
-        requests = [(one, None) for one in kafka_samples.SAMPLES.values()]
+        requests = [(sample, None) for sample in kafka_samples.SAMPLES.values()]
         requests += list(kafka_samples.LATER.values())
         answers = []
         for body, version in requests:
@@ -111,12 +94,12 @@ async def kafka_answers(broker, has_more):
 
 async def pulsar_answers(broker, has_more):
     async with open_listeners(broker) as connect:
-        client = pulsar.Client(await connect("pulsar"))
+        client = pulsar.RawPulsar(await connect("pulsar"))
         await client.connect()
         await client.produce()
         await client.subscribe()
         if has_more:
-            theirs = pulsar.Client(await connect("pulsar"))
+            theirs = pulsar.RawPulsar(await connect("pulsar"))
             await theirs.connect()
             foreign = "persistent://public/default/theirs"
             await theirs.produce(foreign, producer_name="p")
@@ -157,7 +140,7 @@ async def iggy_answers(broker, has_more):
 )
 async def test_another_topic_changes_no_answer(tmp_path, answers):
     async with two_brokers(tmp_path) as (alone, beside):
-        expected, found = await answers(alone, False), await answers(beside, True)
-        assert len(found) == len(expected) > 10
-        for one, other in zip(expected, found, strict=True):
-            assert CHANGING.sub("N", repr(one)) == CHANGING.sub("N", repr(other))
+        expected, seen = await answers(alone, False), await answers(beside, True)
+        assert len(seen) == len(expected) > 10
+        for plain, other in zip(expected, seen, strict=True):
+            assert CHANGING.sub("N", repr(plain)) == CHANGING.sub("N", repr(other))

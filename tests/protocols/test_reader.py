@@ -40,9 +40,9 @@ def test_integer_cut_short_raises_protocol_error(
 def test_take_gives_views_of_the_frame_and_stays_inside_it() -> None:
     frame = bytearray(b"abcdef")
     reader = BigEndianReader(memoryview(frame))
-    taken = reader.take(2)
+    piece = reader.take(2)
     frame[0] = ord("x")
-    assert taken == b"xb"
+    assert piece == b"xb"
     assert reader.rest() == b"cdef"
     assert reader.rest() == b""
 

@@ -15,7 +15,7 @@ BLOCK_BYTES = 4096
 
 
 @dataclass(slots=True, frozen=True)
-class Call:
+class SystemCall:
     """A system call with an effect: its name, the file, and its arguments."""
 
     name: str
@@ -59,7 +59,7 @@ class InlineQueue:
 class RecordingDisk(Disk):
     """The real disk; `calls` are the changing and syncing calls, in order."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[SystemCall] = field(default_factory=list)
 
     def names(self, *wanted: str) -> list[str]:
         """Return the names of the calls so far, optionally only the wanted names."""
@@ -67,55 +67,55 @@ class RecordingDisk(Disk):
 
     def open(self, path, flags):
         if flags & os.O_CREAT:
-            self.calls.append(Call("create", path))
+            self.calls.append(SystemCall("create", path))
         return super().open(path, flags)
 
     def write(self, path, fd, parts, pos):
         written = super().write(path, fd, parts, pos)
-        self.calls.append(Call("write", path, b"".join(parts)[:written], pos))
+        self.calls.append(SystemCall("write", path, b"".join(parts)[:written], pos))
         return written
 
     def truncate(self, path, fd, size):
-        self.calls.append(Call("truncate", path, pos=size))
+        self.calls.append(SystemCall("truncate", path, pos=size))
         super().truncate(path, fd, size)
 
     def sync_data(self, path, fd):
-        self.calls.append(Call("sync_data", path))
+        self.calls.append(SystemCall("sync_data", path))
         super().sync_data(path, fd)
 
     def sync_queue(self, eventfd):
         return InlineQueue(self, eventfd)
 
     def sync_folder(self, path):
-        self.calls.append(Call("sync_folder", path))
+        self.calls.append(SystemCall("sync_folder", path))
         super().sync_folder(path)
 
     def sync_file_system(self, file_system):
-        self.calls.append(Call("sync_file_system", ""))
+        self.calls.append(SystemCall("sync_file_system", ""))
         super().sync_file_system(file_system)
 
     def rename(self, path, new_path):
-        self.calls.append(Call("rename", path, os.fsencode(new_path)))
+        self.calls.append(SystemCall("rename", path, os.fsencode(new_path)))
         super().rename(path, new_path)
 
     def unlink(self, path):
-        self.calls.append(Call("unlink", path))
+        self.calls.append(SystemCall("unlink", path))
         super().unlink(path)
 
     def make_folder(self, path):
-        self.calls.append(Call("make_folder", path))
+        self.calls.append(SystemCall("make_folder", path))
         super().make_folder(path)
 
 
 class FailingDisk(Disk):
-    """The real disk until `fail` is called; then calls of that name fail with that errno.
+    """The real disk, but calls fail that are named here, or later to `fail`, with that errno.
 
     `bytes_first`: the number of bytes that a failing write still takes before the next write fails.
     `under`: the only folder whose files fail; without a folder, all files fail.
     """
 
-    def __init__(self):
-        self.failing = {}
+    def __init__(self, *failing, number=errno.EIO):
+        self.failing = dict.fromkeys(failing, number)
         self.bytes_first = 0
         self.under = ""
 
@@ -134,8 +134,7 @@ class FailingDisk(Disk):
             raise OSError(number, os.strerror(number), path)
 
     def open(self, path, flags):
-        if flags & os.O_CREAT:
-            self._check("create", path)
+        self._check("create" if flags & os.O_CREAT else "open", path)
         return super().open(path, flags)
 
     def write(self, path, fd, parts, pos):
@@ -185,7 +184,7 @@ class FailingDisk(Disk):
         super().unlink(path)
 
 
-class SmallDisk(Disk):
+class LimitedDisk(Disk):
     """The real disk with `blocks` blocks below `root`; a folder takes a block."""
 
     def __init__(self, root, blocks):

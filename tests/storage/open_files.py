@@ -12,11 +12,11 @@ import pytest
 
 def open_files():
     """Return descriptor -> path of all open files of this process."""
-    found = {}
+    names = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # The listing's own descriptor.
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-    return found
+            names[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    return names
 
 
 @pytest.fixture(autouse=True)

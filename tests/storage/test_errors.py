@@ -22,7 +22,7 @@ def refused(number):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (refused(errno.ENOSPC), "No space left on device"),
         (refused(errno.EDQUOT), "Disk quota exceeded"),
@@ -35,10 +35,10 @@ def refused(number):
         (LogClosed(PATH), "the topic was deleted"),
     ],
 )
-def test_only_the_operator_sees_the_path(error, told):
+def test_only_the_operator_sees_the_path(error, text):
     assert isinstance(error, StorageError)
     assert PATH in str(error)
-    assert error.client_text == told
+    assert error.client_text == text
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

@@ -22,6 +22,7 @@ from braidlog.broker.errors import (
 )
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.topics.topic import NonPersistentTopic
+from braidlog.broker.traffic import PartitionTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -41,7 +42,7 @@ NON_PERSISTENT_SUBSCRIPTIONS_MAX: Final = 1000
 class NonPersistentChannel:
     """The channel of a topic without partitions, or of one partition of a partitioned topic.
 
-    There is no log; producers and subscriptions are on the channel itself.
+    There is no log; producers and subscriptions are on the channel itself. Implements `Channel`.
     """
 
     is_persistent = False
@@ -73,8 +74,7 @@ class NonPersistentChannel:
             self.full += f"-partition-{index}"
         self.subscriptions: dict[bytes, NonPersistentSubscription] = {}
         self.producers = 0  # Those that joined and have not left.
-        self.messages_in = 0
-        self.bytes_in = 0
+        self.traffic = PartitionTraffic()
         self.messages_dropped = 0
         self._idle = idle
 
@@ -111,7 +111,6 @@ class NonPersistentChannel:
         """As `Channel.check_room`."""
 
     def stored(self) -> Partition:
-        """As `Channel.stored`."""
         raise NotSupported(f"{self.full} is a non-persistent topic: nothing is stored")
 
     def check_open(self) -> None:
@@ -156,8 +155,8 @@ class NonPersistentChannel:
         """Hand entries to every subscription; `records` messages, `size` bytes together. To keep
         a body is to keep the memory that it is a view of.
         """
-        self.messages_in += records
-        self.bytes_in += size
+        self.traffic.records_in += records
+        self.traffic.bytes_in += size
         for subscription in list(self.subscriptions.values()):
             self.messages_dropped += subscription.publish(entries)
 
@@ -168,7 +167,6 @@ class NonPersistentChannel:
         self._look_if_idle()
 
     def producer_joined(self) -> None:
-        """As `Channel.producer_joined`."""
         self.producers += 1
 
     def producer_left(self) -> None:
@@ -185,7 +183,7 @@ class NonPersistentSubscription:
     """The consumers of one name on a non-persistent topic, and which of them is given a message.
 
     As Apache Pulsar's dispatchers of non-persistent topics: without permits, or with a connection
-    that takes no more, a consumer misses the message, and that is counted.
+    that takes no more, a consumer misses the message, and that is counted. Implements `Delivery`.
     """
 
     redelivers = False
@@ -239,7 +237,6 @@ class NonPersistentSubscription:
         self._choose(consumer)
 
     def leave(self, consumer: Consumer) -> None:
-        """As `Delivery.leave`."""
         if not consumer.is_attached:
             return
         self.consumers.remove(consumer)
@@ -291,8 +288,13 @@ class NonPersistentSubscription:
         """As `Delivery.acknowledge`: nothing would come again."""
         return 0
 
+    def acknowledge_at_once(
+        self, consumer: Consumer, entries: Sequence[int], *, lazy: bool
+    ) -> int | None:
+        """As `Delivery.acknowledge_at_once`: nothing would come again."""
+        return 0
+
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
-        """As `Delivery.acknowledge_to`."""
         return 0
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
@@ -303,12 +305,10 @@ class NonPersistentSubscription:
         return 0
 
     def unsubscribe(self) -> int:
-        """As `Delivery.unsubscribe`."""
         self.partition.unsubscribe(self)
         return 0
 
     def stored(self) -> Dispatcher:
-        """As `Delivery.stored`."""
         raise NotSupported("A non-persistent topic has no last message")
 
     def publish(self, entries: Sequence[Entry]) -> int:
@@ -329,6 +329,7 @@ class NonPersistentSubscription:
             size = sum(len(entry.body) for entry in share)
             consumer.bytes_out += size
             self.bytes_out += size
+            consumer.entries_out += len(share)
             consumer.send(share, size)
         self.messages_dropped += dropped
         return dropped

@@ -14,6 +14,7 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.delivery.non_persistent.channel import NonPersistentChannel
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.metadata.catalogue_records import TopicMeta
 from braidlog.storage.metadata.names import InvalidTopicName, TopicName, check_topic_name
@@ -30,7 +31,6 @@ PARTITIONS_OF: Final = "non_persistent_partitions:"
 # Partitions of one topic, and partitioned topics of a namespace: their counts are one record.
 NON_PERSISTENT_PARTITIONS_MAX: Final = 1000
 NON_PERSISTENT_PARTITIONED_MAX: Final = 1000
-NON_PERSISTENT_TOPICS_MAX: Final = 10_000  # Each partition counts; some 2 KB of memory.
 FORGOTTEN_AFTER_S: Final = 60.0  # Apache's brokerDeleteInactiveTopicsFrequencySeconds.
 
 # A non-persistent topic, and the partition's number if the topic has partitions.
@@ -48,6 +48,7 @@ class NonPersistentTopics:
         placement: Placement,
         now_us: Callable[[], int],
         closing: Closing,
+        limits: StateLimits = STATE_LIMITS,
     ) -> None:
         """Listeners of `topics` also learn of deleted non-persistent topics; `closing` disconnects
         their clients.
@@ -57,6 +58,7 @@ class NonPersistentTopics:
         self._placement = placement
         self._now_us = now_us
         self._closing = closing
+        self._topics_max = limits.non_persistent_topics
         self._channels: dict[Place, NonPersistentChannel] = {}
         self._in_use: set[str] = set()  # Full names of those in `_channels`.
         self._places: dict[TopicName, set[Place]] = {}  # Those of `_channels`, by name.
@@ -166,10 +168,8 @@ class NonPersistentTopics:
         self._namespaces.get(name.tenant, name.namespace)
 
     def _make(self, place: Place) -> NonPersistentChannel:
-        if len(self._channels) >= NON_PERSISTENT_TOPICS_MAX:
-            raise errors.LimitExceeded(
-                f"{NON_PERSISTENT_TOPICS_MAX} non-persistent topics are in use"
-            )
+        if len(self._channels) >= self._topics_max:
+            raise errors.LimitExceeded(f"{self._topics_max} non-persistent topics are in use")
         name, index = place
         self._made += 1
         schemas, now_us = self._schemas.setdefault(name, []), self._now_us()

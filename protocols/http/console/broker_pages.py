@@ -1,17 +1,35 @@
-"""Pages of the broker: totals by protocol, open connections, users, tokens and permissions."""
+"""Pages of the broker: totals by protocol, open connections, consumers over HTTP, export jobs,
+settings, users, tokens and permissions.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
 
 from braidlog.broker.access.rules import ACTION_WORDS
-from braidlog.protocols.http.console.visits import API, ROOT, Page, PageRefused, Redirect, Visit
-from braidlog.protocols.http.management.overview import ConnectionPage, Stats
+from braidlog.protocols.http.console.inside import ApiError
+from braidlog.protocols.http.console.visits import (
+    API,
+    ROOT,
+    Page,
+    PageRefused,
+    Redirect,
+    Visit,
+    group_path,
+    topic_path,
+)
+from braidlog.protocols.http.management.configuration import SettingList
+from braidlog.protocols.http.management.exports import ExportList
+from braidlog.protocols.http.management.http_consumers import HttpConsumerPage
+from braidlog.protocols.http.management.overview import BrokerList, ConnectionPage, Stats
 from braidlog.protocols.http.management.users import NewToken, PermissionList, UserList
 
-CONNECTIONS_SHOWN = 100
+CONNECTIONS_SHOWN, CONSUMERS_SHOWN = 100, 100
+RANGES_SHOWN = 5  # Of a run of an export job.
+CONSUMERS_PATH = f"{ROOT}/consumers"
 ACCESS_PATH = f"{ROOT}/access"
 
 
@@ -22,13 +40,84 @@ async def show_broker(visit: Visit) -> Page:
     page = await visit.api.get(
         f"{API}/connections", ConnectionPage, limit=CONNECTIONS_SHOWN, after=after or None
     )
+    brokers = await visit.api.get(f"{API}/brokers", BrokerList)
     values = {
         "stats": stats,
+        "brokers": brokers,
+        "ranges": [_ranges(broker.shards) for broker in brokers.brokers],
+        "free_shards": _ranges(brokers.shards_without_owner),
         "connections": page.connections,
         "next": page.next,
         "after": after,
     }
     return Page("broker.html", values)
+
+
+def _ranges(shards: Sequence[int]) -> str:
+    """Return numbers in order as text, with ranges as `3-7`."""
+    begins = [number for number in shards if number - 1 not in shards]
+    ends = [number for number in shards if number + 1 not in shards]
+    pairs = zip(begins, ends, strict=True)
+    return ", ".join(f"{begin}" if begin == end else f"{begin}-{end}" for begin, end in pairs)
+
+
+async def show_consumers(visit: Visit) -> Page:
+    """A page of the consumers over HTTP."""
+    after = visit.query("after")
+    page = await visit.api.get(
+        f"{API}/http-consumers", HttpConsumerPage, limit=CONSUMERS_SHOWN, after=after or None
+    )
+    places = [
+        (
+            topic_path(consumer.topic),
+            group_path(consumer.topic, consumer.group, "utf8"),
+            _consumer_path(consumer.topic, consumer.group, consumer.id),
+        )
+        for consumer in page.consumers
+    ]
+    values = {"consumers": page.consumers, "places": places, "next": page.next}
+    return Page("consumers.html", values)
+
+
+async def end_consumer(visit: Visit) -> Redirect:
+    """End a consumer over HTTP."""
+    path = _consumer_path(*(visit.field(name) for name in ("topic", "group", "id")))
+    await visit.api.call("DELETE", path)
+    return Redirect(CONSUMERS_PATH, done="deleted")
+
+
+def _consumer_path(topic: str, group: str, identity: str) -> str:
+    """Return the path of a consumer over HTTP in the API."""
+    path = f"/topics/{quote(topic, safe='/')}/subscription/{quote(group, safe='')}"
+    return f"{path}/consumer/{quote(identity, safe='')}"
+
+
+async def show_exports(visit: Visit) -> Page:
+    """The last runs of export jobs."""
+    listed = await visit.api.get(f"{API}/exports", ExportList)
+    return Page("exports.html", {"runs": listed.runs, "shown": RANGES_SHOWN})
+
+
+async def show_about(visit: Visit) -> Page:
+    """The version, and the settings in force for a user who may see them."""
+    try:
+        settings = (await visit.api.get(f"{API}/config", SettingList)).settings
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return Page("about.html", {"settings": None})
+    rows = [
+        {"name": row.setting, "value": _setting_text(row.value), "source": row.source}
+        for row in settings
+    ]
+    return Page("about.html", {"settings": rows})
+
+
+def _setting_text(value: object) -> str:
+    """Return a value as a settings file has it; empty for a setting that is not set."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 async def show_access(visit: Visit) -> Page:

@@ -76,12 +76,12 @@ class GroupPages:
 
     async def show_groups(self, visit: Visit) -> Page:
         """The groups that the user may see, with their lags."""
-        query = {name: visit.query(name) or None for name in ("topic", "group", "contains")}
+        query = {name: visit.query(name) or None for name in ("topic", "group", "contains", "sort")}
         page = await visit.api.get(
             f"{API}/groups",
             GroupPage,
             limit=GROUPS_SHOWN,
-            after=visit.query("after"),
+            after=visit.query("after") or None,
             ages="true",
             **query,
         )

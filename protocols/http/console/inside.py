@@ -27,17 +27,18 @@ T = TypeVar("T")
 OWN_ENTRIES = ("exchange", "app", "route", "endpoint", "path_params", "router", WHOLE_BODY)
 # Headers of the browser's request that a call keeps. The browser's own credentials are among them:
 # a console behind a proxy that adds them needs no sign-in.
-KEPT_HEADERS = frozenset({b"host", b"authorization"})
+KEPT_HEADERS = frozenset({b"host", b"authorization", b"user-agent"})
 
 
 class ApiError(Exception):
     """An error answer of the API, with its status and stable code."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, body: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
+        self.body = body
 
 
 class InnerApi:
@@ -152,5 +153,6 @@ class _Answer:
         try:
             error = msgspec.json.decode(body, type=ErrorBody)
         except msgspec.DecodeError:
-            raise ApiError(self._status, "", body.decode("utf-8", "replace")[:1000]) from None
+            text = body.decode("utf-8", "replace")[:1000]
+            raise ApiError(self._status, "", text, body) from None
         raise ApiError(self._status, error.code, error.message)

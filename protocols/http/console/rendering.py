@@ -41,6 +41,7 @@ class Templates:
         environment.filters |= {
             "ago": duration,
             "count": count,
+            "rate": rate,
             "shell": shlex.quote,
             "size": size,
             "topic_path": topic_path,
@@ -67,6 +68,11 @@ def visible(text: object) -> str:
 def count(number: int) -> str:
     """Return a number with separated thousands."""
     return f"{number:,}"
+
+
+def rate(per_s: float) -> str:
+    """Return a number per second: with a decimal only if the number is small."""
+    return f"{per_s:,.0f}" if per_s >= 10 or not per_s else f"{per_s:.1f}"
 
 
 def size(number: float) -> str:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
-from starlette.routing import Route
 
 from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.protocols.http.routing import PathRoute
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -23,7 +23,7 @@ METHODS = ("GET", "POST")
 
 def console_routes(
     broker: Broker, options: RestOptions, app: ASGIApp, bodies: BodyReader
-) -> list[Route]:
+) -> list[PathRoute]:
     """Return the routes of the console; none if the settings turn the console off.
 
     `app` is the listener's whole application, which serves the console's calls of the API.
@@ -31,7 +31,7 @@ def console_routes(
     if options.console == "off":
         return []
     console = Console(broker, options, app, bodies)
-    return [Route(path, console, methods=METHODS) for path in ("/ui", "/ui/{path:path}")]
+    return [PathRoute(path, console, METHODS) for path in ("/ui", "/ui/{path:path}")]
 
 
 class Console:
@@ -43,6 +43,7 @@ class Console:
         self, broker: Broker, options: RestOptions, app: ASGIApp, bodies: BodyReader
     ) -> None:
         self._version = broker.version
+        self._now_us = broker.now_us
         self._is_read_only = options.console == "read_only"
         self._app = app
         self._bodies = bodies
@@ -65,4 +66,10 @@ class Console:
     def _load(self) -> Site:
         from braidlog.protocols.http.console.site import Site
 
-        return Site(self._app, self._bodies, self._version, is_read_only=self._is_read_only)
+        return Site(
+            self._app,
+            self._bodies,
+            self._version,
+            is_read_only=self._is_read_only,
+            now_us=self._now_us,
+        )

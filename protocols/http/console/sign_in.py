@@ -55,6 +55,9 @@ def credentials_of(visit: Visit) -> Credentials:
 
 def _next(path: str) -> str:
     """Return a path of the console; another site's address becomes the first page."""
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return ROOT
     is_own = not parts.scheme and not parts.netloc and "\\" not in path
     return path if is_own and f"{path}/".startswith((f"{ROOT}/", f"{ROOT}?")) else ROOT

@@ -7,10 +7,9 @@ has no rights and no functions of its own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
 import trio
@@ -31,6 +30,7 @@ from braidlog.protocols.http.console.sessions import (
 from braidlog.protocols.http.console.views import NAVIGATION, View, make_views
 from braidlog.protocols.http.console.visits import ROOT, Page, PageRefused, Redirect, Visit
 from braidlog.protocols.http.errors import RequestRefused
+from braidlog.protocols.transport.origins import host_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -66,7 +66,13 @@ class Site:
     """The console of a listener."""
 
     def __init__(
-        self, app: ASGIApp, bodies: BodyReader, version: str, *, is_read_only: bool
+        self,
+        app: ASGIApp,
+        bodies: BodyReader,
+        version: str,
+        *,
+        is_read_only: bool,
+        now_us: Callable[[], int],
     ) -> None:
         self._app = app
         self._bodies = bodies
@@ -74,7 +80,7 @@ class Site:
         self._is_read_only = is_read_only
         self._sessions = Sessions(trio.current_time)
         self._templates = Templates()
-        views = make_views(trio.current_time, bodies.stopping)
+        views = make_views(trio.current_time, bodies.stopping, now_us)
         self._views = [(pattern.split("/"), view) for pattern, view in views.items()]
         self._files = {path.name: path.read_bytes() for path in sorted(STATIC.iterdir())}
         self._digest = hashlib.sha256(b"".join(self._files.values())).hexdigest()[:12]
@@ -146,7 +152,7 @@ class Site:
         origin = request.headers.get("origin")
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise PageRefused(403, "the form came from another site")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        if origin is not None and host_of(origin) != request.headers.get("host"):
             raise PageRefused(403, "the form came from another site")
         form = await self._bodies.read_form(request)
         token = form.get("form_token", [""])[0]

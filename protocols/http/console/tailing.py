@@ -69,7 +69,9 @@ class Tails:
         topic = await visit.api.get(f"{API}/topics/{visit.topic}", TopicDetail)
         chosen = chosen_partitions(visit, topic)
         await visit.api.call("GET", f"{API}/log/{visit.topic}/{chosen[0].partition}")
-        tail = Tail(visit.api.lasting(), visit.topic, chosen, message_filter(visit))
+        wanted = message_filter(visit)
+        grows = (visit.query("partition") or "all") == "all"
+        tail = Tail(visit.api.lasting(), visit.topic, chosen, wanted, grows=grows)
         return _Events(visit, tail, self)
 
     async def run(self, visit: Visit, tail: Tail, send: Send) -> None:
@@ -94,8 +96,12 @@ class Tail:
         topic: str,
         partitions: list[PartitionInfo],
         wanted: Callable[[ReadMessage], bool],
+        *,
+        grows: bool,
     ) -> None:
+        """`grows` adds the partitions that the topic gets meanwhile, from their first message."""
         self._api = api
+        self._grows = grows
         self._topic = topic
         self._wanted = wanted
         self._next = {bounds.partition: bounds.high_watermark for bounds in partitions}
@@ -108,6 +114,8 @@ class Tail:
         skipped = self.skipped
         for bounds in topic.partitions:
             offset = self._next.get(bounds.partition)
+            if offset is None and self._grows and len(self._next) < PARTITIONS_SEARCHED_MAX:
+                offset = self._next[bounds.partition] = bounds.log_start_offset
             if offset is not None and offset < bounds.high_watermark:
                 messages += await self._read(bounds.partition, offset, bounds.high_watermark)
         messages = [message for message in messages if self._wanted(message)]

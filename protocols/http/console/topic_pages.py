@@ -5,14 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.protocols.http.console.growth import Growth
 from braidlog.protocols.http.console.inside import ApiError
 from braidlog.protocols.http.console.readings import parsed, pretty
 from braidlog.protocols.http.console.visits import API, Page, Visit
-from braidlog.protocols.http.management.messages import TopicDetail, TopicPage
+from braidlog.protocols.http.management.messages import TopicDetail, TopicPage, TopicSummary
+from braidlog.protocols.http.management.overview import ConnectionPage
+from braidlog.protocols.http.management.topics import SORTS
 
 TOPICS_SHOWN = 100  # On a page of the list.
 PARTITIONS_SHOWN = 100  # On a topic's page, from `from` on.
 PRODUCERS_SHOWN = 100
+WRITERS_SHOWN = 100
 SCHEMA_CHARACTERS_SHOWN = 64 * 1024
 
 
@@ -49,23 +53,40 @@ class ShownSetting(msgspec.Struct):
     is_changed: bool
 
 
-async def show_topics(visit: Visit) -> Page:
-    """The topics that the user may see, a page at a time by name."""
-    contains, after = visit.query("contains"), visit.query("after")
-    page = await visit.api.get(
-        f"{API}/topics",
-        TopicPage,
-        limit=TOPICS_SHOWN,
-        after=after,
-        contains=contains or None,
-    )
-    values = {
-        "topics": page.topics,
-        "next": page.next,
-        "after": after,
-        "contains": contains,
-    }
-    return Page("topics.html", values)
+class TopicPages:
+    """The list of topics, which remembers log ends to tell the rates."""
+
+    def __init__(self, growth: Growth) -> None:
+        self._growth = growth
+
+    async def show_topics(self, visit: Visit) -> Page:
+        """The topics that the user may see, a page at a time by name or by size."""
+        contains, after = visit.query("contains"), visit.query("after")
+        sort = visit.query("sort") or SORTS[0]
+        page = await visit.api.get(
+            f"{API}/topics",
+            TopicPage,
+            limit=TOPICS_SHOWN,
+            after=after or None,
+            contains=contains or None,
+            sort=sort,
+        )
+        values = {
+            "topics": page.topics,
+            "rates": [self._rate(topic) for topic in page.topics],
+            "next": page.next,
+            "after": after,
+            "contains": contains,
+            "sort": sort,
+        }
+        return Page("topics.html", values)
+
+    def _rate(self, topic: TopicSummary) -> float | None:
+        """Return the records stored per second since an earlier look, if known."""
+        if topic.ends is None:
+            return None
+        per_s = self._growth.per_s(("topic", topic.name), topic.ends)
+        return None if per_s is None else max(per_s, 0.0)
 
 
 async def show_topic(visit: Visit) -> Page:
@@ -74,6 +95,9 @@ async def show_topic(visit: Visit) -> Page:
     first = visit.number("from", 0)
     shown = topic.partitions[first : first + PARTITIONS_SHOWN]
     producers = await _producers(visit, topic)
+    writers = await visit.api.get(
+        f"{API}/topics/{visit.topic}/writers", ConnectionPage, limit=WRITERS_SHOWN
+    )
     schema = await _schema(visit)
     definition = _definition(schema)
     values = {
@@ -90,6 +114,8 @@ async def show_topic(visit: Visit) -> Page:
         "schema_version": visit.query("schema"),
         "schema_text": definition[:SCHEMA_CHARACTERS_SHOWN],
         "is_schema_cut": len(definition) > SCHEMA_CHARACTERS_SHOWN,
+        "writers": writers.connections,
+        "has_more_writers": writers.next is not None,
         "producers": producers[:PRODUCERS_SHOWN],
         "more_producers": max(len(producers) - PRODUCERS_SHOWN, 0),
     }

@@ -25,15 +25,17 @@ Place = tuple[int, int]  # Partition id and offset.
 class Ages:
     """Append times at positions, kept from one scrape to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, looks_max: int = LOOKS_MAX) -> None:
+        """A scrape reads at most `looks_max` batches."""
+        self._looks_max = looks_max
         self._known: dict[Place, int] = {}
         self._before: dict[Place, int] = {}
-        self._looks_left = LOOKS_MAX
+        self._looks_left = self._looks_max
 
     def begin(self) -> None:
         """Begin a scrape; times that the scrape does not request are forgotten afterwards."""
         self._before, self._known = self._known, {}
-        self._looks_left = LOOKS_MAX
+        self._looks_left = self._looks_max
 
     async def since_us(self, partition: Partition, position: int | None) -> int | None:
         """Return the append time of the record at the position, or of the first record kept; None

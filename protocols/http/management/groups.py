@@ -5,9 +5,9 @@ Knows bodies and the broker, no connection and no file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,13 +29,20 @@ from braidlog.protocols.http.path_names import (
 from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import seen_by
-from braidlog.protocols.http.turns import backlog_of, first_topics, in_turns
+from braidlog.protocols.http.turns import (
+    SORTED_TOGETHER,
+    backlog_of,
+    first_by,
+    first_topics,
+    in_turns,
+)
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.topic import Topic
 
+SORTS: Final = ("topic", "lag")
 RANGES_TOLD_MAX = 100  # Of a partition; a Shared subscription can have very many ranges.
 
 
@@ -47,16 +54,19 @@ class GroupsApi:
 
     async def list_groups(self, request: Request) -> Response:
         """A page of groups by topic and name: `?topic=`, `?group=`, `?contains=` (a part of the
-        name), `?after=` (a topic), `?limit=`, `?ages=true` (ages of unread records too).
+        name), `?sort=topic` or `lag` (the largest first), `?after=`, `?limit=`, `?ages=true` (ages
+        of unread records too).
 
-        A page ends with a whole topic, so the page may exceed the limit. The page shows the groups
-        that the client may see.
+        A page by topic ends with a whole topic, so the page may exceed the limit. The page shows
+        the groups that the client may see.
         """
         limit = page_limit(request)
         group_text = request.query_params.get("group")
         wanted = None if group_text is None else decoded_group(request, group_text.encode())
         is_seen = _containing(seen_by(self._broker, request), request.query_params.get("contains"))
         ages = _ages(request)
+        if query.choice(request, "sort", SORTS) == "lag":
+            return await self._by_lag(request, limit, wanted, is_seen)
         groups: list[messages.GroupSummary] = []
         last: str | None = None
         async for topic in in_turns(await self._topics(request)):
@@ -65,6 +75,33 @@ class GroupsApi:
             groups += await summarize_groups(self._broker, topic, wanted, is_seen, ages)
             last = topic.name.full
         return json_response(messages.GroupPage(groups, next=None))
+
+    async def _by_lag(
+        self,
+        request: Request,
+        limit: int,
+        wanted: bytes | None,
+        is_seen: Callable[[Resource], bool],
+    ) -> Response:
+        """Return a page of the groups with the largest lags. Only their ages are read."""
+        before, broker = query.entries_before(request), self._broker
+        lags: list[tuple[int, str, bytes]] = []
+        async for topic in in_turns(await self._topics(request, by_name=False)):
+            names = broker.subscriptions.names(topic) if wanted is None else [wanted]
+            for name in names:
+                subscription = broker.subscriptions.find(topic, name)
+                seen = is_seen(Resource.of_group(name, topic.name))
+                if subscription is not None and seen:
+                    lags.append((-await backlog_of(subscription), topic.name.full, name))
+        most = await first_by(lags, lambda lag: lag, before + limit + 1, SORTED_TOGETHER)
+        ages = _ages(request)
+        groups: list[messages.GroupSummary] = []
+        for _, full, name in most[before : before + limit]:
+            listed = broker.topics.find(parsed_topic(full))
+            if listed is not None:  # Otherwise deleted meanwhile.
+                groups += await summarize_groups(broker, listed, name, ages=ages)
+        more = str(before + limit) if len(most) > before + limit else None
+        return json_response(messages.GroupPage(groups, more))
 
     async def show(self, request: Request) -> Response:
         """A group of a topic, with its position in each partition; `?ages=true` adds the ages of
@@ -81,7 +118,8 @@ class GroupsApi:
                 position.oldest_s = await _oldest_s(self._broker, ages, subscription, index)
         group, encoding = group_text(subscription.name)
         members = self._broker.members.of(topic, subscription.name)
-        libraries = await known_libraries(self._broker.connections) if members else {}
+        open_now = (*self._broker.connections, *self._broker.served_connections)
+        libraries = await known_libraries(open_now) if members else {}
         detail = messages.GroupDetail(
             topic=topic.name.full,
             group=group,
@@ -113,7 +151,8 @@ class GroupsApi:
         await self._broker.durability.reached(subscription.delete())
         return Response(status_code=204)
 
-    async def _topics(self, request: Request) -> list[Topic]:
+    async def _topics(self, request: Request, *, by_name: bool = True) -> Sequence[Topic]:
+        """Return the topics whose groups the request asks for. Raises NotAuthorized."""
         topics = self._broker.topics
         topic_text = request.query_params.get("topic")
         if topic_text is not None:
@@ -121,8 +160,11 @@ class GroupsApi:
             if not seen_by(self._broker, request)(Resource.of_topic(name)):
                 raise NotAuthorized(f"topic {name} may not be seen")
             return [topics.get(name)]
+        with_groups = set(self._broker.subscriptions.cursors.topic_ids())
+        every = [topic for topic in topics.all() if topic.meta.topic_id in with_groups]
+        if not by_name:
+            return every
         after = request.query_params.get("after", "")
-        every = tuple(topics.all())
         return await first_topics(every, lambda topic: topic.name.full > after, len(every))
 
 

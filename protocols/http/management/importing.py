@@ -25,7 +25,8 @@ from braidlog.protocols.http.limits import (
     RECORD_BYTES_MAX,
 )
 from braidlog.protocols.http.path_names import Encoding, topic_name
-from braidlog.protocols.http.pip64.produce import INT64_MAX, UINT64_MAX, Producing
+from braidlog.protocols.http.pip64.produce import Producing
+from braidlog.protocols.http.pip64.writing import INT64_MAX, UINT64_MAX
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.values.jsontext import (
     EVERYWHERE,

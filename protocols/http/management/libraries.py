@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
-    from braidlog.broker.server.opened import OpenConnection
+    from braidlog.broker.server.opened import ListedConnection
 
 
-async def known_libraries(connections: Iterable[OpenConnection]) -> dict[tuple[str, str], str]:
+async def known_libraries(connections: Iterable[ListedConnection]) -> dict[tuple[str, str], str]:
     """Return the library of each protocol and address.
 
     Kafka's members have an address without port, such as `/10.0.0.1`. The library of such an

@@ -51,13 +51,18 @@ class PartitionInfo(msgspec.Struct):
 
 
 class TopicSummary(msgspec.Struct):
-    """An entry of the list of topics."""
+    """An entry of the list of topics. `ends`: the sum of the partitions' high watermarks. `ends`
+    and `groups` are null for a topic of another broker.
+    """
 
     name: str
     partitions: int
     records: int
     size_bytes: int
     durability: str
+    ends: int | None
+    groups: int | None
+    schema_version: int | None  # The newest; null without a schema.
 
 
 class GroupSummary(msgspec.Struct):
@@ -73,7 +78,9 @@ class GroupSummary(msgspec.Struct):
 
 
 class TopicDetail(msgspec.Struct):
-    """All details of a topic. `settings` are the topic's own, `in_force` the effective settings."""
+    """All details of a topic. `settings` are the topic's own, `in_force` the effective settings,
+    `inherited` those of the namespace.
+    """
 
     name: str
     topic_id: int
@@ -84,6 +91,7 @@ class TopicDetail(msgspec.Struct):
     in_force: dict[str, Setting | None]
     partitions: list[PartitionInfo]
     groups: list[GroupSummary]
+    inherited: dict[str, Setting] = {}
 
 
 class GroupPosition(msgspec.Struct):
@@ -129,14 +137,18 @@ class GroupDetail(msgspec.Struct):
 
 
 class TopicPage(msgspec.Struct):
-    """A page of topics; `next` is the value of `after` for the next page, or null."""
+    """A page of topics; `next` is the value of `after` for the next page, or null: a name, or with
+    another order the number of entries before.
+    """
 
     topics: list[TopicSummary]
     next: str | None
 
 
 class GroupPage(msgspec.Struct):
-    """A page of groups, ordered by topic and name; `next` as for topics, a topic's name."""
+    """A page of groups; `next` as for topics: a topic's name, or with `sort=lag` the number of
+    entries before.
+    """
 
     groups: list[GroupSummary]
     next: str | None

@@ -14,12 +14,16 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from braidlog.broker.cluster.placement import NOBODY
 from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.server.connection import address_text
 from braidlog.protocols.http import query
+from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
+    from braidlog.broker.access.rights import Resource
     from braidlog.broker.broker import Broker
     from braidlog.broker.metrics import Number
 
@@ -33,8 +37,9 @@ TOTALS = {
 
 
 class ConnectionInfo(msgspec.Struct):
-    """An open connection of Kafka, Pulsar or Iggy. `library`: the name that the client gives; empty
-    if none. `idle_s`: the time since the last bytes from the client. Bytes as the kernel counts.
+    """An open connection. `library`: the name that the client gives, over HTTP the `User-Agent` of
+    the last request; empty if none. `idle_s`: the time since the last bytes from the client. Bytes
+    as the kernel counts.
     """
 
     id: int
@@ -78,22 +83,50 @@ class Stats(msgspec.Struct):
     protocols: dict[str, ProtocolTotals]
 
 
-class OverviewApi:
-    """Handlers of a broker's connections and totals."""
+class BrokerInfo(msgspec.Struct):
+    """A broker of the cluster. `shards` are the numbers of its groups of topics."""
+
+    node: int
+    is_here: bool  # The broker that answers.
+    changes_catalogue: bool
+    addresses: dict[str, str]  # Advertised address of each listener.
+    shards: list[int]
+
+
+class BrokerList(msgspec.Struct):
+    """The brokers of the cluster; a broker without a cluster has no shards."""
+
+    is_cluster: bool
+    brokers: list[BrokerInfo]
+    shards_without_owner: list[int]
+
+
+class ConnectionsApi:
+    """Handlers of the open connections."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._began_s = trio.current_time()
 
     async def connections(self, request: Request) -> Response:
-        """A page of open connections of Kafka, Pulsar and Iggy: `?after=` (an id), `?limit=`."""
+        """A page of open connections: `?after=` (an id), `?limit=`."""
+        return json_response(await self._page(request))
+
+    async def writers(self, request: Request) -> Response:
+        """A page of the open connections that have lately written to a topic, as `connections`."""
+        topic = self._broker.topics.get(topic_name(request))
+        return json_response(await self._page(request, topic.resource))
+
+    async def _page(self, request: Request, written: Resource | None = None) -> ConnectionPage:
+        """Return a page of open connections; with `written`, of those that write to that topic."""
         limit = query.page_limit(request)
         after = query.number(request, ("after",), -1, least=0, most=None)
         assert after is not None
         open_now = [
             connection
-            for connection in self._broker.connections
-            if connection.is_open and connection.id > after
+            for connection in (*self._broker.connections, *self._broker.served_connections)
+            if connection.is_open
+            and connection.id > after
+            and (written is None or written in connection.written_topics)
         ]
         open_now.sort(key=lambda connection: connection.id)
         now = trio.current_time()
@@ -112,7 +145,51 @@ class OverviewApi:
             async for connection in in_turns(open_now[:limit])
         ]
         more = str(shown[-1].id) if len(open_now) > limit else None
-        return json_response(ConnectionPage(shown, more))
+        return ConnectionPage(shown, more)
+
+
+class OverviewApi:
+    """Handlers of a broker's totals, and of the list of brokers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._began_s = trio.current_time()
+
+    async def brokers(self, request: Request) -> Response:
+        """The brokers of the cluster, with the shards that each owns."""
+        placement = self._broker.placement
+        owned: dict[int, list[int]] = {}
+        for shard, owner in placement.shard_owners().items():
+            node = placement.node_id if owner is None else owner.node_id
+            owned.setdefault(node, []).append(shard)
+        changing = placement.catalogue_owner()
+        here = BrokerInfo(
+            placement.node_id,
+            True,
+            changing is None,
+            self._own_addresses(request),
+            owned.get(placement.node_id, []),
+        )
+        others = [
+            BrokerInfo(
+                owner.node_id,
+                False,
+                owner == changing,
+                {name: address_text(address) for name, address in owner.addresses.items()},
+                owned.get(owner.node_id, []),
+            )
+            for owner in placement.others()
+        ]
+        brokers = sorted([here, *others], key=lambda broker: broker.node)
+        free = owned.get(NOBODY.node_id, [])
+        return json_response(BrokerList(not placement.is_alone, brokers, free))
+
+    def _own_addresses(self, request: Request) -> dict[str, str]:
+        local = request.scope.get("server") or ("", 0)
+        return {
+            name: address_text(listener.advertised_to(local))
+            for name, listener in self._broker.listeners.items()
+        }
 
     async def stats(self, _: Request) -> Response:
         """The broker's totals, by protocol."""

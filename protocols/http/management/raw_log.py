@@ -68,7 +68,7 @@ class RawState(msgspec.Struct):
     first_offset: int | None = None
 
 
-class Positions(msgspec.Struct, forbid_unknown_fields=True):
+class NextOffsets(msgspec.Struct, forbid_unknown_fields=True):
     """Next offsets by partition number."""
 
     positions: dict[int, int]
@@ -153,7 +153,7 @@ class RawLogApi:
 
         A missing group is created, as by a Kafka client's first commit.
         """
-        body = await self._bodies.read(request, Positions)
+        body = await self._bodies.read(request, NextOffsets)
         topic = self._broker.topics.get(topic_name(request))
         commits = self._broker.subscriptions.commits(group_name(request))
         for index, position in body.positions.items():

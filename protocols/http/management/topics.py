@@ -4,15 +4,18 @@ connection and no file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.errors import InvalidRequest, NotOwner
+from braidlog.broker.topics.schemas import latest_version
 from braidlog.broker.topics.settings import in_force, read_settings
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.protocols.http import query
 from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.management.groups import summarize_groups
@@ -20,12 +23,15 @@ from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import seen_by
-from braidlog.protocols.http.turns import first_topics, in_turns
+from braidlog.protocols.http.turns import first_by, first_topics, in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
+
+
+SORTS: Final = ("name", "records", "size", "partitions")
 
 
 class TopicsApi:
@@ -36,31 +42,39 @@ class TopicsApi:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """A page of topics by name, all or of a namespace: `?namespace=`, `?contains=` (a part of
-        the name), `?after=`, `?limit=`.
+        """A page of topics, all or of a namespace: `?namespace=`, `?contains=` (a part of the
+        name), `?sort=name`, or `records`, `size` and `partitions`, the largest first, `?after=`,
+        `?limit=`.
 
         The page shows the topics that the client may see.
         """
         limit = page_limit(request)
-        after = request.query_params.get("after", "")
+        sort = query.choice(request, "sort", SORTS)
+        after = request.query_params.get("after", "") if sort == SORTS[0] else ""
         namespace = request.query_params.get("namespace")
         part = request.query_params.get("contains", "")
         is_seen = seen_by(self._broker, request)
 
         def wanted(topic: Topic) -> bool:
             name = topic.name
-            in_namespace = namespace in (None, f"{name.tenant}/{name.namespace}")
-            return (
-                in_namespace and name.full > after and part in name.full and is_seen(topic.resource)
-            )
+            if namespace is not None and namespace != f"{name.tenant}/{name.namespace}":
+                return False
+            if (after or part) and not (name.full > after and part in name.full):
+                return False
+            return is_seen(topic.resource)
 
-        topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
         elsewhere = await self._broker.peers.kept()
-        page = messages.TopicPage(
-            topics=[self._summary(topic, elsewhere) async for topic in in_turns(topics[:limit])],
-            next=topics[limit - 1].name.full if len(topics) > limit else None,
-        )
-        return json_response(page)
+        if sort == SORTS[0]:
+            topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
+            following = topics[limit - 1].name.full if len(topics) > limit else None
+        else:
+            before = query.entries_before(request)
+            key = _size_key(sort, wanted, elsewhere)
+            topics = await first_by(self._broker.topics.all(), key, before + limit + 1)
+            del topics[:before]
+            following = str(before + limit) if len(topics) > limit else None
+        listed = [self._summary(topic, elsewhere) async for topic in in_turns(topics[:limit])]
+        return json_response(messages.TopicPage(listed, following))
 
     async def show(self, request: Request) -> Response:
         """All details of a topic."""
@@ -84,7 +98,7 @@ class TopicsApi:
         wanted = await self._bodies.read(request, messages.AlterTopic)
         changes = read_settings(wanted.settings)
         topic = self._broker.topics.get(name)
-        in_force(self._broker.config.log, topic.meta.settings | changes)  # Refuse before changes.
+        in_force(self._broker.config.log, {**topic.settings, **changes})  # Refuse before changes.
         if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
             raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
         if wanted.partitions not in (None, len(topic.partitions)):
@@ -105,13 +119,19 @@ class TopicsApi:
     def _summary(
         self, topic: Topic, elsewhere: Mapping[str, tuple[int, int, int]]
     ) -> messages.TopicSummary:
-        records, size_bytes, _ = elsewhere.get(topic.name.full) or topic.kept()
+        sizes = elsewhere.get(topic.name.full)
+        records, size_bytes = (_records(topic), _size_bytes(topic)) if sizes is None else sizes[:2]
+        ends = [partition.high_watermark for partition in topic.partitions]
+        version = latest_version(topic.meta.schemas)
         return messages.TopicSummary(
             name=topic.name.full,
             partitions=len(topic.partitions),
             records=records,
             size_bytes=size_bytes,
             durability=str(self._in_force(topic)["durability"]),
+            ends=sum(ends) if sizes is None else None,
+            groups=len(self._broker.subscriptions.names(topic)) if sizes is None else None,
+            schema_version=version,
         )
 
     async def _detail(self, request: Request, topic: Topic) -> messages.TopicDetail:
@@ -131,10 +151,46 @@ class TopicsApi:
             groups=await summarize_groups(
                 self._broker, topic, is_seen=seen_by(self._broker, request)
             ),
+            inherited=self._inherited(topic),
         )
 
     def _in_force(self, topic: Topic) -> dict[str, str | int | bool | None]:
-        return in_force(self._broker.config.log, topic.meta.settings)
+        """Return the settings of logs, and the policies that some level sets."""
+        policies = {name: topic.settings[name] for name in TOPIC_SETTINGS if name in topic.settings}
+        return {**policies, **in_force(self._broker.config.log, topic.settings)}
+
+    def _inherited(self, topic: Topic) -> dict[str, str | int | bool]:
+        namespace = self._broker.namespaces.find(topic.name.tenant, topic.name.namespace)
+        settings = namespace.settings if namespace else {}
+        return {name: settings[name] for name in TOPIC_SETTINGS if name in settings}
+
+
+def _size_key(
+    sort: str, wanted: Callable[[Topic], bool], elsewhere: Mapping[str, tuple[int, int, int]]
+) -> Callable[[Topic], tuple[int, str] | None]:
+    """Return the key that sorts the largest topics first, and topics of the same size by name."""
+
+    def key(topic: Topic) -> tuple[int, str] | None:
+        if not wanted(topic):
+            return None
+        name = topic.name.full
+        if sort == "partitions":
+            return -len(topic.partitions), name
+        sizes = elsewhere.get(name)
+        if sizes is not None:
+            return -sizes[sort == "size"], name
+        return -(_records(topic) if sort == "records" else _size_bytes(topic)), name
+
+    return key
+
+
+def _records(topic: Topic) -> int:
+    """Return the number of readable records (gaps included) of a topic of this broker."""
+    return sum(part.high_watermark - part.log_start_offset for part in topic.partitions)
+
+
+def _size_bytes(topic: Topic) -> int:
+    return sum(part.size_bytes for part in topic.partitions)
 
 
 def _partition_info(partition: Partition) -> messages.PartitionInfo:

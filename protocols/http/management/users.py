@@ -93,9 +93,12 @@ class PermissionList(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """Verdict on a user's right to an action."""
+    """Verdict on a user's right to an action. `enforced` is false without `access.required`: every
+    client may do everything then.
+    """
 
     allowed: bool
+    enforced: bool
 
 
 class UsersApi:
@@ -197,7 +200,7 @@ class UsersApi:
         allowed = self._broker.permissions.allows(
             principal_of(user), Action(action), _resource(resource)
         )
-        return json_response(Verdict(allowed))
+        return json_response(Verdict(allowed, self._broker.access.rules is not None))
 
     def _audit(self, request: Request, action: str, on: str) -> None:
         principal = request.scope["exchange"].principal

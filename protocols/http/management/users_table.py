@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from starlette.routing import Route
-
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.management import users as u
 from braidlog.protocols.http.routes import Endpoint, Query, Routes
+from braidlog.protocols.http.routing import PathRoute
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -20,7 +19,7 @@ ACTION = Query("action", "What is done.", TEXT)
 RESOURCE = Query("resource", "What it is done to.", TEXT)
 
 
-def user_routes(broker: Broker, bodies: BodyReader, routes: Routes, api: str) -> list[Route]:
+def user_routes(broker: Broker, bodies: BodyReader, routes: Routes, api: str) -> list[PathRoute]:
     """Return the routes of users and permissions, below `api`."""
     users = u.UsersApi(broker, bodies)
     route = routes.route

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,8 +25,8 @@ from braidlog.protocols.http.errors import (
     RequestRefused,
     WireCode,
 )
-from braidlog.protocols.http.ids import MessageId, write_id
-from braidlog.protocols.http.limits import INLINE_BODY_BYTES, MESSAGES_MAX
+from braidlog.protocols.http.ids import NONE, EntryIds
+from braidlog.protocols.http.limits import INLINE_BODY_BYTES, MESSAGES_MAX, PIECE_MESSAGES
 from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.pip64 import reading, shipped, streams
 from braidlog.protocols.http.pip64.messages import (
@@ -119,14 +121,19 @@ class MessagesApi:
             if shipped_dialect and wanted.messages is not None:
                 return json_response(shipped.answer(topic, 0, []))
             raise RequestRefused(BAD_MESSAGES, "messages: expected at least one")
-        version, placed = await self._producing.produce(
+        produced = await self._producing.produce(
             topic, wanted, only_partition=only, body_bytes=len(body)
         )
+        pause_s = produced.paused_until - trio.current_time()
+        if pause_s > 0:
+            await self._waiting.pause(request, pause_s)
+        version, placed = produced.schema_version, produced.placed
         if shipped_dialect:
             return json_response(shipped.answer(topic, version, placed))
         ids: list[ProducedId] = []
-        for message in placed:
-            ids.append(_produced(topic, message))
+        writers: dict[int, EntryIds] = {}
+        for start in range(0, len(placed), PIECE_MESSAGES):
+            ids += _produced(topic, placed[start : start + PIECE_MESSAGES], writers)
             await between_messages(len(ids), self._broker.poller)
         return json_response(ProduceAnswer(version, ids))
 
@@ -250,9 +257,18 @@ def read_large(body: bytes) -> ProduceRequest:
     return wanted
 
 
-def _produced(topic: Topic, placed: Placed) -> ProducedId:
-    if placed.error is not None:
-        return ProducedId(None, None, placed.error_code, str(placed.error))
-    index = placed.partition if topic.partitioned else -1
-    text = write_id(MessageId(placed.ledger, placed.offset, index))
-    return ProducedId(placed.partition, text)
+def _produced(
+    topic: Topic, placed: Sequence[Placed], writers: dict[int, EntryIds]
+) -> list[ProducedId]:
+    """Return the results of messages; `writers` holds those of the ledgers so far."""
+    ids: list[ProducedId] = []
+    for message in placed:
+        if message.error is not None:
+            ids.append(ProducedId(None, None, message.error_code, str(message.error)))
+            continue
+        writer = writers.get(message.ledger)
+        if writer is None:
+            index = message.partition if topic.partitioned else NONE
+            writer = writers[message.ledger] = EntryIds(message.ledger, index)
+        ids.append(ProducedId(message.partition, writer.write(message.offset)))
+    return ids

@@ -11,12 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-import trio
-
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
-from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
-from braidlog.broker.errors import SubscriptionBusy, SubscriptionNotFound
+from braidlog.broker.delivery.joining import join
 from braidlog.broker.reading.chunks import piece_offsets
 from braidlog.broker.reading.entries import EntryId, entry_at_or_before
 
@@ -194,43 +191,10 @@ async def attach(
     kind: SubscriptionKind,
     initial: Callable[[Partition], int],
 ) -> None:
-    """Join the subscription's delivery of the consumer's partition, once the cursor is on disk.
-
-    Raises SubscriptionBusy if the subscription has another type or its only permitted consumer,
-    SubscriptionNotFound if another client deletes the subscription meanwhile, TopicNotFound,
-    NotOwner.
-    """
-    dispatchers, partition, name = broker.dispatchers, consumer.partition, subscription.name
-    while True:
-        dispatcher = dispatchers.find(partition, name)
-        if dispatcher is not None and dispatcher.resetting is not None:
-            await dispatcher.resetting.wait()
-            if consumer.is_attached:  # By the dispatcher, after its seek.
-                return
-            continue
-        if dispatcher is not None and dispatcher.consumers:
-            _check_same(dispatcher, kind)
-            try:
-                dispatcher.check_room(consumer)
-            except SubscriptionBusy:
-                await _take_out_silent(broker, dispatcher)
-                continue  # The dispatcher may be gone with its last consumer.
-            break
-        partition.check_here()  # Another topic may have the partition's number by now.
-        ticket = subscription.start(partition.index, initial(partition))
-        await broker.durability.reached(max(ticket, subscription.topic.ticket))
-        existing = dispatchers.find(partition, name)
-        if existing is not None and (existing.consumers or existing.resetting is not None):
-            continue  # Another consumer was faster.
-        partition.check_here()
-        cursor = DispatchCursor(subscription, partition.index)
-        if not cursor.is_set:
-            raise SubscriptionNotFound("another client has ended the subscription")
-        dispatcher = dispatchers.make(partition, name, kind, cursor)
-        break
-    # Atomic: no await since the last check of the dispatcher.
-    dispatchers.attach(dispatcher, consumer)
-    consumer.dispatcher = dispatcher
+    """Join the subscription's delivery of the consumer's partition, as `joining.join`."""
+    joined = await join(broker, consumer, consumer.partition, subscription, kind, initial)
+    if joined is not None:
+        consumer.dispatcher = joined
 
 
 def detach(broker: Broker, consumer: HttpConsumer) -> None:
@@ -246,23 +210,3 @@ def detach(broker: Broker, consumer: HttpConsumer) -> None:
         consumer.put_back(list(consumer.pending))
     consumer.dispatcher = None
     dispatcher.leave(consumer)
-
-
-def _check_same(dispatcher: Dispatcher, kind: SubscriptionKind) -> None:
-    if not dispatcher.cursor.is_durable:
-        raise SubscriptionBusy("a reader that keeps no position uses that name")
-    if dispatcher.kind is not kind:
-        active = dispatcher.kind.value
-        raise SubscriptionBusy(f"the subscription is of type {active}, not {kind.value}")
-
-
-async def _take_out_silent(broker: Broker, dispatcher: Dispatcher) -> None:
-    """Detach the only consumer of a subscription if the consumer is dead. Raises
-    SubscriptionBusy.
-    """
-    holder = dispatcher.consumers[0]
-    if await holder.is_alive():
-        raise SubscriptionBusy(f"{dispatcher.kind.value} consumer is already connected")
-    dispatcher.leave(holder)
-    holder.lost("another consumer takes the place of a silent one")
-    await trio.lowlevel.checkpoint()

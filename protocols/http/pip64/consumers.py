@@ -184,6 +184,7 @@ class ConsumersApi:
             if existing is not None:
                 existing.touch()
                 return json_response(self._answer_of(request, existing))
+        self._check_policies(request, topic, name, wanted.kind, body.name)
         subscription = known or self._broker.subscriptions.open(topic, name)
         subscriber = self._new(body, subscription, wanted)
         self._consumers.add(subscriber)  # Atomic: no await since the check of id and name.
@@ -193,6 +194,22 @@ class ConsumersApi:
             self._consumers.end(subscriber)
             raise
         return json_response(self._answer_of(request, subscriber), 201)
+
+    def _check_policies(
+        self,
+        request: Request,
+        topic: Topic,
+        subscription: bytes,
+        kind: SubscriptionKind,
+        name: str | None,
+    ) -> None:
+        """Check that the topic's settings allow a new consumer. Raises BrokerError."""
+        policies, client = self._broker.client_policies, request.client
+        host = "" if client is None else client.host
+        if name is not None:  # A consumer without a name is another consumer each time.
+            for partition in topic.partitions:
+                policies.count_subscribe(topic, (partition.partition_id, host, name, 0))
+        policies.check_consumer(topic, subscription, kind, is_durable=True)
 
     def _new(
         self, body: CreateConsumer, subscription: Subscription, wanted: ConsumerOptions
@@ -356,9 +373,10 @@ class ConsumersApi:
         return given_out, room
 
     def _count(self, subscriber: Subscriber, given_out: Sequence[DeliveredMessage]) -> None:
-        name = subscriber.subscription.topic.name.full
-        size = sum(len(delivered.record.record.value or b"") for delivered in given_out)
-        self._broker.metrics.records_out(PROTOCOL, name, len(given_out), size)
+        name, count = subscriber.subscription.topic.name.full, self._broker.metrics.records_out
+        for delivered in given_out:
+            size = len(delivered.record.record.value or b"")
+            count(PROTOCOL, name, 1, size, delivered.partition.traffic)
 
     async def _show(
         self, shower: Shower, given_out: Sequence[DeliveredMessage]

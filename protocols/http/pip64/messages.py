@@ -12,6 +12,7 @@ import msgspec
 
 Number = int | str  # Decimal text is accepted too: JavaScript loses digits of large numbers.
 T = TypeVar("T")
+BEFORE_NULL = b"n \t\r\n"  # First bytes of `null`, with blanks before it or without.
 
 
 RawJson = msgspec.Raw | msgspec.UnsetType
@@ -274,9 +275,8 @@ def either(first: T | None, second: T | None) -> T | None:
 
 def raw_or_none(first: RawJson, second: RawJson = msgspec.UNSET) -> bytes | None:
     """Return the JSON of a field that has two spellings; None for an absent or null field."""
-    for raw in (first, second):
-        if raw is not msgspec.UNSET:
-            text = bytes(raw)
-            if text.strip() != b"null":
-                return text
-    return None
+    if first is not msgspec.UNSET:
+        text = bytes(first)
+        if text[0] not in BEFORE_NULL or text.strip() != b"null":
+            return text
+    return None if second is msgspec.UNSET else raw_or_none(second)

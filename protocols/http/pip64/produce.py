@@ -7,12 +7,11 @@ write; an error of an append is reported for each message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import msgspec
+import trio
 
-from braidlog.broker.config.wording import explain
 from braidlog.broker.errors import (
     BrokerError,
     LimitExceeded,
@@ -21,14 +20,14 @@ from braidlog.broker.errors import (
     StorageFailed,
     StorageFull,
 )
+from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.partitioning import key_partition
 from braidlog.broker.topics.schema_rules import load_parser
 from braidlog.protocols.http.errors import (
     BAD_MESSAGES,
-    BAD_VALUE_SCHEMA,
+    INCOMPATIBLE_SCHEMA,
     PARTITION_NOT_FOUND,
-    RECORD_TOO_LARGE,
     RequestRefused,
 )
 from braidlog.protocols.http.limits import (
@@ -36,36 +35,20 @@ from braidlog.protocols.http.limits import (
     INLINE_SLOW_BYTES,
     MESSAGES_MAX,
     PIECE_MESSAGES,
-    PROPERTIES_BYTES_INLINE,
-    PROPERTIES_MAX,
-    RECORD_BYTES_MAX,
-    RECORDS_BYTES_MIN,
-    RECORDS_EXPANSION,
     TURN_MESSAGES,
 )
 from braidlog.protocols.http.pip64.messages import (
-    Number,
     ProducedMessage,
     ProduceRequest,
     SchemaSettings,
     either,
     raw_or_none,
 )
+from braidlog.protocols.http.pip64.writing import RecordWriter
 from braidlog.protocols.http.turns import between_messages
-from braidlog.protocols.http.values import types
-from braidlog.protocols.http.values.jsontext import (
-    RepeatedName,
-    TooMany,
-    check_names,
-    elements,
-    has_every_member,
-    is_deep,
-)
-from braidlog.protocols.http.values.primitives import PRIMITIVES, BadValue, whole_number
-from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistry
-from braidlog.protocols.http.values.values import NotFromJson, RecordCodec, join_pair
+from braidlog.protocols.http.values.resolving import Chosen, SchemaFields, SchemaRegistry
 from braidlog.storage.formats.plain.prepare import prepare
-from braidlog.storage.formats.record import Header, Record
+from braidlog.storage.formats.record import Record
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -74,10 +57,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
 
 PROTOCOL = "http"
-DEFAULT_PRODUCER = "rest"
-INT64_MAX = 2**63 - 1
-TIME_MS_MAX = INT64_MAX // 1000
-UINT64_MAX = 2**64 - 1
 NO_KEYS: Mapping[int, bytes] = {}
 FINAL, RETRIABLE = 1, 2  # PIP-64's error codes of a message.
 MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, NotOwner)
@@ -106,6 +85,35 @@ class _PartitionPart:
     numbers: list[int] = field(default_factory=list)  # Indexes of the messages in the request.
 
 
+@dataclass(frozen=True, slots=True)
+class _AppendOptions:
+    """The way to store the records of a request; see `Producing.store`."""
+
+    own_times: bool
+    producer_number: int
+    paced: Topic | None = None  # The topic whose publish rate counts the records.
+
+
+@dataclass(slots=True)
+class _Appended:
+    """Records that were appended: places of messages, and the ticket of the last append."""
+
+    placed: list[Placed]
+    ticket: int
+    paused_until: float = 0.0  # In trio's seconds.
+
+
+@dataclass(slots=True)
+class StoredMessages:
+    """The result of a request: the schema's version, and each message's result. The client has to
+    wait until `paused_until`, in trio's seconds, before its next request.
+    """
+
+    schema_version: int | None
+    placed: list[Placed]
+    paused_until: float
+
+
 class Producing:
     """Stores the messages of requests of a broker."""
 
@@ -121,9 +129,8 @@ class Producing:
         *,
         only_partition: int | None = None,
         body_bytes: int,
-    ) -> tuple[int | None, list[Placed]]:
-        """Append every message; after the messages are on disk, return the schema version and each
-        message's result.
+    ) -> StoredMessages:
+        """Append every message; return the result after the messages are on disk.
 
         `body_bytes` is the request's size. Raises RequestRefused, BrokerError.
         """
@@ -135,7 +142,7 @@ class Producing:
         if fields != SchemaFields():
             await load_parser()
         chosen = self._registry.choose(topic, fields)
-        writer = _RecordWriter(
+        writer = RecordWriter(
             topic, chosen.codec, self._broker.now_us(), request, only_partition, body_bytes
         )
         inline = INLINE_SLOW_BYTES if chosen.codec.is_slow else INLINE_BODY_BYTES
@@ -143,14 +150,16 @@ class Producing:
             records = await run_in_thread(writer.write_all, messages)
         else:
             records = await _in_turns(writer, messages, self._broker.poller)
+        self._check_policies(topic, records, chosen)
         version, ticket = await self._registry.register(topic, chosen)
-        packed = None if version is None else version.to_bytes(8, "big")
-        for record in records:
-            record.schema_version = packed
-        named = [writer.named_partition(message) for message in messages]
-        return version, await self.store(
-            topic, records, named, routing_keys=writer.routing_keys, ticket=ticket
-        )
+        if version is not None:
+            packed = version.to_bytes(8, "big")
+            for record in records:
+                record.schema_version = packed
+        named = writer.named_partitions(messages)
+        options = _AppendOptions(own_times=False, producer_number=0, paced=topic)
+        appended = await self._store(topic, records, named, writer.routing_keys, ticket, options)
+        return StoredMessages(version, appended.placed, appended.paused_until)
 
     async def store(
         self,
@@ -158,21 +167,48 @@ class Producing:
         records: Sequence[Record],
         named: Sequence[int | None],
         *,
-        routing_keys: Mapping[int, bytes] = NO_KEYS,
         own_times: bool = False,
-        ticket: int = 0,
+        producer_number: int = 0,
     ) -> list[Placed]:
         """Append records to the partitions that are named, or by key, or in turn; return each
-        record's result after the records are on disk.
+        record's result after the records are on disk. No policy of the topic is checked.
 
-        Records with `own_times` have different publish times. Raises RequestRefused, BrokerError.
+        Records with `own_times` have different publish times. `producer_number` stands for the name
+        of their producer, if deduplication is on; sequences then ascend. Raises RequestRefused,
+        BrokerError.
         """
+        options = _AppendOptions(own_times, producer_number)
+        return (await self._store(topic, records, named, NO_KEYS, 0, options)).placed
+
+    async def _store(
+        self,
+        topic: Topic,
+        records: Sequence[Record],
+        named: Sequence[int | None],
+        routing_keys: Mapping[int, bytes],
+        ticket: int,
+        options: _AppendOptions,
+    ) -> _Appended:
         _check_partitions(topic)  # Another client may have deleted them meanwhile.
         shares = self._shares(topic, records, named, routing_keys)
         await self._broker.poller.give_way()
-        placed, ticket = await self._append(topic, shares, len(records), ticket, own_times)
-        await self._broker.durability.reached(max(ticket, topic.ticket))
-        return placed
+        appended = await self._append(topic, shares, len(records), ticket, options)
+        await self._broker.durability.reached(max(appended.ticket, topic.ticket))
+        return appended
+
+    def _check_policies(self, topic: Topic, records: Sequence[Record], chosen: Chosen) -> None:
+        """Check that the topic's settings allow the messages. Raises RequestRefused,
+        BrokerError.
+        """
+        limits = topic.client_limits
+        if chosen.new is not None and not limits.adds_schemas:
+            text = "Schema not found and schema auto updating is disabled."  # Apache's words.
+            raise RequestRefused(INCOMPATIBLE_SCHEMA, text)
+        if limits.checks_messages:
+            now_us = self._broker.now_us()
+            for record in records:
+                delay_us = (record.deliver_at_us or 0) - now_us
+                limits.check_message(record_bytes(record), delay_us // 1000, is_encrypted=False)
 
     def _shares(
         self,
@@ -188,7 +224,9 @@ class Producing:
             if index is None:
                 key = routing_keys.get(number, record.key)
                 index = self._next_turn(topic, count) if key is None else key_partition(key, count)
-            share = shares.setdefault(index, _PartitionPart())
+            share = shares.get(index)
+            if share is None:
+                share = shares[index] = _PartitionPart()
             record.offset = len(share.records)  # Within its batch.
             share.records.append(record)
             share.numbers.append(number)
@@ -207,22 +245,22 @@ class Producing:
         shares: dict[int, _PartitionPart],
         count: int,
         ticket: int,
-        own_times: bool,
-    ) -> tuple[list[Placed], int]:
-        """Append the shares; return the places of messages and the ticket.
+        options: _AppendOptions,
+    ) -> _Appended:
+        """Append the shares.
 
         Raises NotOwner if the topic moves, StorageFull if the disk is full, in both cases only if
         every partition fails the same way: nothing was stored.
         """
         placed = [Placed(-1)] * count
+        appended = _Appended(placed, ticket)
         refusals: list[BrokerError] = []
         for index, share in shares.items():
             base_offset, ledger, error = 0, -1, None
             try:
                 partition = topic.partition(index)
                 ledger = partition.partition_id
-                base_offset, needed = await self._append_share(partition, share, own_times)
-                ticket = max(ticket, needed)
+                base_offset = await self._append_share(partition, share, options, appended)
             except BrokerError as refused:
                 error = refused
                 refusals.append(refused)
@@ -235,154 +273,46 @@ class Producing:
                 isinstance(refusal, kind) for refusal in refusals
             ):
                 raise refusals[0]
-        return placed, ticket
+        return appended
 
     async def _append_share(
-        self, partition: Partition, share: _PartitionPart, own_times: bool
-    ) -> tuple[int, int]:
-        """Append a batch; return its base offset and ticket. Raises BrokerError."""
+        self,
+        partition: Partition,
+        share: _PartitionPart,
+        options: _AppendOptions,
+        appended: _Appended,
+    ) -> int:
+        """Append a batch; note ticket and pause in `appended`, and return the base offset. Raises
+        BrokerError.
+        """
         body: list[bytes] = []
         broker = self._broker
-        draft = prepare(share.records, PIECE_MESSAGES, own_times=own_times)
+        draft = prepare(share.records, PIECE_MESSAGES, own_times=options.own_times)
         for part in draft.parts:
             body.append(part)
             if len(body) * PIECE_MESSAGES < len(share.records):
                 await between_messages(len(body) * PIECE_MESSAGES, broker.poller)
         if broker.stopping.is_set():
             raise ShuttingDown("the broker is stopping")
-        appended = partition.append(
-            body, draft.info, body_format=draft.body_format, append_us=broker.now_us()
+        info = draft.info
+        if options.producer_number:
+            info = replace(
+                info,
+                producer_id=options.producer_number,
+                first_sequence=share.records[0].sequence_id or 0,
+                last_sequence=share.records[-1].sequence_id or 0,
+            )
+        stored = partition.append(
+            body, info, body_format=draft.body_format, append_us=broker.now_us()
         )
         size = sum(map(len, body))
-        broker.metrics.records_in(PROTOCOL, partition.figures_name, len(share.records), size)
-        return appended.base_offset, appended.ticket
-
-
-class _RecordWriter:
-    """Makes the records of a request. Raises RequestRefused, with the place of the first fault."""
-
-    def __init__(
-        self,
-        topic: Topic,
-        codec: RecordCodec,
-        now_us: int,
-        request: ProduceRequest,
-        only_partition: int | None,
-        body_bytes: int,
-    ) -> None:
-        self._bytes_left = max(RECORDS_BYTES_MIN, RECORDS_EXPANSION * body_bytes)
-        self._partitions = len(topic.partitions)
-        self._topic_name = topic.name.full
-        self._codec = codec
-        self._now_us = now_us // 1000 * 1000  # Pulsar's clients publish in whole milliseconds.
-        name = either(request.producer_name, request.producerName)
-        self._producer = (name or DEFAULT_PRODUCER).encode()
-        self._only_partition = only_partition
-        self._offset = 0
-        self.routing_keys: dict[int, bytes] = {}  # For keys inside the value (INLINE).
-
-    def write_all(self, messages: Sequence[ProducedMessage]) -> list[Record]:
-        """Return every record; offsets have no meaning yet."""
-        return [self.write(number, message) for number, message in enumerate(messages)]
-
-    def write(self, number: int, message: ProducedMessage) -> Record:
-        """Return the record of a message."""
-        try:
-            return self._write(number, message)
-        except NotFromJson as error:
-            raise RequestRefused(BAD_VALUE_SCHEMA, f"messages[{number}]: {error}") from None
-        except BadValue as error:
-            raise RequestRefused(BAD_MESSAGES, f"messages[{number}]: {error}") from None
-
-    def _write(self, number: int, message: ProducedMessage) -> Record:
-        index = self.named_partition(message)
-        if index is not None and not 0 <= index < self._partitions:
-            place = f"messages[{number}]: {self._topic_name} has no partition {index}"
-            raise RequestRefused(BAD_MESSAGES, place)
-        key, value = self._key_and_value(number, message)
-        headers = [
-            Header(name.encode(), text.encode()) for name, text in _properties(message).items()
-        ]
-        event_ms = _number(message.eventTime, message.event_time, TIME_MS_MAX, "eventTime")
-        sequence = _number(message.sequenceId, message.sequence_id, UINT64_MAX, "sequenceId")
-        record = Record(
-            number,
-            0,
-            self._now_us,
-            event_ms * 1000 if event_ms else None,
-            key,
-            value,
-            headers,
-            producer_name=self._producer,
-            sequence_id=sequence,
-            deliver_at_us=self._deliver_at_us(message),
-        )
-        size = len(key or b"") + len(value or b"")
-        size += sum(len(header.name) + len(header.value) for header in headers)
-        if size > RECORD_BYTES_MAX:
-            text = f"messages[{number}]: {size} bytes, at most {RECORD_BYTES_MAX} are taken"
-            raise RequestRefused(RECORD_TOO_LARGE, text)
-        self._bytes_left -= size
-        if self._bytes_left < 0:
-            text = f"messages[{number}]: with the ones before it many times as large as the request"
-            raise RequestRefused(RECORD_TOO_LARGE, text)
-        return record
-
-    def _deliver_at_us(self, message: ProducedMessage) -> int | None:
-        """Return the time of delivery; None for an immediate delivery, for which Pulsar's clients
-        send 0.
-        """
-        at = _number(message.deliverAt, message.deliver_at, TIME_MS_MAX, "deliverAt")
-        most = TIME_MS_MAX - self._now_us // 1000
-        after = _number(message.deliverAfterMs, message.deliver_after_ms, most, "deliverAfterMs")
-        if at is not None and after is not None:
-            raise BadValue("deliverAt and deliverAfterMs exclude each other")
-        if after:
-            return self._now_us + after * 1000
-        return at * 1000 if at else None
-
-    def named_partition(self, message: ProducedMessage) -> int | None:
-        """Return the partition that the request names. Raises BadValue for two different
-        partitions.
-        """
-        if self._only_partition is None:
-            return message.partition
-        if message.partition not in (None, self._only_partition):
-            raise BadValue(f"partition {message.partition} is not that of the path")
-        return self._only_partition
-
-    def _key_and_value(
-        self, number: int, message: ProducedMessage
-    ) -> tuple[bytes | None, bytes | None]:
-        key_text = raw_or_none(message.key)
-        value_text = raw_or_none(message.value)
-        if value_text is None and message.payload is not None:
-            if self._codec.type == types.BYTES:
-                return self._codec.write(key_text, None)[0], message.payload.encode()
-            value_text = _payload_text(message.payload, self._codec)
-        if any(text is not None and is_deep(text) for text in (key_text, value_text)):
-            raise BadValue("nested more than 100 deep")
-        if message.encoding == message.key_encoding is None:
-            key, value = self._codec.write(key_text, value_text)
-        else:
-            key = self._encoded(key_text, message.key_encoding, is_key=True)
-            value = self._encoded(value_text, message.encoding, is_key=False)
-        if self._codec.is_inline:
-            if key is not None:
-                self.routing_keys[number] = key
-            return None, join_pair(key, value)
-        return key, value
-
-    def _encoded(self, text: bytes | None, encoding: str | None, *, is_key: bool) -> bytes | None:
-        """Return bytes; the input may be base64, as in answers for bytes that are not text."""
-        if text is None:
-            return None
-        part = self._codec.key if is_key else self._codec.value
-        if encoding in (None, "utf8"):
-            return part.write(text)
-        if encoding != "base64":
-            raise BadValue(f"an encoding is utf8 or base64, not {encoding[:40]!r}")
-        return PRIMITIVES["BYTES"].write(msgspec.json.decode(text))
+        name, count = partition.figures_name, len(share.records)
+        broker.metrics.records_in(PROTOCOL, name, count, size, partition.traffic)
+        appended.ticket = max(appended.ticket, stored.ticket)
+        if options.paced is not None:
+            pause_s = broker.client_policies.publish_pause_s(options.paced, partition, count, size)
+            appended.paused_until = max(appended.paused_until, trio.current_time() + pause_s)
+        return stored.base_offset
 
 
 def _check_partitions(topic: Topic) -> None:
@@ -391,34 +321,15 @@ def _check_partitions(topic: Topic) -> None:
 
 
 async def _in_turns(
-    writer: _RecordWriter, messages: Sequence[ProducedMessage], poller: Poller
+    writer: RecordWriter, messages: Sequence[ProducedMessage], poller: Poller
 ) -> list[Record]:
     records: list[Record] = []
-    for number, message in enumerate(messages):
-        records.append(writer.write(number, message))
-        await between_messages(number + 1, poller)
+    for start in range(0, len(messages), PIECE_MESSAGES):
+        for number, message in enumerate(messages[start : start + PIECE_MESSAGES], start):
+            records.append(writer.write(number, message))
+        await between_messages(len(records), poller)
     await poller.give_way()
     return records
-
-
-def _properties(message: ProducedMessage) -> dict[str, str]:
-    """Return a message's properties. Raises BadValue."""
-    text = raw_or_none(message.properties)
-    if text is None:
-        return {}
-    try:
-        if len(text) > PROPERTIES_BYTES_INLINE:
-            elements(text, PROPERTIES_MAX)
-        properties = msgspec.json.decode(text, type=dict[str, str])
-        if not has_every_member(text, properties):
-            check_names(text)
-    except (msgspec.DecodeError, RepeatedName) as error:
-        raise BadValue(f"properties: {explain(error)}") from None
-    except TooMany:
-        properties = None
-    if properties is None or len(properties) > PROPERTIES_MAX:
-        raise BadValue(f"at most {PROPERTIES_MAX} properties")
-    return properties
 
 
 def schema_fields(request: SchemaSettings) -> SchemaFields:
@@ -429,25 +340,3 @@ def schema_fields(request: SchemaSettings) -> SchemaFields:
         raw_or_none(request.key_schema, request.keySchema),
         raw_or_none(request.value_schema, request.valueSchema),
     )
-
-
-def _payload_text(payload: str, codec: RecordCodec) -> bytes:
-    """Return a payload of Pulsar's own dialect, which is always text, as the JSON of a value."""
-    if codec.type in (types.NONE, types.STRING):
-        return msgspec.json.encode(payload)
-    try:
-        msgspec.json.decode(payload.encode(), type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
-        return msgspec.json.encode(payload)  # No JSON, such as a date: plain text.
-    return payload.encode()
-
-
-def _number(first: Number | None, second: Number | None, most: int, name: str) -> int | None:
-    """Return a number from 0 to `most`, of a field that has two spellings."""
-    value = second if first is None else first
-    if value is None or value == "":
-        return None
-    number = whole_number(value)
-    if not 0 <= number <= most:
-        raise BadValue(f"{name} is a number from 0 to {most}")
-    return number

@@ -17,7 +17,7 @@ from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.reading.unpacking import run_packing
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.schemas import schema_of
-from braidlog.protocols.http.ids import MessageId, write_id
+from braidlog.protocols.http.ids import EntryIds, MessageId, write_id
 from braidlog.protocols.http.limits import INLINE_SLOW_BYTES, LARGE_RECORD_BYTES, TURN_MESSAGES
 from braidlog.protocols.http.pip64.messages import (
     ExactHeader,
@@ -65,6 +65,7 @@ class Shower:
     def __init__(self, registry: SchemaRegistry, topic: Topic, options: ShowOptions) -> None:
         self.schemas: dict[int, ShownSchema] = {}  # Schemas of the messages so far, by version.
         self.largest_bytes = 0  # Of the records shown so far.
+        self._ids: dict[Partition, EntryIds] = {}
         self._registry = registry
         self._topic = topic
         self._options = options
@@ -113,7 +114,10 @@ class Shower:
     ) -> ShownMessage:
         """Return the message of a record."""
         record = placed.record
-        place = message_id(partition, placed.entry, placed.batch_index)
+        ids = self._ids.get(partition)
+        if ids is None:
+            ids = self._ids[partition] = EntryIds(partition.partition_id, _shown_index(partition))
+        place = ids.write(placed.entry, placed.batch_index)
         stored = format_name(placed.body_format) if self._options.include_format else None
         if self._options.exact:
             return _exact(ExactMessage(place, partition.index, format=stored), record)
@@ -226,8 +230,11 @@ class Shower:
 
 def message_id(partition: Partition, entry: int, batch_index: int) -> str:
     """Return the id of a record as text."""
-    index = partition.index if partition.topic.partitioned else -1
-    return write_id(MessageId(partition.partition_id, entry, index, batch_index))
+    return write_id(MessageId(partition.partition_id, entry, _shown_index(partition), batch_index))
+
+
+def _shown_index(partition: Partition) -> int:
+    return partition.index if partition.topic.partitioned else -1
 
 
 def _exact(shown: ExactMessage, record: Record) -> ExactMessage:
@@ -300,6 +307,8 @@ def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
 
 def is_binary(data: bytes) -> bool:
     """Return True for more control characters than text has; each takes six bytes of JSON."""
+    if len(data) <= TEXT_PIECE_BYTES and len(data.translate(None, CONTROLS)) == len(data):
+        return False
     count = sum(len(piece) - len(piece.translate(None, CONTROLS)) for piece in _pieces(data))
     return count > CONTROLS_MIN + len(data) // 10
 
@@ -317,10 +326,15 @@ def _decoded(data: bytes) -> str:
     if len(data) <= TEXT_PIECE_BYTES:
         return data.decode()
     decoder = codecs.getincrementaldecoder("utf-8")()
-    texts = [decoder.decode(piece) for piece in _pieces(data)]
-    texts.append(decoder.decode(b"", final=True))
-    return "".join(texts)
+    text = ""
+    for piece in _pieces(data):
+        text += decoder.decode(piece)  # Grows in place.
+    return text + decoder.decode(b"", final=True)
 
 
 def _base64(data: bytes) -> str:
-    return "".join([base64.b64encode(piece).decode("ascii") for piece in _pieces(data)])
+    text = ""
+    for piece in _pieces(data):
+        # Grows in place: joining a list would take the memory of a large text twice.
+        text += base64.b64encode(piece).decode("ascii")
+    return text

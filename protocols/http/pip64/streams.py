@@ -34,6 +34,8 @@ ANY[EVENTS] = EVENTS
 HEARTBEAT_S = 10.0
 # Longer text is encoded in such parts: each holds Python's lock for a fraction of a millisecond.
 TEXT_PART_CHARACTERS = 128 * 1024
+# Of the JSON of a message, beside its key, value and headers.
+MESSAGE_BYTES = 256
 _STANDARD_TO_URL = str.maketrans("+/", "-_")
 
 
@@ -74,7 +76,23 @@ async def whole(answer: ReadAnswer | FetchAnswer, largest_bytes: int = 0) -> Res
     """Return an answer of a single JSON object; `largest_bytes` is of its largest record."""
     shown, answer.messages = Shown(answer.messages, largest_bytes), []
     head, empty, tail = msgspec.json.encode(answer).partition(b'"messages":[')
-    return Pieces([head + empty, *await _encoded(shown, b",", msgspec.json.encode), tail], JSON)
+    together = JSON_PIECE_BYTES // (shown.largest_bytes + MESSAGE_BYTES)
+    if shown.largest_bytes and together > 1:
+        pieces = await _encoded_together(shown.messages, together)
+    else:
+        pieces = await _encoded(shown, b",", msgspec.json.encode)
+    return Pieces([head + empty, *pieces, tail], JSON)
+
+
+async def _encoded_together(messages: Sequence[ShownMessage], count: int) -> list[bytes]:
+    """Return the JSON of small messages, so many in a piece."""
+    pieces: list[bytes] = []
+    for start in range(0, len(messages), count):
+        if start:
+            pieces.append(b",")
+            await trio.lowlevel.checkpoint()
+        pieces.append(msgspec.json.encode(messages[start : start + count])[1:-1])
+    return pieces
 
 
 async def _encoded(

@@ -26,7 +26,7 @@ from braidlog.broker.errors import (
 from braidlog.broker.reading.records import PlacedRecord, read_records
 from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.runtime.output_budget import OutputReservation
-from braidlog.protocols.http.limits import CONSUMER_PARTITIONS_MAX, CONSUMER_UNACKED_MAX
+from braidlog.protocols.http.limits import limits_of
 from braidlog.protocols.http.pip64.attached import HttpConsumer, ReceivedEntry, attach, detach
 
 if TYPE_CHECKING:
@@ -190,9 +190,9 @@ class Subscriber:
         subscription, LimitExceeded, BrokerError of the log.
         """
         topic = self.subscription.topic
-        if len(topic.partitions) > CONSUMER_PARTITIONS_MAX:
-            text = f"a consumer over HTTP reads at most {CONSUMER_PARTITIONS_MAX} partitions"
-            raise LimitExceeded(text)
+        most = limits_of(self._broker).consumer_partitions
+        if len(topic.partitions) > most:
+            raise LimitExceeded(f"a consumer over HTTP reads at most {most} partitions")
         async with self._joining:
             for partition in tuple(topic.partitions):
                 part = self._parts.get(partition.index)
@@ -247,8 +247,9 @@ class Subscriber:
         self.end_fetch()
         room = self._room()
         if room <= 0:
-            text = f"{CONSUMER_UNACKED_MAX - room} messages of this consumer are not acknowledged"
-            raise LimitExceeded(f"{text}, at most {CONSUMER_UNACKED_MAX} may be")
+            most = limits_of(self._broker).consumer_unacked
+            text = f"{most - room} messages of this consumer are not acknowledged"
+            raise LimitExceeded(f"{text}, at most {most} may be")
         fetch = self.fetch = Fetch(min(messages, room), size)
         try:
             await self.join()
@@ -261,8 +262,13 @@ class Subscriber:
             self.open_parts(fetch)
         return fetch
 
+    @property
+    def unacked(self) -> int:
+        """The number of messages that the consumer holds unacknowledged."""
+        return sum(part.unacked for part in self._parts.values())
+
     def _room(self) -> int:
-        return CONSUMER_UNACKED_MAX - sum(part.unacked for part in self._parts.values())
+        return limits_of(self._broker).consumer_unacked - self.unacked
 
     async def go_on(self, fetch: Fetch, messages: int, size: int) -> None:
         """Take entries again after entries that could not be returned. Raises as `join`."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from starlette.routing import Route
-
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import Bodies
 from braidlog.protocols.http.pip64 import messages, streams
@@ -14,6 +12,7 @@ from braidlog.protocols.http.pip64.api import MessagesApi
 from braidlog.protocols.http.pip64.consumers import Consumers, ConsumersApi
 from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.routes import Endpoint, Query, Routes
+from braidlog.protocols.http.routing import PathRoute
 from braidlog.protocols.http.values.resolving import SchemaRegistry
 from braidlog.protocols.http.waiting import Waiting
 
@@ -69,7 +68,7 @@ def pip64_routes(
     consumers: Consumers,
     registry: SchemaRegistry,
     routes: Routes,
-) -> list[Route]:
+) -> list[PathRoute]:
     """Return the routes of PIP-64."""
     small, auto_create = bodies.of_others, options.auto_create_topics
     api = MessagesApi(broker, bodies.of_messages, registry, waiting, auto_create=auto_create)
@@ -92,7 +91,9 @@ def pip64_routes(
     ]
 
 
-def _under(base: str, routes: Routes, handlers: Pip64Handlers, produce: Endpoint) -> list[Route]:
+def _under(
+    base: str, routes: Routes, handlers: Pip64Handlers, produce: Endpoint
+) -> list[PathRoute]:
     """Return the routes under a spelling of a topic's path."""
     partition = f"{base}/partitions/{{partition}}"
     read = Endpoint(
@@ -112,7 +113,7 @@ def _under(base: str, routes: Routes, handlers: Pip64Handlers, produce: Endpoint
     return routes_here
 
 
-def _subscription(base: str, routes: Routes, handlers: Pip64Handlers) -> list[Route]:
+def _subscription(base: str, routes: Routes, handlers: Pip64Handlers) -> list[PathRoute]:
     """Return the routes of a subscription under a spelling of its path."""
     route = routes.route
     paths = [f"{base}/{word}/{{consumer}}" for word in CONSUMERS]

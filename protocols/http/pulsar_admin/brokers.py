@@ -61,6 +61,17 @@ class BrokersApi:
         self._check(request)
         return json_answer({})
 
+    async def failure_domain(self, request: Request) -> Response:
+        """Answer that a failure domain does not exist: there are none."""
+        self._check(request)
+        text = f"Domain-name {text_of(request, 'domain')[:100]} or cluster {CLUSTER} does not exist"
+        raise RequestRefused(NO_SUCH_PATH, text)
+
+    async def delete_cluster(self, request: Request) -> Response:
+        """Refuse to delete the only cluster."""
+        self._check(request)
+        raise RequestRefused(NOT_SUPPORTED, f"the only cluster, {CLUSTER}, cannot be deleted")
+
     async def create_cluster(self, request: Request) -> Response:
         """Refuse another cluster: messages go to no other cluster."""
         if text_of(request, "cluster") == CLUSTER:

@@ -26,8 +26,10 @@ from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_BODY,
+    BAD_LIMIT,
     INVALID_NAME,
     NO_SUCH_PATH,
+    NOT_SUPPORTED,
     TENANT_EXISTS,
     TENANT_IN_USE,
     RequestRefused,
@@ -35,7 +37,8 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any, text
 from braidlog.protocols.http.pulsar_admin.names import full_names
-from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER, check_new_namespace
+from braidlog.protocols.http.pulsar_admin.namespace_policies import changes_of, document_of
+from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.routes import topics_seen
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
@@ -43,12 +46,10 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.bodies import BodyReader
 
-POLICIES = {
-    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
-    "replication_clusters": [CLUSTER],
-    "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
-    "deleted": False,
-}
+
+OWNED = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
+# Plain and with TLS: of the HTTP listener, and of the Pulsar listener.
+CLUSTER_ADDRESSES = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
 
 
 class ClusterApi:
@@ -66,15 +67,27 @@ class ClusterApi:
     async def cluster(self, request: Request) -> Response:
         """The addresses of the cluster."""
         self._check_cluster(request)
+        return json_answer(self._addresses(request))
+
+    async def alter_cluster(self, request: Request) -> Response:
+        """Accept the cluster's addresses; other addresses are refused, as listeners define them."""
+        self._check_cluster(request)
+        body = await read_any(self._bodies, request)
+        if not isinstance(body, dict):
+            raise RequestRefused(BAD_BODY, "expected an object with the addresses of the cluster")
+        shown = self._addresses(request)
+        for name in CLUSTER_ADDRESSES:
+            if body.get(name) not in (None, "", shown.get(name)):
+                text = f"{name} is {shown.get(name)}: the listeners define it, with `advertised`"
+                raise RequestRefused(NOT_SUPPORTED, text)
+        return done()
+
+    def _addresses(self, request: Request) -> dict[str, str]:
         urls = self._urls(request, "http", "http", "https")
         pulsar_urls = self._urls(request, "pulsar", "pulsar", "pulsar+ssl")
-        fields = {
-            "serviceUrl": urls.get(False),
-            "serviceUrlTls": urls.get(True),
-            "brokerServiceUrl": pulsar_urls.get(False),
-            "brokerServiceUrlTls": pulsar_urls.get(True),
-        }
-        return json_answer({name: url for name, url in fields.items() if url is not None})
+        addresses = (urls.get(False), urls.get(True), pulsar_urls.get(False), pulsar_urls.get(True))
+        fields = zip(CLUSTER_ADDRESSES, addresses, strict=True)
+        return {name: url for name, url in fields if url is not None}
 
     async def brokers(self, request: Request) -> Response:
         """The addresses of the brokers of a cluster, this one's first."""
@@ -104,6 +117,15 @@ class ClusterApi:
         address = None if owner is None else owner.addresses.get("http")
         own = self._http_url(request)
         return own if address is None else f"{own.partition('://')[0]}://{address_text(address)}"
+
+    async def owned_namespaces(self, request: Request) -> Response:
+        """The bundles that a broker serves: the only bundle of every namespace."""
+        name = text_of(request, "broker")
+        if name not in self.broker_addresses(request):
+            text = f"Broker id '{name[:100]}' not found in available brokers."
+            raise RequestRefused(NO_SUCH_PATH, text)
+        bundles = [f"{meta.tenant}/{meta.namespace}" for meta in self._broker.namespaces.all()]
+        return json_answer({f"{place}/{BUNDLE}": OWNED for place in bundles})
 
     async def health(self, _: Request) -> Response:
         """`ok` if records can be stored."""
@@ -155,7 +177,7 @@ class ClusterApi:
 
     def _check_cluster(self, request: Request) -> None:
         if text_of(request, "cluster") != CLUSTER:
-            raise RequestRefused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
+            raise RequestRefused(NO_SUCH_PATH, "Cluster does not exist")
 
     def _urls(self, request: Request, protocol: str, plain: str, secure: str) -> dict[bool, str]:
         """Return the URLs of the listeners of a protocol, as this client reaches them: without TLS
@@ -218,7 +240,7 @@ class ClusterApi:
         except InvalidRequest as error:
             raise RequestRefused(BAD_BODY, str(error)) from error
         except NamespaceExists as error:
-            raise RequestRefused(TENANT_EXISTS, "Tenant already exists") from error
+            raise RequestRefused(TENANT_EXISTS, "Tenant already exist") from error
         except TopicInUse as error:
             raise RequestRefused(TENANT_IN_USE, "The tenant still has active namespaces") from error
         await self._broker.durability.reached(ticket)
@@ -227,6 +249,9 @@ class ClusterApi:
     async def _admin_roles(self, request: Request) -> list[str]:
         body = await read_any(self._bodies, request)
         roles = body.get("adminRoles") if isinstance(body, dict) else None
+        clusters = body.get("allowedClusters") if isinstance(body, dict) else None
+        if isinstance(clusters, list) and any(cluster != CLUSTER for cluster in clusters):
+            raise RequestRefused(BAD_LIMIT, "Clusters do not exist")
         if roles is None:
             return []
         if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
@@ -241,7 +266,7 @@ class ClusterApi:
     def _known_tenant(self, request: Request) -> str:
         tenant = self._tenant(request)
         if not self._broker.namespaces.has_tenant(tenant):
-            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
+            raise NamespaceNotFound(f"tenant {tenant} does not exist")
         return tenant
 
     def _tenant(self, request: Request) -> str:
@@ -262,15 +287,17 @@ class ClusterApi:
         return json_answer(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
 
     async def namespace(self, request: Request) -> Response:
-        """A namespace's policies, which are the same for all namespaces."""
-        self._broker.namespaces.get(*namespace_of(request))
-        return json_answer(POLICIES)
+        """A namespace's policies."""
+        meta = self._broker.namespaces.get(*namespace_of(request))
+        return json_answer(document_of(meta.settings))
 
     async def put_namespace(self, request: Request) -> Response:
-        """Create a namespace."""
+        """Create a namespace, with the body's policies."""
         tenant, namespace = namespace_of(request)
-        check_new_namespace(await read_any(self._bodies, request))
+        changes = changes_of(self._broker, await read_any(self._bodies, request), request)
         ticket = await self._broker.namespaces.create(tenant, namespace)
+        if changes:
+            ticket = await self._broker.topics.alter_namespace(tenant, namespace, changes)
         await self._broker.durability.reached(ticket)
         return done()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from braidlog.broker.errors import TopicNotFound
+from braidlog.protocols.http.errors import TOPIC_NOT_FOUND, RequestRefused
 from braidlog.protocols.http.path_names import name_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def topic_of(broker: Broker, request: Request) -> tuple[Topic, Sequence[Partitio
         return topic, tuple(topic.partitions)
     if not topic.partitioned:
         text = f"persistent://{name.full}-partition-{index} has zero partitions"
-        raise TopicNotFound(f"Partitioned Topic not found: {text}")
+        raise RequestRefused(TOPIC_NOT_FOUND, f"Partitioned Topic not found: {text}")
     return topic, (topic.partition(index),)
 
 

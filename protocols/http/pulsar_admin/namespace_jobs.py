@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -18,13 +19,15 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.path_names import namespace_of, path_bytes, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
-from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER
+from braidlog.protocols.http.pulsar_admin.names import full_names
+from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_NAMESPACE,
     changes_to,
     properties_of,
     read_properties,
 )
+from braidlog.protocols.http.routes import topics_seen
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
 
-BUNDLE = "0x00000000_0xffffffff"
 BUNDLES = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
 TOPICS_PER_TURN = 20
 SUBSCRIPTION = "of_all_topics"  # Part of a path: a subscription's name, without a topic.
@@ -61,6 +63,20 @@ class NamespaceJobs:
         """The bundle of a namespace: always a single bundle."""
         self._broker.namespaces.get(*namespace_of(request))
         return json_answer(BUNDLES)
+
+    async def topic_positions(self, request: Request) -> Response:
+        """The hash of each topic's name, by which Apache chooses a bundle."""
+        self._check_bundle(request)
+        place = namespace_of(request)
+        topics = await topics_seen(self._broker, request, place, self._broker.topics.list(*place))
+        wanted = {name for name in request.query_params.get("topics", "").split(",") if name}
+        hashes = {
+            name: crc32(name.encode())
+            for name in full_names(topics)
+            if not wanted or name in wanted
+        }
+        fields = {"namespace": "/".join(place), "bundle": BUNDLE, "topicHashPositions": hashes}
+        return json_answer(fields)
 
     async def unload_bundle(self, request: Request) -> Response:
         """Answer that the bundle is unloaded; there is nothing to do."""

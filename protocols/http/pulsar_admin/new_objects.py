@@ -5,16 +5,19 @@ Admin clients send every policy with its default. Knows no broker.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from braidlog.protocols.http.errors import BAD_BODY, NOT_SUPPORTED, RequestRefused
 
 CLUSTER: Final = "standalone"
+BUNDLE: Final = "0x00000000_0xffffffff"  # Of every namespace.
 # Policies without an effect here: a namespace is always a single bundle.
 WITHOUT_EFFECT: Final = ("bundles", "lastUpdatedTimestamp")
 # Defaults of the Policies of Java's and Go's clients beside absent, empty, false and zero values.
 DEFAULTS: Final = {
     "replication_clusters": ([CLUSTER],),
+    "clusterThatCanDeleteNamespace": (CLUSTER,),
     "subscription_auth_mode": ("None",),
     "offload_threshold": (-1,),
     "offload_threshold_in_seconds": (-1,),
@@ -25,17 +28,20 @@ DEFAULTS: Final = {
 SWITCHES: Final = ("deduplicationEnabled", "is_allow_auto_update_schema")
 
 
-def check_new_namespace(body: object) -> None:
-    """Refuse a new namespace with policies, which have their own calls. Raises RequestRefused."""
+def given_policies(body: object, served: Collection[str]) -> dict[str, object]:
+    """Return the policies in a body that creates a namespace, without defaults. Raises
+    RequestRefused for a policy outside `served`.
+    """
     if body is None:
-        return
+        return {}
     if not isinstance(body, dict):
         raise RequestRefused(BAD_BODY, "expected the policies of the namespace as an object")
-    dropped = [name for name, value in body.items() if not _is_default(name, value)]
+    stated = {name: value for name, value in body.items() if not _is_default(name, value)}
+    dropped = stated.keys() - served
     if dropped:
         names = ", ".join(sorted(name[:60] for name in dropped)[:5])
-        text = f"a namespace is created without policies, not with {names}: set them afterwards"
-        raise RequestRefused(NOT_SUPPORTED, text)
+        raise RequestRefused(NOT_SUPPORTED, f"a namespace is not created with {names} here")
+    return stated
 
 
 def _is_default(name: str, value: object) -> bool:

@@ -13,21 +13,34 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.access.rights import Resource
-from braidlog.broker.errors import SubscriptionNotFound, TopicExists, TopicNotFound
+from braidlog.broker.errors import TopicExists, TopicNotFound
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_PARTITIONS,
+    GROUP_NOT_FOUND,
     NOT_ON_NON_PERSISTENT,
     NOT_SUPPORTED,
     OTHER_KIND_OF_TOPIC,
     SUBSCRIPTION_BUSY,
     TOPIC_BUSY,
+    TOPIC_NOT_FOUND,
     RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
+from braidlog.protocols.http.pulsar_admin import blank_figures
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
-from braidlog.protocols.http.pulsar_admin.openers import connected_consumer, publisher_stats
-from braidlog.protocols.http.pulsar_admin.statistics import RATES
+from braidlog.protocols.http.pulsar_admin.openers import (
+    add_counts,
+    connected_consumer,
+    publisher_stats,
+)
+from braidlog.protocols.http.pulsar_admin.statistics import (
+    RATES,
+    WITHOUT_CONSUMERS,
+    WITHOUT_PUBLISHERS,
+    subscription_figures,
+    without_clients,
+)
 from braidlog.protocols.http.pulsar_admin.topics import partition_count
 from braidlog.protocols.http.routes import seen_by, topics_seen
 
@@ -41,6 +54,7 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.names import TopicName
 
 Json = dict[str, Any]
+DROPS = {"msgDropRate": 0.0, "msgDropCounter": 0}  # Of a subscription.
 
 
 class AdminNonPersistent:
@@ -158,30 +172,30 @@ class AdminNonPersistent:
 
     async def stats(self, request: Request) -> Response:
         """Figures of a non-persistent topic, or of a partition."""
-        return json_answer(self._stats([self._topic(request)], seen_by(self._broker, request)))
+        return json_answer(self._stats(request, [self._topic(request)]))
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a non-persistent topic: the sum of all partitions, and of each on request."""
         name, _ = name_of(request)
         if not self._non_persistent.partitions(name):
-            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+            raise RequestRefused(TOPIC_NOT_FOUND, f"Partitioned Topic not found: {name}")
         topics_found = self._all(name)
-        is_seen = seen_by(self._broker, request)
-        answer = self._stats(topics_found, is_seen)
+        answer = self._stats(request, topics_found)
         answer["metadata"] = {"partitions": self._non_persistent.partitions(name), "deleted": False}
         wanted = query.truth(request, ("perPartition",))
         parts = topics_found if wanted else ()
-        answer["partitions"] = {part.full: self._stats([part], is_seen) for part in parts}
+        answer["partitions"] = {part.full: self._stats(request, [part]) for part in parts}
         return json_answer(answer)
 
     async def internal_stats(self, request: Request) -> Response:
         """Apache's internal figures of a non-persistent topic: nothing is stored."""
         topic = self._topic(request)
-        nothing = ("numberOfEntries", "totalSize", "currentLedgerEntries", "currentLedgerSize")
-        answer: Json = dict.fromkeys(nothing, 0)
-        answer["entriesAddedCounter"] = topic.messages_in
-        answer["cursors"] = {name: {"active": False} for name in self._groups_seen(request)}
-        return json_answer(answer)
+        cursor = blank_figures.INTERNAL_CURSOR
+        return json_answer(
+            blank_figures.INTERNAL
+            | {"entriesAddedCounter": topic.traffic.records_in}
+            | {"cursors": dict.fromkeys(self._groups_seen(request), cursor)}
+        )
 
     async def subscriptions(self, request: Request) -> Response:
         """The names of a non-persistent topic's subscriptions that the client may see."""
@@ -201,7 +215,7 @@ class AdminNonPersistent:
         name = text_of(request, "subscription").encode()
         subscription = topic.subscriptions.get(name)
         if subscription is None:
-            raise SubscriptionNotFound("Subscription not found")
+            raise RequestRefused(GROUP_NOT_FOUND, "Subscription not found")
         if subscription.consumers and not query.truth(request, ("force",)):
             raise RequestRefused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
         self._broker.closing.add(subscription.close_consumers())
@@ -221,12 +235,18 @@ class AdminNonPersistent:
         self._topic(request)
         return done()
 
-    def _stats(
-        self, topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]
-    ) -> Json:
-        of = self._broker.publishers.of
+    def _stats(self, request: Request, topics: list[NonPersistentChannel]) -> Json:
+        of = self._broker.shown_producers.of
         publishers = [publisher for topic in topics for publisher in of(topic.partition_id)]
-        return _stats(topics, is_seen) | publisher_stats(publishers)
+        stats = _stats(topics, seen_by(self._broker, request)) | publisher_stats(publishers)
+        for publisher in stats["publishers"]:
+            publisher["msgDropRate"] = 0.0
+        stats["ownerBroker"] = request.headers.get("host", "")
+        return without_clients(
+            stats,
+            publishers=not query.truth(request, WITHOUT_PUBLISHERS),
+            consumers=not query.truth(request, WITHOUT_CONSUMERS),
+        )
 
     async def not_here(self, request: Request) -> Response:
         """Refuse an operation that needs stored records."""
@@ -249,29 +269,25 @@ def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], boo
         for name, subscription in topic.subscriptions.items():
             if not is_seen(Resource.of_group(name, topic.name)):
                 continue
-            _add(subscriptions.setdefault(_text(name), _subscription()), subscription)
+            _add(
+                subscriptions.setdefault(_text(name), {**subscription_figures(), **DROPS}),
+                subscription,
+            )
     sent = [reader for topic in topics for reader in topic.subscriptions.values()]
-    return dict.fromkeys((*RATES, "msgDropRate", "averageMsgSize"), 0.0) | {
-        "msgInCounter": sum(topic.messages_in for topic in topics),
-        "bytesInCounter": sum(topic.bytes_in for topic in topics),
-        "msgOutCounter": sum(reader.messages_out for reader in sent),
-        "bytesOutCounter": sum(reader.bytes_out for reader in sent),
-        "msgDropCounter": sum(topic.messages_dropped for topic in topics),
-        "storageSize": 0,
-        "backlogSize": 0,
-        "producersCount": sum(topic.producers for topic in topics),
-        "subscriptions": subscriptions,
-        "replication": {},
-    }
-
-
-def _subscription() -> Json:
-    zeros = ("msgOutCounter", "bytesOutCounter", "msgDropCounter", "msgBacklog", "unackedMessages")
-    rates = ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate", "msgDropRate")
     return (
-        dict.fromkeys(rates, 0.0)
-        | dict.fromkeys(zeros, 0)
-        | {"type": "None", "consumers": [], "isDurable": False, "isReplicated": False}
+        blank_figures.TOPIC
+        | dict.fromkeys((*RATES, "msgDropRate"), 0.0)
+        | {
+            "msgInCounter": sum(topic.traffic.records_in for topic in topics),
+            "bytesInCounter": sum(topic.traffic.bytes_in for topic in topics),
+            "msgOutCounter": sum(reader.messages_out for reader in sent),
+            "bytesOutCounter": sum(reader.bytes_out for reader in sent),
+            "msgDropCounter": sum(topic.messages_dropped for topic in topics),
+            "storageSize": 0,
+            "backlogSize": 0,
+            "producersCount": sum(topic.producers for topic in topics),
+            "subscriptions": subscriptions,
+        }
     )
 
 
@@ -283,7 +299,5 @@ def _add(figures: Json, subscription: NonPersistentSubscription) -> None:
         figures["type"] = subscription.kind.value
     for consumer in subscription.consumers:
         shown = connected_consumer(consumer)
-        shown["msgOutCounter"] = consumer.messages_out
-        shown["bytesOutCounter"] = consumer.bytes_out
-        shown["availablePermits"] = consumer.permits
+        add_counts(shown, consumer)
         figures["consumers"].append(shown)

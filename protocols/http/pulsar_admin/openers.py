@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from braidlog.broker.delivery.key_slots import KeyRanges
+from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
+from braidlog.protocols.http.pulsar_admin import blank_figures
+from braidlog.protocols.http.pulsar_admin.internal_stats import date_text
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.consumer import Consumer
     from braidlog.broker.delivery.key_shared import KeySharedDispatcher
-    from braidlog.broker.topics.publishers import OpenProducer
+    from braidlog.broker.topics.shown_producers import ShownProducer
 
 Json = dict[str, Any]
+# Apache's names of a consumer's times, and the choice between those of several partitions.
+TIMES: Final[Mapping[str, tuple[str, Callable[[int, int], int]]]] = {
+    "lastConsumedFlowTimestamp": ("flow_us", max),
+    "firstConsumedFlowTimestamp": ("first_flow_us", min),
+    "lastConsumedTimestamp": ("sent_us", max),
+    "firstMessagesSentTimestamp": ("first_sent_us", min),
+    "lastAckedTimestamp": ("acked_us", max),
+}
 
 
-def publisher_stats(publishers: Iterable[OpenProducer]) -> Json:
+def publisher_stats(publishers: Iterable[ShownProducer]) -> Json:
     """Return the fields of a topic about its producers. A producer of several partitions counts
     once.
     """
@@ -47,7 +57,7 @@ def publisher_stats(publishers: Iterable[OpenProducer]) -> Json:
 
 def consumer_stats(name: str) -> Json:
     """Return the figures of a consumer that has received no messages."""
-    return {
+    return blank_figures.CONSUMER | {
         "consumerName": name,
         "msgRateOut": 0.0,
         "msgThroughputOut": 0.0,
@@ -57,14 +67,18 @@ def consumer_stats(name: str) -> Json:
         "bytesOutCounter": 0,
         "unackedMessages": 0,
         "availablePermits": 0,
+        "avgMessagesPerEntry": 0,
         "blockedConsumerOnUnackedMsgs": False,
+        **dict.fromkeys(TIMES, 0),
+        "lastAckedTime": date_text(0),
+        "lastConsumedTime": date_text(0),
         "metadata": {},
     }
 
 
 def connected_consumer(consumer: Consumer) -> Json:
-    """Return the figures of a connected consumer, with its client, as far as known, and its key
-    ranges.
+    """Return the figures of a connected consumer without counts (`add_counts`): its client, as far
+    as known, and its key ranges.
     """
     shown = consumer_stats(consumer.name) | _client(
         consumer.address, consumer.client_version, consumer.connected_us, consumer.metadata
@@ -72,6 +86,30 @@ def connected_consumer(consumer: Consumer) -> Json:
     if consumer.key_ranges:
         shown["keyHashRangeArrays"] = [list(key_range) for key_range in consumer.key_ranges]
     return shown
+
+
+def add_counts(shown: Json, consumer: Consumer) -> None:
+    """Add a consumer's counts and times: a consumer of several partitions is shown once."""
+    shown["msgOutCounter"] += consumer.messages_out
+    shown["bytesOutCounter"] += consumer.bytes_out
+    shown["unackedMessages"] += consumer.unacked
+    shown["availablePermits"] += consumer.permits
+    shown["blockedConsumerOnUnackedMsgs"] |= consumer.is_blocked
+    if consumer.entries_out:
+        average = round(consumer.messages_out / consumer.entries_out)
+        shown["avgMessagesPerEntry"] = max(shown["avgMessagesPerEntry"], average)
+    for name, (field, choose) in TIMES.items():
+        time_ms = getattr(consumer.times, field) // 1000
+        shown[name] = choose(shown[name] or time_ms, time_ms or shown[name])
+    shown["lastAckedTime"] = date_text(shown["lastAckedTimestamp"] * 1000)
+    shown["lastConsumedTime"] = date_text(shown["lastConsumedTimestamp"] * 1000)
+
+
+def key_ranges(dispatcher: KeySharedDispatcher) -> dict[Consumer, list[tuple[int, int]]]:
+    """Return the key ranges that the broker assigned to each consumer; empty if the consumers
+    chose their own.
+    """
+    return dispatcher.policy.ranges() if isinstance(dispatcher.policy, KeyRing) else {}
 
 
 def key_sharing(dispatcher: KeySharedDispatcher) -> Json:

@@ -1,7 +1,8 @@
 """Permissions in Pulsar's admin API: a role's actions in a namespace or on a topic.
 
 A role of Pulsar is a user here. The role's permissions are rows of the table that every protocol
-checks and `braidlog permissions` shows. Produce is `produce` (and in a namespace also `create`, as
+checks and `braidlog permissions` shows. Without `access.required` they are stored, as in Apache,
+and have an effect once that is on. Produce is `produce` (and in a namespace also `create`, as
 a Pulsar producer creates its topic), consume is `consume`. Actions without effect here (functions,
 sources, sinks, packages) are refused.
 """
@@ -96,8 +97,6 @@ class AdminPermissions:
     async def _grant(
         self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
     ) -> Response:
-        if self._broker.access.rules is None:
-            raise RequestRefused(NOT_SUPPORTED, "Authorization is not enabled")
         wanted = _actions_of(await read_any(self._bodies, request))
         role = text_of(request, "role")
         # Waits for the disk only at the end: a disconnect of the client must not leave a role with

@@ -64,6 +64,7 @@ class Policy:
     levels: Sequence[str] = LEVELS
     topic_path: str = ""
     shown_at: str = ""  # The path of GET, if that differs.
+    negative: str = ""  # The text of the error for a number below 0, if that differs.
     topic_query: str = ""
     namespace_method: str = "POST"
     topic_method: str = "POST"
@@ -94,6 +95,11 @@ class Policy:
         (row,) = self.settings
         if body is None and self.may_be_empty:
             return {row.name: None}
+        number = as_number(body)
+        if type(number) is int and number < 0 and not (row.is_switch or row.choices):
+            called = request.scope.get("path", self.path).rpartition("/")[2]
+            text = self.negative or f"{called} must be 0 or more"  # Apache's words.
+            raise RequestRefused(BAD_LIMIT, text)
         return {row.name: read_value(row, body)}
 
     def changes_by_fields(self, body: object) -> Changes:
@@ -126,7 +132,7 @@ class Policy:
         (row,) = self.settings
         value = settings.get(row.name)
         if row.choices:
-            return UNDEFINED if value is None else str(value).upper()
+            return None if value is None else str(value).upper()
         return 0 if value == NO_LIMIT else value
 
     def fields_shown(self, settings: Settings) -> dict[str, Setting] | None:

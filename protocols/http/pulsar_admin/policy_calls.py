@@ -63,6 +63,18 @@ class AdminPolicies:
                     for method in methods:
                         yield method, f"{level.path}/{path}", self._endpoint(method, level, policy)
 
+    def removal_of_all(self) -> Endpoint:
+        """Return the call that removes all policies of a topic."""
+        return Endpoint(self._remove_all, Action.ALTER, statuses=NO_CONTENT)
+
+    async def _remove_all(self, request: Request) -> Response:
+        """Leave all policies of a topic to its namespace."""
+        names = {row.name for policy in POLICIES for row in policy.settings}
+        own = self._broker.topics.get(name_of(request)[0]).meta.settings
+        changes = dict.fromkeys(names.intersection(own))
+        await self._broker.durability.reached(await self._alter_topic(request, changes))
+        return done()
+
     def _endpoint(self, method: str, level: PolicyLevel, policy: Policy) -> Endpoint:
         if method == "GET":
             absent = {policy.topic_absent_status if level.name == "topic" else 200}
@@ -75,8 +87,9 @@ class AdminPolicies:
         async def show(request: Request) -> Response:
             shown = policy.shown(level.settings(request))
             is_topic = level.name == "topic"
-            if shown is None and (not is_topic or query.truth(request, ("applied",))):
-                shown = policy.applied if is_topic else policy.unset
+            if shown in (None, {}) and (not is_topic or query.truth(request, ("applied",))):
+                default = policy.applied if is_topic else policy.unset
+                shown = shown if default is None else default
             if shown is None:  # Apache answers with an empty body.
                 shown = policy.topic_unset if is_topic else None
             if shown is None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from braidlog.broker.topics.schema_rules import SchemaStrategy
 from braidlog.broker.topics.settings_table import (
     NO_LIMIT,
     TOPIC_SETTINGS,
@@ -30,6 +31,7 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.pulsar_admin.answers import as_number
 from braidlog.protocols.http.pulsar_admin.policies import (
     LIMIT_MAX,
+    UNDEFINED,
     Changes,
     Policy,
     PolicyField,
@@ -53,6 +55,14 @@ PERSISTENCE: Final = (
 QUOTA_KINDS: Final = {
     "destination_storage": ("backlog_bytes", "backlog_bytes_policy"),
     "message_age": ("backlog_age_s", "backlog_age_policy"),
+}
+
+
+NO_QUOTA: Final = {
+    "limit": INFINITE,
+    "limitSize": INFINITE,
+    "limitTime": INFINITE,
+    "policy": QuotaPolicy.HOLD.value,
 }
 
 
@@ -94,17 +104,19 @@ def _retention_shown(settings: Settings) -> dict[str, int] | None:
     }
 
 
-def _quota_settings(request: Request) -> tuple[str, str]:
-    """Return the settings for limit and policy of the quota kind in the query. Raises
-    RequestRefused.
-    """
-    kind = query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
-    return QUOTA_KINDS[kind]
+def _quota_kind(request: Request) -> str:
+    """Return the kind of quota in the query. Raises RequestRefused."""
+    return query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
 
 
 def _read_quota(body: object, request: Request) -> Changes:
+    return quota_changes(body, _quota_kind(request))
+
+
+def quota_changes(body: object, kind: str) -> Changes:
+    """Return the changes that set a quota of this kind. Raises RequestRefused."""
     quota = body if isinstance(body, dict) else {}
-    limit, policy = _quota_settings(request)
+    limit, policy = QUOTA_KINDS[kind]
     key = "limitTime" if limit == "backlog_age_s" else "limitSize"
     number = as_number(quota.get(key, quota.get("limit") if key == "limitSize" else None))
     if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
@@ -251,6 +263,8 @@ _OWN_FORM: Final = (
         namespace_method="PUT",
         topic_method="PUT",
         is_removable=False,
+        unset=UNDEFINED,
+        applied=SchemaStrategy.FULL.value.upper(),
     ),
     Policy(
         "retention",
@@ -264,6 +278,7 @@ _OWN_FORM: Final = (
         "the number of seconds, 0 for never",
         read=_read_ttl,
         topic_query="messageTTL",
+        applied=0,
     ),
     Policy(
         "backlogQuota",
@@ -271,7 +286,8 @@ _OWN_FORM: Final = (
         "the limit, and the policy beyond the limit",
         read=_read_quota,
         show=_quotas_shown,
-        removed=lambda request: dict.fromkeys(_quota_settings(request)),
+        removed=lambda request: dict.fromkeys(QUOTA_KINDS[_quota_kind(request)]),
+        applied=dict.fromkeys(QUOTA_KINDS, NO_QUOTA),
         shown_at="backlogQuotaMap",
     ),
     Policy(
@@ -280,6 +296,7 @@ _OWN_FORM: Final = (
         "the body is a number of bytes, 0 for never",
         check=lambda broker: broker.compactor.check_possible(),
         namespace_method="PUT",
+        applied=0,
     ),
     Policy("maxProducersPerTopic", topic_path="maxProducers", applied=0),
     Policy("maxConsumersPerTopic", topic_path="maxConsumers", applied=0),
@@ -341,7 +358,12 @@ _OWN_FORM: Final = (
         unset=[],
         topic_absent_status=204,
     ),
-    Policy("subscriptionExpirationTime", levels=("namespace",), form="a number of minutes"),
+    Policy(
+        "subscriptionExpirationTime",
+        levels=("namespace",),
+        form="a number of minutes",
+        negative="Invalid value for subscription expiration time",
+    ),
     Policy(
         "inactiveTopicPolicies",
         "deletion of inactive topics",
@@ -402,8 +424,10 @@ _OWN_FORM: Final = (
         applied=dict(zip(PERSISTENCE, (1, 1, 1, 0.0), strict=True)),
     ),
 )
-_BY_PATH: Final = {policy.path: policy for policy in _OWN_FORM}
-POLICIES: Final = tuple(
-    _BY_PATH.get(path) or Policy(path)
-    for path in dict.fromkeys(row.pulsar for row in TOPIC_SETTINGS.values() if row.pulsar)
-)
+_OWN_FORM_BY_PATH: Final = {policy.path: policy for policy in _OWN_FORM}
+BY_PATH: Final = {
+    row.pulsar: _OWN_FORM_BY_PATH.get(row.pulsar) or Policy(row.pulsar)
+    for row in TOPIC_SETTINGS.values()
+    if row.pulsar
+}
+POLICIES: Final = tuple(BY_PATH.values())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.protocols.http.errors import BAD_BODY, BAD_LIMIT, RequestRefused
 
 if TYPE_CHECKING:
+    from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.pulsar_admin.policies import Setting
 
 # Different prefixes: a topic does not inherit the properties of its namespace.
@@ -30,8 +31,14 @@ def properties_of(settings: Mapping[str, Setting], prefix: str) -> dict[str, str
     }
 
 
+def shown_properties(topic: Topic) -> dict[str, object]:
+    """Return the field with a topic's properties; no field without properties, as Apache."""
+    properties = properties_of(topic.meta.settings, OF_TOPIC)
+    return {"properties": properties} if properties else {}
+
+
 def read_properties(body: object) -> dict[str, str]:
-    """Return the properties in a body. Raises RequestRefused."""
+    """Return the properties in a body. Raises RequestRefused, also if there are too many."""
     properties = {} if body is None else body
     is_map = isinstance(properties, dict) and all(
         isinstance(value, str) for value in properties.values()
@@ -39,7 +46,15 @@ def read_properties(body: object) -> dict[str, str]:
     if not is_map:
         raise RequestRefused(BAD_BODY, "expected an object whose values are texts")
     assert isinstance(properties, dict)
+    _check_size(properties)
     return properties
+
+
+def _check_size(properties: Mapping[str, str | None]) -> None:
+    size = sum(len(name) + len(value) for name, value in properties.items() if value is not None)
+    if size > PROPERTIES_BYTES_MAX:
+        text = f"the properties have at most {PROPERTIES_BYTES_MAX} characters together"
+        raise RequestRefused(BAD_LIMIT, text)
 
 
 def changes_to(
@@ -50,8 +65,5 @@ def changes_to(
     Raises RequestRefused if there would be too many.
     """
     left = {**properties_of(settings, prefix), **properties}
-    size = sum(len(name) + len(value) for name, value in left.items() if value is not None)
-    if size > PROPERTIES_BYTES_MAX:
-        text = f"the properties have at most {PROPERTIES_BYTES_MAX} characters together"
-        raise RequestRefused(BAD_LIMIT, text)
+    _check_size(left)
     return {prefix + name: value for name, value in properties.items()}

@@ -1,118 +1,160 @@
-"""Figures of topics in Pulsar's admin API: `stats`, `partitioned-stats`, `internalStats`.
+"""Figures of topics in Pulsar's admin API: `stats` and `partitioned-stats`.
 
-All fields that tools read are present; unknown figures and all rates are 0. Knows topics and
-subscriptions, no request.
+All fields of Apache are present; unknown figures (`blank_figures.py`) and all rates are 0. Knows
+topics and subscriptions, no request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
-from braidlog.broker.reading import entries
 from braidlog.broker.reading.records import read_records
+from braidlog.protocols.http.pulsar_admin import blank_figures
 from braidlog.protocols.http.pulsar_admin.names import full_name
 from braidlog.protocols.http.pulsar_admin.openers import (
+    add_counts,
     connected_consumer,
     consumer_stats,
+    key_ranges,
     key_sharing,
     publisher_stats,
 )
+from braidlog.protocols.http.pulsar_admin.properties import shown_properties
 from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
+    from braidlog.broker.delivery.consumer import Consumer
     from braidlog.broker.delivery.dispatcher import Dispatcher
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.partition import Partition
-    from braidlog.broker.topics.publishers import OpenProducer
+    from braidlog.broker.topics.shown_producers import ShownProducer
     from braidlog.broker.topics.topic import Topic
 
 Json = dict[str, Any]
+SUBSCRIPTION_RATES = (
+    "msgRateOut",
+    "msgThroughputOut",
+    "msgRateRedeliver",
+    "msgRateExpired",
+    "messageAckRate",
+)
 RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
-NO_ENTRY = NO_TIME = -1
+NO_TIME = -1
 EARLIEST = "earliestMsgPublishTimeInBacklog"
+NO_QUOTA = -1
+WITHOUT_PUBLISHERS, WITHOUT_CONSUMERS = ("excludePublishers",), ("excludeConsumers",)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedStats:
+    """The subscriptions in `names`, and the named readers that the client may see; the broker's
+    address. `with_times`: also the publish time of the first message of each backlog, which costs
+    a read.
+    """
+
+    names: Sequence[bytes]
+    sees: Callable[[bytes], bool]
+    owner: str
+    with_times: bool = False
+    publishers: bool = True
+    consumers: bool = True
 
 
 async def topic_stats(
-    broker: Broker,
-    topic: Topic,
-    partitions: Sequence[Partition],
-    names: Sequence[bytes],
-    sees: Callable[[bytes], bool],
-    *,
-    with_times: bool = False,
+    broker: Broker, topic: Topic, partitions: Sequence[Partition], wanted: WantedStats
 ) -> Json:
-    """Return figures of a topic or a partition, of the subscriptions in `names`, and of named
-    readers that the client may see.
-
-    With `with_times` also return the publish time of the first message of each backlog, which costs
-    a read.
-    """
-    stored = sum(partition.size_bytes for partition in partitions)
+    """Return figures of a topic or a partition."""
     subscriptions: Json = {}
-    for name in names:
+    for name in wanted.names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Otherwise deleted meanwhile.
-            text_name = name.decode(errors="backslashreplace")
             figures = await _subscription(broker, subscription, partitions)
-            if with_times:
+            if wanted.with_times:
                 figures[EARLIEST] = await _earliest_ms(subscription, partitions)
-            subscriptions[text_name] = figures
-    publishers: list[OpenProducer] = []
+            subscriptions[_text(name)] = figures
+    publishers: list[ShownProducer] = []
     readers: dict[bytes, list[Dispatcher]] = {}
+    published_us = 0
     async for partition in in_turns(partitions):
-        publishers += broker.publishers.of(partition.partition_id)
+        published_us = max(published_us, _last_append_us(partition))
+        publishers += broker.shown_producers.of(partition.partition_id)
         for dispatcher in broker.dispatchers.on(partition):
-            if dispatcher.consumers and not dispatcher.cursor.is_durable and sees(dispatcher.name):
+            is_reader = dispatcher.consumers and not dispatcher.cursor.is_durable
+            if is_reader and wanted.sees(dispatcher.name):
                 readers.setdefault(dispatcher.name, []).append(dispatcher)
     subscriptions |= {_text(name): _reader(dispatchers) for name, dispatchers in readers.items()}
-    total, full = broker.metrics.topic_total, topic.name.full
-    is_deduplicated = broker.topics.is_deduplicated(topic)
-    is_whole = len(partitions) == len(topic.partitions)
-    return dict.fromkeys(RATES, 0.0) | {
-        "msgInCounter": total("braidlog_records_in", full) if is_whole else 0,
-        "bytesInCounter": total("braidlog_bytes_in", full) if is_whole else 0,
-        "msgOutCounter": total("braidlog_records_out", full) if is_whole else 0,
-        "bytesOutCounter": total("braidlog_bytes_out", full) if is_whole else 0,
-        "averageMsgSize": 0.0,
-        "msgChunkPublished": False,
-        "storageSize": stored,
-        "backlogSize": await _backlog_bytes(broker, topic, partitions, names),
+    times = [shown[EARLIEST] for shown in subscriptions.values() if shown[EARLIEST] > 0]
+    stats = blank_figures.TOPIC | dict.fromkeys(RATES, 0.0) | _counters(broker, topic, partitions)
+    stats |= {
+        "storageSize": sum(partition.size_bytes for partition in partitions),
+        "backlogSize": await _backlog_bytes(broker, topic, partitions, wanted.names),
+        "backlogQuotaLimitSize": topic.settings.get("backlog_bytes") or NO_QUOTA,
+        "backlogQuotaLimitTime": topic.settings.get("backlog_age_s") or NO_QUOTA,
+        "earliestMsgPublishTimeInBacklogs": min(times, default=0),
         "subscriptions": subscriptions,
-        "replication": {},
-        "deduplicationStatus": "Enabled" if is_deduplicated else "Disabled",
+        "nonContiguousDeletedMessagesRanges": sum(
+            shown["nonContiguousDeletedMessagesRanges"] for shown in subscriptions.values()
+        ),
+        "deduplicationStatus": "Enabled" if broker.topics.is_deduplicated(topic) else "Disabled",
         "topicEpoch": topic.meta.topic_epoch,
         "topicCreationTimeStamp": topic.meta.created_us // 1000,
-        "ownerBroker": "",
+        "lastPublishTimeStamp": published_us // 1000,
+        "ownerBroker": wanted.owner,
         **publisher_stats(publishers),
     }
+    return without_clients(stats, publishers=wanted.publishers, consumers=wanted.consumers)
 
 
 async def partitioned_stats(
-    broker: Broker,
-    topic: Topic,
-    names: Sequence[bytes],
-    sees: Callable[[bytes], bool],
-    *,
-    per_partition: bool,
-    with_times: bool = False,
+    broker: Broker, topic: Topic, wanted: WantedStats, *, per_partition: bool
 ) -> Json:
     """Return the sum of all partitions, and the figures of each if `per_partition`."""
-    stats = await topic_stats(
-        broker, topic, tuple(topic.partitions), names, sees, with_times=with_times
-    )
-    stats["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
+    stats = await topic_stats(broker, topic, tuple(topic.partitions), wanted)
+    count = len(topic.partitions) if topic.partitioned else 0
+    stats["metadata"] = {"partitions": count, "deleted": False, **shown_properties(topic)}
     stats["partitions"] = {}
     if per_partition:
         async for partition in in_turns(tuple(topic.partitions)):
-            part_stats = await topic_stats(
-                broker, topic, (partition,), names, sees, with_times=with_times
-            )
+            part_stats = await topic_stats(broker, topic, (partition,), wanted)
             stats["partitions"][full_name(topic, partition.index)] = part_stats
     return stats
+
+
+def without_clients(stats: Json, *, publishers: bool, consumers: bool) -> Json:
+    """Return the figures without the producers or consumers that the client does not want."""
+    if not publishers:
+        stats["publishers"] = []
+    if not consumers:
+        for shown in stats["subscriptions"].values():
+            shown["consumers"] = []
+    return stats
+
+
+def _counters(broker: Broker, topic: Topic, partitions: Sequence[Partition]) -> Json:
+    """Return the counters of messages and bytes since the start: of a whole topic, or of some
+    partitions since this broker has served them.
+    """
+    names = {"msgIn": "records_in", "bytesIn": "bytes_in"}
+    names |= {"msgOut": "records_out", "bytesOut": "bytes_out"}
+    total, full = broker.metrics.topic_total, topic.name.full
+    if len(partitions) == len(topic.partitions):
+        return {f"{ours}Counter": total(f"braidlog_{name}", full) for ours, name in names.items()}
+    return {
+        f"{ours}Counter": sum(getattr(partition.traffic, name) for partition in partitions)
+        for ours, name in names.items()
+    }
+
+
+def _last_append_us(partition: Partition) -> int:
+    if not partition.next_offset:
+        return 0  # The time of an empty segment is that of its creation.
+    return max((at_us for _, at_us, _ in partition.segments()[-1:]), default=0)
 
 
 async def _backlog_bytes(
@@ -148,10 +190,12 @@ async def _subscription(
     expired = broker.metrics.value(
         "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
     )
-    return _figures(dispatchers, members, backlog) | {
+    return subscription_figures(dispatchers, members, backlog) | {
         "backlogSize": size,
+        "msgExpired": expired,
         "totalMsgExpired": expired,
         "isDurable": True,
+        "durable": True,
         "nonContiguousDeletedMessagesRanges": holes,
         "subscriptionProperties": subscription.properties,
     }
@@ -189,11 +233,13 @@ def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
         dispatcher.partition.high_watermark - dispatcher.cursor.position
         for dispatcher in dispatchers
     )
-    return _figures(dispatchers, {}, sum(max(distance, 0) for distance in behind))
+    return subscription_figures(dispatchers, {}, sum(max(distance, 0) for distance in behind))
 
 
-def _figures(
-    dispatchers: Sequence[Dispatcher], members: Mapping[tuple[str, str], Json], backlog: int
+def subscription_figures(
+    dispatchers: Sequence[Dispatcher] = (),
+    members: Mapping[tuple[str, str], Json] = MappingProxyType({}),
+    backlog: int = 0,
 ) -> Json:
     """Return figures of a subscription or reader; `members` do not receive by dispatchers."""
     delayed, kind, active, sharing = 0, "None", "", Json()
@@ -201,44 +247,50 @@ def _figures(
     for dispatcher in dispatchers:
         delayed += dispatcher.delayed
         kind = dispatcher.kind.value
+        ranges: dict[Consumer, list[tuple[int, int]]] = {}
         if isinstance(dispatcher, KeySharedDispatcher):
             sharing = key_sharing(dispatcher)
+            ranges = key_ranges(dispatcher)
         elif isinstance(dispatcher, OrderedDispatcher) and dispatcher.active is not None:
             active = active or dispatcher.active.name
         for consumer in dispatcher.consumers:
             key = (consumer.protocol, consumer.identity)
             shown = consumers.setdefault(key, connected_consumer(consumer))
-            shown["msgOutCounter"] += consumer.messages_out
-            shown["bytesOutCounter"] += consumer.bytes_out
-            shown["unackedMessages"] += consumer.unacked
-            shown["availablePermits"] += consumer.permits
-            shown["blockedConsumerOnUnackedMsgs"] |= consumer.is_blocked
+            add_counts(shown, consumer)
+            if consumer in ranges:
+                shown["keyHashRangeArrays"] = ranges[consumer]
+            if sharing:
+                shown["drainingHashes"] = []
     consumers |= members
-    return {
-        "msgRateOut": 0.0,
-        "msgThroughputOut": 0.0,
-        "msgRateRedeliver": 0.0,
-        "msgRateExpired": 0.0,
-        "totalMsgExpired": 0,
-        "messageAckRate": 0.0,
-        "msgOutCounter": sum(shown["msgOutCounter"] for shown in consumers.values()),
-        "bytesOutCounter": sum(shown["bytesOutCounter"] for shown in consumers.values()),
-        "msgBacklog": backlog,
-        "backlogSize": 0,
-        "msgBacklogNoDelayed": max(backlog - delayed, 0),
-        "msgDelayed": delayed,
-        "unackedMessages": sum(shown["unackedMessages"] for shown in consumers.values()),
-        "blockedSubscriptionOnUnackedMsgs": any(source.is_blocked for source in dispatchers),
-        "type": kind,
-        "activeConsumerName": active,
-        "consumers": list(consumers.values()),
-        "isDurable": False,
-        "isReplicated": False,
-        "nonContiguousDeletedMessagesRanges": 0,
-        "allowOutOfOrderDelivery": False,
-        "subscriptionProperties": {},
-        **sharing,
-    }
+    shown_all = list(consumers.values())
+    summed = ("msgOutCounter", "bytesOutCounter", "unackedMessages")
+    latest = ("lastConsumedFlowTimestamp", "lastConsumedTimestamp", "lastAckedTimestamp")
+    return (
+        blank_figures.SUBSCRIPTION
+        | dict.fromkeys(SUBSCRIPTION_RATES, 0.0)
+        | {name: sum(shown[name] for shown in shown_all) for name in summed}
+        | {name: max((shown[name] for shown in shown_all), default=0) for name in latest}
+        | {
+            "msgExpired": 0,
+            "totalMsgExpired": 0,
+            "msgBacklog": backlog,
+            "backlogSize": 0,
+            EARLIEST: 0,
+            "msgBacklogNoDelayed": max(backlog - delayed, 0),
+            "msgDelayed": delayed,
+            "blockedSubscriptionOnUnackedMsgs": any(source.is_blocked for source in dispatchers),
+            "type": kind,
+            "activeConsumerName": active,
+            "consumers": shown_all,
+            "isDurable": False,
+            "durable": False,
+            "isReplicated": False,
+            "replicated": False,
+            "allowOutOfOrderDelivery": False,
+            "subscriptionProperties": {},
+            **sharing,
+        }
+    )
 
 
 def _other_members(
@@ -259,66 +311,3 @@ def _other_members(
 
 def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
-
-
-async def internal_stats(
-    broker: Broker, topic: Topic, partition: Partition, names: Sequence[bytes]
-) -> Json:
-    """Return a partition's ledger and the cursors in `names`, by Pulsar's ids."""
-    last = await entries.last_entry(partition)
-    ledger = partition.partition_id
-    count = partition.next_offset - partition.log_start_offset
-    cursors: Json = {}
-    for name in names:
-        subscription = broker.subscriptions.find(topic, name)
-        if subscription is not None:
-            text_name = name.decode(errors="backslashreplace")
-            cursors[text_name] = await _cursor(subscription, partition)
-    return {
-        "entriesAddedCounter": partition.next_offset,
-        "numberOfEntries": count,
-        "totalSize": partition.size_bytes,
-        "currentLedgerEntries": count,
-        "currentLedgerSize": partition.size_bytes,
-        "waitingCursorsCount": 0,
-        "pendingAddEntriesCount": 0,
-        "lastConfirmedEntry": f"{ledger}:{NO_ENTRY if last is None else last.offset}",
-        "state": "LedgerOpened",
-        "ledgers": [
-            {
-                "ledgerId": ledger,
-                "entries": count,
-                "size": partition.size_bytes,
-                "offloaded": False,
-                "underReplicated": False,
-            }
-        ],
-        "cursors": cursors,
-        "schemaLedgers": [],
-        "compactedLedger": {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False},
-    }
-
-
-async def _cursor(subscription: Subscription, partition: Partition) -> Mapping[str, Any]:
-    position = subscription.position(partition.index) or 0
-    deleted = await entries.last_ended(partition, position)
-    ledger = partition.partition_id
-    ranges = [
-        f"({ledger}:{start - 1}..{ledger}:{end - 1}]"
-        for start, end in list(subscription.acked(partition.index))[:100]
-    ]
-    return {
-        "markDeletePosition": f"{ledger}:{NO_ENTRY if deleted is None else deleted.offset}",
-        "readPosition": f"{ledger}:{position}",
-        "waitingReadOp": False,
-        "pendingReadOps": 0,
-        "messagesConsumedCounter": position,
-        "cursorLedger": -1,
-        "cursorLedgerLastEntry": -1,
-        "individuallyDeletedMessages": f"[{', '.join(ranges)}]",
-        "lastLedgerSwitchTimestamp": "",
-        "state": "Open",
-        "numberOfEntriesSinceFirstNotAckedMessage": partition.next_offset - position,
-        "totalNonContiguousDeletedMessagesRange": len(ranges),
-        "properties": {},
-    }

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from braidlog.broker.reading import entries
 from braidlog.broker.reading.entries import EntryId
+from braidlog.broker.reading.numbered import nth_entry
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_POSITION,
@@ -25,7 +26,14 @@ from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pip64.names import subscription_name
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import topic_of
-from braidlog.protocols.http.pulsar_admin.topics import TIME_MS_MAX, AdminTopics, path_number
+from braidlog.protocols.http.pulsar_admin.properties import read_properties
+from braidlog.protocols.http.pulsar_admin.shown_entries import shown_entry
+from braidlog.protocols.http.pulsar_admin.topics import (
+    TIME_MS_MAX,
+    AdminTopics,
+    check_entry_number,
+    path_number,
+)
 from braidlog.protocols.http.routes import groups_seen, made_by_itself
 
 if TYPE_CHECKING:
@@ -82,8 +90,10 @@ class AdminSubscriptions:
             existing.position(place.index) is not None for place in partitions
         ):
             raise RequestRefused(SUBSCRIPTION_EXISTS, "Subscription already exists for topic")
+        fields = body if isinstance(body, dict) else {}
+        properties = read_properties(fields.get("properties"))
         starts = [await _start(partition, body) for partition in partitions]
-        subscription = self._broker.subscriptions.open(topic, name)
+        subscription = self._broker.subscriptions.open(topic, name, properties)
         ticket = 0
         for partition, start in zip(partitions, starts, strict=True):
             ticket = max(ticket, subscription.start(partition.index, start))
@@ -213,15 +223,40 @@ class AdminSubscriptions:
         _, subscription, _ = self._named(request)
         return json_answer(subscription.properties)
 
+    async def set_properties(self, request: Request) -> Response:
+        """Replace the properties of a subscription; without a body they are removed."""
+        properties = read_properties(await read_any(self._bodies, request))
+        _, subscription, partitions = self._named(request)
+        for partition in partitions:
+            partition.check_here()
+        await self._broker.durability.reached(subscription.set_properties(properties))
+        return done()
+
     async def analyze(self, request: Request) -> Response:
-        """Count the unacknowledged messages of a subscription; entries are counted as messages."""
+        """Count the unacknowledged messages of a subscription, from the body's message id on;
+        entries are counted as messages.
+        """
+        body = await read_any(self._bodies, request)
         _, subscription, _ = self._named(request)
         partition = self._topics.one_partition(request)
-        count = subscription.backlog(partition.index)
-        return json_answer(
-            {**NO_BACKLOG, "entries": count, "messages": count}
-            | {"filterAcceptedEntries": count, "filterAcceptedMessages": count}
-        )
+        start = _behind(subscription, partition, 0)
+        if body is not None:
+            start = max(start, await _start(partition, body))
+        end = partition.high_watermark
+        acked = subscription.acked(partition.index)
+        count = end - start - acked.count_within(start, end) if start < end else 0
+        shown: dict[str, object] = {**NO_BACKLOG, "entries": count, "messages": count}
+        shown |= {"filterAcceptedEntries": count, "filterAcceptedMessages": count}
+        if count:
+            edges = {
+                "firstMessageId": acked.next_gap(start),
+                "lastMessageId": acked.gap_before(end),
+            }
+            for name, offset in edges.items():
+                span = await entries.entry_at_or_before(partition, offset)
+                entry = offset if span is None else span.offset
+                shown[name] = f"{partition.partition_id}:{entry}"
+        return json_answer(shown)
 
     def _is_looked_at(self, subscription: Subscription, partition: Partition) -> bool:
         """Return True if Apache would look for old messages in this partition."""
@@ -231,17 +266,26 @@ class AdminSubscriptions:
         return waiting >= (BACKLOG_MIN_OF_READERS if is_read else 1)
 
     async def peek(self, request: Request) -> Response:
-        """The n-th unacknowledged message, counted from 1."""
+        """The n-th entry with unacknowledged messages, counted from 1: a batch comes whole. For a
+        subscription that does not exist, all messages are unacknowledged, as in Apache.
+        """
         number = path_number(request, "number", 2**63 - 1)
         if number < 1:
             raise RequestRefused(MESSAGE_NOT_FOUND, "messages are counted from 1")
-        _, subscription, _ = self._named(request)
+        topic, _ = topic_of(self._broker, request)
+        subscription = self._broker.subscriptions.find(topic, subscription_name(request))
         partition = self._topics.one_partition(request)
-        place = _behind(subscription, partition, number - 1)
-        acked = subscription.acked(partition.index)
-        return await self._topics.show(
-            request, partition, acked.next_gap(place) if acked else place
-        )
+        position, acked = partition.log_start_offset, None
+        if subscription is not None:
+            position = subscription.position(partition.index) or 0
+            acked = subscription.acked(partition.index)
+        if number > partition.high_watermark - position:
+            raise RequestRefused(MESSAGE_NOT_FOUND, "Message not found")
+        check_entry_number(number)
+        span = await nth_entry(partition, position, number, acked)
+        if span is None:
+            raise RequestRefused(MESSAGE_NOT_FOUND, "Message not found")
+        return await shown_entry(self._broker, request, partition, span.offset)
 
     async def _move(
         self,

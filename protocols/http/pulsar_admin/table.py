@@ -6,17 +6,20 @@ Any other path of Apache Pulsar is refused with `not_supported`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.pip64.cursor import CursorApi
+from braidlog.protocols.http.pulsar_admin.absent import AbsentFeatures
+from braidlog.protocols.http.pulsar_admin.apache_words import in_apache_words
+from braidlog.protocols.http.pulsar_admin.broker_stats import BrokerStats
 from braidlog.protocols.http.pulsar_admin.brokers import BrokersApi
 from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 from braidlog.protocols.http.pulsar_admin.namespace_jobs import NamespaceJobs
@@ -29,6 +32,7 @@ from braidlog.protocols.http.pulsar_admin.topic_details import AdminTopicDetails
 from braidlog.protocols.http.pulsar_admin.topic_jobs import AdminTopicJobs
 from braidlog.protocols.http.pulsar_admin.topics import AdminTopics
 from braidlog.protocols.http.routes import Endpoint, Routes
+from braidlog.protocols.http.routing import PathRoute
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -56,7 +60,7 @@ Call = tuple[str, str, Endpoint]  # Method, path, handler.
 
 def admin_routes(
     broker: Broker, options: RestOptions, bodies: BodyReader, routes: Routes
-) -> list[Route]:
+) -> list[PathRoute]:
     """Return the routes of Pulsar's admin API."""
     cluster, topics = (
         ClusterApi(broker, bodies, options.advertised_url),
@@ -64,6 +68,7 @@ def admin_routes(
     )
     calls = chain(  # The first path that matches a request serves the request.
         _of_brokers(BrokersApi(cluster)),
+        _of_stats(BrokerStats(broker)),
         _of_cluster(cluster),
         _of_namespace_jobs(NamespaceJobs(broker, bodies)),
         _of_details(AdminTopicDetails(broker, bodies)),
@@ -73,12 +78,14 @@ def admin_routes(
         _of_subscriptions(AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics)),
         _of_schemas(AdminSchemas(broker, bodies)),
         _of_permissions(AdminPermissions(broker, bodies)),
-        AdminPolicies(broker, bodies).calls(SPACE, TOPIC),
+        _of_policies(AdminPolicies(broker, bodies)),
+        AbsentFeatures(broker, bodies).calls(SPACE, TOPIC),
         _of_jobs(AdminTopicJobs(broker)),
         ((method, path, Endpoint(_not_served, SEE)) for path in OTHERS for method in METHODS),
     )
     paths: dict[str, dict[str, Endpoint]] = {}
     for method, path, endpoint in calls:
+        endpoint = replace(endpoint, handler=in_apache_words(endpoint.handler))
         paths.setdefault(path, {})[method] = endpoint
     return [routes.route(path, **methods) for path, methods in paths.items()]
 
@@ -97,6 +104,9 @@ def _done(handler: Handler, action: Action) -> Endpoint:
 def _of_cluster(api: ClusterApi) -> Iterator[Call]:
     yield "GET", f"{ADMIN}/clusters", Endpoint(api.clusters, SEE)
     yield "GET", f"{ADMIN}/clusters/{{cluster}}", Endpoint(api.cluster, SEE)
+    yield "POST", f"{ADMIN}/clusters/{{cluster}}", _done(api.alter_cluster, RULE)
+    owned = f"{BROKERS}/{{cluster}}/{{broker}}/ownedNamespaces"
+    yield "GET", owned, Endpoint(api.owned_namespaces, SEE)
     yield "GET", f"{BROKERS}/health", Endpoint(api.health, SEE, other_formats=PLAIN)
     yield "GET", f"{BROKERS}/ready", Endpoint(api.health, SEE, other_formats=PLAIN)
     yield "GET", f"{BROKERS}/version", Endpoint(api.version, SEE, other_formats=PLAIN)
@@ -106,14 +116,24 @@ def _of_cluster(api: ClusterApi) -> Iterator[Call]:
     yield "GET", f"{LOOKUP}/non-persistent/{NAMED}", Endpoint(api.lookup, SEE)
 
 
+def _of_stats(api: BrokerStats) -> Iterator[Call]:
+    yield "GET", f"{ADMIN}/broker-stats/topics", Endpoint(api.topics, SEE)
+    yield "GET", f"{ADMIN}/broker-stats/load-report", _done(api.load_report, SEE)
+
+
 def _of_brokers(api: BrokersApi) -> Iterator[Call]:
     yield "GET", BROKERS, Endpoint(api.brokers, SEE)
     yield "GET", f"{BROKERS}/leaderBroker", Endpoint(api.leader, SEE)
     yield "GET", f"{BROKERS}/configuration", Endpoint(api.dynamic_names, SEE)
     yield "GET", f"{BROKERS}/configuration/values", Endpoint(api.dynamic_values, SEE)
+    yield "GET", f"{BROKERS}/internal-configuration", Endpoint(_not_served, SEE)
     yield "GET", f"{BROKERS}/backlog-quota-check", _done(api.check_quotas, SEE)
     cluster = f"{ADMIN}/clusters/{{cluster}}"
     yield "PUT", cluster, _done(api.create_cluster, RULE)
+    yield "DELETE", cluster, _done(api.delete_cluster, RULE)
+    domain = f"{cluster}/failureDomains/{{domain}}"
+    yield "GET", domain, Endpoint(api.failure_domain, SEE)
+    yield "DELETE", domain, _done(api.failure_domain, RULE)
     yield "GET", f"{cluster}/peers", Endpoint(api.peers, SEE)
     yield "GET", f"{cluster}/failureDomains", Endpoint(api.failure_domains, SEE)
 
@@ -134,6 +154,8 @@ def _of_namespace_jobs(api: NamespaceJobs) -> Iterator[Call]:
         cleared = f"{place}/clearBacklog/{{of_all_topics}}"
         yield "POST", cleared, _done(api.clear_backlog, CHANGE)
         yield "POST", f"{place}/unsubscribe/{{of_all_topics}}", _done(api.unsubscribe, CHANGE)
+    positions = f"{SPACE}/{{bundle}}/topicHashPositions"
+    yield "GET", positions, Endpoint(api.topic_positions, SEE, within=True)
     yield "PUT", f"{SPACE}/{{bundle}}/unload", _done(api.unload_bundle, CHANGE)
 
 
@@ -222,6 +244,7 @@ def _of_subscriptions(api: AdminSubscriptions) -> Iterator[Call]:
     yield "POST", expired, _done(api.expire_all, READ)
     yield "POST", f"{SUBSCRIPTION}/expireMessages", _done(api.expire_to_id, READ)
     yield "GET", f"{SUBSCRIPTION}/properties", Endpoint(api.properties, SEE)
+    yield "PUT", f"{SUBSCRIPTION}/properties", _done(api.set_properties, CHANGE)
     yield "POST", f"{SUBSCRIPTION}/analyzeBacklog", Endpoint(api.analyze, SEE)
     yield "POST", f"{SUBSCRIPTION}/skip_all", _done(api.skip_all, READ)
     peeked = f"{SUBSCRIPTION}/position/{{number}}"
@@ -246,6 +269,11 @@ def _of_permissions(api: AdminPermissions) -> Iterator[Call]:
     yield "GET", f"{TOPIC}/permissions", Endpoint(api.of_topic, RULE)
     yield "POST", f"{TOPIC}/permissions/{{role}}", _done(api.grant_on_topic, RULE)
     yield "DELETE", f"{TOPIC}/permissions/{{role}}", _done(api.revoke_on_topic, RULE)
+
+
+def _of_policies(api: AdminPolicies) -> Iterator[Call]:
+    yield from api.calls(SPACE, TOPIC)
+    yield "DELETE", f"{TOPIC}/policies", api.removal_of_all()
 
 
 def _of_jobs(api: AdminTopicJobs) -> Iterator[Call]:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.broker.errors import TopicNotFound
 from braidlog.broker.reading import entries
-from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, RequestRefused
+from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, TOPIC_NOT_FOUND, RequestRefused
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.internal_stats import date_text, internal_stats
 from braidlog.protocols.http.pulsar_admin.names import full_name, topic_of
-from braidlog.protocols.http.pulsar_admin.namespace_jobs import BUNDLE, check_clusters
-from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER
+from braidlog.protocols.http.pulsar_admin.namespace_jobs import check_clusters
+from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_TOPIC,
     changes_to,
     properties_of,
     read_properties,
+    shown_properties,
 )
 from braidlog.protocols.http.routes import groups_seen
 from braidlog.protocols.http.turns import in_turns
@@ -101,7 +101,7 @@ class AdminTopicDetails:
         """Answer that every partition exists: they are created with their topic."""
         topic, _ = topic_of(self._broker, request)
         if not topic.partitioned:
-            raise TopicNotFound(f"Topic {full_name(topic)} does not exist")
+            raise RequestRefused(TOPIC_NOT_FOUND, f"Topic {full_name(topic)} does not exist")
         return done()
 
     async def trim(self, request: Request) -> Response:
@@ -126,7 +126,7 @@ class AdminTopicDetails:
         names = groups_seen(self._broker, request, topic)
 
         async def shown(partition: Partition) -> object:
-            return await statistics.internal_stats(self._broker, topic, partition, names)
+            return await internal_stats(self._broker, topic, partition, names)
 
         metadata = {
             "partitions": len(topic.partitions),
@@ -148,10 +148,8 @@ class AdminTopicDetails:
         return json_answer(await shown(partitions[0]))
 
     async def _info(self, topic: Topic, partition: Partition, names: list[bytes]) -> Json:
-        stats = await statistics.internal_stats(self._broker, topic, partition, names)
-        created_ms = topic.meta.created_us // 1000
-        created = datetime.fromtimestamp(created_ms / 1000, UTC).isoformat(timespec="milliseconds")
-        date = created.replace("+00:00", "Z")
+        stats = await internal_stats(self._broker, topic, partition, names)
+        date = date_text(topic.meta.created_us)
         ledger = partition.partition_id
         cursors = {}
         for name, cursor in stats["cursors"].items():
@@ -169,14 +167,16 @@ class AdminTopicDetails:
             "modificationDate": date,
             "ledgers": [{"ledgerId": ledger, "timestamp": 0, "isOffloaded": False}],
             "cursors": cursors,
+            **shown_properties(topic),
         }
 
 
 def partitioned_topic(broker: Broker, request: Request) -> Topic:
-    """Return the partitioned topic of the path. Raises TopicNotFound in Apache's words."""
+    """Return the partitioned topic of the path. Raises RequestRefused in Apache's words."""
     topic, _ = topic_of(broker, request)
     if not topic.partitioned:
-        raise TopicNotFound(f"Partitioned Topic persistent://{topic.name.full} not found")
+        text = f"Partitioned Topic persistent://{topic.name.full} not found"
+        raise RequestRefused(TOPIC_NOT_FOUND, text)
     return topic
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.errors import TopicNotFound
-from braidlog.broker.limits import OUTPUT_LAST_BYTES
 from braidlog.broker.reading import entries
-from braidlog.broker.reading.records import PlacedRecord, read_records
+from braidlog.broker.reading.numbered import nth_entry, nth_entry_from_end
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
+    BAD_LIMIT,
     BAD_PARTITIONS,
     FEWER_PARTITIONS,
     MESSAGE_NOT_FOUND,
@@ -29,16 +26,18 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import as_number, done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.internal_stats import internal_stats
 from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_TOPIC,
     changes_to,
     read_properties,
+    shown_properties,
 )
+from braidlog.protocols.http.pulsar_admin.shown_entries import shown_entry
 from braidlog.protocols.http.pulsar_admin.topic_details import partitioned_topic
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
 from braidlog.protocols.turns import in_turns
-from braidlog.storage.formats.headers import header_text
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.pulsar_admin.policies import Setting
-    from braidlog.protocols.http.requests import Exchange
 
 PARTITIONS_MAX = 10_000
 INT_MAX = 2**31 - 1  # The largest `int` of Java.
@@ -55,7 +53,7 @@ SUBSCRIPTIONS_PER_TURN = 200
 TIME_MS_MAX = (2**63 - 1) // 1000
 NO_ENTRY = -1
 TIMES = ("getEarliestTimeInBacklog",)
-LAST_US = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
+ENTRIES_COUNTED_MAX = 10_000  # Entries on the way to the entry that a client names by number.
 
 
 class AdminTopics:
@@ -106,11 +104,13 @@ class AdminTopics:
         """Add partitions to a partitioned topic; the body is the new partition count."""
         name, _ = name_of(request)
         count, _ = await partition_count(self._bodies, request, least=-INT_MAX)
-        topic = self._broker.topics.get(name)
-        if not topic.partitioned:
-            raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+        topic = self._broker.topics.find(name)
+        if topic is None or not topic.partitioned:
+            text = f"Topic persistent://{name.full} is not the partitioned topic."
+            raise RequestRefused(OTHER_KIND_OF_TOPIC, text)
         if count < len(topic.partitions):
-            text = f"{name} has {len(topic.partitions)} partitions already"
+            known = f"the current partitions {len(topic.partitions)}"
+            text = f"Desired partitions {count} can't be less than {known}."
             raise RequestRefused(FEWER_PARTITIONS, text)
         if count > len(topic.partitions):
             ticket = await self._broker.topics.add_partitions(name, count)
@@ -130,7 +130,10 @@ class AdminTopics:
                 raise TopicNotFound(f"Topic persistent://{name.full} not found")
         is_partitioned = topic is not None and topic.partitioned and index is None
         count = len(topic.partitions) if topic is not None and is_partitioned else 0
-        return json_answer({"partitions": count, "deleted": False})
+        shown: dict[str, object] = {"partitions": count, "deleted": False}
+        if topic is not None and count:
+            shown |= shown_properties(topic)
+        return json_answer(shown)
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic without partitions."""
@@ -165,7 +168,7 @@ class AdminTopics:
             consumers += sum(
                 len(dispatcher.consumers) for dispatcher in self._broker.dispatchers.on(partition)
             )
-            producers += len(self._broker.publishers.of(partition.partition_id))
+            producers += len(self._broker.shown_producers.of(partition.partition_id))
         if consumers or producers:
             text = f"Topic has {consumers} consumers and {producers} producers connected"
             raise RequestRefused(TOPIC_BUSY, text)
@@ -173,31 +176,36 @@ class AdminTopics:
     async def stats(self, request: Request) -> Response:
         """Figures of a topic or partition."""
         topic, partitions = topic_of(self._broker, request)
-        names = groups_seen(self._broker, request, topic)
-        sees = group_check(self._broker, request, topic)
-        answer = await statistics.topic_stats(
-            self._broker, topic, partitions, names, sees, with_times=query.truth(request, TIMES)
-        )
+        wanted = self._wanted_stats(request, topic)
+        answer = await statistics.topic_stats(self._broker, topic, partitions, wanted)
         return json_answer(answer)
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a partitioned topic."""
         topic = partitioned_topic(self._broker, request)
-        wanted = query.truth(request, ("perPartition",))
-        names = groups_seen(self._broker, request, topic)
-        sees = group_check(self._broker, request, topic)
-        with_times = query.truth(request, TIMES)
+        is_each = query.truth(request, ("perPartition",))
+        wanted = self._wanted_stats(request, topic)
         answer = await statistics.partitioned_stats(
-            self._broker, topic, names, sees, per_partition=wanted, with_times=with_times
+            self._broker, topic, wanted, per_partition=is_each
         )
         return json_answer(answer)
+
+    def _wanted_stats(self, request: Request, topic: Topic) -> statistics.WantedStats:
+        return statistics.WantedStats(
+            groups_seen(self._broker, request, topic),
+            group_check(self._broker, request, topic),
+            request.headers.get("host", ""),
+            with_times=query.truth(request, TIMES),
+            publishers=not query.truth(request, statistics.WITHOUT_PUBLISHERS),
+            consumers=not query.truth(request, statistics.WITHOUT_CONSUMERS),
+        )
 
     async def internal_stats(self, request: Request) -> Response:
         """Ledger and cursors of a topic's partition."""
         topic, _ = topic_of(self._broker, request)
         partition = self.one_partition(request)
         names = groups_seen(self._broker, request, topic)
-        return json_answer(await statistics.internal_stats(self._broker, topic, partition, names))
+        return json_answer(await internal_stats(self._broker, topic, partition, names))
 
     async def unload(self, request: Request) -> Response:
         """Answer that a topic is unloaded; there is nothing to do."""
@@ -238,50 +246,33 @@ class AdminTopics:
         return json_answer(_id(partition, offset, -1))
 
     async def message(self, request: Request) -> Response:
-        """The message at a ledger and entry."""
+        """The entry at a ledger and entry id: a batch comes whole."""
         partition = self.one_partition(request)
         ledger = path_number(request, "ledger", 2**63 - 1)
         entry = path_number(request, "entry", 2**63 - 1)
         if ledger != partition.partition_id:
             raise RequestRefused(MESSAGE_NOT_FOUND, f"ledger {ledger} is not of this topic")
-        return await self.show(request, partition, entry)
+        return await shown_entry(self._broker, request, partition, entry)
 
     async def examine(self, request: Request) -> Response:
-        """The n-th message from either end, counted from 1.
+        """The n-th entry from either end, counted from 1: a batch comes whole.
 
-        As in Apache, a number beyond the other end means the message at that end, a number below 1
+        As in Apache, a number beyond the other end means the entry at that end, a number below 1
         means 1, and every word but `earliest` means `latest`.
         """
         number = max(query.integer(request, "messagePosition", 1), 1)
         partition = self.one_partition(request)
-        last = await entries.last_entry(partition)
-        if last is None:
+        start, end = partition.log_start_offset, partition.high_watermark
+        is_from_start = request.query_params.get("initialPosition") == "earliest"
+        if number >= end - start:  # Beyond the other end: there are no more entries than messages.
+            is_from_start, number = not is_from_start, 1
+        check_entry_number(number)
+        span = await nth_entry(partition, start, number) if is_from_start else None
+        if span is None:
+            span = await nth_entry_from_end(partition, 1 if is_from_start else number)
+        if span is None:
             raise RequestRefused(NOTHING_TO_EXAMINE, "the topic has no message")
-        if request.query_params.get("initialPosition") == "earliest":
-            offset = min(partition.log_start_offset + number, last.end) - 1
-        else:
-            offset = max(last.end - number, partition.log_start_offset)
-        return await self.show(request, partition, offset)
-
-    async def show(self, request: Request, partition: Partition, offset: int) -> Response:
-        """Return the message at the offset: the value as body, the rest in headers. Raises
-        RequestRefused.
-        """
-        if not partition.log_start_offset <= offset < partition.high_watermark:
-            raise RequestRefused(MESSAGE_NOT_FOUND, "Message not found")
-        room = await self._broker.output.reserve(OUTPUT_LAST_BYTES)
-        exchange: Exchange = request.scope["exchange"]
-        exchange.at_end.append(partial(room.keep, 0))
-        read = await read_records(partition, offset, bytes_max=1, records_max=1, memory=room)
-        if not read.records:
-            raise RequestRefused(MESSAGE_NOT_FOUND, "Message not found")
-        placed = read.records[0]
-        response = Response(placed.record.value or b"", media_type="application/octet-stream")
-        # Capitalised as in Apache: Java's admin client looks for exactly `X-Pulsar-PROPERTY`.
-        response.raw_headers += [
-            (name.encode(), text.encode()) for name, text in _headers(partition, placed).items()
-        ]
-        return response
+        return await shown_entry(self._broker, request, partition, span.offset)
 
     def one_partition(self, request: Request) -> Partition:
         """Return the only partition of the topic, or the named partition. Raises RequestRefused."""
@@ -313,6 +304,13 @@ def new_settings(properties: dict[str, str]) -> dict[str, Setting]:
     return {name: value for name, value in changes.items() if value is not None}
 
 
+def check_entry_number(number: int) -> None:
+    """Raise RequestRefused for the number of an entry that would take too long to find."""
+    if number > ENTRIES_COUNTED_MAX:
+        text = f"an entry's number is at most {ENTRIES_COUNTED_MAX}, not {number}"
+        raise RequestRefused(BAD_LIMIT, text)
+
+
 def path_number(request: Request, part: str, most: int) -> int:
     """Return a number of the path. Raises RequestRefused."""
     text = request.path_params[part]
@@ -332,51 +330,3 @@ def _id(partition: Partition, entry: int, batch_index: int) -> dict[str, int]:
         "batchIndex": batch_index,
         "batchSize": 0,
     }
-
-
-def _headers(partition: Partition, placed: PlacedRecord) -> dict[str, str]:
-    record = placed.record
-    published_us = record.append_us if record.publish_us is None else record.publish_us
-    headers = {
-        "X-Pulsar-Message-ID": f"{partition.partition_id}:{placed.entry}",
-        "X-Pulsar-publish-time": _time(published_us),
-    }
-    if record.event_us is not None:
-        headers["X-Pulsar-event-time"] = _time(record.event_us)
-    if record.deliver_at_us is not None:
-        headers["X-Pulsar-deliver-at-time"] = _time(record.deliver_at_us)
-    if record.sequence_id is not None:
-        headers["X-Pulsar-sequence-id"] = str(record.sequence_id)
-    if record.value is None:
-        headers["X-Pulsar-null-value"] = "true"
-    properties = {
-        header.name.decode(errors="backslashreplace"): header_text(header).decode(
-            errors="backslashreplace"
-        )
-        for header in record.headers
-    }
-    if properties:
-        headers["X-Pulsar-PROPERTY"] = _ascii(properties)
-    if record.key is not None:
-        headers["X-Pulsar-partition-key"] = _ascii(record.key.decode(errors="backslashreplace"))
-    if record.producer_name is not None:
-        name = record.producer_name.decode(errors="backslashreplace")
-        headers["X-Pulsar-producer-name"] = _ascii(name)
-    return headers
-
-
-def _time(time_us: int) -> str:
-    """Return a time in the form of Apache and Java's admin client; clamped to the year 9999."""
-    time_us = min(max(time_us, 0), LAST_US)
-    at = datetime.fromtimestamp(time_us // 1_000_000, UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us // 1000 % 1000:03}Z"
-
-
-def _ascii(value: str | dict[str, str]) -> str:
-    """Return a value as printable ASCII for a header: texts with escapes if needed, maps as
-    JSON.
-    """
-    if not isinstance(value, str):
-        return json.dumps(value)
-    is_plain = value.isascii() and value.isprintable()
-    return value if is_plain else value.encode("unicode_escape").decode("ascii")

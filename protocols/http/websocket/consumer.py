@@ -16,6 +16,7 @@ import trio
 from starlette.requests import Request
 
 from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.delivery.dead_letters import dead_letter
 from braidlog.broker.errors import SubscriptionNotFound
 from braidlog.broker.reading import entries
 from braidlog.broker.reading.ack_sets import ack_set_of
@@ -38,7 +39,6 @@ from braidlog.protocols.http.websocket import frames
 from braidlog.protocols.http.websocket.frames import BadFrame, Command
 from braidlog.protocols.http.websocket.parameters import ConsumerParameters, DeadLetterLimit
 from braidlog.protocols.http.websocket.socket import BAD_DATA, Socket, Sockets
-from braidlog.storage.formats.record import Header, Record
 
 if TYPE_CHECKING:
     from braidlog.broker.reading.records import PlacedRecord
@@ -178,9 +178,11 @@ class ConsumerSocket(Socket):
             return
         self._window -= 1
         await self.send(await written(message.partition, message.record, message.redelivery_count))
-        name = message.partition.figures_name
+        partition = message.partition
         size = len(message.record.record.value or b"")
-        self.broker.metrics.records_out(PROTOCOL, name, 1, size)
+        self.broker.metrics.records_out(
+            PROTOCOL, partition.figures_name, 1, size, partition.traffic
+        )
 
     async def _bury(self, message: DeliveredMessage) -> None:
         """Move a message to the dead letter topic, as Java's client does."""
@@ -316,36 +318,6 @@ async def written(partition: Partition, placed: PlacedRecord, redelivery_count: 
     if record_bytes(placed.record) > INLINE_BODY_BYTES:
         return await run_in_thread(frames.delivered, placed.record, place, redelivery_count)
     return frames.delivered(placed.record, place, redelivery_count)
-
-
-def dead_letter(
-    placed: PlacedRecord, partition: Partition, subscription: bytes, now_us: int
-) -> Record:
-    """Return the record of a message for a dead letter topic, with Java's properties."""
-    topic = f"persistent://{partition.topic.name.full}"
-    if partition.topic.partitioned:
-        topic += f"-partition-{partition.index}"
-    index = partition.index if partition.topic.partitioned else -1
-    origin = f"{partition.partition_id}:{placed.entry}:{index}".encode()
-    record = placed.record
-    added = [
-        Header(b"REAL_TOPIC", topic.encode()),
-        Header(b"REAL_SUBSCRIPTION", subscription),
-        Header(b"ORIGIN_MESSAGE_ID", origin),
-        Header(b"ORIGIN_MESSAGE_IDY_TIME", origin),
-    ]
-    names = {header.name for header in added}
-    return Record(
-        0,
-        0,
-        now_us // 1000 * 1000,
-        record.event_us,
-        record.key,
-        record.value,
-        [*(header for header in record.headers if header.name not in names), *added],
-        producer_name=b"dead-letters",
-        schema_version=None,
-    )
 
 
 COMMANDS = {

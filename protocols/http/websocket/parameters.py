@@ -39,7 +39,7 @@ class ProducerParameters:
     """
 
     name: str | None
-    first_sequence: int
+    initial_sequence: int | None  # The sequence before the first message.
     is_round_robin: bool
     is_murmur: bool
     pending_max: int
@@ -67,7 +67,7 @@ class ProducerParameters:
             raise RequestRefused(NOT_SUPPORTED, "encryptionKeys: the broker does not encrypt")
         return cls(
             name,
-            max(initial + 1, 0),
+            max(initial, -1) if "initialSequenceId" in texts else None,
             routing == "RoundRobinPartition",
             scheme == "Murmur3_32Hash",
             pending if 0 < pending < QUEUE_MAX else QUEUE_MAX,

@@ -17,18 +17,20 @@ import trio
 from starlette.requests import Request
 
 from braidlog.broker.delivery.producers import AccessMode, Producer
-from braidlog.broker.errors import BrokerError
+from braidlog.broker.errors import BrokerError, LimitExceeded
 from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.partitioning import key_partition
 from braidlog.broker.topics.schemas import IncompatibleSchema, check_needed
 from braidlog.protocols.http.errors import INCOMPATIBLE_SCHEMA, RequestRefused
+from braidlog.protocols.http.ids import MessageId, write_id
 from braidlog.protocols.http.limits import INLINE_BODY_BYTES
 from braidlog.protocols.http.pip64.produce import PROTOCOL, Placed, Producing
 from braidlog.protocols.http.pip64.showing import message_id
 from braidlog.protocols.http.websocket import frames
 from braidlog.protocols.http.websocket.frames import BadFrame
 from braidlog.protocols.http.websocket.parameters import ProducerParameters
+from braidlog.protocols.http.websocket.sequences import ProducerSequences
 from braidlog.protocols.http.websocket.socket import FAILED, Socket, Sockets
 from braidlog.storage.formats.record import Record
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 # Characters of frames that wait to be stored; further frames are not read until these are stored.
 WAITING_CHARACTERS: Final = 4 << 20
+NO_PLACE: Final = 2**64 - 1  # -1 as Pulsar writes it, in the id of a repeated message.
 HASH_MASK: Final = 0xFFFF_FFFF
 
 
@@ -60,6 +63,7 @@ class ProducerSocket(Socket):
         super().__init__(sockets, request)
         self._producing = producing
         self._opened: list[Producer] = []
+        self._sequences: ProducerSequences | None = None
         self._frames: list[SentFrame] = []
         self._characters = 0
         self._came = trio.Event()
@@ -72,10 +76,13 @@ class ProducerSocket(Socket):
         self._wanted = wanted = ProducerParameters.read(self.request.query_params)
         self._topic, self._partitions = await self.topic()
         self._name = wanted.name or f"websocket-{uuid.uuid4().hex[:12]}"
-        self._sequence = wanted.first_sequence
+        self._sequences = ProducerSequences(
+            self.broker, self._topic, self._name.encode(), wanted.initial_sequence
+        )
         self._turn = randrange(len(self._partitions)) if self._partitions else 0
         for partition in self._partitions:
             await self._register(partition)
+            await self._sequences.open(partition)
 
     async def _register(self, partition: Partition) -> None:
         registry = self.broker.open_producers
@@ -106,6 +113,8 @@ class ProducerSocket(Socket):
 
     def leave(self) -> None:
         """Remove the producer from every partition."""
+        if self._sequences is not None:
+            self._sequences.close()
         opened, self._opened = self._opened, []
         for producer in opened:
             self.broker.open_producers.remove(producer)
@@ -145,9 +154,7 @@ class ProducerSocket(Socket):
         else:
             sent = self._read(text)
         if sent.record is not None:
-            sent.partition = self._place(sent.record.key)
-            sent.record.sequence_id = self._sequence
-            self._sequence += 1
+            self._number(sent, sent.record)
         self._frames.append(sent)
         self._characters += sent.size
         self._came.set()
@@ -155,6 +162,18 @@ class ProducerSocket(Socket):
         while self._is_full():
             self._room = trio.Event()
             await self._room.wait()
+
+    def _number(self, sent: SentFrame, record: Record) -> None:
+        """Choose the partition and the sequence of a message; refuse the message if there is no
+        sequence left.
+        """
+        assert self._sequences is not None
+        sent.partition = self._place(record.key)
+        try:
+            record.sequence_id = self._sequences.take(sent.partition)
+        except LimitExceeded as error:
+            sent.record = None
+            sent.answer = frames.send_error(frames.UNKNOWN, str(error), sent.context)
 
     async def _pace_publishing(self, sent: SentFrame) -> None:
         """Count a message for the publish rate of its partition, and wait for the rate."""
@@ -219,13 +238,26 @@ class ProducerSocket(Socket):
 
     async def _store(self, sent: Sequence[SentFrame]) -> None:
         """Store the messages, and set the answer of each."""
-        storable = [frame for frame in sent if frame.record is not None]
+        sequences = self._sequences
+        assert sequences is not None
+        storable = []
+        for frame in sent:
+            if frame.record is None:
+                continue
+            sequence = frame.record.sequence_id
+            if sequence is not None and sequences.is_stored(frame.partition, sequence):
+                frame.answer = self._repeated(frame)
+            else:
+                storable.append(frame)
         if not storable:
             return
         records = [frame.record for frame in storable if frame.record is not None]
         try:
             placed = await self._producing.store(
-                self._topic, records, [frame.partition for frame in storable]
+                self._topic,
+                records,
+                [frame.partition for frame in storable],
+                producer_number=sequences.number,
             )
         except (BrokerError, RequestRefused) as error:
             for frame in storable:
@@ -233,6 +265,11 @@ class ProducerSocket(Socket):
             return
         for frame, place in zip(storable, placed, strict=True):
             frame.answer = self._answer(place, frame.context)
+
+    def _repeated(self, frame: SentFrame) -> str:
+        """Return the answer to a message that was stored before: an id without a place."""
+        index = frame.partition if self._topic.partitioned else -1
+        return frames.ok(write_id(MessageId(NO_PLACE, NO_PLACE, index, -1)), frame.context)
 
     def _answer(self, place: Placed, context: str | None) -> str:
         if place.error is not None:

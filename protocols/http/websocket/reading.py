@@ -103,7 +103,9 @@ class ReaderSocket(Socket):
                 self._window -= 1
                 await self.send(await written(partition, placed, 0))
                 size = len(placed.record.value or b"")
-                self.broker.metrics.records_out(PROTOCOL, partition.figures_name, 1, size)
+                self.broker.metrics.records_out(
+                    PROTOCOL, partition.figures_name, 1, size, partition.traffic
+                )
         finally:
             room.give_back()
 

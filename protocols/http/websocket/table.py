@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.pip64.produce import Producing
 from braidlog.protocols.http.routes import Endpoint, Routes
+from braidlog.protocols.http.routing import PathRoute
 from braidlog.protocols.http.values.resolving import SchemaRegistry
 from braidlog.protocols.http.websocket.consumer import ConsumerSocket
 from braidlog.protocols.http.websocket.producer import ProducerSocket
@@ -32,7 +32,7 @@ def websocket_routes(
     stopping: trio.Event,
     registry: SchemaRegistry,
     routes: Routes,
-) -> list[Route]:
+) -> list[PathRoute]:
     """Return the routes of the WebSocket API."""
     sockets = Sockets(broker, stopping, options.websockets_max, options.websocket_bytes_max)
     producing = Producing(broker, registry)

@@ -38,7 +38,7 @@ class DescribeQuorumRequestPartitionData(Struct):
         self.partition_index = partition_index
 
 
-class TopicData(Struct):
+class DescribeQuorumRequestTopicData(Struct):
     """DescribeQuorumRequest.Topics: The topics to describe."""
 
     __slots__ = ("topic_name", "partitions")
@@ -66,13 +66,13 @@ class DescribeQuorumRequest(Struct):
     VERSIONS = (0, 2)
     FLEXIBLE = 0
     FIELDS = (
-        Field("topics", Array(TopicData)),
+        Field("topics", Array(DescribeQuorumRequestTopicData)),
     )
 
     def __init__(
         self,
         *,
-        topics: Sequence[TopicData] = (),
+        topics: Sequence[DescribeQuorumRequestTopicData] = (),
     ) -> None:
         self.topics = topics
 
@@ -144,6 +144,26 @@ class DescribeQuorumResponsePartitionData(Struct):
         self.observers = observers
 
 
+class DescribeQuorumResponseTopicData(Struct):
+    """DescribeQuorumResponse.Topics: The response from the describe quorum API."""
+
+    __slots__ = ("topic_name", "partitions")
+    FLEXIBLE = 0
+    FIELDS = (
+        Field("topic_name", STRING),
+        Field("partitions", Array(DescribeQuorumResponsePartitionData)),
+    )
+
+    def __init__(
+        self,
+        *,
+        topic_name: bytes | None = b"",
+        partitions: Sequence[DescribeQuorumResponsePartitionData] = (),
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = partitions
+
+
 class Listener(Struct):
     """DescribeQuorumResponse.Nodes.Listeners: The listeners of this controller."""
 
@@ -195,7 +215,7 @@ class DescribeQuorumResponse(Struct):
     FIELDS = (
         Field("error_code", INT16),
         Field("error_message", STRING, since=2, nullable=2),
-        Field("topics", Array(TopicData)),
+        Field("topics", Array(DescribeQuorumResponseTopicData)),
         Field("nodes", Array(Node), since=2),
     )
 
@@ -204,7 +224,7 @@ class DescribeQuorumResponse(Struct):
         *,
         error_code: int = 0,
         error_message: bytes | None = b"",
-        topics: Sequence[TopicData] = (),
+        topics: Sequence[DescribeQuorumResponseTopicData] = (),
         nodes: Sequence[Node] = (),
     ) -> None:
         self.error_code = error_code

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from braidlog.storage.errors import CorruptBody
-from braidlog.storage.formats.api import BodyFormat, BodyInfo, Buffer, Prepared
+from braidlog.storage.formats.api import SEQUENCE_MAX, BodyFormat, BodyInfo, Buffer, Prepared
 from braidlog.storage.formats.iggy.classic import (
     NO_ID,
     fresh_ids,
     headers_of,
     pack_key,
 )
-from braidlog.storage.formats.iggy.quick import Form, run_at, stored_send
+from braidlog.storage.formats.iggy.quick import Form, frame_batches, stored_send
 from braidlog.storage.formats.iggy.typed import (
     CHECKED_POS,
     HEAD,
@@ -43,6 +43,11 @@ U32 = struct.Struct("<I")
 # zeros up to BATCH_HEAD_BYTES.
 BATCH_HEAD = struct.Struct("<QQQQQQI")
 BATCH_HEAD_BYTES = 256
+# The producer of a batch of crate 0.12: a flag, id, epoch, sequence of the first message.
+PRODUCER = struct.Struct("<B3sQHHI")
+PRODUCER_CHECKED = struct.Struct("<BQHI")  # Its part in the checksum of the batch.
+HAS_PRODUCER = 1
+PRODUCER_ID_MAX, EPOCH_MAX = 2**63 - 1, 2**15 - 1
 BATCH_RESERVED = bytes(BATCH_HEAD_BYTES - BATCH_HEAD.size)
 # A batch's checksum covers these fields, then the checksums of frames.
 BATCH_CHECKED = struct.Struct("<QQQQQI")
@@ -50,6 +55,7 @@ BATCH_CHECKED = struct.Struct("<QQQQQI")
 FRAME_HEAD = struct.Struct("<Q16sIIIIQ")
 DELTA_MAX = (1 << 32) - 1
 ONE_BATCH_MAX = 10_000  # Messages. Building a batch of this size takes some milliseconds.
+ONE_BATCH_BYTES_MAX = 1280 * 1024  # Or a single larger message.
 
 
 def crc32_wide(message: Buffer) -> int:
@@ -138,45 +144,98 @@ def untyped_headers(block: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def body_from_batch(
-    batch: Buffer, count: int, base_offset: int, append_us: int, *, key: bytes | None = None
-) -> Prepared:
-    """Check the batch of `count` messages in a SEND of crate 0.11, and build the body.
+@dataclass(frozen=True, slots=True)
+class BatchProducer:
+    """The idempotent producer of a batch; `sequence` is that of the first message."""
 
-    Empty payloads and ids of 0 stay, as in Iggy.
+    producer_id: int
+    epoch: int
+    sequence: int
+
+    @property
+    def checked(self) -> bytes:
+        """Return the bytes that the checksum of the batch covers."""
+        return PRODUCER_CHECKED.pack(HAS_PRODUCER, self.producer_id, self.epoch, self.sequence)
+
+    def last_sequence(self, count: int) -> int:
+        """Return the sequence of the last of `count` messages."""
+        return (self.sequence + count - 1) & SEQUENCE_MAX
+
+
+def producer_of(batch: Buffer) -> BatchProducer | None:
+    """Return the producer of a batch of crate 0.12, None for a batch without a producer.
+
+    Raises CorruptBody.
+    """
+    section = memoryview(batch)[BATCH_HEAD.size : BATCH_HEAD.size + PRODUCER.size]
+    if len(section) < PRODUCER.size:
+        raise CorruptBody("batch is cut short")
+    flags, zero, producer_id, epoch, more, sequence = PRODUCER.unpack(section)
+    if not flags:
+        if any(section):
+            raise CorruptBody("a batch without a producer has an id, an epoch or a sequence")
+        return None
+    is_known = flags == HAS_PRODUCER and not any(zero) and not more
+    if not is_known or producer_id > PRODUCER_ID_MAX or epoch > EPOCH_MAX:
+        raise CorruptBody(f"producer {producer_id} with flags {flags} and epoch {epoch}")
+    if sequence > SEQUENCE_MAX:
+        raise CorruptBody(f"sequence {sequence} exceeds {SEQUENCE_MAX}")
+    return BatchProducer(producer_id, epoch, sequence)
+
+
+def body_from_batch(
+    batch: Buffer,
+    count: int,
+    base_offset: int,
+    append_us: int,
+    *,
+    key: bytes | None = None,
+    producer: BatchProducer | None = None,
+) -> Prepared:
+    """Check the batch of `count` messages in a SEND of crate 0.11 or 0.12, and build the body.
+
+    `producer` is that of the batch: crate 0.11 has none. Empty payloads and ids of 0 stay, as in
+    Iggy.
 
     Raises:
         BrokenRule: a checksum is wrong, or the client set a field that only the server may set.
         CorruptBody, RecordTooLarge: as `iggy_typed.body_from_typed`.
     """
     view, head = memoryview(batch), pack_key(key)
-    sent_us = _check_batch(view, count)
+    sent_us = _check_batch(view, count, has_producer=producer is not None)
+    section = b"" if producer is None else producer.checked
     stored = None
     if sent_us <= TIME_MAX_US:
         stamps = (base_offset, append_us, sent_us)
         frames = view[BATCH_HEAD_BYTES:]
         stored = stored_send(frames, Form.FRAME, head, stamps, SEND_LIMITS, None)
     if stored is not None and stored.info.record_count == count:
-        checked = b"".join((view[:40], view[48:52], stored.checksums))
+        checked = b"".join((view[:40], view[48:52], section, stored.checksums))
         if checksum_of(checked) == BATCH_HEAD.unpack_from(view)[5]:
             return Prepared(stored.body, stored.info, BodyFormat.IGGY_TYPED)
-    body, info = body_one_by_one(view, head, base_offset, append_us, sent_us)
+    body, info = body_one_by_one(view, head, base_offset, append_us, sent_us, section)
     return Prepared(body, info, BodyFormat.IGGY_TYPED)
 
 
 def body_one_by_one(
-    view: memoryview, head: bytes, base_offset: int, append_us: int, sent_us: int
+    view: memoryview,
+    head: bytes,
+    base_offset: int,
+    append_us: int,
+    sent_us: int,
+    section: bytes = b"",
 ) -> tuple[bytes, BodyInfo]:
     """Return the body of a batch whose own head is sound, with `head` before its records.
 
-    `sent_us` is the batch's time. Raises as `body_from_batch`. Tests compare the fast path with
-    this.
+    `sent_us` is the batch's time, `section` the checked bytes of its producer. Raises as
+    `body_from_batch`. Tests compare the fast path with this.
     """
     count = BATCH_HEAD.unpack_from(view)[6]
     parts: list[Buffer] = [head]
     check = SendCheck(empty_payloads=True)
     checked = bytearray(view[:40])  # Partition, offsets, times and length, as received.
     checked += view[48:52]
+    checked += section
     pos, end, number = BATCH_HEAD_BYTES, len(view), 0
     while pos < end:  # hot: see make bench
         if end - pos < FRAME_HEAD.size:
@@ -209,20 +268,27 @@ def body_one_by_one(
     return b"".join(parts), check.finished()
 
 
-def batches(records: memoryview, partition: int) -> Iterator[Buffer]:
+def fresh_memory(size: int) -> memoryview:
+    """Return writable memory of that size."""
+    return memoryview(bytearray(size))
+
+
+def batches(
+    records: memoryview, partition: int, memory: Callable[[int], memoryview] = fresh_memory
+) -> Iterator[Buffer]:
     """Yield stored records in the poll form of crate 0.11: a batch for each run of equal append
-    times.
+    times; one or more batches at a time, in writable memory from `memory`. Raises CorruptBody.
     """
     pos, end = 0, len(records)
+    limits = ONE_BATCH_MAX, ONE_BATCH_BYTES_MAX
     while pos < end:
-        run = run_at(records, pos, ONE_BATCH_MAX, BATCH_HEAD_BYTES)
-        if run is None:
+        room = memory(min(BATCH_HEAD_BYTES + end - pos, ONE_BATCH_BYTES_MAX))
+        written = frame_batches(records, pos, partition, limits, room)
+        if written is None:  # No extension, a record that is wrong, or larger than a batch.
             yield from batches_one_by_one(records[pos:], partition)
             return
-        known = (partition, run.base_offset, run.append_us, run.earliest_us, len(run.batch))
-        run.batch[: BATCH_HEAD.size] = batch_head(known, run.count, run.checksums)
-        yield run.batch
-        pos = run.end
+        size, pos = written
+        yield room[:size]
 
 
 def batch_head(known: tuple[int, int, int, int, int], count: int, checksums: Buffer) -> bytes:
@@ -243,10 +309,10 @@ def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
         _, message_id, offset, append_us, sent_us, headers_bytes, payload_bytes, _ = (
             HEAD.unpack_from(records, pos)
         )
-        if not run.takes(offset, append_us, sent_us):
+        sizes = (headers_bytes, payload_bytes)
+        if not run.takes(offset, append_us, sent_us, FRAME_HEAD.size + sum(sizes)):
             yield run.packed()
             run = _BatchMessages(partition)
-        sizes = (headers_bytes, payload_bytes)
         run.add((offset, append_us, sent_us), message_id, sizes, records[pos + HEAD.size : stop])
         pos = stop
     if run.messages:
@@ -262,15 +328,17 @@ class _BatchMessages:
     append_us: int = 0
     first_us: int = 0
     latest_us: int = 0
+    size: int = BATCH_HEAD_BYTES
     messages: list[tuple[int, int, bytes, tuple[int, int], Buffer]] = field(default_factory=list)
 
-    def takes(self, offset: int, append_us: int, sent_us: int) -> bool:
-        """Return True if a message fits into this batch."""
+    def takes(self, offset: int, append_us: int, sent_us: int, size: int) -> bool:
+        """Return True if a message of `size` bytes in a batch fits into this batch."""
         if not self.messages:
             return True
         spread = max(self.latest_us, sent_us) - min(self.first_us, sent_us)
         near = offset - self.base_offset <= DELTA_MAX and spread <= DELTA_MAX
-        return near and append_us == self.append_us and len(self.messages) < ONE_BATCH_MAX
+        few = len(self.messages) < ONE_BATCH_MAX and self.size + size <= ONE_BATCH_BYTES_MAX
+        return near and few and append_us == self.append_us
 
     def add(
         self, stamps: tuple[int, int, int], message_id: bytes, sizes: tuple[int, int], rest: Buffer
@@ -284,6 +352,7 @@ class _BatchMessages:
             self.first_us = sent_us
         elif sent_us > self.latest_us:
             self.latest_us = sent_us
+        self.size += FRAME_HEAD.size + len(rest)
         self.messages.append((offset, sent_us, message_id, sizes, rest))
 
     def packed(self) -> bytes:
@@ -305,13 +374,12 @@ class _BatchMessages:
             checksums.append(checksum)
             parts += (checksum, checked)
         count = len(self.messages)
-        size = BATCH_HEAD_BYTES + sum(map(len, parts))
-        known = (self.partition, self.base_offset, self.append_us, self.first_us, size)
+        known = (self.partition, self.base_offset, self.append_us, self.first_us, self.size)
         head = batch_head(known, count, b"".join(checksums))
         return b"".join((head.ljust(BATCH_HEAD_BYTES, b"\0"), *parts))
 
 
-def _check_batch(view: memoryview, count: int) -> int:
+def _check_batch(view: memoryview, count: int, *, has_producer: bool) -> int:
     """Check a batch's head; return its earliest client time. Raises BrokenRule, CorruptBody."""
     if len(view) < BATCH_HEAD_BYTES:
         raise CorruptBody("batch is cut short")
@@ -322,7 +390,8 @@ def _check_batch(view: memoryview, count: int) -> int:
         raise BrokenRule("offset", "a batch to send has no partition and offset")
     if append_us:
         raise BrokenRule("timestamp", "a batch to send has no time of the server's")
-    if view[BATCH_HEAD.size : BATCH_HEAD_BYTES] != BATCH_RESERVED:
+    skipped = PRODUCER.size if has_producer else 0
+    if view[BATCH_HEAD.size + skipped : BATCH_HEAD_BYTES] != BATCH_RESERVED[skipped:]:
         raise CorruptBody("reserved bytes of a batch are not zero")
     return int(sent_us)
 

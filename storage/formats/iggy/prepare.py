@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from braidlog.storage.formats.api import Prepared
 from braidlog.storage.formats.iggy.classic import body_from_send
-from braidlog.storage.formats.iggy.forms import body_from_batch, body_from_untyped
+from braidlog.storage.formats.iggy.forms import body_from_batch, body_from_untyped, producer_of
 from braidlog.storage.formats.iggy.typed import body_from_typed
 
 
@@ -18,6 +18,7 @@ class SentForm(enum.Enum):
     UNTYPED = "untyped"  # 0.7 and 0.8: the stored layout, with untyped header names
     TYPED = "typed"  # 0.9 and 0.10: the stored layout
     BATCH = "batch"  # 0.11: a head, then messages with times relative to it
+    PRODUCER_BATCH = "producer batch"  # 0.12: as 0.11; the head may name a producer
 
 
 def prepare(
@@ -39,7 +40,9 @@ def prepare(
     """
     make = BODIES.get(form)
     if make is None:
-        return body_from_batch(messages, count or 0, base_offset, append_us, key=key)
+        producer = producer_of(messages) if form is SentForm.PRODUCER_BATCH else None
+        stamps = (base_offset, append_us)
+        return body_from_batch(messages, count or 0, *stamps, key=key, producer=producer)
     return make(messages, base_offset, append_us, key=key)
 
 

@@ -98,32 +98,18 @@ def made_over(
     return Converted(body, *counts)
 
 
-@dataclass(slots=True, frozen=True)
-class FrameBatch:
-    """A batch of frames, with room for its head in front. `end` is the end of the records in the
-    input.
+def frame_batches(
+    records: Buffer, pos: int, partition: int, limits: tuple[int, int], room: memoryview
+) -> tuple[int, int] | None:
+    """Write stored records from `pos` on as batches of frames; return the written bytes, and the
+    end of the written records.
+
+    `limits` are the records and the bytes of a batch.
     """
-
-    batch: bytearray
-    checksums: bytearray
-    count: int
-    base_offset: int
-    append_us: int
-    earliest_us: int
-    end: int
-
-
-def run_at(records: Buffer, pos: int, count_max: int, head_bytes: int) -> FrameBatch | None:
-    """Return stored records from `pos` on, as many as a batch may hold."""
     if SPEEDUPS is None:
         return None
-    count, base, append_us, earliest_us, size = SPEEDUPS.iggy_run(records, pos, count_max)
-    if not count:
-        return None
-    batch, checksums = bytearray(head_bytes + size), bytearray(8 * count)
-    place, less = (Form.FRAME, batch, head_bytes), (-base, 0, -earliest_us)
-    end, *_ = SPEEDUPS.iggy_write(records, Form.TYPED, pos, *place, count, 0, *less, b"", checksums)
-    return FrameBatch(batch, checksums, count, base, append_us, earliest_us, end)
+    written, end = SPEEDUPS.iggy_batches(records, pos, partition, *limits, room)
+    return (written, end) if written else None
 
 
 def uuids(count: int, random_bytes: Callable[[int], bytes]) -> bytes:

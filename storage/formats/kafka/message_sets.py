@@ -41,7 +41,7 @@ from braidlog.storage.formats.kafka.set_layout import (
 )
 from braidlog.storage.formats.kafka.set_prepare import packed
 from braidlog.storage.formats.quick import SPEEDUPS
-from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.record import Record, large_end
 
 
 class KafkaCodec(BodyCodec):
@@ -141,16 +141,28 @@ class KafkaCodec(BodyCodec):
         """
         parts: list[bytes] = []
         pack_size, pack_head, join = SIZE.pack, ENTRY_CRC.pack, b"".join
-        for record in records:  # hot: see make bench
+        large = large_end(records)
+        for record in records[:-1] if large else records:  # hot: see make bench
             key, value = record.key, record.value
             head = NO_KEY if key is None else join((PLAIN, pack_size(len(key)), key))
             sized = (head, NULL) if value is None else (head, pack_size(len(value)), value)
             message = join(sized)
             parts += (pack_head(record.offset, 4 + len(message), crc32(message)), message)
+        if large:
+            parts += _large_message(*large)
         return join(parts)
 
 
 KAFKA = KafkaCodec()
+
+
+def _large_message(record: Record, value: bytes) -> tuple[bytes, ...]:
+    """Return the parts of a message, whose value is not copied."""
+    key = record.key
+    head = NO_KEY if key is None else b"".join((PLAIN, SIZE.pack(len(key)), key))
+    head += SIZE.pack(len(value))
+    checksum = crc32(value, crc32(head))
+    return ENTRY_CRC.pack(record.offset, 4 + len(head) + len(value), checksum), head, value
 
 
 def _decode_set(

@@ -7,9 +7,15 @@ this format. Layout: Kafka protocol guide, "Message sets", format 1.
 import struct
 from collections.abc import Iterator
 
-from braidlog.storage.errors import CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody
+from braidlog.storage.errors import (
+    CorruptBody,
+    RecordTooLarge,
+    TimeOutOfRange,
+    TooManyRecords,
+    UnreadableBody,
+)
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX, crc32
-from braidlog.storage.formats.kafka.record_batches import us_of
+from braidlog.storage.formats.kafka.record_batches import TIME_MS_MAX, us_of
 from braidlog.storage.formats.kafka.set_layout import CODEC_BITS, INFLATE, SIZE
 from braidlog.storage.formats.record import Record
 
@@ -37,7 +43,7 @@ def records(
 
     The messages are encoded as a batch once they have offsets.
 
-    Raises CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody.
+    Raises CorruptBody, RecordTooLarge, TimeOutOfRange, TooManyRecords, UnreadableBody.
     """
     decoded: list[Record] = []
     left = limit = min(inflated_bytes_max, INFLATED_BYTES_MAX)
@@ -85,6 +91,8 @@ def _entries(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
 
 def _record(data: memoryview, pos: int, stop: int) -> Record:
     *_, time_ms, key_size = HEAD.unpack_from(data, pos)
+    if not -TIME_MS_MAX <= time_ms <= TIME_MS_MAX:
+        raise TimeOutOfRange(f"a time of {time_ms} ms")
     value_pos = pos + KEY_POS + max(key_size, 0)
     if key_size < -1 or value_pos + SIZE.size > stop:
         raise CorruptBody("key is longer than its message")

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from braidlog.storage.errors import RecordTooLarge, TooManyRecords
-from braidlog.storage.formats.api import BodyInfo, Buffer, Prepared
+from braidlog.storage.formats.api import BatchWriter, BodyInfo, Buffer, Prepared, WriteAtOnce
 from braidlog.storage.formats.kafka import messages_v1, record_batches, set_prepare
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
+from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
     from braidlog.storage.formats.kafka.set_prepare import Messages
@@ -30,6 +31,10 @@ BYTES_PER_TURN = 256 * 1024
 # Sets that unpack to at most this are repacked inline, in less than two milliseconds; larger sets,
 # in a thread.
 INLINE_INFLATED_MAX = 64 * 1024
+
+# Checks, stamps and writes a plain set or a record batch at once: for sets of at most
+# CRC32C_BYTES_MAX. None without the extension.
+WRITE: BatchWriter | None = None if SPEEDUPS is None else SPEEDUPS.kafka_append
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message or batch that follows
 
@@ -67,6 +72,22 @@ def prepare(
     return _packed(message_set, base_offset, limits) if prepared is None else prepared
 
 
+def write_at_once(message_bytes_max: int, batch_bytes_max: int) -> WriteAtOnce | None:
+    """Return the call that stores small sets within both limits; None without the extension."""
+    if WRITE is None:
+        return None
+    return WriteAtOnce(WRITE, min(message_bytes_max, batch_bytes_max))
+
+
+def producer_of(message_set: memoryview) -> int:
+    """Return the id of the idempotent producer of a set; record_batches.NO_PRODUCER for none."""
+    if len(message_set) < record_batches.HEAD.size:
+        return record_batches.NO_PRODUCER
+    if message_set[record_batches.MAGIC_POS] != record_batches.MAGIC:
+        return record_batches.NO_PRODUCER
+    return record_batches.producer_id(message_set)
+
+
 def prepare_at_once(
     message_set: memoryview, base_offset: int, limits: SetLimits
 ) -> Prepared | None:  # hot: see make bench
@@ -76,8 +97,7 @@ def prepare_at_once(
 
 def has_producer(message_set: memoryview) -> bool:
     """Return True if a set comes from a producer with sequences."""
-    is_batch = magic_of(message_set) == record_batches.MAGIC
-    return is_batch and record_batches.has_producer(message_set)
+    return producer_of(message_set) != record_batches.NO_PRODUCER
 
 
 def magic_of(message_set: memoryview) -> int:

@@ -11,9 +11,16 @@ from itertools import islice
 
 from crc32c import crc32c
 
-from braidlog.storage.errors import CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody
+from braidlog.storage.errors import (
+    CorruptBody,
+    RecordTooLarge,
+    TimeOutOfRange,
+    TooManyRecords,
+    UnreadableBody,
+)
 from braidlog.storage.formats import compression
 from braidlog.storage.formats.api import (
+    SEQUENCE_MAX,
     BatchFlag,
     BodyFormat,
     BodyInfo,
@@ -32,7 +39,7 @@ from braidlog.storage.formats.kafka.records import (
     varint_bytes,
 )
 from braidlog.storage.formats.quick import CRC32C_BYTES_MAX, SPEEDUPS
-from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.record import Record, large_end
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, base and greatest
 # time in ms, producer id and epoch, first sequence, count
@@ -55,6 +62,7 @@ BATCH_RECORDS_MAX = 1 << 20
 SET_BATCHES_MAX = 1000
 RECORD_MIN = 7  # a byte for each of its fields
 TIME_MS_MAX = (2**63 - 1) // 1000
+APPEND_TIME_TEXT = "producers must not set the timestamp type LogAppendTime"
 US_PER_MS = 1000
 NO_PRODUCER = -1
 PRODUCER_POS = 43
@@ -62,7 +70,6 @@ PRODUCER = struct.Struct(">q")
 # Set in the producer ids of Kafka in batch headers, and in the ids that we assign. The catalogue's
 # numbers for producers of other protocols are lower.
 PRODUCER_BIT = 1 << 62
-SEQUENCE_MAX = 2**31 - 1  # the next sequence is 0
 
 _INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
     1: compression.gunzip,
@@ -115,6 +122,7 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
     Raises:
         CorruptBody: bad checksum, size, structure or count.
         RecordTooLarge: a batch above message_bytes_max.
+        TimeOutOfRange: the log cannot hold the time of a record.
         UnreadableBody: unknown codec, or a batch of a transaction.
         TooManyRecords: more than SET_BATCHES_MAX batches.
     """
@@ -157,11 +165,10 @@ def rebase(batch: bytearray, base_offset: int) -> None:
     PREFIX.pack_into(batch, 0, base_offset, len(batch) - PREFIX.size)
 
 
-def has_producer(message_set: Buffer) -> bool:
-    """Return True if a set begins with a batch of an idempotent producer."""
-    if len(message_set) < HEAD.size:
-        return False
-    return bool(PRODUCER.unpack_from(message_set, PRODUCER_POS)[0] != NO_PRODUCER)
+def producer_id(batch: Buffer) -> int:
+    """Return the id of a batch's producer, NO_PRODUCER for none."""
+    number: int = PRODUCER.unpack_from(batch, PRODUCER_POS)[0]
+    return number
 
 
 def _check(view: memoryview, ref: BatchRef, message_bytes_max: int) -> None:
@@ -185,10 +192,14 @@ def _check(view: memoryview, ref: BatchRef, message_bytes_max: int) -> None:
     possible = BATCH_RECORDS_MAX if codec else (size - HEAD.size) // RECORD_MIN
     if not 1 <= ref.count <= possible or ref.last_offset_delta != ref.count - 1:
         raise CorruptBody(f"record batch of {ref.count} records in {size} bytes")
+    for time_ms in (ref.base_ms, ref.max_ms):
+        if not -TIME_MS_MAX <= time_ms <= TIME_MS_MAX:
+            raise TimeOutOfRange(f"a time of {time_ms} ms")
 
 
 def _add_info(info: BodyInfo, ref: BatchRef) -> None:
-    first_us, max_us = us_of(ref.base_ms), us_of(ref.max_ms)
+    max_us = us_of(ref.max_ms)
+    first_us = max_us if ref.attributes & APPEND_TIME else us_of(ref.base_ms)
     if info.first_publish_us is None:
         info.first_publish_us = first_us
     if max_us is not None:
@@ -268,7 +279,9 @@ class KafkaBatchesCodec(BodyCodec):
             if not count:
                 continue
             is_whole = count == ref.count
-            parts.append(data[ref.pos : ref.stop] if is_whole else _with(ref, left, count))
+            if not is_whole:
+                ref.count = count
+            parts.append(data[ref.pos : ref.stop] if is_whole else packed_again(ref, left))
             remaining.record_count += count
             remaining.end_offset = ref.base_offset + ref.last_offset_delta + 1
         remaining.body = b"".join(parts)
@@ -282,7 +295,8 @@ class KafkaBatchesCodec(BodyCodec):
         base_ms = _ms_of(records[0])
         max_ms = base_ms
         parts: list[bytes] = []
-        for record in records:  # hot: see make bench
+        large = large_end(records)
+        for record in records[:-1] if large else records:  # hot: see make bench
             time_ms = _ms_of(record)
             max_ms = max(max_ms, time_ms)
             headers = record.headers
@@ -297,12 +311,15 @@ class KafkaBatchesCodec(BodyCodec):
                 )
             )
             parts += (varint_bytes(len(body)), body)
-        packed = b"".join(parts)
-        del parts, body  # A large record is here only as often as it must be.
+        end: tuple[bytes, ...] = ()
+        if large:
+            max_ms = max(max_ms, _ms_of(large[0]))
+            size, end = _large_record(*large, base_ms, first)
+            parts.append(size)
         last = records[-1].offset - first
         no_producer = (NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
         head = CHECKED.pack(0, last, base_ms, max_ms, *no_producer, len(records))
-        return _sealed(first, head, packed)
+        return _sealed(first, head, b"".join(parts), *end)
 
 
 KAFKA_BATCHES = KafkaBatchesCodec()
@@ -321,20 +338,33 @@ def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> B
     return _INFLATE[codec](packed, size_max)
 
 
-def _with(ref: BatchRef, records: bytes, count: int) -> bytes:
-    """Return the batch with only these of its records."""
+def packed_again(ref: BatchRef, records: Buffer) -> bytes:
+    """Return the batch with these unpacked records and the fields of `ref`."""
     codec = ref.attributes & CODEC_BITS
     producer = (ref.producer_id, ref.producer_epoch, ref.first_sequence)
     times = (ref.base_ms, ref.max_ms)
-    head = CHECKED.pack(ref.attributes, ref.last_offset_delta, *times, *producer, count)
+    head = CHECKED.pack(ref.attributes, ref.last_offset_delta, *times, *producer, ref.count)
     return _sealed(ref.base_offset, head, _DEFLATE[codec](records) if codec else records)
 
 
-def _sealed(base_offset: int, head: bytes, records: bytes) -> bytes:
-    """Build a whole batch from the two parts that the checksum covers."""
-    length = CHECKED_POS - PREFIX.size + len(head) + len(records)
+def _large_record(
+    record: Record, value: bytes, base_ms: int, first: int
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the size of a record and the parts of the record, whose value is not copied."""
+    times = varint_bytes(_ms_of(record) - base_ms), varint_bytes(record.offset - first)
+    start = b"".join((b"\x00", *times, _sized(record.key), varint_bytes(len(value))))
+    headers = _headers(record) if record.headers else b"\x00"
+    return varint_bytes(len(start) + len(value) + len(headers)), (start, value, headers)
+
+
+def _sealed(base_offset: int, head: bytes, *records: Buffer) -> bytes:
+    """Build a whole batch from the parts that the checksum covers."""
+    length = CHECKED_POS - PREFIX.size + len(head) + sum(map(len, records))
     prefix = PREFIX.pack(base_offset, length) + EPOCH.pack(0) + bytes((MAGIC,))
-    return b"".join((prefix, CRC.pack(crc32c(records, crc32c(head))), head, records))
+    checksum = crc32c(head)
+    for part in records:
+        checksum = crc32c(part, checksum)
+    return b"".join((prefix, CRC.pack(checksum), head, *records))
 
 
 def _ms_of(record: Record) -> int:

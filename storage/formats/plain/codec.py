@@ -169,28 +169,35 @@ def _read_headers(reader: _BodyReader) -> list[Header]:
 
 def _pack(record: Record) -> tuple[int, bytes]:
     """Return the field bits of a record, and the bytes of these fields."""
-    fields = 0
+    fields = 0  # hot: see make bench
     parts: list[bytes] = []
-    for bit, time_us in ((PUBLISH, record.publish_us), (EVENT, record.event_us)):
-        if time_us is not None:
-            fields |= bit
-            parts.append(TIME.pack(time_us))
+    if record.publish_us is not None:
+        fields |= PUBLISH
+        parts.append(TIME.pack(record.publish_us))
+    if record.event_us is not None:
+        fields |= EVENT
+        parts.append(TIME.pack(record.event_us))
     if record.sequence_id is not None:
         fields |= SEQUENCE_ID
         parts.append(SEQUENCE.pack(record.sequence_id & UINT64_MAX))
     if record.message_id:
         fields |= MESSAGE_ID
         parts.append(record.message_id.to_bytes(16, "little"))
-    for bit, data in (
-        (KEY, record.key),
-        (VALUE, record.value),
-        (ORDERING_KEY, record.ordering_key),
-        (PRODUCER_NAME, record.producer_name),
-        (SCHEMA_VERSION, record.schema_version),
-    ):
-        if data is not None:
-            fields |= bit
-            parts += (SIZE.pack(len(data)), data)
+    if record.key is not None:
+        fields |= KEY
+        parts += (SIZE.pack(len(record.key)), record.key)
+    if record.value is not None:
+        fields |= VALUE
+        parts += (SIZE.pack(len(record.value)), record.value)
+    if record.ordering_key is not None:
+        fields |= ORDERING_KEY
+        parts += (SIZE.pack(len(record.ordering_key)), record.ordering_key)
+    if record.producer_name is not None:
+        fields |= PRODUCER_NAME
+        parts += (SIZE.pack(len(record.producer_name)), record.producer_name)
+    if record.schema_version is not None:
+        fields |= SCHEMA_VERSION
+        parts += (SIZE.pack(len(record.schema_version)), record.schema_version)
     if record.chunk is not None:
         fields |= CHUNKED
         parts += _pack_chunk(record.chunk)

@@ -212,8 +212,8 @@ def record_to_entry(record: Record) -> bytes:
     if record.value is None:
         metadata.null_value = True
     packed = metadata.SerializeToString()
-    checked = b"".join((_U32.pack(len(packed)), packed, record.value or b""))
-    return b"".join((CHECKSUM_MAGIC, _U32.pack(crc32c(checked)), checked))
+    head, value = _U32.pack(len(packed)) + packed, record.value or b""
+    return b"".join((CHECKSUM_MAGIC, _U32.pack(crc32c(value, crc32c(head))), head, value))
 
 
 def plain_metadata(record: Record) -> EntryMetadata:

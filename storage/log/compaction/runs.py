@@ -148,7 +148,6 @@ class ViewCompaction(Compaction):
         yield self.sources, self._header(name), name
 
     def publish(self, writer: CompactedWriter) -> bool:
-        """As `Compaction.publish`."""
         return self.log.compacted.show_view(writer, self._views_dropped)
 
 
@@ -240,7 +239,6 @@ class LogCompaction(Compaction):
         return below, max(_header_of(source).tombstones_us for source in pending)
 
     def publish(self, writer: CompactedWriter) -> bool:
-        """As `Compaction.publish`."""
         start, end = writer.name.base_offset, writer.name.end_offset
         segments = [source.segment for source in self.sources if start <= source.start < end]
         return self.log.compacted.show(writer, segments)

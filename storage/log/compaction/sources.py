@@ -6,9 +6,9 @@ from typing import Final
 
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.places import place_of_offset
-from braidlog.storage.log.reading import Want, read_batches
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_reading import Want, read_batches
 
 # Read and processed between two points at which a compaction may be paused or ended.
 PIECE_BYTES: Final = 256 * 1024
@@ -30,13 +30,13 @@ class SegmentSource:
         return self.segment.size
 
     def pieces(self, interval_bytes: int) -> Iterator[list[Batch]]:
-        """Yield the batches in order. Raises Fault at a bad batch; FileGone."""
+        """Yield the batches in order. Raises BadBatch at a bad batch; FileGone."""
         segment, offset = self.segment, self.start
         place = place_of_offset(segment, offset, interval_bytes)
         while offset < self.end:
             batches = read_batches(segment, place, Want(offset, self.end, PIECE_BYTES))
             if not batches:
-                raise Fault(segment, segment.size, offset, "the records are missing")
+                raise BadBatch(segment, segment.size, offset, "the records are missing")
             yield batches
             last = batches[-1]
             offset = last.next_offset

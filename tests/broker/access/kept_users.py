@@ -2,6 +2,7 @@
 
 from braidlog.broker.access.rules import GrantedRules
 from braidlog.broker.access.users import Users
+from braidlog.broker.limits import STATE_LIMITS
 from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from tests.storage.metadata.memory_journal import MemoryJournal
 
@@ -32,9 +33,9 @@ class MemoryCatalogue:
 class KeptUsers:
     """The two services, with clocks that a test sets."""
 
-    def __init__(self, catalogue=None, superusers=()):
+    def __init__(self, catalogue=None, superusers=(), limits=STATE_LIMITS):
         self.catalogue = catalogue or MemoryCatalogue()
         self.now_us = 1_000_000
         self.clock_s = 0.0
         self.users = Users(self.catalogue, now_us=lambda: self.now_us, clock_s=lambda: self.clock_s)
-        self.rules = GrantedRules(self.catalogue, superusers)
+        self.rules = GrantedRules(self.catalogue, superusers, limits)

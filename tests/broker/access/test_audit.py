@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from braidlog.broker.access import audit
-from braidlog.broker.access.audit import AuditLog
+from braidlog.broker.access.audit import AuditLimits, AuditLog
 from braidlog.broker.access.rights import CLUSTER, Action, Principal, Resource
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.storage.metadata.names import TopicName
@@ -19,10 +19,10 @@ ORDERS_NAME = TopicName("public", "default", "orders")
 ORDERS = Resource.of_topic(ORDERS_NAME)
 
 
-class Kept:
+class WrittenAudit:
     """An audit log over a file, with a clock that the test sets."""
 
-    def __init__(self, path):
+    def __init__(self, path, **limits):
         self.path = path
         self.clock_s = 0.0
         self.log = AuditLog(
@@ -30,6 +30,7 @@ class Kept:
             now_us=lambda: 1_700_000_000_123_000,
             clock_s=lambda: self.clock_s,
             seldom=ThrottledLog(),
+            limits=AuditLimits(**limits),
         )
 
     def decided(self, *, resource=ORDERS, allowed=True):
@@ -51,24 +52,24 @@ class Kept:
 
 
 @pytest.fixture
-def kept(tmp_path):
-    return Kept(tmp_path / "audit.jsonl")
+def audited(tmp_path):
+    return WrittenAudit(tmp_path / "audit.jsonl")
 
 
 @pytest.mark.parametrize("part", ["tenant", "namespace", "topic", "group"])
-async def test_remembered_names_have_a_length_limit(kept, part):
+async def test_remembered_names_have_a_length_limit(audited, part):
     for number in range(3):
         text = "x" * 1_000_000 + str(number)
         named = {part: text.encode() if part == "group" else text}
-        kept.decided(resource=replace(Resource.of_group(b"g", ORDERS_NAME), **named))
-    (line, repeats) = await kept.written()
+        audited.decided(resource=replace(Resource.of_group(b"g", ORDERS_NAME), **named))
+    (line, repeats) = await audited.written()
     assert repeats["count"] == 2 and len(line["resource"]) < 1000
-    assert all(len(str(key)) < 2000 for key in kept.log._repeats)
+    assert all(len(str(key)) < 2000 for key in audited.log._repeats)
 
 
-async def test_a_decision_has_principal_address_action_resource_and_result(kept):
-    kept.decided(allowed=False)
-    assert await kept.written() == [
+async def test_a_decision_has_principal_address_action_resource_and_result(audited):
+    audited.decided(allowed=False)
+    assert await audited.written() == [
         {
             "time": "2023-11-14T22:13:20.123+00:00",
             "event": "access",
@@ -83,13 +84,13 @@ async def test_a_decision_has_principal_address_action_resource_and_result(kept)
     ]
 
 
-async def test_a_repeated_event_is_logged_once_a_minute_with_its_count(kept):
+async def test_a_repeated_event_is_logged_once_a_minute_with_its_count(audited):
     for _ in range(1000):
-        kept.decided()
-    kept.decided(allowed=False)  # Another decision.
-    kept.clock_s = audit.REPEAT_S
-    kept.decided()
-    lines = await kept.written()
+        audited.decided()
+    audited.decided(allowed=False)  # Another decision.
+    audited.clock_s = audit.REPEAT_S
+    audited.decided()
+    lines = await audited.written()
     assert [(line["allowed"], line["count"]) for line in lines] == [
         (True, 1),
         (False, 1),
@@ -97,79 +98,79 @@ async def test_a_repeated_event_is_logged_once_a_minute_with_its_count(kept):
     ]
 
 
-async def test_the_count_of_an_event_that_stopped_is_written_too(kept, autojump_clock):
+async def test_the_count_of_an_event_that_stopped_is_written_too(audited, autojump_clock):
     def counts():
-        return [line["count"] for line in kept.lines()]
+        return [line["count"] for line in audited.lines()]
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(kept.log.run)
+        nursery.start_soon(audited.log.run)
         for _ in range(3):
-            kept.decided()
+            audited.decided()
         await until(lambda: counts() == [1], step_s=audit.WRITE_INTERVAL_S)
-        kept.clock_s = audit.REPEAT_S
+        audited.clock_s = audit.REPEAT_S
         await until(lambda: counts() == [1, 2], step_s=audit.WRITE_INTERVAL_S)
         # No repeat since: no line, and the audit log forgets the event.
-        kept.clock_s = 2 * audit.REPEAT_S
+        audited.clock_s = 2 * audit.REPEAT_S
         await trio.sleep(2 * audit.WRITE_INTERVAL_S)
-        kept.decided()
-        kept.decided()
+        audited.decided()
+        audited.decided()
         await until(lambda: counts() == [1, 2, 1], step_s=audit.WRITE_INTERVAL_S)
         nursery.cancel_scope.cancel()
     assert counts() == [1, 2, 1, 1]  # The remaining counts are written at the end.
 
 
-async def test_kinds_above_the_limit_keep_their_counts(kept, monkeypatch):
-    monkeypatch.setattr(audit, "REMEMBERED_MAX", 2)
+async def test_kinds_above_the_limit_keep_their_counts(tmp_path):
+    audited = WrittenAudit(tmp_path / "audit.jsonl", remembered=2)
     for name in "aabbc":
-        kept.decided(resource=Resource.of_tenant(name))
-    lines = [(line["resource"][-1], line["count"]) for line in await kept.written()]
+        audited.decided(resource=Resource.of_tenant(name))
+    lines = [(line["resource"][-1], line["count"]) for line in await audited.written()]
     assert lines == [("a", 1), ("b", 1), ("a", 1), ("b", 1), ("c", 1)]
 
 
-async def test_many_different_names_cannot_fill_the_disk(kept):
+async def test_many_different_names_cannot_fill_the_disk(audited):
     for number in range(audit.LINES_MAX + 500):
-        kept.decided(resource=Resource.of_tenant(str(number)))
-    lines = await kept.written()
+        audited.decided(resource=Resource.of_tenant(str(number)))
+    lines = await audited.written()
     assert len(lines) == audit.LINES_MAX + 1
     assert (lines[-1]["event"], lines[-1]["count"]) == ("left_out", 500)
 
 
-async def test_logins_and_changes_are_logged(kept):
-    kept.log.login("bert", "http 10.0.0.2", "password", allowed=False)
-    kept.log.changed(ANNA, "http 10.0.0.1", "user_created", "carl")
-    login, change = await kept.written()
+async def test_logins_and_changes_are_logged(audited):
+    audited.log.login("bert", "http 10.0.0.2", "password", allowed=False)
+    audited.log.changed(ANNA, "http 10.0.0.1", "user_created", "carl")
+    login, change = await audited.written()
     assert (login["event"], login["principal"], login["way"]) == ("login", "bert", "password")
     assert not login["allowed"]
     assert (change["event"], change["what"], change["on"]) == ("change", "user_created", "carl")
 
 
-async def test_a_large_file_is_rotated(kept, monkeypatch):
-    monkeypatch.setattr(audit, "FILE_BYTES_MAX", 100)
+async def test_a_large_file_is_rotated(tmp_path):
+    audited = WrittenAudit(tmp_path / "audit.jsonl", file_bytes=100)
     for number in range(3):
-        kept.log.changed(ANNA, "http ::1", "user_created", str(number))
-        await kept.written()
-    older = kept.path.with_name("audit.jsonl.1").read_text()
-    assert '"on":"1"' in older and '"on":"2"' in kept.path.read_text()
+        audited.log.changed(ANNA, "http ::1", "user_created", str(number))
+        await audited.written()
+    older = audited.path.with_name("audit.jsonl.1").read_text()
+    assert '"on":"1"' in older and '"on":"2"' in audited.path.read_text()
 
 
-async def test_a_moved_file_is_created_again(kept, tmp_path):
-    kept.decided()
-    await kept.written()
-    kept.path.rename(tmp_path / "audit.old")
-    kept.log.reopen()
-    kept.decided(allowed=False)
-    (line,) = await kept.written()
+async def test_a_moved_file_is_created_again(audited, tmp_path):
+    audited.decided()
+    await audited.written()
+    audited.path.rename(tmp_path / "audit.old")
+    audited.log.reopen()
+    audited.decided(allowed=False)
+    (line,) = await audited.written()
     assert not line["allowed"]
 
 
 async def test_a_failing_disk_loses_only_lines(tmp_path):
-    kept = Kept(tmp_path / "missing" / "audit.jsonl")
-    kept.decided()
+    audited = WrittenAudit(tmp_path / "missing" / "audit.jsonl")
+    audited.decided()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(kept.log.run)
+        nursery.start_soon(audited.log.run)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert not kept.path.exists()
+    assert not audited.path.exists()
 
 
 async def test_without_a_file_nothing_is_written():

@@ -62,7 +62,7 @@ def forged_with_public_key_as_secret():
     """
     parts = [{"alg": "HS256", "typ": "JWT"}, {"sub": "anna"}]
     text = b".".join(
-        base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=") for one in parts
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts
     )
     signature = hmac.digest(public(RSA), text, "sha256")
     return (text + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()

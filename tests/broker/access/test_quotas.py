@@ -14,7 +14,7 @@ ANNA, BERT = Principal("anna"), Principal("bert")
 ORDERS = Resource.of_topic(TopicName("public", "default", "orders"))
 
 
-class Kept:
+class TimedQuotas:
     """Quotas with a clock that the test sets."""
 
     def __init__(self, by_user=None, **limits):
@@ -24,29 +24,29 @@ class Kept:
 
 
 def test_a_principal_without_limits_has_no_allowance():
-    assert Kept().quotas.of(ANNA) is None
-    assert Kept(requests_per_s=1).quotas.of(ANONYMOUS) is None
+    assert TimedQuotas().quotas.of(ANNA) is None
+    assert TimedQuotas(requests_per_s=1).quotas.of(ANONYMOUS) is None
 
 
 def test_a_rate_allows_a_burst_and_then_waits():
-    kept = Kept(requests_per_s=10)
-    allowance = kept.quotas.of(ANNA)
+    limited = TimedQuotas(requests_per_s=10)
+    allowance = limited.quotas.of(ANNA)
     assert allowance.spend(10, 0) == 0
     assert allowance.spend(5, 0) == pytest.approx(0.5)
-    kept.clock_s += 0.5
+    limited.clock_s += 0.5
     assert allowance.spend(0, 0) == pytest.approx(0)
-    kept.clock_s += 1000  # Long unused principals are removed.
+    limited.clock_s += 1000  # Long unused principals are removed.
     assert allowance.spend(20, 0) == pytest.approx(1)
 
 
 def test_the_slower_of_two_rates_counts_and_pauses_are_bounded():
-    allowance = Kept(requests_per_s=10, bytes_per_s=1000).quotas.of(ANNA)
+    allowance = TimedQuotas(requests_per_s=10, bytes_per_s=1000).quotas.of(ANNA)
     assert allowance.spend(1, 3000) == pytest.approx(2)
     assert allowance.spend(1, 10**9) == PAUSE_S_MAX
 
 
 def test_connections_of_a_principal_are_counted():
-    quotas = Kept(connections=2, by_user={"bert": PrincipalLimits(connections=1)}).quotas
+    quotas = TimedQuotas(connections=2, by_user={"bert": PrincipalLimits(connections=1)}).quotas
     quotas.of(ANNA).connect()
     quotas.of(ANNA).connect()
     with pytest.raises(LimitExceeded, match="anna has 2 connections already"):
@@ -57,20 +57,20 @@ def test_connections_of_a_principal_are_counted():
 
 
 def test_allowed_topic_creations_are_counted():
-    kept = Kept(topics_per_hour=2)
-    access = Access(Nothing(Action.CREATE, Action.PRODUCE), quotas=kept.quotas)
+    limited = TimedQuotas(topics_per_hour=2)
+    access = Access(Nothing(Action.CREATE, Action.PRODUCE), quotas=limited.quotas)
     for _ in range(2):
         access.check(ANNA, Action.CREATE, ORDERS)
     for _ in range(2):  # A refused connection costs nothing.
         with pytest.raises(LimitExceeded, match="the next one in 1800 s"):
             access.check(ANNA, Action.CREATE, ORDERS)
     access.check(ANNA, Action.PRODUCE, ORDERS)
-    kept.clock_s += 1801
+    limited.clock_s += 1801
     access.check(ANNA, Action.CREATE, ORDERS)
 
 
 def test_principals_without_a_connection_are_forgotten_first():
-    quotas = Kept(connections=2).quotas
+    quotas = TimedQuotas(connections=2).quotas
     quotas.of(ANNA).connect()
     for number in range(PRINCIPALS_MAX + 10):
         quotas.of(Principal(str(number)))

@@ -1,9 +1,9 @@
 import pytest
 
 from braidlog.broker import errors
-from braidlog.broker.access import rules as module
 from braidlog.broker.access.patterns import parse_pattern
 from braidlog.broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal, Resource
+from braidlog.broker.limits import StateLimits
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.metadata.user_records import Grant
 from tests.broker.access.kept_users import KeptUsers
@@ -34,12 +34,18 @@ ANNA = Principal("anna", frozenset({"readers"}))
         ("public/default/orders@billing", {TOPIC, BILLING}),
         ("public/default/orders@bill*", {TOPIC, BILLING}),
         ("public/default/orders@audit", {TOPIC}),
+        ("public/default/orders@", {TOPIC}),
+        ("public/default/*@", {TOPIC}),
+        ("public/default/@billing", {BILLING}),
+        ("public/default/@bill*", {BILLING}),
+        ("public/default/@*", {BILLING}),
+        ("public/default/@audit", set()),
     ],
 )
 def test_a_pattern_covers_its_resources(pattern, covered):
     parsed = parse_pattern(pattern)
     everything = (TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER, USERS)
-    assert {one for one in everything if parsed.covers(one)} == covered
+    assert {candidate for candidate in everything if parsed.covers(candidate)} == covered
 
 
 @pytest.mark.parametrize(
@@ -75,10 +81,42 @@ def test_a_group_without_topic_is_not_covered_in_another_namespace():
         assert not parse_pattern(pattern).covers(billing)
 
 
-@pytest.mark.parametrize("text", ["", "a//b", "a/b/c/d", "/a", "a/*b", "a@", "a\n", "x" * 1025])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a//b",
+        "a/b/c/d",
+        "/a",
+        "a/*b",
+        "a@",
+        "a/b@",
+        "a/b/@",
+        "a//@g",
+        "a/b/c/@g",
+        "a\n",
+        "x" * 1025,
+    ],
+)
 def test_an_invalid_pattern_is_refused(text):
     with pytest.raises(ValueError):
         parse_pattern(text)
+
+
+async def test_a_topic_without_its_groups_needs_a_permission_for_the_group():
+    rules = KeptUsers().rules
+    await rules.grant(Grant("anna", "consume", "public/default/orders@"))
+    assert rules.allows(ANNA, Action.CONSUME, TOPIC)
+    assert not rules.allows(ANNA, Action.CONSUME, BILLING)
+    assert not rules.allows(ANNA, Action.PRODUCE, TOPIC)
+    await rules.grant(Grant("anna", "consume", "public/default/@billing"))
+    assert rules.allows(ANNA, Action.CONSUME, BILLING)
+    assert rules.allows(
+        ANNA, Action.CONSUME, Resource.of_group_within(b"billing", "public", "default")
+    )
+    await rules.grant(Grant("bert", "admin", "public/default/orders@"))
+    assert rules.allows(Principal("bert"), Action.ALTER, TOPIC)
+    assert not rules.allows(Principal("bert"), Action.DELETE, BILLING)
 
 
 async def test_a_permission_holds_from_its_grant_to_its_revocation():
@@ -131,12 +169,12 @@ async def test_a_user_with_a_roles_name_lacks_the_roles_permissions():
 
 
 async def test_permissions_survive_a_restart():
-    kept = KeptUsers()
-    await kept.rules.grant(Grant("anna", "consume", "public/default/orders@billing"))
-    again = KeptUsers(kept.catalogue.reopened()).rules
+    house = KeptUsers()
+    await house.rules.grant(Grant("anna", "consume", "public/default/orders@billing"))
+    again = KeptUsers(house.catalogue.reopened()).rules
     assert again.allows(ANNA, Action.CONSUME, BILLING)
     assert not again.allows(ANNA, Action.CONSUME, Resource.of_group(b"audit", ORDERS))
-    assert [one.subject for one in again.list()] == ["anna"]
+    assert [grant.subject for grant in again.list()] == ["anna"]
 
 
 @pytest.mark.parametrize(
@@ -154,9 +192,8 @@ def test_a_superuser_reaches_everything():
     assert not rules.reaches(Principal("anna"), "public", "default")
 
 
-async def test_permissions_are_limited_in_number(monkeypatch):
-    monkeypatch.setattr(module, "GRANTS_MAX", 2)
-    rules = KeptUsers().rules
+async def test_permissions_are_limited_in_number():
+    rules = KeptUsers(limits=StateLimits(grants=2)).rules
     grants = [Grant("anna", "produce", f"public/default/t{n}") for n in range(3)]
     for grant in grants[:2]:
         await rules.grant(grant)
@@ -177,9 +214,8 @@ async def test_answers_about_long_names_are_not_cached():
     assert not rules._answers
 
 
-async def test_answers_are_cached_up_to_a_limit_and_stay_right(monkeypatch):
-    monkeypatch.setattr(module, "ANSWERS_MAX", 3)
-    rules = KeptUsers().rules
+async def test_answers_are_cached_up_to_a_limit_and_stay_right():
+    rules = KeptUsers(limits=StateLimits(grant_answers=3)).rules
     await rules.grant(Grant("anna", "produce", "public/default/t*"))
     for number in range(5):
         assert not rules.allows(Principal(f"stranger {number}"), Action.PRODUCE, TOPIC)

@@ -17,7 +17,7 @@ MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 AT = "kafka 10.0.0.1"
 
 
-class Kept:
+class ScramUsers:
     """Users, and their SCRAM logins."""
 
     def __init__(self):
@@ -35,8 +35,8 @@ class Kept:
         if not attempt.succeeded:
             self.failures.append((attempt.way, attempt.at, attempt.name))
 
-    def log_in(self, mechanism, name, password, **said):
-        client = ScramClient(mechanism, name, password, **said)
+    def log_in(self, mechanism, name, password, **fields):
+        client = ScramClient(mechanism, name, password, **fields)
         login = self.authentication.scram(mechanism, AT)
         answer, identity = login.finish(client.last(login.begin(client.first())))
         assert answer == client.expected
@@ -46,62 +46,62 @@ class Kept:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("name", ["anna", "a,b=c", "=2C", "Jürgen"])
 async def test_the_right_password_is_accepted(mechanism, name):
-    kept = Kept()
-    await kept.users.create(name, "secret")
-    assert kept.log_in(mechanism, name, "secret") == name
-    assert kept.log_in(mechanism, name, "secret", binding="y,,") == name
-    assert not kept.failures
+    house = ScramUsers()
+    await house.users.create(name, "secret")
+    assert house.log_in(mechanism, name, "secret") == name
+    assert house.log_in(mechanism, name, "secret", binding="y,,") == name
+    assert not house.failures
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_a_wrong_password_and_an_unknown_name_are_answered_alike(mechanism):
-    kept = Kept()
-    await kept.users.create("anna", "secret")
+    house = ScramUsers()
+    await house.users.create("anna", "secret")
     for name, password in (("anna", "wrong"), ("nobody", "secret")):
         with pytest.raises(NotAuthenticated, match="wrong user name or password"):
-            kept.log_in(mechanism, name, password)
-    assert kept.failures == [("password", AT, "anna"), ("password", AT, "nobody")]
+            house.log_in(mechanism, name, password)
+    assert house.failures == [("password", AT, "anna"), ("password", AT, "nobody")]
 
 
 async def test_an_unknown_name_has_the_same_salt_each_time_and_each_name_its_own():
-    kept = Kept()
+    house = ScramUsers()
 
     def salt(name):
         client = ScramClient(MECHANISMS[0], name, "x")
-        answer = kept.authentication.scram(MECHANISMS[0], AT).begin(client.first())
+        answer = house.authentication.scram(MECHANISMS[0], AT).begin(client.first())
         return answer.split(b",")[1]
 
     assert salt("one") == salt("one") != salt("two")
 
 
 async def test_guessing_is_slowed_down():
-    kept = Kept()
-    await kept.users.create("anna", "secret")
+    house = ScramUsers()
+    await house.users.create("anna", "secret")
     for _ in range(5):
         with pytest.raises(NotAuthenticated, match="wrong"):
-            kept.log_in(MECHANISMS[0], "anna", "wrong")
+            house.log_in(MECHANISMS[0], "anna", "wrong")
     with pytest.raises(NotAuthenticated, match="too many"):
-        kept.log_in(MECHANISMS[0], "anna", "secret")
-    kept.kept.clock_s += 60
-    assert kept.log_in(MECHANISMS[0], "anna", "secret") == "anna"
+        house.log_in(MECHANISMS[0], "anna", "secret")
+    house.kept.clock_s += 60
+    assert house.log_in(MECHANISMS[0], "anna", "secret") == "anna"
 
 
 async def test_a_password_changed_during_the_login_is_refused():
-    kept = Kept()
-    user, _ = await kept.users.create("anna", "secret")
+    house = ScramUsers()
+    user, _ = await house.users.create("anna", "secret")
     client = ScramClient(MECHANISMS[0], "anna", "secret")
-    login = kept.authentication.scram(MECHANISMS[0], AT)
+    login = house.authentication.scram(MECHANISMS[0], AT)
     last = client.last(login.begin(client.first()))
-    await kept.users.set_password(user, "other")
+    await house.users.set_password(user, "other")
     with pytest.raises(NotAuthenticated):
         login.finish(last)
 
 
 async def test_an_inactive_user_is_refused():
-    kept = Kept()
-    await kept.users.create("anna", "secret", is_active=False)
+    house = ScramUsers()
+    await house.users.create("anna", "secret", is_active=False)
     with pytest.raises(NotAuthenticated, match="not active"):
-        kept.log_in(MECHANISMS[0], "anna", "secret")
+        house.log_in(MECHANISMS[0], "anna", "secret")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_an_inactive_user_is_refused():
 )
 async def test_a_malformed_first_message_is_refused(message):
     with pytest.raises(NotAuthenticated):
-        Kept().authentication.scram(MECHANISMS[0], AT).begin(message)
+        ScramUsers().authentication.scram(MECHANISMS[0], AT).begin(message)
 
 
 @pytest.mark.parametrize(
@@ -139,22 +139,22 @@ async def test_a_malformed_first_message_is_refused(message):
     ],
 )
 async def test_a_malformed_last_message_is_refused(spoil):
-    kept = Kept()
-    await kept.users.create("anna", "secret")
+    house = ScramUsers()
+    await house.users.create("anna", "secret")
     client = ScramClient(MECHANISMS[0], "anna", "secret")
-    login = kept.authentication.scram(MECHANISMS[0], AT)
+    login = house.authentication.scram(MECHANISMS[0], AT)
     with pytest.raises(NotAuthenticated):
         login.finish(spoil(client.last(login.begin(client.first()))))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_parallel_logins_do_not_bypass_the_wait(mechanism):
-    kept = Kept()
-    await kept.users.create("anna", "secret")
+    house = ScramUsers()
+    await house.users.create("anna", "secret")
     under_way = []
     for password in (*(f"wrong {number}" for number in range(FREE_FAILURES)), "secret"):
         client = ScramClient(mechanism, "anna", password)
-        login = kept.authentication.scram(mechanism, AT)
+        login = house.authentication.scram(mechanism, AT)
         under_way.append((login, client.last(login.begin(client.first()))))
     for login, last in under_way[:-1]:
         with pytest.raises(NotAuthenticated, match="wrong user name or password"):
@@ -165,13 +165,13 @@ async def test_parallel_logins_do_not_bypass_the_wait(mechanism):
 
 
 async def test_failures_at_an_address_do_not_block_its_known_users():
-    kept = Kept()
+    house = ScramUsers()
     for name in ("anna", "bert"):
-        await kept.users.create(name, "secret")
-    assert kept.log_in("SCRAM-SHA-256", "anna", "secret") == "anna"
+        await house.users.create(name, "secret")
+    assert house.log_in("SCRAM-SHA-256", "anna", "secret") == "anna"
     for number in range(FREE_FAILURES):
         with pytest.raises(NotAuthenticated):
-            kept.log_in("SCRAM-SHA-256", f"nobody {number}", "guess")
+            house.log_in("SCRAM-SHA-256", f"nobody {number}", "guess")
     with pytest.raises(NotAuthenticated, match="too many failed logins"):
-        kept.log_in("SCRAM-SHA-256", "bert", "secret")
-    assert kept.log_in("SCRAM-SHA-512", "anna", "secret") == "anna"
+        house.log_in("SCRAM-SHA-256", "bert", "secret")
+    assert house.log_in("SCRAM-SHA-512", "anna", "secret") == "anna"

@@ -5,175 +5,176 @@ from braidlog.broker import errors
 from braidlog.broker.access.brake import FREE_FAILURES
 from braidlog.broker.access.passwords import HASHES_WAITING_MAX
 from braidlog.broker.access.rules import Grant
-from braidlog.broker.access.users import TOKENS_MAX, principal_of
+from braidlog.broker.access.users import principal_of
+from braidlog.broker.limits import TOKENS_MAX
 from tests.broker.access.kept_users import KeptUsers
 
 HERE = "127.0.0.1"
 
 
 async def with_anna(**more):
-    kept = KeptUsers()
-    anna, _ = await kept.users.create("anna", "secret one", **more)
-    return kept, anna
+    house = KeptUsers()
+    anna, _ = await house.users.create("anna", "secret one", **more)
+    return house, anna
 
 
 async def test_a_user_logs_in_by_name_and_password():
-    kept, anna = await with_anna(roles=["readers"])
-    assert await kept.users.verify("anna", "secret one", HERE) is anna
+    house, anna = await with_anna(roles=["readers"])
+    assert await house.users.verify("anna", "secret one", HERE) is anna
     assert principal_of(anna).name == "anna" and principal_of(anna).roles == {"readers"}
     for name, password in (("anna", "secret two"), ("anna", ""), ("bert", "secret one")):
         with pytest.raises(errors.NotAuthenticated, match="wrong user name or password"):
-            await kept.users.verify(name, password, HERE)
+            await house.users.verify(name, password, HERE)
 
 
 async def test_users_survive_a_restart_and_the_journal_has_no_secrets():
-    kept, anna = await with_anna()
-    token, _ = await kept.users.create_token(anna, "ci", None)
-    again = KeptUsers(kept.catalogue.reopened())
+    house, anna = await with_anna()
+    token, _ = await house.users.create_token(anna, "ci", None)
+    again = KeptUsers(house.catalogue.reopened())
     assert (await again.users.verify("anna", "secret one", HERE)).user_id == anna.user_id
     assert again.users.verify_token(token, HERE)[0].name == "anna"
-    stored = b"".join(kept.catalogue.journal.records)
+    stored = b"".join(house.catalogue.journal.records)
     assert b"secret one" not in stored and token.encode() not in stored
 
 
 async def test_an_accepted_password_costs_no_second_hash():
-    kept, anna = await with_anna()
-    await kept.users.verify("anna", "secret one", HERE)
-    kept.users._passwords._hasher = None  # A hash would fail from now on.
-    assert await kept.users.verify("anna", "secret one", HERE) is anna
+    house, anna = await with_anna()
+    await house.users.verify("anna", "secret one", HERE)
+    house.users._passwords._hasher = None  # A hash would fail from now on.
+    assert await house.users.verify("anna", "secret one", HERE) is anna
 
 
 async def test_a_changed_password_ends_the_old_one():
-    kept, anna = await with_anna()
-    await kept.users.verify("anna", "secret one", HERE)
-    await kept.users.set_password(anna, "secret two")
+    house, anna = await with_anna()
+    await house.users.verify("anna", "secret one", HERE)
+    await house.users.set_password(anna, "secret two")
     with pytest.raises(errors.NotAuthenticated):
-        await kept.users.verify("anna", "secret one", HERE)
-    assert (await kept.users.verify("anna", "secret two", HERE)).name == "anna"
+        await house.users.verify("anna", "secret one", HERE)
+    assert (await house.users.verify("anna", "secret two", HERE)).name == "anna"
 
 
 async def test_a_user_removed_during_the_hash_is_refused(nursery):
-    kept, anna = await with_anna()
+    house, anna = await with_anna()
     ended = []
 
     async def log_in():
         try:
-            await kept.users.verify("anna", "secret one", HERE)
+            await house.users.verify("anna", "secret one", HERE)
         except errors.NotAuthenticated as error:
             ended.append(error)
 
     nursery.start_soon(log_in)
-    while not kept.users._passwords._waiting:
+    while not house.users._passwords._waiting:
         await trio.lowlevel.checkpoint()
-    await kept.users.delete(anna)
-    while kept.users._passwords._waiting:
+    await house.users.delete(anna)
+    while house.users._passwords._waiting:
         await trio.lowlevel.checkpoint()
     await trio.testing.wait_all_tasks_blocked()
     assert len(ended) == 1
 
 
 async def test_inactive_users_are_refused():
-    kept, anna = await with_anna()
-    token, _ = await kept.users.create_token(anna, "ci", None)
-    await kept.users.alter(anna, is_active=False)
+    house, anna = await with_anna()
+    token, _ = await house.users.create_token(anna, "ci", None)
+    await house.users.alter(anna, is_active=False)
     with pytest.raises(errors.NotAuthenticated, match="not active"):
-        await kept.users.verify("anna", "secret one", HERE)
+        await house.users.verify("anna", "secret one", HERE)
     with pytest.raises(errors.NotAuthenticated, match="not active"):
-        kept.users.verify_token(token, HERE)
+        house.users.verify_token(token, HERE)
 
 
 async def test_names_and_numbers_are_unique():
-    kept, anna = await with_anna()
+    house, anna = await with_anna()
     with pytest.raises(errors.UserExists):
-        await kept.users.create("anna", "x")
+        await house.users.create("anna", "x")
     with pytest.raises(errors.UserExists):
-        await kept.users.create("bert", "x", user_id=anna.user_id)
-    await kept.users.delete(anna)
-    bert, _ = await kept.users.create("bert", "x")
+        await house.users.create("bert", "x", user_id=anna.user_id)
+    await house.users.delete(anna)
+    bert, _ = await house.users.create("bert", "x")
     assert bert.user_id == anna.user_id + 1
-    assert KeptUsers(kept.catalogue.reopened()).users.find("anna") is None
+    assert KeptUsers(house.catalogue.reopened()).users.find("anna") is None
 
 
 async def test_a_renamed_user_keeps_number_password_and_tokens():
-    kept, anna = await with_anna()
-    token, _ = await kept.users.create_token(anna, "ci", None)
-    await kept.users.alter(anna, name="anne")
-    assert kept.users.find("anna") is None
-    assert kept.users.verify_token(token, HERE)[0].name == "anne"
-    assert (await kept.users.verify("anne", "secret one", HERE)).user_id == anna.user_id
+    house, anna = await with_anna()
+    token, _ = await house.users.create_token(anna, "ci", None)
+    await house.users.alter(anna, name="anne")
+    assert house.users.find("anna") is None
+    assert house.users.verify_token(token, HERE)[0].name == "anne"
+    assert (await house.users.verify("anne", "secret one", HERE)).user_id == anna.user_id
 
 
 async def test_permissions_follow_a_renamed_user_and_end_with_a_deleted_user():
-    kept, anna = await with_anna()
-    await kept.rules.grant(Grant("anna", "produce", "public"))
-    await kept.rules.grant(Grant("role:anna", "produce", "public"))
-    await kept.users.alter(anna, name="annika")
-    assert kept.rules.list("anna") == []
-    assert kept.rules.list("annika") == [Grant("annika", "produce", "public")]
-    await kept.users.delete(kept.users.get("annika"))
-    assert kept.rules.list() == [Grant("role:anna", "produce", "public")]
+    house, anna = await with_anna()
+    await house.rules.grant(Grant("anna", "produce", "public"))
+    await house.rules.grant(Grant("role:anna", "produce", "public"))
+    await house.users.alter(anna, name="annika")
+    assert house.rules.list("anna") == []
+    assert house.rules.list("annika") == [Grant("annika", "produce", "public")]
+    await house.users.delete(house.users.get("annika"))
+    assert house.rules.list() == [Grant("role:anna", "produce", "public")]
 
 
 async def test_tokens_expire_and_can_be_revoked():
-    kept, anna = await with_anna()
-    short, _ = await kept.users.create_token(anna, "short", kept.now_us + 10)
-    long, _ = await kept.users.create_token(anna, "long", None)
-    assert kept.users.verify_token(short, HERE)[0].name == "anna"
-    kept.now_us += 10
+    house, anna = await with_anna()
+    short, _ = await house.users.create_token(anna, "short", house.now_us + 10)
+    long, _ = await house.users.create_token(anna, "long", None)
+    assert house.users.verify_token(short, HERE)[0].name == "anna"
+    house.now_us += 10
     with pytest.raises(errors.NotAuthenticated, match="expired"):
-        kept.users.verify_token(short, HERE)
-    await kept.users.delete_token(anna, "long")
+        house.users.verify_token(short, HERE)
+    await house.users.delete_token(anna, "long")
     with pytest.raises(errors.NotAuthenticated, match="unknown"):
-        kept.users.verify_token(long, HERE)
+        house.users.verify_token(long, HERE)
     with pytest.raises(errors.UserNotFound):
-        await kept.users.delete_token(anna, "long")
+        await house.users.delete_token(anna, "long")
     with pytest.raises(errors.UserExists):
-        await kept.users.create_token(anna, "short", None)
+        await house.users.create_token(anna, "short", None)
 
 
 async def test_a_user_has_a_limit_of_tokens():
-    kept, anna = await with_anna()
+    house, anna = await with_anna()
     for number in range(TOKENS_MAX):
-        await kept.users.create_token(anna, f"token {number}", None)
+        await house.users.create_token(anna, f"token {number}", None)
     with pytest.raises(errors.LimitExceeded):
-        await kept.users.create_token(anna, "one more", None)
+        await house.users.create_token(anna, "one more", None)
 
 
 async def test_wrong_passwords_delay_only_their_sender():
-    kept, anna = await with_anna()
-    await kept.users.verify("anna", "secret one", HERE)
+    house, anna = await with_anna()
+    await house.users.verify("anna", "secret one", HERE)
     for _ in range(20):
         with pytest.raises(errors.NotAuthenticated):
-            await kept.users.verify("bert", "guess", HERE)
-    kept.users._passwords._hasher = None  # From here on, nothing is hashed.
+            await house.users.verify("bert", "guess", HERE)
+    house.users._passwords._hasher = None  # From here on, nothing is hashed.
     with pytest.raises(errors.NotAuthenticated, match="too many"):
-        await kept.users.verify("carl", "guess", HERE)
+        await house.users.verify("carl", "guess", HERE)
     with pytest.raises(errors.NotAuthenticated, match="too many"):
-        await kept.users.verify("bert", "guess", "10.0.0.9")
+        await house.users.verify("bert", "guess", "10.0.0.9")
     # A known user is still accepted, also at the address of the guessing client.
-    assert await kept.users.verify("anna", "secret one", HERE) is anna
+    assert await house.users.verify("anna", "secret one", HERE) is anna
 
 
 @pytest.mark.parametrize("kind", ["a user's", "the settings'"])
 async def test_a_waiting_address_cannot_try_passwords(kind):
-    kept, _ = await with_anna()
+    house, _ = await with_anna()
     # The login is remembered from now on.
-    await kept.users.verify("anna", "secret one", "10.0.0.2")
+    await house.users.verify("anna", "secret one", "10.0.0.2")
 
     async def guess(password, address=HERE):
         if kind == "a user's":
-            await kept.users.verify("anna", password, address)
+            await house.users.verify("anna", password, address)
         else:
-            await kept.users.verify_configured("anna", password, "secret one", address)
+            await house.users.verify_configured("anna", password, "secret one", address)
 
     for number in range(FREE_FAILURES):
         with pytest.raises(errors.NotAuthenticated):
-            await kept.users.verify(f"nobody {number}", "guess", HERE)
+            await house.users.verify(f"nobody {number}", "guess", HERE)
     await guess("secret one")
-    kept.clock_s += 61
+    house.clock_s += 61
     for number in range(FREE_FAILURES):
         with pytest.raises(errors.NotAuthenticated):
-            await kept.users.verify(f"another {number}", "guess", HERE)
+            await house.users.verify(f"another {number}", "guess", HERE)
     for number in range(FREE_FAILURES):
         with pytest.raises(errors.NotAuthenticated, match="too many"):
             await guess(f"guess {number}")
@@ -183,23 +184,23 @@ async def test_a_waiting_address_cannot_try_passwords(kind):
 
 
 async def test_a_login_after_the_wait_is_tried():
-    kept, anna = await with_anna()
+    house, anna = await with_anna()
     for _ in range(6):
         with pytest.raises(errors.NotAuthenticated):
-            await kept.users.verify("anna", "guess", HERE)
+            await house.users.verify("anna", "guess", HERE)
     with pytest.raises(errors.NotAuthenticated, match="too many"):
-        await kept.users.verify("anna", "secret one", HERE)
-    kept.clock_s += 61
-    assert await kept.users.verify("anna", "secret one", HERE) is anna
+        await house.users.verify("anna", "secret one", HERE)
+    house.clock_s += 61
+    assert await house.users.verify("anna", "secret one", HERE) is anna
 
 
 async def test_waiting_logins_have_a_limit(nursery):
-    kept, _ = await with_anna()
+    house, _ = await with_anna()
     outcomes = []
 
     async def log_in(number):
         try:
-            await kept.users.verify("anna", "secret one", f"10.0.0.{number}")
+            await house.users.verify("anna", "secret one", f"10.0.0.{number}")
             outcomes.append("in")
         except errors.LimitExceeded:
             outcomes.append("busy")
@@ -213,16 +214,16 @@ async def test_waiting_logins_have_a_limit(nursery):
 
 @pytest.mark.parametrize("name", ["anna", "nobody"])
 async def test_waiting_guesses_are_refused_after_other_failures(nursery, name):
-    kept, _ = await with_anna()
+    house, _ = await with_anna()
     # Creates the hash for comparisons with unknown names.
     with pytest.raises(errors.NotAuthenticated):
-        await kept.users.verify("somebody else", "guess", "10.0.0.2")
+        await house.users.verify("somebody else", "guess", "10.0.0.2")
     hashes, refused = [], []
-    kept.users._passwords._hashed = lambda: hashes.append(1)
+    house.users._passwords._hashed = lambda: hashes.append(1)
 
     async def guess(number):
         with pytest.raises(errors.NotAuthenticated):
-            await kept.users.verify(name, f"guess {number}", HERE)
+            await house.users.verify(name, f"guess {number}", HERE)
         refused.append(number)
 
     for number in range(20):
@@ -233,16 +234,16 @@ async def test_waiting_guesses_are_refused_after_other_failures(nursery, name):
 
 
 async def test_a_password_in_the_settings_is_equally_hard_to_guess():
-    kept, hashes = KeptUsers(), []
-    kept.users._passwords._hashed = lambda: hashes.append(1)
-    await kept.users.verify_configured("iggy", "its own", "its own", HERE)
+    house, hashes = KeptUsers(), []
+    house.users._passwords._hashed = lambda: hashes.append(1)
+    await house.users.verify_configured("iggy", "its own", "its own", HERE)
     assert not hashes
     for number in range(FREE_FAILURES):
         with pytest.raises(errors.NotAuthenticated, match="wrong user name or password"):
-            await kept.users.verify_configured("iggy", f"guess {number}", "its own", HERE)
+            await house.users.verify_configured("iggy", f"guess {number}", "its own", HERE)
     assert len(hashes) > FREE_FAILURES  # The first hash is for comparisons with unknown names.
     with pytest.raises(errors.NotAuthenticated, match="too many failed logins"):
-        await kept.users.verify_configured("iggy", "its own", "its own", "10.0.0.2")
+        await house.users.verify_configured("iggy", "its own", "its own", "10.0.0.2")
 
 
 @pytest.mark.parametrize(
@@ -254,40 +255,40 @@ async def test_names_and_passwords_have_size_limits(name, password):
 
 
 async def test_a_user_cannot_take_a_roles_name_and_permissions():
-    kept, anna = await with_anna()
-    await kept.rules.grant(Grant("role:readers", "consume", "public"))
+    house, anna = await with_anna()
+    await house.rules.grant(Grant("role:readers", "consume", "public"))
     with pytest.raises(errors.InvalidRequest):
-        await kept.users.create("role:readers", None)
+        await house.users.create("role:readers", None)
     with pytest.raises(errors.InvalidRequest):
-        await kept.users.alter(anna, name="role:readers")
-    await kept.users.create_token(anna, "role:readers", None)
+        await house.users.alter(anna, name="role:readers")
+    await house.users.create_token(anna, "role:readers", None)
 
 
 async def test_a_too_long_name_is_truncated_in_memory():
-    kept, _ = await with_anna()
+    house, _ = await with_anna()
     with pytest.raises(errors.NotAuthenticated):
-        await kept.users.verify("n" * 100_000, "secret", HERE)
-    assert max(map(len, kept.users._brake._failures)) < 300
+        await house.users.verify("n" * 100_000, "secret", HERE)
+    assert max(map(len, house.users._brake._failures)) < 300
 
 
 async def test_a_too_long_password_is_not_hashed():
-    kept, _ = await with_anna()
-    kept.users._passwords._hasher = None
+    house, _ = await with_anna()
+    house.users._passwords._hasher = None
     with pytest.raises(errors.NotAuthenticated):
-        await kept.users.verify("anna", "x" * 2000, HERE)
+        await house.users.verify("anna", "x" * 2000, HERE)
 
 
 async def test_ten_thousand_wrong_passwords_in_a_minute_are_hardly_hashed():
     hashes = []
-    kept, anna = await with_anna()
-    kept.users._passwords._hashed = lambda: hashes.append(1)
-    kept.users._passwords._matches = lambda password_hash, password: password == "secret one"
-    await kept.users.verify("anna", "secret one", "10.0.0.7")
-    token, _ = await kept.users.create_token(anna, "ci", None)
+    house, anna = await with_anna()
+    house.users._passwords._hashed = lambda: hashes.append(1)
+    house.users._passwords._matches = lambda password_hash, password: password == "secret one"
+    await house.users.verify("anna", "secret one", "10.0.0.7")
+    token, _ = await house.users.create_token(anna, "ci", None)
     for number in range(10_000):
         name = "anna" if number % 2 else f"nobody-{number % 100}"
         with pytest.raises(errors.NotAuthenticated):
-            await kept.users.verify(name, f"wrong {number}", f"10.0.0.{number % 5}")
-        kept.clock_s += 0.006
+            await house.users.verify(name, f"wrong {number}", f"10.0.0.{number % 5}")
+        house.clock_s += 0.006
     assert len(hashes) < 300
-    assert kept.users.verify_token(token, "10.0.0.1")[0].name == "anna"
+    assert house.users.verify_token(token, "10.0.0.1")[0].name == "anna"

@@ -62,8 +62,8 @@ class FakeHandler(BaseHTTPRequestHandler):
     def answer(self) -> None:
         parts = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        asked = json.loads(body) if body else None
-        self.server.asked.append((self.command, parts.path, parse_qs(parts.query), asked))
+        sent_body = json.loads(body) if body else None
+        self.server.asked.append((self.command, parts.path, parse_qs(parts.query), sent_body))
         after = parse_qs(parts.query).get("after", [""])[0]
         key = (self.command, parts.path + (f"?after={after}" if after else ""))
         missing = 404, {"error_code": 40401, "code": "topic_not_found", "message": "no topic that"}
@@ -94,13 +94,13 @@ def group(name: str, encoding: str = "utf8", topic: str = "public/default/orders
 
 
 def test_list_prints_a_json_array_of_all_pages(fake, capsys):
-    one = {"name": "public/default/a", "partitions": 1, "records": 0, "size_bytes": 0}
-    two = {**one, "name": "public/default/b"}
+    first = {"name": "public/default/a", "partitions": 1, "records": 0, "size_bytes": 0}
+    two = {**first, "name": "public/default/b"}
     path = "/api/v1/topics"
-    fake.answers["GET", path] = 200, {"topics": [one], "next": "public/default/a"}
+    fake.answers["GET", path] = 200, {"topics": [first], "next": "public/default/a"}
     fake.answers["GET", f"{path}?after=public/default/a"] = 200, {"topics": [two], "next": None}
     assert run(["topics", "list", "--url", fake.url, "--output", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [one, two]
+    assert json.loads(capsys.readouterr().out) == [first, two]
 
 
 def test_list_draws_a_table_by_default_and_keeps_long_names_whole(fake, capsys):
@@ -162,8 +162,8 @@ def test_create_sends_partitions_and_typed_settings(fake, capsys):
 
 
 def test_create_of_an_existing_topic_fails_with_the_brokers_message(fake, capsys):
-    told = {"error_code": 40901, "code": "topic_exists", "message": "orders is there already"}
-    fake.answers["PUT", "/api/v1/topics/public/default/orders"] = 409, told
+    problem = {"error_code": 40901, "code": "topic_exists", "message": "orders is there already"}
+    fake.answers["PUT", "/api/v1/topics/public/default/orders"] = 409, problem
     assert run(["topics", "create", "orders", "--url", fake.url]) == 1
     assert capsys.readouterr().err == "braidlog: orders is there already\n"
 
@@ -242,8 +242,8 @@ def test_a_missing_topic_ends_with_4(fake):
 
 
 def test_a_name_that_the_broker_refuses_ends_with_2(fake):
-    told = {"error_code": 41201, "code": "invalid_name", "message": "no"}
-    fake.answers["GET", "/api/v1/topics/public/default/x-partition-1"] = 412, told
+    problem = {"error_code": 41201, "code": "invalid_name", "message": "no"}
+    fake.answers["GET", "/api/v1/topics/public/default/x-partition-1"] = 412, problem
     assert run(["topics", "show", "x-partition-1", "--url", fake.url]) == 2
 
 
@@ -251,8 +251,8 @@ def test_a_name_that_the_broker_refuses_ends_with_2(fake):
     ("flags", "status"), [(["--partitions", "0"], 400), (["--set", "nope=1"], 422)]
 )
 def test_a_number_or_setting_that_the_broker_refuses_ends_with_2(fake, capsys, flags, status):
-    told = {"error_code": status * 100, "code": "refused", "message": "that cannot be"}
-    fake.answers["PUT", "/api/v1/topics/public/default/orders"] = status, told
+    problem = {"error_code": status * 100, "code": "refused", "message": "that cannot be"}
+    fake.answers["PUT", "/api/v1/topics/public/default/orders"] = status, problem
     assert run(["topics", "create", "orders", *flags, "--url", fake.url]) == 2
     assert capsys.readouterr().err == "braidlog: that cannot be\n"
 
@@ -311,12 +311,14 @@ def test_commands_and_a_running_broker_understand_each_other(tmp_path, capsys):
     with RunningBroker(tmp_path, listen=others) as broker:
         where = ["--url", broker.url, "--output", "json"]
         assert run(["topics", "create", "orders", "--partitions", "2", *where]) == 0
-        made = json.loads(capsys.readouterr().out)
+        created = json.loads(capsys.readouterr().out)
         assert run(["topics", "show", "orders", *where]) == 0
-        assert json.loads(capsys.readouterr().out) == made
-        assert len(made["partitions"]) == 2
+        assert json.loads(capsys.readouterr().out) == created
+        assert len(created["partitions"]) == 2
         assert run(["topics", "list", *where]) == 0
-        assert [one["name"] for one in json.loads(capsys.readouterr().out)] == [made["name"]]
+        assert [listed["name"] for listed in json.loads(capsys.readouterr().out)] == [
+            created["name"]
+        ]
         assert run(["topics", "create", "orders", *where]) == 1
         assert run(["groups", "list", *where]) == 0
         assert run(["groups", "show", "nobody", *where]) == 4

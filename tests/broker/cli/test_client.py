@@ -16,7 +16,7 @@ from braidlog.broker.cli.client import (
 )
 
 
-class Refusing(BaseHTTPRequestHandler):
+class LoginServer(BaseHTTPRequestHandler):
     """A broker that requires a login, and records the credentials."""
 
     def do_GET(self) -> None:
@@ -31,7 +31,7 @@ class Refusing(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), LoginServer) as server:
         server.shown = []
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -49,9 +49,9 @@ def ask(server: ThreadingHTTPServer, scheme: str = "http", **environment: str) -
 
 
 def test_a_user_without_credentials_is_shown_how_to_log_in(server):
-    told = ask(server)
-    assert told.exit_code == EXIT_FAILED
-    assert str(told).startswith("authentication is needed; set BRAIDLOG_TOKEN")
+    failure = ask(server)
+    assert failure.exit_code == EXIT_FAILED
+    assert str(failure).startswith("authentication is needed; set BRAIDLOG_TOKEN")
 
 
 def test_a_user_with_credentials_sees_the_brokers_message(server):
@@ -65,28 +65,28 @@ def test_a_windows_line_end_is_no_part_of_a_token(server):
 
 @pytest.mark.parametrize("token", ["a\nb", "t\xf6ken", "\u20ac"])
 def test_an_invalid_token_is_refused_and_not_shown(server, token):
-    told = ask(server, BRAIDLOG_TOKEN=token)
-    assert told.exit_code == EXIT_USAGE
-    assert "BRAIDLOG_TOKEN" in str(told)
-    assert token not in str(told)
+    failure = ask(server, BRAIDLOG_TOKEN=token)
+    assert failure.exit_code == EXIT_USAGE
+    assert "BRAIDLOG_TOKEN" in str(failure)
+    assert token not in str(failure)
     assert not server.shown
 
 
 def test_an_unreadable_ca_file_is_named_and_no_request_is_sent(server, tmp_path):
     missing = str(tmp_path / "none.pem")
-    told = ask(server, "https", BRAIDLOG_CA_FILE=missing)
-    assert told.exit_code == EXIT_USAGE
-    assert str(told) == f"BRAIDLOG_CA_FILE: {missing}: No such file or directory"
+    failure = ask(server, "https", BRAIDLOG_CA_FILE=missing)
+    assert failure.exit_code == EXIT_USAGE
+    assert str(failure) == f"BRAIDLOG_CA_FILE: {missing}: No such file or directory"
     (tmp_path / "empty.pem").write_text("nothing")
-    told = ask(server, "https", BRAIDLOG_CA_FILE=str(tmp_path / "empty.pem"))
-    assert told.exit_code == EXIT_USAGE
-    assert str(told).startswith("BRAIDLOG_CA_FILE: ")
+    failure = ask(server, "https", BRAIDLOG_CA_FILE=str(tmp_path / "empty.pem"))
+    assert failure.exit_code == EXIT_USAGE
+    assert str(failure).startswith("BRAIDLOG_CA_FILE: ")
 
 
 def test_an_untrusted_certificate_names_the_setting(server):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("localhost").configure_cert(context)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    told = ask(server, "https")
-    assert told.exit_code == EXIT_UNREACHABLE
-    assert "BRAIDLOG_CA_FILE" in str(told)
+    failure = ask(server, "https")
+    assert failure.exit_code == EXIT_UNREACHABLE
+    assert "BRAIDLOG_CA_FILE" in str(failure)

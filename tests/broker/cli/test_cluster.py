@@ -17,15 +17,15 @@ NOBODY = "postgresql://nobody@127.0.0.1:1/none"
 
 
 def settings(tmp_path, **changes):
-    given = {"shared.database": NOBODY, "shared.store": f"file://{tmp_path}/objects", **changes}
-    return [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
+    values = {"shared.database": NOBODY, "shared.store": f"file://{tmp_path}/objects", **changes}
+    return [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
 
 
 def refused(capsys):
     """Return the only line on standard error."""
-    said = capsys.readouterr()
-    assert not said.out and said.err.startswith("braidlog: ") and said.err.count("\n") == 1
-    return said.err
+    output = capsys.readouterr()
+    assert not output.out and output.err.startswith("braidlog: ") and output.err.count("\n") == 1
+    return output.err
 
 
 @pytest.mark.parametrize("command", [["init"], ["show"], ["verify"], ["sweep", "--yes"]])
@@ -35,16 +35,16 @@ def test_a_missing_database_is_a_single_line(tmp_path, capsys, command):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"shared.store": "ftp://x"}, "s3://BUCKET"),
         ({"log.durability": "written"}, "only `synced`"),
         ({"shared.round_ms": "soon"}, "shared.round_ms"),
     ],
 )
-def test_invalid_settings_are_refused(tmp_path, capsys, changes, said):
+def test_invalid_settings_are_refused(tmp_path, capsys, changes, reason):
     assert run(["cluster", "show", *settings(tmp_path, **changes)]) == 2
-    assert said in refused(capsys)
+    assert reason in refused(capsys)
 
 
 def test_without_a_store_nothing_is_tried(capsys):
@@ -109,10 +109,13 @@ def test_a_drain_asks_again_if_the_database_does_not_answer():
     assert ledger.asked == 6 and ledger.now_s < cluster.DRAIN_S
 
 
-def test_a_drain_that_does_not_end_says_how_many_shards_are_left():
+def test_a_drain_that_does_not_end_says_how_many_shards_are_left(capsys):
     ledger = LedgerWithGaps([2])
     assert await_drained(ledger) == 2
     assert ledger.now_s >= cluster.DRAIN_S
+    assert cluster.report_drain(1, 2, ledger.now_s) == 1
+    message = "braidlog: node 1 still owns 2 shards: is another one live?\n"
+    assert capsys.readouterr().err == message
 
 
 def test_a_drain_gives_up_on_a_silent_database_after_its_time():

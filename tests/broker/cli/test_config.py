@@ -16,19 +16,19 @@ def test_each_setting_is_shown_with_its_source(tmp_path, capsys, monkeypatch):
     options = ["--config", str(file), "--set", "log.durability=written", "--output", "ndjson"]
     assert run(["config", "show", *options]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    found = {row["setting"]: (row["value"], row["source"]) for row in rows}
-    assert found["log.segment_bytes"] == (64 * 2**20, str(file))
+    shown = {row["setting"]: (row["value"], row["source"]) for row in rows}
+    assert shown["log.segment_bytes"] == (64 * 2**20, str(file))
     variable = "environment BRAIDLOG_TOPICS__NUM_PARTITIONS"
-    assert found["topics.num_partitions"] == (3, variable)
-    assert found["log.durability"] == ("written", "--set log.durability=written")
-    assert found["log.segment_ms"] == (604_800_000, "default")
-    assert found["listeners.iggy.listen"] == ("off", str(file))
-    assert found["listeners.kafka.listen"] == ("127.0.0.1:9092", "default")
-    assert "listeners.http.produce_bytes_max" in found
+    assert shown["topics.num_partitions"] == (3, variable)
+    assert shown["log.durability"] == ("written", "--set log.durability=written")
+    assert shown["log.segment_ms"] == (604_800_000, "default")
+    assert shown["listeners.iggy.listen"] == ("off", str(file))
+    assert shown["listeners.kafka.listen"] == ("127.0.0.1:9092", "default")
+    assert "listeners.http.produce_bytes_max" in shown
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "reason"),
     [
         ("log.segment_byts=1", "log.segment_byts: unknown setting"),
         ("listeners.kafka.nope=1", "nope"),
@@ -37,10 +37,10 @@ def test_each_setting_is_shown_with_its_source(tmp_path, capsys, monkeypatch):
         ("nothing", "expected KEY=VALUE"),
     ],
 )
-def test_a_bad_setting_is_a_usage_error_with_its_place(capsys, setting, told):
+def test_a_bad_setting_is_a_usage_error_with_its_place(capsys, setting, reason):
     assert run(["config", "check", "--set", setting]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert told in line
+    assert reason in line
 
 
 def test_good_settings_pass_the_check(capsys):

@@ -7,7 +7,7 @@ import pytest
 
 from braidlog.broker.cli.main import run
 from tests.broker.cli.test_admin import fake
-from tests.broker.cli.test_log import Terminal
+from tests.broker.cli.test_progress import FakeTerminal
 
 __all__ = ["fake"]  # A fixture.
 
@@ -40,7 +40,7 @@ def test_without_a_terminal_the_command_is_refused(fake, command, capsys, monkey
 @COMMANDS
 @pytest.mark.parametrize("typed", ["n\n", "\n", "yesterday\n", ""])
 def test_any_answer_but_yes_changes_nothing(fake, command, capsys, monkeypatch, words, typed):
-    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys, "stdin", FakeTerminal(typed))
     assert command(*words) == 1
     assert "nothing was changed" in capsys.readouterr().err
     assert fake.asked == []
@@ -49,7 +49,7 @@ def test_any_answer_but_yes_changes_nothing(fake, command, capsys, monkeypatch, 
 @COMMANDS
 @pytest.mark.parametrize(("typed", "option"), [("y\n", ()), ("YES\n", ()), ("", ("--yes",))])
 def test_yes_confirms_the_destruction(fake, command, monkeypatch, words, typed, option):
-    monkeypatch.setattr(sys, "stdin", Terminal(typed) if typed else io.StringIO())
+    monkeypatch.setattr(sys, "stdin", FakeTerminal(typed) if typed else io.StringIO())
     assert command(*words, *option) == 0
     assert [(method, path) for method, path, _, _ in fake.asked] == [("DELETE", DESTROYING[words])]
 

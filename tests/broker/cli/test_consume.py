@@ -39,7 +39,7 @@ def lines_of(capsys):
 
 
 def values(capsys):
-    return [one["value"] for one in lines_of(capsys)]
+    return [line["value"] for line in lines_of(capsys)]
 
 
 @pytest.fixture
@@ -58,7 +58,10 @@ def test_values_keys_and_properties_are_stored(topic, capsys):
     assert run(["consume", topic, "--output", "json"]) == 0
     first, second = json.loads(capsys.readouterr().out)
     assert (first["value"], first["key"], first["partition"]) == ("one", "key", 1)
-    assert [(one["name"], one["value"]) for one in first["headers"]] == [("a", "1=2"), ("b", "")]
+    assert [(header["name"], header["value"]) for header in first["headers"]] == [
+        ("a", "1=2"),
+        ("b", ""),
+    ]
     assert (first["event_us"], second["value"]) == (7000, "")
 
 
@@ -143,19 +146,19 @@ def test_an_import_keeps_every_byte_and_time(topic, tmp_path, capsys):
     places = ("topic", "messageId", "append_us")
 
     def kept(text):
-        found = [json.loads(line) for line in text.strip().split("\n")]
-        return [{k: v for k, v in one.items() if k not in places} for one in found]
+        lines = [json.loads(line) for line in text.strip().split("\n")]
+        return [{k: v for k, v in line.items() if k not in places} for line in lines]
 
     copied = kept(capsys.readouterr().out)
     assert copied == kept(first)
-    by_value = {one["value"]: one for one in copied}
+    by_value = {message["value"]: message for message in copied}
     assert by_value[""]["headers"] == [*headers, header_base64]
     assert by_value["/w=="]["key"] == "gA=="
     assert "publish_us" not in by_value[""]  # As imported; never the time of the import.
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         (b'{"value": "a"}\n\nno json\n', "line 3: no JSON object"),
         (b'{"value": "a"}\n{"valu": "b"}\n', "line 2: unknown field 'valu'"),
@@ -163,13 +166,32 @@ def test_an_import_keeps_every_byte_and_time(topic, tmp_path, capsys):
         (b'{"value": "a", "partition": 9}\n', "line 1: public/default/"),
     ],
 )
-def test_a_bad_line_of_an_import_is_named(topic, tmp_path, capsys, text, told):
+def test_a_bad_line_of_an_import_is_named(topic, tmp_path, capsys, text, reason):
     file = tmp_path / "bad"
     file.write_bytes(text)
     assert run(["import", str(file), topic]) != 0
     (line,) = capsys.readouterr().err.splitlines()
-    assert told in line
+    assert reason in line
     assert run(["import", str(file), topic, "--by-key"]) in (0, 1, 2)
+
+
+def test_an_import_goes_on_where_it_was_interrupted(topic, tmp_path, capsys):
+    lines = [json.dumps({"value": str(number), "partition": 0}) for number in range(1500)]
+    file, note = tmp_path / "lines", tmp_path / "note"
+    command = ["import", str(file), topic, "--resume", str(note)]
+    file.write_text("\n".join([*lines[:1200], "no json", *lines[1201:]]))
+    assert run(command) == 2
+    assert json.loads(note.read_text())["lines"] == 1000
+    file.write_text("\n".join(lines))
+    assert run(["import", str(file), "other", "--resume", str(note)]) == 2
+    assert f"the note of an import of {file} to {topic}" in capsys.readouterr().err
+    assert run([*command, "--by-key"]) == 0
+    assert capsys.readouterr().err == "500 messages stored\n" and not note.exists()
+    assert run(["consume", topic, "--output", "ndjson"]) == 0
+    assert sorted(values(capsys), key=int) == [str(number) for number in range(1500)]
+    note.write_text("[]")
+    assert run(command) == 2
+    assert "no note of an import" in capsys.readouterr().err
 
 
 def test_an_import_may_choose_partitions_anew(topic, tmp_path, capsys):
@@ -225,7 +247,7 @@ def test_a_reader_with_enough_is_no_failure_and_a_full_disk_is(numbers):
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "told"),
+    ("command", "code", "reason"),
     [
         ("consume nothere", 4, "no topic public/default/nothere"),
         ("consume a/b", 2, "neither a topic"),
@@ -252,9 +274,9 @@ def test_a_reader_with_enough_is_no_failure_and_a_full_disk_is(numbers):
         ("consume {topic} --token-file /no/such", 2, "/no/such"),
     ],
 )
-def test_a_mistake_gets_a_line_and_its_exit_code(topic, capsys, monkeypatch, command, code, told):
+def test_a_mistake_gets_a_line_and_its_exit_code(topic, capsys, monkeypatch, command, code, reason):
     monkeypatch.setenv("BRAIDLOG_CONTEXTS", "/no/such/contexts.toml")
     assert run(command.format(topic=topic).split()) == code
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
-    assert told in line
+    assert reason in line

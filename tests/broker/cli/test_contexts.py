@@ -55,14 +55,14 @@ def test_an_address_alone_never_gets_the_login_of_a_context(environment):
 
 
 def test_flags_win_over_the_environment(environment, tmp_path):
-    given = environment | {"BRAIDLOG_URL": "http://y:8", "BRAIDLOG_CONTEXT": "anna"}
-    assert resolve(None, "prod", None, given)[0] == "https://prod:2"
-    _, login = resolve("http://x:9", None, tmp_path / "anna.txt", given)
+    variables = environment | {"BRAIDLOG_URL": "http://y:8", "BRAIDLOG_CONTEXT": "anna"}
+    assert resolve(None, "prod", None, variables)[0] == "https://prod:2"
+    _, login = resolve("http://x:9", None, tmp_path / "anna.txt", variables)
     assert login == {"BRAIDLOG_TOKEN": "password"}
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "code", "told"),
+    ("text", "name", "code", "reason"),
     [
         (FILE, "nope", EXIT_NOT_FOUND, "there are: anna, local, prod"),
         ("= x", "nope", EXIT_USAGE, "not TOML"),
@@ -73,12 +73,12 @@ def test_flags_win_over_the_environment(environment, tmp_path):
         ("default = 'a'", None, EXIT_NOT_FOUND, "no context 'a'"),
     ],
 )
-def test_a_bad_file_is_an_error_with_its_place(tmp_path, text, name, code, told):
+def test_a_bad_file_is_an_error_with_its_place(tmp_path, text, name, code, reason):
     file = tmp_path / "contexts.toml"
     file.write_text(text)
     with pytest.raises(AdminError) as caught:
         resolve(None, name, None, {"BRAIDLOG_CONTEXTS": str(file)})
-    assert told in str(caught.value)
+    assert reason in str(caught.value)
     assert str(file.parent) in str(caught.value)
     assert caught.value.exit_code == code
 

@@ -22,7 +22,7 @@ pytest.importorskip("pyspark")
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "reason"),
     [
         (["--store", "s3://b/p", "--data-dir", "data"], "--data-dir or --store"),
         (["--database", "host=db"], "go with --store"),
@@ -31,14 +31,14 @@ pytest.importorskip("pyspark")
     ],
 )
 @pytest.mark.slow
-def test_an_invalid_store_is_a_single_line(tmp_path, capsys, more, said):
+def test_an_invalid_store_is_a_single_line(tmp_path, capsys, more, reason):
     assert run(["export", "orders", "--to", str(tmp_path / "to"), *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("braidlog: ") and said in line and "secret" not in line
+    assert line.startswith("braidlog: ") and reason in line and "secret" not in line
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "reason"),
     [
         (["--max-rows", "0"], "--max-rows is 1 or more"),
         (["--max-rows=-1"], "--max-rows is 1 or more"),
@@ -49,16 +49,16 @@ def test_an_invalid_store_is_a_single_line(tmp_path, capsys, more, said):
     ],
 )
 @pytest.mark.slow
-def test_invalid_values_are_a_single_line(tmp_path, capsys, more, said):
+def test_invalid_values_are_a_single_line(tmp_path, capsys, more, reason):
     DataDir.open(tmp_path / "data").abandon()
     place = ["--to", str(tmp_path / "to"), "--data-dir", str(tmp_path / "data")]
     assert run(["export", "orders", *place, *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"braidlog: {said}")
+    assert line.startswith(f"braidlog: {reason}")
 
 
 @pytest.mark.parametrize(
-    ("topic", "made", "code", "said"),
+    ("topic", "is_created", "code", "reason"),
     [
         ("orders", False, 1, "/partitions: No such file or directory"),
         ("orders", True, 4, "holds no topic public/default/orders"),
@@ -66,13 +66,13 @@ def test_invalid_values_are_a_single_line(tmp_path, capsys, more, said):
     ],
 )
 @pytest.mark.slow
-def test_refusals_are_a_single_line(tmp_path, capsys, topic, made, code, said):
+def test_refusals_are_a_single_line(tmp_path, capsys, topic, is_created, code, reason):
     data_dir, target = tmp_path / "data", tmp_path / "to"
-    if made:
+    if is_created:
         DataDir.open(data_dir).abandon()
     assert run(["export", topic, "--to", str(target), "--data-dir", str(data_dir)]) == code
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("braidlog: ") and said in line
+    assert line.startswith("braidlog: ") and reason in line
     assert not target.exists()
 
 
@@ -132,8 +132,8 @@ def export(data, tmp_path, capsys, monkeypatch):
     def export(*arguments):
         where = ["--to", str(tmp_path / "lake"), "--data-dir", data.directory.path]
         code = run(["export", *arguments, *where])
-        said = capsys.readouterr()
-        return code, said.out.strip(), said.err.strip()
+        output = capsys.readouterr()
+        return code, output.out.strip(), output.err.strip()
 
     return export
 
@@ -149,9 +149,14 @@ def test_a_summary_has_the_exported_rows_and_files(data, export, tmp_path):
     assert out.startswith("2 records in 1 files, ") and out.endswith(f"under {tmp_path / 'lake'}")
     fill(data, b"c")
     code, out, _ = export("orders", "--output", "json")
-    told = json.loads(out)
-    assert (code, told["rows"], told["files"], told["to"]) == (0, 1, 1, str(tmp_path / "lake"))
-    assert told["topics"] == {"public/default/orders": 1}
+    summary = json.loads(out)
+    assert (code, summary["rows"], summary["files"], summary["to"]) == (
+        0,
+        1,
+        1,
+        str(tmp_path / "lake"),
+    )
+    assert summary["topics"] == {"public/default/orders": 1}
     assert export("orders")[1].startswith("0 records in 0 files")
 
 
@@ -160,8 +165,8 @@ def test_a_summary_lists_each_topic(data, export):
     from braidlog.storage.log.settings import LogSettings
 
     fill(data, b"a", b"b")
-    made = [NewPartition(2, "public/default/bills", 0)]
-    (data.log,) = data.directory.create_partitions(made, LogSettings(), data.committer)
+    partitions = [NewPartition(2, "public/default/bills", 0)]
+    (data.log,) = data.directory.create_partitions(partitions, LogSettings(), data.committer)
     data.append(BodyFormat.KAFKA, [record(value=b"x")])
     code, out, _ = export("--pattern", ".*")
     rows = [line.replace("│", " ").split() for line in out.splitlines()]
@@ -225,4 +230,4 @@ def test_a_failed_position_commit_is_reported_after_the_export(data, export):
     fill(data, b"a")
     code, out, err = export("orders", "--url", "http://127.0.0.1:1")
     assert code == 0 and out.startswith("1 records")
-    assert err.startswith("the position was not told to the broker: no broker answers at")
+    assert err.startswith("the broker was not told of the export: no broker answers at")

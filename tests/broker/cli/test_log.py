@@ -13,7 +13,8 @@ from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.formats.registry import codec_named
 from conformance.clients.raw.kafka import KafkaWire, message, parse_set
 from conformance.server import RunningBroker
-from tests.storage.log.directories import Directory
+from tests.broker.cli.test_progress import FakeTerminal
+from tests.storage.log.directories import LogDirectory
 from tests.storage.log.logs import flip
 from tests.storage.tools.test_verify import places
 
@@ -21,11 +22,11 @@ from tests.storage.tools.test_verify import places
 @pytest.fixture
 def healthy(tmp_path):
     """Return a topic `orders` of two partitions, with batches of all formats in the first."""
-    one = Directory(tmp_path / "data", partitions=2)
-    one.fill(4)
-    one.fill(1, 2)
-    one.stop()
-    return one
+    directory = LogDirectory(tmp_path / "data", partitions=2)
+    directory.fill(4)
+    directory.fill(1, 2)
+    directory.stop()
+    return directory
 
 
 def damage(directory, number=1):
@@ -96,10 +97,10 @@ def test_a_warning_alone_is_no_failure(capsys, healthy):
 
 
 def test_verify_beside_a_broker_reports_the_broker(capsys, healthy):
-    one = Directory(healthy.path)
+    directory = LogDirectory(healthy.path)
     out, _ = said(capsys, "verify", "--data-dir", str(healthy.path))
     assert "each log was checked up to its watermark slot" in out
-    one.crash()
+    directory.crash()
 
 
 @pytest.mark.parametrize("command", [["verify"], ["repair", "--yes"], ["dump", "orders"]])
@@ -113,15 +114,15 @@ def test_a_folder_without_data_is_not_found(capsys, tmp_path, command):
 
 
 def test_dump_lists_batches_with_their_places(capsys, healthy):
-    found = rows(capsys, "dump", "orders/0", "--data-dir", str(healthy.path))
-    assert [row["format"] for row in found] == ["plain", "kafka", "pulsar", "iggy"]
-    assert [(row["base_offset"], row["next_offset"], row["records"]) for row in found] == [
+    batches = rows(capsys, "dump", "orders/0", "--data-dir", str(healthy.path))
+    assert [row["format"] for row in batches] == ["plain", "kafka", "pulsar", "iggy"]
+    assert [(row["base_offset"], row["next_offset"], row["records"]) for row in batches] == [
         (0, 3, 3),
         (3, 6, 3),
         (6, 9, 3),
         (9, 12, 3),
     ]
-    for row, (path, file_pos, header) in zip(found, places(healthy.path), strict=True):
+    for row, (path, file_pos, header) in zip(batches, places(healthy.path), strict=True):
         assert (row["file"], row["position"]) == (path, file_pos)
         assert row["durable_offset"] == header.durable_offset
         assert (row["body_bytes"], row["positions_bytes"]) == (header.body_bytes, 12)
@@ -148,8 +149,8 @@ def test_dump_as_a_table_has_a_line_for_each_batch(capsys, healthy):
     ],
 )
 def test_topics_and_partitions_are_found_by_each_form_of_name(capsys, healthy, place, partitions):
-    found = rows(capsys, "dump", place, "--data-dir", str(healthy.path))
-    assert {row["partition"] for row in found} == partitions
+    batches = rows(capsys, "dump", place, "--data-dir", str(healthy.path))
+    assert {row["partition"] for row in batches} == partitions
 
 
 @pytest.mark.parametrize(
@@ -168,10 +169,10 @@ def test_an_unknown_name_is_refused(capsys, healthy, place, code, text):
 
 def test_from_and_count_bound_batches_and_records(capsys, healthy):
     place = ["dump", "orders/0", "--data-dir", str(healthy.path)]
-    found = rows(capsys, *place, "--from", "4", "--count", "2")
-    assert [row["base_offset"] for row in found] == [3, 6]
-    found = rows(capsys, *place, "--from", "4", "--count", "3", "--records")
-    assert [(row["offset"], row["value"]) for row in found] == [
+    batches = rows(capsys, *place, "--from", "4", "--count", "2")
+    assert [row["base_offset"] for row in batches] == [3, 6]
+    records = rows(capsys, *place, "--from", "4", "--count", "3", "--records")
+    assert [(row["offset"], row["value"]) for row in records] == [
         (4, "value 4"),
         (5, "value 5"),
         (6, "value 6"),
@@ -183,11 +184,11 @@ def test_from_and_count_bound_batches_and_records(capsys, healthy):
 def test_dump_reports_unreadable_parts_at_their_place(capsys, healthy):
     path, file_pos = damage(healthy)
     for flags in ([], ["--records"]):
-        found = rows(capsys, "dump", "orders/0", "--data-dir", str(healthy.path), *flags)
-        (hole,) = [row for row in found if "unreadable" in row]
+        listed = rows(capsys, "dump", "orders/0", "--data-dir", str(healthy.path), *flags)
+        (hole,) = [row for row in listed if "unreadable" in row]
         assert (hole["base_offset"], hole["next_offset"]) == (3, 6)
         assert (hole["file"], hole["position"]) == (path, file_pos)
-        assert len(found) == (10 if flags else 4)
+        assert len(listed) == (10 if flags else 4)
         out, _ = said(capsys, "dump", "orders/0", "--data-dir", str(healthy.path), *flags)
         assert "offsets 3 to 5: cannot be read, body checksum is wrong" in out
 
@@ -211,12 +212,12 @@ STRANGE = Record(
 @pytest.fixture
 def strange(tmp_path):
     """Return a record with every field, and a record with none."""
-    one = Directory(tmp_path / "data")
+    directory = LogDirectory(tmp_path / "data")
     codec = codec_named("plain")
     body = codec.encode([STRANGE, Record(1, 7)], 0)
-    one.logs[1].append([body], codec.inspect(body), body_format=codec.format, append_us=7)
-    one.stop()
-    return one
+    directory.logs[1].append([body], codec.inspect(body), body_format=codec.format, append_us=7)
+    directory.stop()
+    return directory
 
 
 def test_bytes_are_never_mangled_in_json(capsys, strange):
@@ -251,13 +252,6 @@ def test_dump_writes_no_terminal_control_characters(capsys, strange):
 # repair
 
 
-class Terminal(io.StringIO):
-    """A terminal with a prepared input."""
-
-    def isatty(self):
-        return True
-
-
 def test_repair_of_a_healthy_directory_does_nothing(capsys, healthy):
     out, _ = said(capsys, "repair", "--data-dir", str(healthy.path))
     assert out.strip() == "there is nothing to repair"
@@ -275,17 +269,17 @@ def test_repair_without_a_terminal_shows_the_plan_and_refuses(capsys, healthy, m
 @pytest.mark.parametrize(("typed", "code"), [("n\n", 1), ("\n", 1), ("y\n", 0), ("YES\n", 0)])
 def test_repair_on_a_terminal_asks(capsys, healthy, monkeypatch, typed, code):
     damage(healthy)
-    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys, "stdin", FakeTerminal(typed))
     out, _ = said(capsys, "repair", "orders", "--data-dir", str(healthy.path), code=code)
     assert ("1 repairs done" in out) == (code == 0)
     said(capsys, "verify", "--data-dir", str(healthy.path), code=code)
 
 
 def test_repair_beside_a_broker_is_refused(capsys, healthy):
-    one = Directory(healthy.path)
+    directory = LogDirectory(healthy.path)
     _, error = said(capsys, "repair", "--yes", "--data-dir", str(healthy.path), code=1)
     assert "is in use by process" in error
-    one.crash()
+    directory.crash()
 
 
 def test_irreparable_damage_is_reported_as_a_failure(capsys, healthy):
@@ -323,14 +317,14 @@ def test_a_broker_that_cannot_start_names_the_repair_and_starts_after_it(capsys,
     said(capsys, "verify", "--data-dir", data_dir)
     with broker, KafkaWire(broker.address("kafka")) as wire:
         assert wire.produce("orders", message(None, b"order 4")) == (0, 4)
-        found, offset = {}, 0
+        values, offset = {}, 0
         while offset < 5:
             error_code, _, body = wire.fetch("orders", offset)
             assert error_code == 0
             records = parse_set(body)
-            found |= {at: value for at, _, value in records}
+            values |= {at: value for at, _, value in records}
             offset = records[-1][0] + 1
-        assert found == {at: b"order %d" % at for at in (0, 2, 3, 4)}
+        assert values == {at: b"order %d" % at for at in (0, 2, 3, 4)}
         assert broker.stop() == 0
     said(capsys, "verify", "--data-dir", data_dir)
 

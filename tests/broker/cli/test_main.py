@@ -46,7 +46,7 @@ def test_help_of_serve_shows_its_flags(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reason"),
     [
         (["serve", "--bogus"], "--bogus"),
         (["nothing"], "unknown command 'nothing', there are: "),
@@ -61,16 +61,16 @@ def test_help_of_serve_shows_its_flags(capsys):
         (["serve", "--listen", "kafka=here"], "--listen kafka=here: listeners.kafka.listen"),
     ],
 )
-def test_usage_errors_are_a_single_line_and_exit_with_2(capsys, arguments, said):
+def test_usage_errors_are_a_single_line_and_exit_with_2(capsys, arguments, reason):
     assert run(arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert reason in error
     assert len(error.strip().splitlines()) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "reason"),
     [
         (["log", "verify"], 1, "braidlog.broker.cli.log"),
         (["nothing"], 2, "unknown command 'nothing'"),
@@ -78,7 +78,7 @@ def test_usage_errors_are_a_single_line_and_exit_with_2(capsys, arguments, said)
         (["topics", "nothing"], 2, "unknown command 'nothing'"),
     ],
 )
-def test_a_command_that_fails_to_import_affects_no_other(arguments, code, said):
+def test_a_command_that_fails_to_import_affects_no_other(arguments, code, reason):
     program = (
         # The import of this module fails from now on.
         "import sys; sys.modules['braidlog.broker.cli.log'] = None\n"
@@ -86,7 +86,7 @@ def test_a_command_that_fails_to_import_affects_no_other(arguments, code, said):
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == code
-    assert said in ended.stderr
+    assert reason in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
 
 
@@ -123,6 +123,6 @@ def test_closed_streams_are_a_clear_error():
     program = f"{sys.executable} -m braidlog.broker.cli.main"
     closed = subprocess.run(f"{program} config example >&-", shell=True, capture_output=True)
     assert (closed.returncode, closed.stderr) == (1, b"braidlog: standard output is closed\n")
-    asked = f"{program} topics delete orders <&-"
-    refused = subprocess.run(asked, shell=True, capture_output=True)
+    shell_line = f"{program} topics delete orders <&-"
+    refused = subprocess.run(shell_line, shell=True, capture_output=True)
     assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)

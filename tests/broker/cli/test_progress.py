@@ -6,7 +6,7 @@ import sys
 from braidlog.broker.cli.progress import ERASE, ProgressBar, progress
 
 
-class Terminal(io.StringIO):
+class FakeTerminal(io.StringIO):
     """A terminal that keeps what it was sent."""
 
     def isatty(self):
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 def test_the_line_has_share_rate_and_time_left():
     now = [0.0]
-    terminal = Terminal()
+    terminal = FakeTerminal()
     shown = ProgressBar("verify", "bytes", terminal, lambda: now[0])
     now[0] = 2.0
     shown.advance(1 << 20, 4 << 20)
@@ -25,7 +25,7 @@ def test_the_line_has_share_rate_and_time_left():
 
 def test_an_unknown_amount_shows_the_rate_alone():
     now = [0.0]
-    terminal = Terminal()
+    terminal = FakeTerminal()
     shown = ProgressBar("import", "records", terminal, lambda: now[0])
     now[0] = 10.0
     shown.advance(12_000, 0)
@@ -34,7 +34,7 @@ def test_an_unknown_amount_shows_the_rate_alone():
 
 def test_the_line_is_not_drawn_more_often_than_eyes_can_follow():
     now = [0.0]
-    terminal = Terminal()
+    terminal = FakeTerminal()
     shown = ProgressBar("x", "records", terminal, lambda: now[0])
     for number in range(100):
         now[0] = number / 1000
@@ -43,7 +43,7 @@ def test_the_line_is_not_drawn_more_often_than_eyes_can_follow():
 
 
 def test_a_terminal_is_clean_afterwards(monkeypatch):
-    terminal = Terminal()
+    terminal = FakeTerminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     with progress("x", "records") as advance:
         advance(1, 10_000_000)

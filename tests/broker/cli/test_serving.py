@@ -55,13 +55,13 @@ NOT_PLAIN = [
 
 def as_cyclopts_reads(arguments):
     _, bound, _ = app.parse_args(["serve", *arguments], exit_on_error=False, print_error=False)
-    given = bound.arguments
+    values = bound.arguments
     return ServeFlags(
-        given.get("data_dir"),
-        given.get("config"),
-        given.get("listen") or [],
-        given.get("set_") or [],
-        given.get("ready_file"),
+        values.get("data_dir"),
+        values.get("config"),
+        values.get("listen") or [],
+        values.get("set_") or [],
+        values.get("ready_file"),
     )
 
 

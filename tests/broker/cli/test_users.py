@@ -54,9 +54,9 @@ def test_users_are_listed_as_a_table_and_as_json(fake, command, capsys):
 def test_a_user_is_created_changed_and_removed(fake, command, password_file):
     for method in ("PUT", "PATCH", "DELETE"):
         fake.answers[method, ANNA] = 200, {}
-    made = ("users", "create", "anna")
-    assert command(*made, "--password-file", password_file, "--role", "a", "--role", "b") == 0
-    assert command(*made, "--no-password") == 0
+    creation = ("users", "create", "anna")
+    assert command(*creation, "--password-file", password_file, "--role", "a", "--role", "b") == 0
+    assert command(*creation, "--no-password") == 0
     assert command("users", "password", "anna", "--password-file", password_file) == 0
     assert command("users", "alter", "anna", "--no-active") == 0
     assert command("users", "delete", "anna", "--yes") == 0

@@ -3,11 +3,16 @@
 import json
 from itertools import count
 
+import httpx
 import pytest
 
 from braidlog.broker.cli import watching
 from braidlog.broker.cli.main import run
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
+from tests.protocols.kafka.frames import message_set
 
 pytestmark = pytest.mark.slow
 
@@ -42,13 +47,13 @@ def lines_of(capsys):
 def test_a_group_is_moved_to_a_place(topic, capsys, to, positions):
     move = ["groups", "reset", "g", "--topic", topic, "--to", to, "--output", "ndjson"]
     assert run([*move, "--dry-run"]) == 0
-    assert [one["new_position"] for one in lines_of(capsys)] == positions
+    assert [line["new_position"] for line in lines_of(capsys)] == positions
     assert run(["groups", "show", "g", "--topic", topic]) == 4
     assert run([*move, "--yes"]) == 0
     capsys.readouterr()
     assert run(["groups", "show", "g", "--topic", topic, "--output", "json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
-    assert [one["position"] for one in shown["partitions"]] == positions
+    assert [partition["position"] for partition in shown["partitions"]] == positions
 
 
 def test_a_group_is_deleted_on_one_topic_or_all(topic, capsys):
@@ -73,7 +78,10 @@ def test_a_group_is_deleted_on_one_topic_or_all(topic, capsys):
     ],
 )
 def test_a_mistaken_reset_changes_nothing(topic, capsys, options, code):
-    assert run(["groups", "reset", "g", *(one.format(topic=topic) for one in options)]) == code
+    assert (
+        run(["groups", "reset", "g", *(argument.format(topic=topic) for argument in options)])
+        == code
+    )
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert run(["groups", "show", "g"]) in (0, 4)
 
@@ -94,7 +102,7 @@ def test_schemas_are_registered_listed_and_checked(topic, tmp_path, capsys):
     assert run(["schemas", "put", *options]) == 1
     capsys.readouterr()
     assert run(["schemas", "list", topic, "--output", "json"]) == 0
-    assert [one["version"] for one in json.loads(capsys.readouterr().out)] == [0]
+    assert [schema["version"] for schema in json.loads(capsys.readouterr().out)] == [0]
     assert run(["schemas", "show", topic, "--version", "7"]) == 4
     file.write_text("no json")
     assert run(["schemas", "put", *options]) == 2
@@ -104,15 +112,35 @@ def test_schemas_are_registered_listed_and_checked(topic, tmp_path, capsys):
 
 def test_connections_stats_and_health_show_the_broker(broker, topic, capsys):
     assert run(["connections", "--output", "json"]) == 0
+    (own,) = json.loads(capsys.readouterr().out)
+    assert own["protocol"] == "http"
+    assert run(["connections", "--writes-to", topic, "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
+    assert run(["connections", "--writes-to", "nothing"]) == 4
     assert run(["stats", "--output", "ndjson"]) == 0
-    (found,) = lines_of(capsys)
-    assert found["protocols"]["http"]["records_in"] >= 3
+    (stats,) = lines_of(capsys)
+    assert stats["protocols"]["http"]["records_in"] >= 3
     assert run(["stats"]) == 0
     assert "records_in" in capsys.readouterr().out
     assert run(["health", "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["ready"] is True
     assert run(["stats", "--watch", "0"]) == 2
+
+
+def test_writers_of_every_protocol_are_listed(broker, topic, capsys):
+    client = httpx.Client(base_url=broker.url)
+    kafka = KafkaWire(broker.address("kafka"))
+    pulsar = PulsarWire(broker.address("pulsar"))
+    iggy = IggyWire(broker.address("iggy"))
+    with client, kafka, pulsar, iggy:
+        sent = {"messages": [{"payload": "x"}]}
+        assert client.post(f"/topics/public/default/{topic}", json=sent).status_code == 200
+        assert kafka.produce(topic, message_set(b"x"))[0] == 0
+        pulsar.open_producer(f"{topic}-partition-0")
+        iggy.send_messages(topic, [(1, [], b"x")])
+        assert run(["connections", "--writes-to", topic, "--output", "json"]) == 0
+    writers = json.loads(capsys.readouterr().out)
+    assert sorted(writer["protocol"] for writer in writers) == ["http", "iggy", "kafka", "pulsar"]
 
 
 def test_watching_shows_rates_until_interrupted(topic, capsys, monkeypatch):

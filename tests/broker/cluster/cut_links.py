@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from enum import Enum
 from pathlib import Path
 
 import trio
 
 from braidlog.broker.broker import Broker
-from braidlog.broker.cluster.cluster_peers import INTERNAL
+from braidlog.broker.cluster.cluster_peers import INTERNAL, PEER_TIMES, PeerTimes
 from braidlog.broker.cluster.links import MAC_BYTES, MAGIC, NONCE_BYTES
 from braidlog.broker.topics.topic import Topic
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.cluster.nodes import Node, two_brokers
+from conformance.cluster.unanswered_kinds import ChangeOutcome
+from tests.broker.cluster.nodes import SteppedBroker, two_brokers
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
@@ -83,7 +83,7 @@ class Cutter:
 
 
 @asynccontextmanager
-async def cut_links(asker: Node, owner: Node) -> AsyncIterator[Cutter]:
+async def cut_links(asker: SteppedBroker, owner: SteppedBroker) -> AsyncIterator[Cutter]:
     """Make the asker reach the owner through a `Cutter`. The caller must let both brokers take
     steps.
     """
@@ -93,32 +93,26 @@ async def cut_links(asker: Node, owner: Node) -> AsyncIterator[Cutter]:
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, cutter.forward, 0)
         shown = ("127.0.0.1", listeners[0].socket.getsockname()[1])
-        told = {INTERNAL: f"{shown[0]}:{shown[1]}"}
-        await trio.to_thread.run_sync(owner.shared.session.tell_addresses, told)
+        addresses = {INTERNAL: f"{shown[0]}:{shown[1]}"}
+        await trio.to_thread.run_sync(owner.shared.session.tell_addresses, addresses)
         others = asker.broker.placement.others
-        await until(lambda: [one.addresses[INTERNAL] for one in others()] == [shown])
+        await until(lambda: [node.addresses[INTERNAL] for node in others()] == [shown])
         await asker.parts.peers.close()  # Connections that bypass the cutter.
         yield cutter
         nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def lossy(path: Path) -> AsyncIterator[tuple[Node, Node, Cutter, list[TopicName]]]:
+async def lossy(
+    path: Path, times: PeerTimes = PEER_TIMES
+) -> AsyncIterator[tuple[SteppedBroker, SteppedBroker, Cutter, list[TopicName]]]:
     """Yield the asking broker, the catalogue's owner, their `Cutter`, and a topic
     of each broker.
     """
-    async with two_brokers(SharedStore(path)) as (nodes, names):
+    async with two_brokers(SharedStore(path), times) as (nodes, names):
         asker, owner = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
         async with cut_links(asker, owner) as cutter:
             yield asker, owner, cutter, [*names]
-
-
-class Told(Enum):
-    """Meaning of the answer to a change."""
-
-    DONE = "done"
-    NOT_DONE = "not done"
-    UNKNOWN = "unknown"
 
 
 class States:
@@ -129,21 +123,24 @@ class States:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._passwords = {one.name: one.password_hash for one in broker.users.all()}
+        self._passwords = {user.name: user.password_hash for user in broker.users.all()}
 
     def now(self) -> dict[str, object]:
         """Return the present state by part."""
         broker = self._broker
         state: dict[str, object] = {}
-        for one in broker.namespaces.all():
-            state[f"namespace {one.tenant}/{one.namespace}"] = (one.iggy_id, dict(one.settings))
+        for namespace in broker.namespaces.all():
+            state[f"namespace {namespace.tenant}/{namespace.namespace}"] = (
+                namespace.iggy_id,
+                dict(namespace.settings),
+            )
         for tenant in broker.namespaces.tenants():
             state[f"tenant {tenant}"] = [*broker.namespaces.admin_roles(tenant)]
         for user in broker.users.all():
             is_same = self._passwords.get(user.name) == user.password_hash
             tokens = [token.name for token in user.tokens]
             state[f"user {user.name}"] = (user.is_active, [*user.roles], tokens, is_same)
-        state["permissions"] = sorted(str(one) for one in broker.permissions.list())
+        state["permissions"] = sorted(str(grant) for grant in broker.permissions.list())
         for topic in broker.topics.all():
             settings = dict(topic.meta.settings)
             state[f"topic {topic.name}"] = (len(topic.partitions), settings, topic.meta.iggy_id)
@@ -154,32 +151,38 @@ class States:
     def _kept(self, topic: Topic) -> dict[str, object]:
         broker, name = self._broker, str(topic.name)
         state: dict[str, object] = {
-            f"log {name}": [(one.log_start_offset, one.next_offset) for one in topic.partitions],
-            f"schemas {name}": [(one.type, one.data) for one in topic.meta.schemas],
+            f"log {name}": [
+                (partition.log_start_offset, partition.next_offset)
+                for partition in topic.partitions
+            ],
+            f"schemas {name}": [(schema.type, schema.data) for schema in topic.meta.schemas],
         }
         for group in topic.meta.groups:
             members = broker.members.of(topic, group.name.encode())
             state[f"group {name} {group.name}"] = (group.group_id, len(members))
         for called in broker.subscriptions.names(topic):
-            found = broker.subscriptions.get(topic, called)
+            subscription = broker.subscriptions.get(topic, called)
             state[f"subscription {name} {called!r}"] = [
-                (found.position(index), [*found.acked(index)])
+                (subscription.position(index), [*subscription.acked(index)])
                 for index in range(len(topic.partitions))
             ]
         return state
 
 
 def check_told(
-    told: Told, before: dict[str, object], now: dict[str, object], after: dict[str, object]
+    outcome: ChangeOutcome,
+    before: dict[str, object],
+    now: dict[str, object],
+    after: dict[str, object],
 ) -> None:
     """Check that an answer was true. `after`: the state that the change makes from `before`."""
     assert before != after, "the change changes nothing"
-    match told:
-        case Told.DONE:
+    match outcome:
+        case ChangeOutcome.DONE:
             assert now == after
-        case Told.NOT_DONE:
+        case ChangeOutcome.NOT_DONE:
             assert now == before
-        case Told.UNKNOWN:
+        case ChangeOutcome.UNKNOWN:
             assert now in (before, after), {
                 key: (before.get(key), now.get(key), after.get(key))
                 for key in {*before, *now, *after}

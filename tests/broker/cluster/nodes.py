@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from braidlog.broker.broker import Broker
+from braidlog.broker.cluster.cluster_peers import PEER_TIMES
 from braidlog.broker.cluster.internal_listener import InternalListener
 from braidlog.broker.cluster.membership import Membership
 from braidlog.broker.cluster.upkeep import Upkeep
@@ -29,10 +30,10 @@ def topic_of(shards, prefix="t", namespace="default"):
     raise AssertionError("no such name")
 
 
-class Node:
+class SteppedBroker:
     """A broker and its upkeep; the test takes the steps of the membership."""
 
-    def __init__(self, store, number):
+    def __init__(self, store, number, times=PEER_TIMES):
         flags = [
             ("data_dir", str(store.path), "test"),
             ("cluster.node_id", str(number), "test"),
@@ -47,7 +48,7 @@ class Node:
             config,
             None,
             self.shared,
-            make_parts=lambda foundation: ClusterParts(foundation, self.shared),
+            make_parts=lambda foundation: ClusterParts(foundation, self.shared, times),
         )
         self.parts = self.broker.parts
         self.upkeep = Upkeep(self.broker, self.shared)
@@ -120,12 +121,13 @@ async def stepping(*nodes):
 
 
 @asynccontextmanager
-async def two_brokers(store):
+async def two_brokers(store, times=PEER_TIMES):
     """Yield two running brokers and the names of two topics: each broker serves one of the topics.
 
     Each topic has two partitions.
     """
-    async with Node(store, 1).running() as first, Node(store, 3).running() as second:
+    first, second = SteppedBroker(store, 1, times), SteppedBroker(store, 3, times)
+    async with first.running(), second.running():
         await balanced(store, first, second)
         names = topic_of(first.held), topic_of(second.held)
         async with trio.open_nursery() as going_on:

@@ -11,12 +11,12 @@ DEFAULT = ("public", "default")
 
 async def test_a_question_to_a_node_finds_no_owner():
     alone = Alone()
-    asked = (
-        alone.relay(2, "kafka"),
+    questions = (
+        alone.forward(2, "kafka"),
         alone.schema(2, NOBODY, NOBODY, version=None, non_persistent=False),
         alone.purge(2, NOBODY, PLACE[0]),
     )
-    for question in asked:
+    for question in questions:
         with pytest.raises(NotOwner, match="there is no other broker"):
             await question
     (error,) = await alone.commit(NOBODY, b"g", [(2, (*PLACE, 1, None, 0))])

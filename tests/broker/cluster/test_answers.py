@@ -27,10 +27,10 @@ async def test_topic_sizes_are_collected_with_turns_for_other_tasks():
         ),
         SimpleNamespace(),
     )
-    turns, found = 0, []
+    turns, collected = 0, []
 
     async def ask():
-        found.extend(await answers._kept(Call("kept", [])))
+        collected.extend(await answers._kept(Call("kept", [])))
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
@@ -38,5 +38,5 @@ async def test_topic_sizes_are_collected_with_turns_for_other_tasks():
         while True:
             await trio.lowlevel.checkpoint()
             turns += 1
-    assert found == [(one.name.full, number, 2, 3) for number, one in enumerate(topics[:5])]
+    assert collected == [(topic.name.full, number, 2, 3) for number, topic in enumerate(topics[:5])]
     assert turns >= 5

@@ -13,9 +13,9 @@ from braidlog.broker.cluster.cluster_peers import Call
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.cluster.nodes import Node, balanced
+from tests.broker.cluster.nodes import SteppedBroker, balanced
 from tests.broker.cluster.test_membership import ONE, OTHER, stepping_on
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 from tests.storage.shared.shared_dirs import SharedStore
 
 ORDERS = ["acme", "shop", "orders"]
@@ -44,7 +44,7 @@ CHANGES = (
 )
 
 
-class Client:
+class RightsClient:
     """The asking client."""
 
     def __init__(self, principal):
@@ -63,7 +63,7 @@ class Only:
 
 
 def test_every_change_has_its_permission():
-    house = House()
+    house = MetadataParts()
     changes = LocalChanges(house.topics, house.namespaces)
     assert ON_TOPIC.keys() == changes.of_topics.keys()
     assert ON_NAMESPACE.keys() == changes.others.keys()
@@ -82,7 +82,10 @@ async def refused(home, rules, principal, change, allowed):
 
 async def test_the_owner_refuses_a_forbidden_change_and_changes_nothing(tmp_path):
     store = SharedStore(tmp_path)
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await balanced(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         rules = Only()
@@ -101,17 +104,20 @@ async def test_the_owner_refuses_a_forbidden_change_and_changes_nothing(tmp_path
                     assert state.place > before or not change[-1], change
                 # For no client.
                 node = owner.broker.placement.node_id
-                told = Call("create_namespace", [LATEST, "acme", "old", None])
+                request = Call("create_namespace", [LATEST, "acme", "old", None])
                 rules.allowed = "create namespace acme/old"
                 with pytest.raises(errors.NotAuthorized):
-                    await home._ask(home._owner(node), told)
+                    await home._ask(home._owner(node), request)
                 assert owner.broker.namespaces.find("acme", "old") is None
                 nursery.cancel_scope.cancel()
 
 
 async def test_a_change_is_made_for_the_tasks_client(tmp_path):
     store = SharedStore(tmp_path)
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await balanced(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         rules = Only()
@@ -124,7 +130,7 @@ async def test_a_change_is_made_for_the_tasks_client(tmp_path):
                 with pytest.raises(errors.NotAuthorized):
                     await topics.create(name, 1)
                 assert owner.broker.topics.find(name) is None
-                client = Client(ANONYMOUS)
+                client = RightsClient(ANONYMOUS)
                 work_for(client)
                 with pytest.raises(errors.NotAuthorized):
                     await topics.create(name, 1)
@@ -134,16 +140,16 @@ async def test_a_change_is_made_for_the_tasks_client(tmp_path):
 
 
 async def test_a_task_inherits_the_client_of_its_starter():
-    found = []
+    askers = []
 
     async def look():
-        found.append(asks())
+        askers.append(asks())
 
-    client = Client(EVE)
+    client = RightsClient(EVE)
     assert asks() == (ANONYMOUS, "")
     work_for(client)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(look)
     del client
     await look()
-    assert found == [(EVE, "test"), (ANONYMOUS, "")]
+    assert askers == [(EVE, "test"), (ANONYMOUS, "")]

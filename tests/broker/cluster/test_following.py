@@ -6,7 +6,7 @@ from braidlog.broker.cluster.following import Following
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.catalogue_records import TopicMeta
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import FakeFactory, House
+from tests.broker.metadata_fakes import FakeFactory, MetadataParts
 
 ORDERS, BILLS = (TopicName("public", "default", topic) for topic in ("orders", "bills"))
 
@@ -24,7 +24,7 @@ class TightFactory(FakeFactory):
 
 
 async def test_topics_without_room_follow_later_and_keep_no_other_topic_back():
-    house = House(factory=TightFactory())
+    house = MetadataParts(factory=TightFactory())
     metas = {
         ORDERS: TopicMeta(1, ORDERS, [7], False, 0, {}, None, 0),
         BILLS: TopicMeta(2, BILLS, [8], False, 0, {}, None, 0),

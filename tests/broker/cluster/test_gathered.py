@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from braidlog.broker.cluster.gathered import Gathered
 
 
-class Asked:
+class HeldCalls:
     """Calls that end on the test's request, numbered."""
 
     def __init__(self):
@@ -22,53 +22,53 @@ class Asked:
 
 
 @pytest.fixture
-def asked():
-    return Asked()
+def calls():
+    return HeldCalls()
 
 
 @pytest.fixture
-def ask(asked, nursery):
+def ask(calls, nursery):
     """Return a function that asks `times` times at the same time and collects the answers in a
     list.
     """
-    gathered = Gathered(asked)
+    gathered = Gathered(calls)
 
     def ask(times=1, nursery=nursery):
-        found = []
+        answers = []
 
         async def one():
-            found.append(await gathered())
+            answers.append(await gathered())
 
         for _ in range(times):
             nursery.start_soon(one)
-        return found
+        return answers
 
     return ask
 
 
-async def test_questions_during_a_call_share_the_next_call(asked, ask):
+async def test_questions_during_a_call_share_the_next_call(calls, ask):
     first = ask()
     await wait_all_tasks_blocked()
     later = ask(50)
     await wait_all_tasks_blocked()
-    assert asked.begun == 1
-    asked.room.release()
+    assert calls.begun == 1
+    calls.room.release()
     await wait_all_tasks_blocked()
-    assert (first, later, asked.begun) == ([1], [], 2)
+    assert (first, later, calls.begun) == ([1], [], 2)
     last = ask(3)
-    asked.room.release()
-    asked.room.release()
+    calls.room.release()
+    calls.room.release()
     await wait_all_tasks_blocked()
-    assert (later, last, asked.begun) == ([2] * 50, [3] * 3, 3)
+    assert (later, last, calls.begun) == ([2] * 50, [3] * 3, 3)
 
 
-async def test_other_askers_are_answered_if_the_caller_is_cancelled(asked, ask, nursery):
+async def test_other_askers_are_answered_if_the_caller_is_cancelled(calls, ask, nursery):
     async with trio.open_nursery() as leaving:
         gone = ask(nursery=leaving)
         await wait_all_tasks_blocked()
         leaving.cancel_scope.cancel()
-    found = ask(2)
+    answers = ask(2)
     await wait_all_tasks_blocked()
-    asked.room.release()
+    calls.room.release()
     await wait_all_tasks_blocked()
-    assert (gone, found) == ([], [2, 2])
+    assert (gone, answers) == ([], [2, 2])

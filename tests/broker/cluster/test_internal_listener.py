@@ -10,19 +10,19 @@ from structlog.testing import capture_logs
 from braidlog.broker.cluster.links import Hello, connect
 from braidlog.broker.server.listener import Listener
 from braidlog.protocols.iggy.adapter import ADAPTER as IGGY
-from tests.broker.cluster.nodes import Node
+from tests.broker.cluster.nodes import SteppedBroker
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
 
 class Ends:
-    """An adapter whose relayed connections end with an error."""
+    """An adapter whose forwarded connections end with an error."""
 
     def __init__(self, error):
         self.error = error
         self.served = False
 
-    async def serve_relayed(self, broker, stream):
+    async def serve_forwarded(self, broker, stream):
         self.served = True
         raise self.error
 
@@ -43,7 +43,7 @@ def listener_of(adapter):
 )
 async def test_a_vanished_peer_is_a_debug_line_and_a_bug_is_an_error(tmp_path, error, level):
     adapter = Ends(error)
-    node = Node(SharedStore(tmp_path), 1)
+    node = SteppedBroker(SharedStore(tmp_path), 1)
     async with node.running():
         node.broker.listeners["relayed"] = listener_of(adapter)
         hello = Hello(node.shared.session.cluster.cluster_id, 1, "relay", "relayed")
@@ -60,14 +60,14 @@ async def test_a_vanished_peer_is_a_debug_line_and_a_bug_is_an_error(tmp_path, e
 NAMES = ("peer_gone", "call_failed")
 
 
-async def test_a_relayed_client_of_a_vanished_broker_leaves_no_socket(tmp_path):
-    node = Node(SharedStore(tmp_path), 1)
+async def test_a_forwarded_client_of_a_vanished_broker_leaves_no_socket(tmp_path):
+    node = SteppedBroker(SharedStore(tmp_path), 1)
     async with node.running():
         node.broker.listeners["relayed"] = listener_of(IGGY)
         stream = await gone()
         before = len(node.broker.connections)
         with pytest.raises(OSError, match="not connected"):
-            await node.internal._relay(stream, "relayed")
+            await node.internal._forward(stream, "relayed")
         assert len(node.broker.connections) == before
         await stream.aclose()
 

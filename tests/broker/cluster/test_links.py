@@ -34,9 +34,9 @@ HELLO = Hello("cluster", 7, "calls")
 
 @pytest.fixture
 async def listener():
-    one = listening(("127.0.0.1", 0))
-    yield one
-    await one.aclose()
+    socket_listener = listening(("127.0.0.1", 0))
+    yield socket_listener
+    await socket_listener.aclose()
 
 
 @pytest.fixture
@@ -44,26 +44,26 @@ def dial(listener):
     """Return `dial(secret)`, which returns the results of a broker's connection at both ends."""
 
     async def dial(secret=SECRET):
-        told = {}
+        results = {}
 
         async def server():
             stream = await listener.accept()
             try:
-                told["there"] = await welcome(stream, SECRET)
+                results["there"] = await welcome(stream, SECRET)
             except LinkLost as error:
-                told["there"] = str(error)
+                results["there"] = str(error)
                 await stream.aclose()
 
         async def client():
             try:
-                told["here"] = await connect(listener.socket.getsockname(), secret, HELLO)
+                results["here"] = await connect(listener.socket.getsockname(), secret, HELLO)
             except LinkLost as error:
-                told["here"] = str(error)
+                results["here"] = str(error)
 
         async with trio.open_nursery() as both:
             both.start_soon(server)
             both.start_soon(client)
-        return told["here"], told["there"]
+        return results["here"], results["there"]
 
     return dial
 
@@ -75,9 +75,9 @@ async def test_both_sides_know_the_secret_and_the_hello_arrives(dial):
 
 
 async def test_wrong_secret_is_not_answered(dial):
-    here, there = await dial(b"another secret")
+    here, remote = await dial(b"another secret")
     assert "the connection has ended" in here
-    assert there == "it does not know the cluster's secret"
+    assert remote == "it does not know the cluster's secret"
 
 
 async def test_an_answer_without_the_secret_ends_the_connection(listener, nursery):
@@ -98,9 +98,9 @@ async def test_handshake_times_out(listener, autojump_clock):
     with pytest.raises(LinkLost, match=f"no answer within {HELLO_S:.0f} s"):
         await connect(listener.socket.getsockname(), SECRET, HELLO)
     stream = await listener.accept()
-    silent, there = await pair()
+    silent, remote = await pair()
     with pytest.raises(LinkLost, match=f"no hello within {HELLO_S:.0f} s"):
-        await welcome(there, SECRET)
+        await welcome(remote, SECRET)
     await silent.aclose()
     assert trio.current_time() - began == pytest.approx(2 * HELLO_S, abs=0.5)
     assert await stream.receive_some() == b""  # An abandoned connection is closed.
@@ -116,10 +116,10 @@ async def test_an_unreachable_address_is_named(listener):
 async def pair():
     """Return the two ends of a connection."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    one = await trio.testing.open_stream_to_socket_listener(listeners[0])
+    near = await trio.testing.open_stream_to_socket_listener(listeners[0])
     other = await listeners[0].accept()
     await listeners[0].aclose()
-    return one, other
+    return near, other
 
 
 def head(nonce, hello, magic=MAGIC, size=None, theirs=b""):
@@ -128,7 +128,7 @@ def head(nonce, hello, magic=MAGIC, size=None, theirs=b""):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "reason"),
     [
         ({"magic": b"BRAIDLNK\x02"}, "not a broker of this version"),
         ({"size": HELLO_BYTES_MAX + 1}, "not a broker of this version"),
@@ -137,39 +137,39 @@ def head(nonce, hello, magic=MAGIC, size=None, theirs=b""):
     ],
     ids=["magic", "size", "no hello", "half a hello"],
 )
-async def test_a_malformed_hello_is_refused(nursery, changed, said):
-    here, there = await pair()
-    found = []
+async def test_a_malformed_hello_is_refused(nursery, changed, reason):
+    here, remote = await pair()
+    reasons = []
 
     @nursery.start_soon
     async def welcomed():
         with pytest.raises(LinkLost) as raised:
-            await welcome(there, SECRET)
-        found.append(str(raised.value))
+            await welcome(remote, SECRET)
+        reasons.append(str(raised.value))
 
     theirs = (await here.receive_some(len(MAGIC) + NONCE_BYTES))[len(MAGIC) :]
     fields = {"hello": msgspec.msgpack.encode(HELLO), **changed}
     await here.send_all(head(bytes(NONCE_BYTES), theirs=theirs, **fields))
-    await until(lambda: found)
-    assert said in found[0]
+    await until(lambda: reasons)
+    assert reason in reasons[0]
 
 
 async def test_too_large_or_malformed_messages_end_the_link():
-    here, there = await pair()
+    here, remote = await pair()
     await send_message(here, [1, "x"])
-    assert await receive_message(there, list) == [1, "x"]
+    assert await receive_message(remote, list) == [1, "x"]
     await here.send_all(LENGTH.pack(1) + b"\xc1")
     with pytest.raises(LinkLost):
-        await receive_message(there, list)
+        await receive_message(remote, list)
     await here.send_all(LENGTH.pack(MESSAGE_BYTES_MAX + 1))
     with pytest.raises(LinkLost, match=f"a message of {MESSAGE_BYTES_MAX + 1} bytes"):
-        await receive_message(there, list)
+        await receive_message(remote, list)
     await here.aclose()
     with pytest.raises(LinkLost, match="the connection has ended"):
-        await receive_message(there, list)
+        await receive_message(remote, list)
     with pytest.raises(LinkLost):
         for _ in range(100):
-            await send_message(there, b"x" * 100_000)
+            await send_message(remote, b"x" * 100_000)
 
 
 async def test_an_address_in_use_is_an_error(listener):
@@ -187,10 +187,10 @@ def test_the_secret_comes_from_variable_file_or_database(tmp_path, monkeypatch):
     assert cluster_parts._secret(str(file), "of the database") == b"of the variable"
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b" \n", "is empty")])
-def test_an_unreadable_secret_is_a_single_line(tmp_path, monkeypatch, content, said):
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b" \n", "is empty")])
+def test_an_unreadable_secret_is_a_single_line(tmp_path, monkeypatch, content, reason):
     monkeypatch.delenv(cluster_parts.SECRET_VARIABLE, raising=False)
     if content is not None:
         (tmp_path / "secret").write_bytes(content)
-    with pytest.raises(ConfigError, match=f"cluster.secret_file .*{said}"):
+    with pytest.raises(ConfigError, match=f"cluster.secret_file .*{reason}"):
         cluster_parts._secret(str(tmp_path / "secret"), "of the database")

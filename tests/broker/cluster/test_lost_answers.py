@@ -7,7 +7,7 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.access.rights import ANONYMOUS
-from braidlog.broker.cluster import cluster_peers
+from braidlog.broker.cluster.cluster_peers import PeerTimes
 from braidlog.broker.cluster.peers import Asker
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.cut_links import lossy
@@ -159,9 +159,8 @@ async def test_a_change_with_a_lost_answer_is_made_once_and_reported_as_made(tmp
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_change_by_a_silent_owner_is_reported_as_unknown(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(cluster_peers, "FIND_S", 0.0)
-    async with lossy(tmp_path) as (asker, owner, cutter, _):
+async def test_a_change_by_a_silent_owner_is_reported_as_unknown(tmp_path, name):
+    async with lossy(tmp_path, PeerTimes(find_s=0.0)) as (asker, owner, cutter, _):
         await prepared(asker)
         change, _ = Changes(asker.broker).changes()[name]
         _, is_made = Changes(owner.broker).changes()[name]

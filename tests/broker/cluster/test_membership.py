@@ -11,7 +11,7 @@ from braidlog.broker.cluster.membership import HAND_OVER_S
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
+from tests.broker.cluster.nodes import LEASE_MS, SteppedBroker, balanced, settle, topic_of
 from tests.broker.records import append, read_values
 from tests.storage.shared.shared_dirs import SHARDS, SharedStore
 
@@ -37,7 +37,10 @@ async def values_of(node, name):
 
 
 async def test_each_broker_serves_its_share_and_knows_every_topic(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         mine, theirs = topic_of(first.held), topic_of(second.held)
         with trio.fail_after(30):
@@ -70,7 +73,10 @@ async def stepping_on(*nodes):
 
 
 async def test_any_broker_changes_topics_and_sees_its_changes(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         asker = second if first.broker.catalogue.is_owned else first
         topics, namespaces = asker.broker.topics, asker.broker.namespaces
@@ -79,8 +85,8 @@ async def test_any_broker_changes_topics_and_sees_its_changes(store):
                 nursery.start_soon(stepping_on, first, second)
                 await namespaces.create("acme", "shop")
                 name = TopicName("acme", "shop", "orders")
-                made = await topics.create(name, 1, settings={"deduplication": True})
-                assert topics.is_deduplicated(made)
+                topic = await topics.create(name, 1, settings={"deduplication": True})
+                assert topics.is_deduplicated(topic)
                 await topics.add_partitions(name, 3)
                 assert len(topics.get(name).partitions) == 3
                 await topics.alter_settings(name, {"deduplication": None})
@@ -100,14 +106,17 @@ async def test_any_broker_changes_topics_and_sees_its_changes(store):
 
 
 async def test_a_topic_just_created_by_another_broker_is_used(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         name = topic_of(asker.held)
-        found = []
+        created = []
 
         async def use():
-            found.append(await asker.broker.topics.auto_create(name))
+            created.append(await asker.broker.topics.auto_create(name))
 
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
@@ -119,14 +128,17 @@ async def test_a_topic_just_created_by_another_broker_is_used(store):
                 while not any(asker.parts.peers._idle.values()):  # The request has been answered.
                     await trio.lowlevel.checkpoint()
                 nursery.start_soon(stepping_on, asker)
-                while not found:
+                while not created:
                     await trio.lowlevel.checkpoint()
                 nursery.cancel_scope.cancel()
-        assert len(found[0].partitions) == 3
+        assert len(created[0].partitions) == 3
 
 
 async def test_any_broker_changes_tenants_and_the_next_owner_keeps_them(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         tenants = asker.broker.namespaces
@@ -153,7 +165,7 @@ async def test_any_broker_changes_tenants_and_the_next_owner_keeps_them(store):
 
 
 async def test_acknowledged_records_move_with_their_shard_and_back(store):
-    async with Node(store, ONE).running() as first:
+    async with SteppedBroker(store, ONE).running() as first:
         await settle(first)
         assert first.held == ALL
         names = [topic_of({shard}) for shard in sorted(ALL)]
@@ -162,7 +174,7 @@ async def test_acknowledged_records_move_with_their_shard_and_back(store):
             await append(first.broker, topic.partitions[0], "kafka", [b"1"])
             first.broker.subscriptions.open(topic, b"g").commit(0, 1)
         await first.broker.durability.settled()
-        async with Node(store, OTHER).running() as second:
+        async with SteppedBroker(store, OTHER).running() as second:
             await both(store, first, second)
             for name in names:
                 owner = first if first.broker.placement.is_here(name) else second
@@ -183,30 +195,30 @@ async def test_acknowledged_records_move_with_their_shard_and_back(store):
 
 
 async def test_leftovers_of_a_deleted_topic_in_packs_block_no_broker(store):
-    async with Node(store, ONE).running() as first:
+    async with SteppedBroker(store, ONE).running() as first:
         await settle(first)
         gone = topic_of({1})
-        kept = topic_of({1}, prefix="kept")
-        topics = [await first.broker.topics.create(name, 1) for name in (gone, kept)]
-        for some in (topics[:1], topics):
-            for topic in some:
+        staying = topic_of({1}, prefix="kept")
+        topics = [await first.broker.topics.create(name, 1) for name in (gone, staying)]
+        for expected in (topics[:1], topics):
+            for topic in expected:
                 await append(first.broker, topic.partitions[0], "kafka", [b"x"])
             await first.broker.durability.settled()
             await first.upkeep.pack()
         await first.broker.topics.delete(gone)
         await first.broker.durability.settled()
         await first.upkeep.pack()
-        async with Node(store, OTHER).running() as second:
+        async with SteppedBroker(store, OTHER).running() as second:
             await balanced(store, first, second)
             store.ledger.drain(ONE, drains=True)
             await settle(first, second)
             assert second.held == ALL
-            assert await values_of(second, kept) == [b"x"]
+            assert await values_of(second, staying) == [b"x"]
 
 
 async def test_a_takeover_of_a_silent_broker_keeps_acknowledged_records(store):
-    async with Node(store, OTHER).running() as second:
-        async with Node(store, ONE).running() as first:
+    async with SteppedBroker(store, OTHER).running() as second:
+        async with SteppedBroker(store, ONE).running() as first:
             await both(store, first, second)
             name = topic_of(first.held)
             asker = first if first.broker.catalogue.is_owned else second
@@ -224,7 +236,10 @@ async def test_a_takeover_of_a_silent_broker_keeps_acknowledged_records(store):
 
 
 async def test_only_the_topics_owner_moves_a_position(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         name = topic_of(second.held)
         with trio.fail_after(60):
@@ -263,7 +278,10 @@ async def test_only_the_topics_owner_moves_a_position(store):
 
 
 async def test_a_group_is_deleted_only_in_its_namespace(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         shards = second.held
         name = topic_of(shards)
@@ -273,8 +291,8 @@ async def test_a_group_is_deleted_only_in_its_namespace(store):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stepping_on, first, second)
                 await owner.broker.namespaces.create("public", "other")
-                for one in (name, same):
-                    topic = await second.broker.topics.create(one, 1)
+                for group_topic in (name, same):
+                    topic = await second.broker.topics.create(group_topic, 1)
                     second.broker.subscriptions.open(topic, b"g").commit(0, 0)
                 nursery.cancel_scope.cancel()
         asker, home = Asker(ANONYMOUS, "test"), first.parts.peers
@@ -290,18 +308,24 @@ async def test_a_group_is_deleted_only_in_its_namespace(store):
 
 
 async def test_non_persistent_topics_are_listed_at_every_broker(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         name = topic_of(second.held)
         second.broker.non_persistent.create(name)
         with trio.fail_after(60):
-            found = await first.parts.peers.non_persistent(("public", "default"))
-            assert found == {f"non-persistent://{name.full}": name}
+            listed = await first.parts.peers.non_persistent(("public", "default"))
+            assert listed == {f"non-persistent://{name.full}": name}
             assert not await first.parts.peers.non_persistent(("public", "other"))
 
 
 async def test_a_leaving_broker_serves_until_others_own_everything(store):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         held = first.held
         first.parts.on_leave(first.membership.hand_over)
@@ -317,7 +341,7 @@ async def test_a_leaving_broker_serves_until_others_own_everything(store):
 
 
 async def test_a_broker_without_successor_leaves_at_once(store):
-    async with Node(store, ONE).running() as first:
+    async with SteppedBroker(store, ONE).running() as first:
         await settle(first)
         first.parts.on_leave(first.membership.hand_over)
         async with trio.open_nursery() as nursery:
@@ -330,7 +354,10 @@ async def test_a_broker_without_successor_leaves_at_once(store):
 
 
 async def test_a_leaving_broker_waits_with_a_limit_for_a_passive_broker(store, autojump_clock):
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await both(store, first, second)
         first.parts.on_leave(first.membership.hand_over)
         before = trio.current_time()
@@ -341,13 +368,16 @@ async def test_a_leaving_broker_waits_with_a_limit_for_a_passive_broker(store, a
 
 async def test_a_drain_while_a_reader_waits_for_the_store_stops_no_broker(store):
     """The drain closes and renames a folder that the reader's thread is about to write to."""
-    async with Node(store, ONE).running() as first:
+    async with SteppedBroker(store, ONE).running() as first:
         await settle(first)
         name = topic_of(first.held)
         await first.broker.topics.create(name, 1)
         await append(first.broker, first.broker.topics.partition(name, 0), "kafka", [b"x"])
         first.closes()
-    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+    async with (
+        SteppedBroker(store, ONE).running() as first,
+        SteppedBroker(store, OTHER).running() as second,
+    ):
         await settle(first, second)
         mine = first.broker.placement.is_here(name)
         reader, taker = (first, second) if mine else (second, first)

@@ -8,7 +8,7 @@ import trio
 from braidlog.broker import errors
 from tests.broker.cluster.nodes import (
     LEASE_MS,
-    Node,
+    SteppedBroker,
     balanced,
     settle,
     stepping,
@@ -21,7 +21,7 @@ from tests.waiting import until
 
 async def test_partitions_are_removed_once_even_with_a_subscription_at_the_owner(tmp_path):
     store = SharedStore(tmp_path)
-    async with Node(store, 1).running() as first:
+    async with SteppedBroker(store, 1).running() as first:
         await settle(first)
         names = [topic_of({shard}) for shard in sorted(first.held)]
         in_use = []
@@ -30,7 +30,7 @@ async def test_partitions_are_removed_once_even_with_a_subscription_at_the_owner
             in_use.append(first.broker.subscriptions.open(topic, b"g"))
             in_use[-1].commit(7, 1)
         await first.broker.durability.settled()
-        async with Node(store, 3).running() as second:
+        async with SteppedBroker(store, 3).running() as second:
             await balanced(store, first, second)
             assert first.broker.catalogue.is_owned, "its topics are elsewhere, the catalogue is not"
             moved = next(name for name in names if second.broker.placement.is_here(name))

@@ -13,7 +13,7 @@ from braidlog.broker.cluster.placement import (
 )
 from braidlog.broker.errors import NotOwner
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 
 ORDERS = TopicName("public", "default", "orders")
 
@@ -32,7 +32,7 @@ def test_a_single_broker_owns_every_topic():
 
 
 async def test_partitions_of_other_brokers_are_not_returned():
-    house = House(placement=elsewhere())
+    house = MetadataParts(placement=elsewhere())
     await house.topics.create(ORDERS, 1)
     assert house.topics.find(ORDERS) is not None
     with pytest.raises(NotOwner, match="broker 2") as raised:

@@ -5,18 +5,12 @@ their changes from the owner.
 import pytest
 import trio
 
-from braidlog.broker.cluster import answers, cluster_peers
+from braidlog.broker.cluster.cluster_peers import PeerTimes
 from tests.broker.cluster.nodes import two_brokers
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
-SPREAD_S = 0.01  # For the other brokers; the owner of the topic has `FOLLOW_S`.
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    for module in (answers, cluster_peers):
-        monkeypatch.setattr(module, "SPREAD_S", SPREAD_S)
+QUICK = PeerTimes(spread_s=0.01)  # For the other brokers; the owner of the topic has `follow_s`.
 
 
 CHANGES = {
@@ -27,7 +21,7 @@ CHANGES = {
 }
 
 
-class Owner:
+class FollowingOwner:
     """A topic's owner, which follows the catalogue only outside of `behind`."""
 
     def __init__(self, node, name):
@@ -42,12 +36,12 @@ class Owner:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("asks_at_owner", [False, True])
 async def test_a_change_of_a_topic_waits_until_its_owner_has_followed(
-    tmp_path, quick, change, asks_at_owner
+    tmp_path, change, asks_at_owner
 ):
-    async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
+    async with two_brokers(SharedStore(tmp_path), QUICK) as (nodes, names):
         far, catalogue = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
-        name = next(one for one in names if far.broker.placement.is_here(one))
-        owner, done = Owner(far, name), trio.Event()
+        name = next(candidate for candidate in names if far.broker.placement.is_here(candidate))
+        owner, done = FollowingOwner(far, name), trio.Event()
         asker = far if asks_at_owner else catalogue
         before = owner.state()
 
@@ -60,27 +54,27 @@ async def test_a_change_of_a_topic_waits_until_its_owner_has_followed(
                 nursery.start_soon(changed)
                 place = catalogue.parts.shared_catalogue.place
                 await until(lambda: catalogue.parts.shared_catalogue.place > place)
-                with trio.move_on_after(10 * SPREAD_S):
+                with trio.move_on_after(10 * QUICK.spread_s):
                     await done.wait()
                 assert not done.is_set() and owner.state() == before
             await done.wait()
         assert owner.state() != before
 
 
-async def test_a_creation_does_not_wait_for_an_owner_that_is_behind(tmp_path, quick):
-    async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
+async def test_a_creation_does_not_wait_for_an_owner_that_is_behind(tmp_path):
+    async with two_brokers(SharedStore(tmp_path), QUICK) as (nodes, names):
         far, catalogue = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
-        (name,) = (one for one in names if far.broker.placement.is_here(one))
+        (name,) = (candidate for candidate in names if far.broker.placement.is_here(candidate))
         await catalogue.broker.topics.delete(name)
-        async with Owner(far, name).behind:
+        async with FollowingOwner(far, name).behind:
             await catalogue.broker.topics.create(name, 1)
 
 
-async def test_an_owner_that_stays_behind_is_waited_for_with_a_limit(tmp_path, quick, monkeypatch):
-    monkeypatch.setattr(cluster_peers, "FOLLOW_S", 5 * SPREAD_S)
-    async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
+async def test_an_owner_that_stays_behind_is_waited_for_with_a_limit(tmp_path):
+    times = PeerTimes(spread_s=QUICK.spread_s, follow_s=5 * QUICK.spread_s)
+    async with two_brokers(SharedStore(tmp_path), times) as (nodes, names):
         far, catalogue = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
-        name = next(one for one in names if far.broker.placement.is_here(one))
-        async with Owner(far, name).behind:
+        name = next(candidate for candidate in names if far.broker.placement.is_here(candidate))
+        async with FollowingOwner(far, name).behind:
             await catalogue.broker.topics.add_partitions(name, 3)
         assert len(catalogue.broker.topics.get(name).partitions) == 3

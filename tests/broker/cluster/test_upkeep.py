@@ -8,7 +8,7 @@ from braidlog.broker import errors
 from braidlog.broker.cluster.upkeep import LOOK_S
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.shared.ledger import Fenced, LedgerWentBack
-from tests.broker.cluster.nodes import Node, settle
+from tests.broker.cluster.nodes import SteppedBroker, settle
 from tests.broker.records import append, make_partition, read_values
 from tests.storage.shared.shared_dirs import SharedStore
 
@@ -20,7 +20,7 @@ def store(tmp_path):
 
 async def test_the_next_broker_has_all_records_and_positions(store):
     for number, node_number in enumerate((1, 2, 1)):
-        node = Node(store, node_number)
+        node = SteppedBroker(store, node_number)
         broker = node.broker
         async with node.running():
             await settle(node)
@@ -45,7 +45,7 @@ async def test_the_next_broker_has_all_records_and_positions(store):
 
 
 async def test_a_deleted_topic_leaves_no_object(store):
-    node = Node(store, 1)
+    node = SteppedBroker(store, 1)
     broker, upkeep = node.broker, node.upkeep
     async with node.running():
         await settle(node)
@@ -60,13 +60,13 @@ async def test_a_deleted_topic_leaves_no_object(store):
         await upkeep.pack()
         node.closes()
     assert not store.names("packs/")
-    async with Node(store, 1).running() as again:
+    async with SteppedBroker(store, 1).running() as again:
         await settle(again)
         assert not again.broker.topics.all() and again.broker.namespaces.all()
 
 
 async def test_a_sweep_with_an_outdated_database_stops_the_broker(store):
-    node = Node(store, 1)
+    node = SteppedBroker(store, 1)
     with pytest.raises(ExceptionGroup) as caught:
         async with node.running():
             await settle(node)
@@ -81,7 +81,7 @@ async def test_a_sweep_with_an_outdated_database_stops_the_broker(store):
 
 async def test_packs_wait_for_full_rounds(store, autojump_clock):
     """Packs wait until `pack_ms`; otherwise `pack_bytes` were enough."""
-    node = Node(store, 1)
+    node = SteppedBroker(store, 1)
     metrics, backlog = node.broker.metrics, node.shared.backlog
     async with trio.open_nursery() as nursery:
         for is_full, seconds in ((True, 60), (False, LOOK_S)):
@@ -104,7 +104,7 @@ async def test_packs_wait_for_full_rounds(store, autojump_clock):
 
 
 async def test_a_replaced_broker_stops_and_acknowledges_nothing(store):
-    node = Node(store, 1)
+    node = SteppedBroker(store, 1)
     broker, upkeep = node.broker, node.upkeep
     with pytest.raises(ExceptionGroup) as caught:
         async with node.running():
@@ -121,7 +121,7 @@ async def test_a_replaced_broker_stops_and_acknowledges_nothing(store):
 
 
 async def test_another_durability_is_refused(store):
-    async with Node(store, 1).running() as node:
+    async with SteppedBroker(store, 1).running() as node:
         await settle(node)
         broker = node.broker
         await make_partition(broker)

@@ -20,17 +20,17 @@ from tests.broker.server.echo import receive_exactly, tcp_pair
 from tests.waiting import until
 
 
-class OneByOne:
+class NoJointSync:
     syncs_all_at_once = False
 
     def sync_queue(self, eventfd):
         return None
 
 
-class Bench:
+class DurabilityParts:
     def __init__(self, nursery, flush_interval_ms=250):
         self.disk = HeldDisk()
-        self.committer = Committer(OneByOne())
+        self.committer = Committer(NoJointSync())
         self.waiters = Waiters()
         self.poller = EpollPoller()
         self.durability = CommitRounds(
@@ -60,7 +60,7 @@ class Bench:
 
 @pytest.fixture
 async def bench(nursery):
-    bench = Bench(nursery)
+    bench = DurabilityParts(nursery)
     nursery.start_soon(bench.durability.run)
     await wait_all_tasks_blocked()
     return bench
@@ -105,7 +105,7 @@ async def test_without_changes_nothing_is_synced(bench):
 
 
 async def test_lazy_members_are_synced_within_the_flush_interval(autojump_clock, nursery):
-    bench = Bench(nursery, flush_interval_ms=400)
+    bench = DurabilityParts(nursery, flush_interval_ms=400)
     nursery.start_soon(bench.durability.run)
     nursery.start_soon(bench.durability.promote)
     await wait_all_tasks_blocked()
@@ -123,7 +123,7 @@ async def test_settled_includes_lazy_members(bench):
 
 
 async def test_a_failed_sync_ends_the_run_and_no_waiting_answer_is_sent(nursery):
-    bench = Bench(nursery)
+    bench = DurabilityParts(nursery)
     outbox, client, sock = await bench.outbox()
     bench.disk.failing = True
     outbox.answer([b"never"], bench.append())
@@ -138,14 +138,14 @@ async def test_a_failed_sync_ends_the_run_and_no_waiting_answer_is_sent(nursery)
 
 
 async def test_a_failed_write_elsewhere_ends_the_run_too(nursery):
-    bench = Bench(nursery)
+    bench = DurabilityParts(nursery)
     bench.durability.fail(StorageFailed("pwritev: Input/output error"))
     with pytest.raises(StorageFailed, match="pwritev"):
         await bench.durability.run()
 
 
 async def test_cancelling_waits_for_the_sync_that_runs(nursery):
-    bench = Bench(nursery)
+    bench = DurabilityParts(nursery)
     bench.disk.may_sync.clear()
     bench.append()
     async with trio.open_nursery() as inner:

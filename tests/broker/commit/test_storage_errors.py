@@ -14,13 +14,7 @@ from braidlog.broker.commit.storage_errors import (
 from braidlog.broker.config.logging import PAUSE_S
 from braidlog.storage import errors as storage_errors
 from braidlog.storage.errors import CorruptBody, DamagedLog, LogClosed, StorageFull
-
-
-class Clock:
-    seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
+from tests.fake_clock import FakeClock
 
 
 @pytest.fixture
@@ -30,11 +24,11 @@ def logged():
 
 
 def test_the_first_refusal_is_logged_with_its_file_and_later_refusals_counted(logged):
-    clock = Clock()
+    clock = FakeClock()
     error_log = StorageErrorLog(clock)
     for _ in range(1000):
         error_log.note(StorageFull("cannot write to /data/x: No space left on device"))
-    clock.seconds += PAUSE_S
+    clock.now += PAUSE_S
     error_log.note(StorageFull("cannot create /data/y: No space left on device"))
     assert [(line["event"], line["count"]) for line in logged] == [
         ("storage_full", 1),
@@ -45,7 +39,7 @@ def test_the_first_refusal_is_logged_with_its_file_and_later_refusals_counted(lo
 
 
 def test_each_kind_of_error_has_its_own_lines(logged):
-    error_log = StorageErrorLog(Clock())
+    error_log = StorageErrorLog(FakeClock())
     error_log.note(StorageFull("a"))
     error_log.note(DamagedLog("/data/z", 64, 7, "body checksum is wrong"))
     assert [line["event"] for line in logged] == ["storage_full", "damage_met"]
@@ -53,7 +47,7 @@ def test_each_kind_of_error_has_its_own_lines(logged):
 
 @pytest.mark.parametrize("error", [CorruptBody("x"), LogClosed("/data/gone")])
 def test_errors_of_the_client_are_not_logged(logged, error):
-    StorageErrorLog(Clock()).note(error)
+    StorageErrorLog(FakeClock()).note(error)
     assert logged == []
 
 

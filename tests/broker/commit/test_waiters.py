@@ -138,7 +138,7 @@ def passes():
     return Passes()
 
 
-class Reader:
+class WaitingTask:
     """A task that waits with a callback; `answers` are the callback's results or errors."""
 
     def __init__(self, waiters, nursery, target, answers):
@@ -172,7 +172,7 @@ async def come(waiters, passes, target, high_watermark):
 
 async def test_records_of_a_pass_are_served_at_its_end_without_the_task(passes, nursery):
     waiters, target = Waiters(passes), Target()
-    reader = Reader(waiters, nursery, target, [3, 5, None])
+    reader = WaitingTask(waiters, nursery, target, [3, 5, None])
     await wait_all_tasks_blocked()
     target.high_watermark = 3
     waiters.wake(target)
@@ -189,7 +189,7 @@ async def test_records_of_a_pass_are_served_at_its_end_without_the_task(passes, 
 
 async def test_a_task_resumes_if_more_records_came_than_were_served(passes, nursery):
     waiters, target = Waiters(passes), Target()
-    reader = Reader(waiters, nursery, target, [3])
+    reader = WaitingTask(waiters, nursery, target, [3])
     await wait_all_tasks_blocked()
     await come(waiters, passes, target, 4)
     assert reader.asked_at == [4] and reader.resumed.is_set()
@@ -198,7 +198,7 @@ async def test_a_task_resumes_if_more_records_came_than_were_served(passes, nurs
 @pytest.mark.parametrize("why", ["no pass", "removed", "stopped"])
 async def test_a_task_resumes_without_the_callback_outside_a_pass(passes, nursery, why):
     waiters, target = Waiters(passes), Target()
-    reader = Reader(waiters, nursery, target, [])
+    reader = WaitingTask(waiters, nursery, target, [])
     await wait_all_tasks_blocked()
     passes.in_pass = why != "no pass"
     target.removed = why == "removed"
@@ -214,7 +214,7 @@ async def test_a_task_resumes_without_the_callback_outside_a_pass(passes, nurser
 async def test_a_task_cancelled_before_the_end_of_the_pass_is_not_called(passes, nursery):
     waiters, target = Waiters(passes), Target()
     async with trio.open_nursery() as inner:
-        reader = Reader(waiters, inner, target, [])
+        reader = WaitingTask(waiters, inner, target, [])
         await wait_all_tasks_blocked()
         target.high_watermark = 1
         waiters.wake(target)
@@ -225,7 +225,9 @@ async def test_a_task_cancelled_before_the_end_of_the_pass_is_not_called(passes,
 
 async def test_an_error_reaches_its_task_and_others_are_served(passes, nursery):
     waiters, target = Waiters(passes), Target()
-    readers = [Reader(waiters, nursery, target, [answer]) for answer in (ValueError("a bug"), 1)]
+    readers = [
+        WaitingTask(waiters, nursery, target, [answer]) for answer in (ValueError("a bug"), 1)
+    ]
     await wait_all_tasks_blocked()
     await come(waiters, passes, target, 1)
     assert [str(reader.error) for reader in readers] == ["a bug", "None"]
@@ -234,7 +236,7 @@ async def test_an_error_reaches_its_task_and_others_are_served(passes, nursery):
 
 async def test_after_some_time_tasks_get_their_turns(passes, nursery, monkeypatch):
     waiters, target = Waiters(passes), Target()
-    readers = [Reader(waiters, nursery, target, [1]) for _ in range(5)]
+    readers = [WaitingTask(waiters, nursery, target, [1]) for _ in range(5)]
     await wait_all_tasks_blocked()
     looks = itertools.count(0.0, waiters_module.AT_ONCE_S / 2.5)
     clock = SimpleNamespace(perf_counter=lambda: next(looks))

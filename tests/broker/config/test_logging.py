@@ -11,6 +11,7 @@ import structlog
 
 from braidlog.broker.config.logging import CAUSES_MAX, PAUSE_S, ThrottledLog
 from braidlog.broker.config.tracebacks import INNER_FRAMES_MAX, OUTER_FRAMES_MAX
+from tests.fake_clock import FakeClock
 
 PROGRAM = """
 import structlog
@@ -40,13 +41,6 @@ except ExceptionGroup:
     structlog.get_logger().exception("connection_failed")
     logging.getLogger("library").exception("of a library")
 """
-
-
-class Clock:
-    seconds = 0.0
-
-    def __call__(self):
-        return self.seconds
 
 
 def run(level="info", log_format="auto", program=PROGRAM):
@@ -91,20 +85,20 @@ def test_tracebacks_are_bounded_and_show_no_values(log_format):
 
 
 def test_a_throttled_event_is_logged_at_once_then_seldom_with_its_count():
-    clock = Clock()
+    clock = FakeClock()
     log = ThrottledLog(clock)
     with structlog.testing.capture_logs() as lines:
         for _ in range(1000):
             log.warning("refused", cause="a", reason="x")
         log.warning("refused", cause="b", reason="y")
-        clock.seconds += PAUSE_S
+        clock.now += PAUSE_S
         log.error("refused", cause="a", reason="z")
     assert [(line["reason"], line["count"]) for line in lines] == [("x", 1), ("y", 1), ("z", 1000)]
     assert lines[-1]["log_level"] == "error"
 
 
 def test_remembered_causes_have_a_limit():
-    log = ThrottledLog(Clock())
+    log = ThrottledLog(FakeClock())
     with structlog.testing.capture_logs() as lines:
         for number in range(CAUSES_MAX + 1):
             log.warning("refused", cause=str(number))

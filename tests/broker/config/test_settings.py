@@ -94,12 +94,12 @@ def read(tmp_path, text="", environment=None, flags=()):
     return load(file=str(path), environment=environment or {}, flags=flags)
 
 
-@pytest.mark.parametrize(("text", "environment", "flags", "said"), CASES)
-def test_a_mistake_is_a_single_line_with_its_place(tmp_path, text, environment, flags, said):
+@pytest.mark.parametrize(("text", "environment", "flags", "reason"), CASES)
+def test_a_mistake_is_a_single_line_with_its_place(tmp_path, text, environment, flags, reason):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text, environment, flags)
     message = str(caught.value).replace(str(tmp_path / "braidlog.toml"), "FILE")
-    assert said in message
+    assert reason in message
     assert "\n" not in message
 
 
@@ -185,7 +185,7 @@ def test_listeners_keep_options_of_their_adapter(tmp_path):
     assert config.listener("iggy").protocol == "iggy"
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GivenOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frame_bytes_max: int = 5
     idle_s: float = 1.0
     name: str = "n"
@@ -193,12 +193,14 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def test_adapter_options_take_units_and_report_their_place():
     origins = {"listeners.x.frame_bytes_max": "--set f"}
-    options = decode({"frame_bytes_max": "1MiB", "idle_s": "2m"}, Options, origins, "listeners.x")
-    assert options == Options(1 << 20, 120.0)
+    options = decode(
+        {"frame_bytes_max": "1MiB", "idle_s": "2m"}, GivenOptions, origins, "listeners.x"
+    )
+    assert options == GivenOptions(1 << 20, 120.0)
     with pytest.raises(ConfigError, match=r"^--set f: listeners\.x\.frame_bytes_max: 'x' is not"):
-        decode({"frame_bytes_max": "x"}, Options, origins, "listeners.x")
+        decode({"frame_bytes_max": "x"}, GivenOptions, origins, "listeners.x")
     with pytest.raises(ConfigError, match=r"listeners\.x\.nope: unknown setting"):
-        decode({"nope": "x"}, Options, origins, "listeners.x")
+        decode({"nope": "x"}, GivenOptions, origins, "listeners.x")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_the_shared_store_has_its_own_defaults_of_the_log(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "reason"),
     [
         (SHARED[:1], "shared.database has to be set too"),
         (SHARED[:2], "shared.store has to be set too"),
@@ -247,8 +249,8 @@ def test_the_shared_store_has_its_own_defaults_of_the_log(tmp_path):
         ((*SHARED, ("cluster.lease_ms", "1s", "--set l")), "--set l: cluster.lease_ms: is less"),
     ],
 )
-def test_invalid_settings_of_the_shared_store_are_refused(tmp_path, flags, said):
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_settings_of_the_shared_store_are_refused(tmp_path, flags, reason):
+    with pytest.raises(ConfigError, match=reason):
         read(tmp_path, flags=flags)
 
 

@@ -15,7 +15,7 @@ class Inner(msgspec.Struct, forbid_unknown_fields=True):
     of: Literal["x"] | None = None
 
 
-class Body(msgspec.Struct, forbid_unknown_fields=True):
+class WordedBody(msgspec.Struct, forbid_unknown_fields=True):
     number: Annotated[int, Meta(ge=1, le=5)] = 1
     numbers: (
         Annotated[list[Annotated[int, Meta(gt=0)]], Meta(min_length=1, max_length=2)] | None
@@ -73,7 +73,7 @@ FAULTS = {
 }
 
 
-def error_of(text, into=Body):
+def error_of(text, into=WordedBody):
     with pytest.raises(msgspec.MsgspecError) as raised:
         msgspec.json.decode(text, type=into)
     return raised.value
@@ -81,7 +81,7 @@ def error_of(text, into=Body):
 
 @pytest.mark.parametrize("text", FAULTS)
 def test_a_fault_names_the_field_the_problem_and_the_expectation(text):
-    assert explain(error_of(text), Body, "body") == FAULTS[text]
+    assert explain(error_of(text), WordedBody, "body") == FAULTS[text]
 
 
 def test_a_missing_field_is_named():
@@ -96,7 +96,7 @@ def test_an_unknown_field_is_reported_with_the_known_fields():
 
 def test_an_error_in_a_key_of_an_object_differs_from_an_error_in_the_value():
     with pytest.raises(msgspec.ValidationError) as raised:
-        msgspec.convert({"texts": {5: "x"}}, Body)
+        msgspec.convert({"texts": {5: "x"}}, WordedBody)
     assert explain(raised.value) == "a name in texts: expected text, not a whole number"
 
 

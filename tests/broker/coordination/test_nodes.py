@@ -16,9 +16,9 @@ def journal():
 
 @pytest.fixture
 def nodes(journal):
-    found = Nodes(lambda: journal, report=lambda error: None)
-    found.open()
-    return found
+    opened = Nodes(lambda: journal, report=lambda error: None)
+    opened.open()
+    return opened
 
 
 def make(nodes, path, data=b""):
@@ -65,10 +65,25 @@ def test_a_node_and_all_nodes_have_limits(nodes):
         make(nodes, "/last", data)
 
 
-def test_sessions_have_a_limit_and_may_change_at_the_limit(nodes, monkeypatch):
+def test_sessions_have_a_limit_and_may_change_at_the_limit(journal):
+    nodes = Nodes(lambda: journal, report=lambda error: None, sessions_max=1)
+    nodes.open()
     nodes.begin_session(SessionMade(1, b"", 4000))
-    monkeypatch.setattr(module, "SESSIONS_MAX", 1)
     with pytest.raises(errors.LimitExceeded):
         nodes.begin_session(SessionMade(2, b"", 4000))
     nodes.begin_session(SessionMade(1, b"", 8000))
     assert nodes.sessions[1].timeout_ms == 8000
+
+
+def test_closed_nodes_belong_to_another_broker_until_they_are_read_again(nodes, journal):
+    with nodes.together():
+        make(nodes, "/a")
+    tenure = nodes.tenure
+    nodes.close()
+    assert not nodes.is_open
+    for use in (lambda: nodes.zxid, nodes.next_zxid, lambda: nodes.find("/a")):
+        with pytest.raises(errors.NotOwner):
+            use()
+    nodes.open()
+    assert nodes.find("/a") is not None
+    assert nodes.tenure not in (tenure, tenure + 1)

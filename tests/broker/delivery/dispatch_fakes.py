@@ -15,6 +15,7 @@ from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.topics.client_limits import ClientLimits
 from tests.broker.delivery.entry_fakes import FakePartition
+from tests.fake_clock import FakeClock
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -68,23 +69,13 @@ def memory_cursor(position=0):
     return reader_cursor(FakeTopic(), b"s", 0, position)
 
 
-class Clock:
-    """A wall clock in microseconds that tests set."""
-
-    def __init__(self):
-        self.now_us = 1_000_000_000
-
-    def __call__(self):
-        return self.now_us
-
-
 class Stage:
     """A partition, a dispatcher with its pump, and consumers."""
 
     def __init__(self, nursery, kind, cursor=None, partition=None, limits=None, **settings):
         self.partition = partition or FakePartition()
         self.cursor = cursor or memory_cursor()
-        self.clock = Clock()
+        self.clock = FakeClock(1_000_000_000)
         self.budget = ReadAheadBudget()
         surroundings = Surroundings(self.budget, self.clock, limits=limits or DeliveryLimits())
         self.dispatcher = kind(self.partition, b"s", self.cursor, surroundings, **settings)

@@ -48,8 +48,8 @@ class FakeLog:
         return self.partition.high_watermark
 
     def batch_before(self, base_offset):
-        found = [one for one in self.partition.batches if one.base_offset < base_offset]
-        return found[-1] if found else None
+        earlier = [batch for batch in self.partition.batches if batch.base_offset < base_offset]
+        return earlier[-1] if earlier else None
 
 
 @dataclass(eq=False)
@@ -108,17 +108,22 @@ class FakePartition:
         self._add(body, BodyFormat.PULSAR, delta, delta, info.flags | flags, time_ms, visible)
         return offsets
 
-    def records(self, count, *, keep=None, time_ms=0, body_format=BodyFormat.PLAIN):
+    def records(self, count, *, keep=None, time_ms=0, body_format=BodyFormat.PLAIN, value=b"v%d"):
         """Add records of another format; `keep` are the places that compaction left."""
         base_offset = self.next_offset
         places = range(count) if keep is None else keep
-        kept = [
-            Record(base_offset + place, time_ms * MS, time_ms * MS, value=b"v%d" % place)
+        remaining = [
+            Record(
+                base_offset + place,
+                time_ms * MS,
+                time_ms * MS,
+                value=value.replace(b"%d", b"%d" % place),
+            )
             for place in places
         ]
-        body = PLAIN.encode(kept, base_offset)
-        self._add(body, body_format, count, len(kept), 0, time_ms, True)
-        return [record.offset for record in kept]
+        body = PLAIN.encode(remaining, base_offset)
+        self._add(body, body_format, count, len(remaining), 0, time_ms, True)
+        return [record.offset for record in remaining]
 
     def gap(self, count):
         self._add(b"", BodyFormat.GAP, count, 0, BatchFlag.GAP, 0, True)
@@ -172,14 +177,14 @@ class FakePartition:
     def _found(self, offset, bytes_max):
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
-        found, size = [], 0
+        batches, size = [], 0
         for batch in self.visible():
             if batch.next_offset > offset:
                 size += len(batch.body)
-                if found and size > bytes_max:
+                if batches and size > bytes_max:
                     break
-                found.append(batch)
-        return found
+                batches.append(batch)
+        return batches
 
     async def wait_for(self, offset, at_once=None):
         self._at_once, self._waits_at = at_once, offset
@@ -199,11 +204,11 @@ class FailingPartition(FakePartition):
         self.failures = 0
 
     def _found(self, offset, bytes_max):
-        found = super()._found(offset, bytes_max)
-        for number, batch in enumerate(found):
+        batches = super()._found(offset, bytes_max)
+        for number, batch in enumerate(batches):
             if batch.base_offset in self.failing:
                 if number == 0:
                     self.failures += 1
                     raise DamagedLog("cannot be read")
-                return found[:number]
-        return found
+                return batches[:number]
+        return batches

@@ -26,8 +26,8 @@ def test_against_a_plain_dict():
             lane = rng.choice([ANYBODY, b"u", 1, 2])
             offsets = [offset] if rng.random() < 0.5 else [offset, *rng.sample(range(60), 3)]
             again.add(list(dict.fromkeys(offsets)), lane)
-            for one in offsets:
-                plain.setdefault(one, lane)
+            for again_offset in offsets:
+                plain.setdefault(again_offset, lane)
         else:
             again.discard(offset)
             plain.pop(offset, None)
@@ -56,7 +56,7 @@ def test_delays_come_in_order_of_time_then_offset():
     assert delays.first_ms is None
 
 
-class Holder:
+class FakeHolder:
     def __init__(self):
         self.dropped = 0
 
@@ -66,7 +66,7 @@ class Holder:
 
 def test_the_budget_takes_from_consumers_that_cannot_use_it():
     budget = ReadAheadBudget(100_000)
-    old, busy = Holder(), Holder()
+    old, busy = FakeHolder(), FakeHolder()
     budget.hold(old, 60_000, 0.0)
     budget.hold(busy, 40_000, 10.0)
     assert budget.may_read(50_000, 10.0 + BUSY_S / 2) == 50_000
@@ -75,7 +75,7 @@ def test_the_budget_takes_from_consumers_that_cannot_use_it():
 
 def test_no_consumer_waits_for_the_budget_and_busy_consumers_keep_their_share():
     budget = ReadAheadBudget(100_000)
-    holders = [Holder() for _ in range(10)]
+    holders = [FakeHolder() for _ in range(10)]
     for holder in holders:
         budget.hold(holder, 10_000, 5.0)
     assert budget.may_read(50_000, 5.0) == READ_AHEAD_BYTES_MIN
@@ -84,7 +84,7 @@ def test_no_consumer_waits_for_the_budget_and_busy_consumers_keep_their_share():
 
 def test_a_sweep_drops_unused_entries():
     budget = ReadAheadBudget()
-    first, second = Holder(), Holder()
+    first, second = FakeHolder(), FakeHolder()
     budget.hold(first, 1000, 0.0)
     budget.hold(second, 1000, IDLE_S)
     budget.sweep(IDLE_S)
@@ -97,7 +97,7 @@ def test_a_sweep_drops_unused_entries():
 def test_entries_read_ahead_count_as_output_and_are_dropped_if_memory_is_short():
     output = OutputBudget(10 * MIB)
     budget = ReadAheadBudget(output=output)
-    holder = Holder()
+    holder = FakeHolder()
     budget.hold(holder, 100_000, 1.0)
     assert output.used == 100_000
     output.charge(6 * MIB)

@@ -35,18 +35,20 @@ async def test_chunks_of_a_message_go_to_the_consumer_of_the_first():
 async def test_delayed_chunks_go_to_the_consumer_of_the_first(autojump_clock):
     async with stage(SharedDispatcher) as play:
         consumers = [await play.join_settled(permits=100) for _ in range(3)]
-        due_ms = play.clock.now_us // 1000 + 2000
+        due_ms = play.clock.now // 1000 + 2000
         for number in range(3):
             for uuid in (b"u", b"v"):
                 metadata = chunk(number, uuid=uuid) | {"deliver_at_time": due_ms}
                 play.partition.entries(1, metadata=metadata)
         await play.settled()
-        play.clock.now_us += 3_000_000
+        play.clock.now += 3_000_000
         await play.passed(3)
         await play.settled()
-        assert sorted(offset for one in consumers for offset in one.offsets) == [*range(6)]
+        assert sorted(offset for consumer in consumers for offset in consumer.offsets) == [
+            *range(6)
+        ]
         for pieces in ([0, 2, 4], [1, 3, 5]):
-            shares = [[o for o in one.offsets if o in pieces] for one in consumers]
+            shares = [[o for o in consumer.offsets if o in pieces] for consumer in consumers]
             assert sorted(shares) == [[], [], pieces]
 
 
@@ -54,14 +56,14 @@ async def test_a_due_chunk_waits_for_the_earlier_chunks(autojump_clock):
     async with stage(SharedDispatcher, limits=DeliveryLimits(due_max=1)) as play:
         first = await play.join_settled(permits=1)
         second = await play.join_settled(permits=100)
-        due_ms = play.clock.now_us // 1000 + 2000
+        due_ms = play.clock.now // 1000 + 2000
         late = chunk(0, uuid=b"v", of=2) | {"deliver_at_time": due_ms}
         for metadata in (chunk(0, of=2), chunk(1, of=2), late):
             play.partition.entries(1, metadata=metadata)
         await play.settled()
         assert (first.offsets, second.offsets, play.dispatcher.delayed) == ([0], [], 1)
         # Due entries are not collected: the limit of waiting entries is reached.
-        play.clock.now_us += 3_000_000
+        play.clock.now += 3_000_000
         play.partition.entries(1, metadata=late | {"chunk_id": 1})
         await play.settled()
         play.dispatcher.flow(first, 1)

@@ -6,12 +6,12 @@ from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import memory_cursor
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 
 
 @pytest.fixture
 async def subscription():
-    house = House()
+    house = MetadataParts()
     topic = await house.topics.create(TopicName("public", "default", "t"), 2)
     subscription = house.subscriptions.open(topic, b"s")
     subscription.start(0, 0)
@@ -33,7 +33,7 @@ async def test_only_the_mover_is_notified_of_an_own_move(subscription):
     first.ack_to(5, lazy=True)
     first.seek(1)
     events = [CursorEvent.ACKED, CursorEvent.ACKED, CursorEvent.SOUGHT]
-    assert heard == ([(one, True) for one in events], [(one, False) for one in events])
+    assert heard == ([(event, True) for event in events], [(event, False) for event in events])
 
 
 async def test_moves_of_other_clients_are_foreign(subscription):

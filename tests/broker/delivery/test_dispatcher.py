@@ -6,8 +6,8 @@ import pytest
 import structlog.testing
 import trio
 
-from braidlog.broker.delivery import entry_reads
 from braidlog.broker.delivery.cursor import DispatchCursor
+from braidlog.broker.delivery.entry_reads import FOREIGN_RECORDS_MAX
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.limits import (
     READ_AHEAD_BYTES,
@@ -370,25 +370,28 @@ async def test_a_detached_consumer_receives_nothing(kind):
 class AskedPartition(FakePartition):
     """Records the requested sizes."""
 
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
     def _found(self, offset, bytes_max):
         self.asked.append(bytes_max)
         return super()._found(offset, bytes_max)
 
 
-async def test_less_is_read_ahead_for_entries_made_from_other_records(kind, monkeypatch):
-    monkeypatch.setattr(entry_reads, "FOREIGN_RECORDS_MAX", 2)
-    monkeypatch.setattr(AskedPartition, "is_warm", False)
+async def test_less_is_read_ahead_for_entries_made_from_other_records(kind):
     partition = AskedPartition()
-    partition.asked = []
+    partition.is_warm = False
+    count = 2 * FOREIGN_RECORDS_MAX + 1
     async with stage(kind, partition=partition) as play:
-        partition.records(5)
+        partition.records(count)
         partition.entries(1)
-        consumer = play.join(permits=100)
+        consumer = play.join(permits=2 * count)
         for _ in range(2):
             await play.settled()
             partition.entries(1)
         await play.settled()
-        assert consumer.offsets == list(range(8))
+        assert consumer.offsets == list(range(count + 3))
         most, less = READ_AHEAD_BYTES, READ_AHEAD_BYTES_FOREIGN
         assert partition.asked == [most, less, less, less, most]
 
@@ -396,7 +399,6 @@ async def test_less_is_read_ahead_for_entries_made_from_other_records(kind, monk
 async def test_acknowledged_ranges_are_not_even_read(kind):
     """Many acknowledged entries lie behind an unacknowledged message."""
     partition = AskedPartition()
-    partition.asked = []
     for _ in range(500):
         partition.entries(1)
     async with stage(kind, partition=partition, limits=DeliveryLimits(read_ahead_bytes=1)) as play:
@@ -422,7 +424,6 @@ async def test_records_removed_while_the_pump_waited_are_skipped(kind):
 
 async def test_entries_without_a_possible_consumer_are_not_read(kind):
     partition = AskedPartition()
-    partition.asked = []
     async with stage(kind, partition=partition) as play:
         consumer = play.join(permits=1)
         await play.settled()

@@ -17,7 +17,7 @@ ENTRIES_MAX = 12
 def facts(play, consumers):
     """Return the whole state that an acknowledgement changes."""
     state = play.cursor.state()
-    told = {
+    facts_of_play = {
         "position": state.position,
         "acked": list(state.acked),
         "consumers": [
@@ -26,11 +26,11 @@ def facts(play, consumers):
         ],
     }
     if isinstance(play.dispatcher, ExclusiveDispatcher):
-        told["delivered"] = play.dispatcher._delivered
+        facts_of_play["delivered"] = play.dispatcher._delivered
     else:
-        told["redeliveries"] = play.dispatcher._redeliveries
-        told["unacked"] = play.dispatcher._unacked
-    return told
+        facts_of_play["redeliveries"] = play.dispatcher._redeliveries
+        facts_of_play["unacked"] = play.dispatcher._unacked
+    return facts_of_play
 
 
 class Twins:
@@ -50,18 +50,18 @@ class Twins:
         rng = self.rng
         counts = [rng.choice([1, 1, 1, 3]) for _ in range(rng.randint(1, ENTRIES_MAX))]
         permits = rng.randint(1, 2 * ENTRIES_MAX)
-        who = rng.randrange(len(self.consumers[0]))
+        at = rng.randrange(len(self.consumers[0]))
         nacked = rng.random() < 0.3
         for play, consumers in zip(self.plays, self.consumers, strict=True):
             play.partition.entries(*counts)
-            play.dispatcher.flow(consumers[who], permits)
+            play.dispatcher.flow(consumers[at], permits)
             await play.settled()
             if nacked:
-                play.dispatcher.redeliver(consumers[who], [])
+                play.dispatcher.redeliver(consumers[at], [])
                 await play.settled()
         await self.acknowledge(self.rng.randrange(len(self.consumers[0])))
 
-    async def acknowledge(self, who):
+    async def acknowledge(self, at):
         """Acknowledge delivered entries, acknowledged entries, and ids of no entry."""
         rng, end = self.rng, self.plays[0].partition.next_offset
         known = sorted({offset for c in self.consumers[0] for offset in c.offsets})
@@ -72,8 +72,8 @@ class Twins:
             named += rng.sample(named, min(len(named), 2))  # Twice.
         else:
             named = list(dict.fromkeys(named))
-        (one, together), (first, second) = self.plays, (c[who] for c in self.consumers)
-        await one.ack_by_ids(first, *named)
+        (single, together), (first, second) = self.plays, (c[at] for c in self.consumers)
+        await single.ack_by_ids(first, *named)
         await together.ack(second, *named)
         for play in self.plays:
             await play.settled()
@@ -83,8 +83,8 @@ class Twins:
 @pytest.mark.parametrize("seed", range(25))
 async def test_a_group_of_acks_equals_single_acks(kind, seed):
     rng = random.Random(seed)
-    async with stage(kind) as one, stage(kind) as together:
-        twins = Twins(rng, kind, [one, together])
+    async with stage(kind) as single, stage(kind) as together:
+        twins = Twins(rng, kind, [single, together])
         for round_ in range(ROUNDS):
             await twins.step()
             first, second = map(facts, twins.plays, twins.consumers)

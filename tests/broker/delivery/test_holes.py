@@ -38,9 +38,9 @@ def test_holes_within_a_batch_come_from_compaction():
         ([False, False, False, True, True], [(13, 15)], 2),
     ]:
         body = without_messages(raw, gone)
-        one = Entry(10, 5, body, int(BatchFlag.COMPACTED))
-        assert last_batch_index(one) == last
-        assert holes_within(one) == holes
+        compacted = Entry(10, 5, body, int(BatchFlag.COMPACTED))
+        assert last_batch_index(compacted) == last
+        assert holes_within(compacted) == holes
 
 
 async def test_holes_are_offsets_outside_entries():

@@ -3,7 +3,7 @@
 import pytest
 
 from braidlog.broker.positions.members import SubscriptionMember
-from braidlog.broker.topics.publishers import OpenProducer
+from braidlog.broker.topics.shown_producers import ShownProducer
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.records import append
 
@@ -12,7 +12,7 @@ GROUP = b"g"
 DELETED = {"inactive_topics_deleted": True, "inactive_topic_s": 60}
 
 
-class House:
+class InactiveTopic:
     """A topic, and a clock that the test sets."""
 
     def __init__(self, broker, topic):
@@ -37,7 +37,7 @@ class House:
 
 @pytest.fixture
 async def house(broker):
-    return House(broker, await broker.topics.create(NAME, 2))
+    return InactiveTopic(broker, await broker.topics.create(NAME, 2))
 
 
 async def test_an_unused_topic_is_deleted_after_its_time(house):
@@ -61,8 +61,8 @@ async def test_a_record_is_a_use(house):
 
 async def test_a_producer_is_a_use(house):
     await house.set(**DELETED)
-    producer = OpenProducer("p", 1, "Shared", False, "", "", 0, {})
-    house.broker.publishers.add_source(lambda _: [producer])
+    producer = ShownProducer("p", 1, "Shared", False, "", "", 0, {})
+    house.broker.shown_producers.add_source(lambda _: [producer])
     await house.passed(3600)
     assert house.is_there
 

@@ -159,13 +159,13 @@ async def test_a_delayed_entry_reaches_its_keys_owner_when_due(autojump_clock):
     async with keyed(KeyRanges) as play:
         low = play.join(permits=10, name="low", key_ranges=[(0, 30_000)])
         high = play.join(permits=10, name="high", key_ranges=[(30_001, 65_535)])
-        due_ms = play.clock.now_us // 1000 + 5000
+        due_ms = play.clock.now // 1000 + 5000
         fields = {"partition_key": b"hello world", "deliver_at_time": due_ms}
         play.partition.entries(1, metadata=fields)
         put(play, b"hello world", b"a")
         await play.settled()
         assert (low.offsets, high.offsets) == ([2], [1])
-        play.clock.now_us += 5_000_000
+        play.clock.now += 5_000_000
         await play.ack(high, 1)
         await play.passed(61)
         assert high.offsets == [1, 0]
@@ -178,7 +178,7 @@ async def test_against_a_model(seed):
     """
     rng = random.Random(seed)
     async with keyed(limits=DeliveryLimits(look_ahead_max=rng.choice([3, 20, 20_000]))) as play:
-        game = Game(rng, play)
+        game = KeySharedGame(rng, play)
         for _ in range(120):
             await game.step()
             await play.settled()
@@ -192,7 +192,7 @@ async def test_against_a_model(seed):
         assert set(game.held) == set(game.keys) - game.acked, "all that is left is with the last"
 
 
-class Game:
+class KeySharedGame:
     """The entries that consumers hold, by the rules."""
 
     def __init__(self, rng, play):

@@ -1,6 +1,7 @@
 """Slots of keys and their owners."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -55,19 +56,21 @@ def test_only_slots_of_a_leaving_consumer_move():
 @pytest.mark.parametrize("seed", range(5))
 def test_owners_do_not_depend_on_earlier_consumers(seed):
     rng = random.Random(seed)
-    ring, asked, there = KeyRing(), KeyRing(), []
+    ring, queried, present = KeyRing(), KeyRing(), []
     for number in range(60):
-        if there and rng.random() < 0.5:
-            consumer = there.pop(rng.randrange(len(there)))
+        if present and rng.random() < 0.5:
+            consumer = present.pop(rng.randrange(len(present)))
             ring.remove(consumer)
-            asked.remove(consumer)
+            queried.remove(consumer)
         else:
-            there.append(FakeConsumer(f"c{number}"))
-            ring.add(there[-1])
-            asked.add(there[-1])
-        assert asked.owner(1) in there or not there  # The other ring is not asked until the end.
+            present.append(FakeConsumer(f"c{number}"))
+            ring.add(present[-1])
+            queried.add(present[-1])
+        assert (
+            queried.owner(1) in present or not present
+        )  # The other ring is not asked until the end.
     slots = range(1, SLOTS, 50)
-    assert [ring.owner(slot) for slot in slots] == [asked.owner(slot) for slot in slots]
+    assert [ring.owner(slot) for slot in slots] == [queried.owner(slot) for slot in slots]
 
 
 class CountedRing(KeyRing):
@@ -78,6 +81,24 @@ class CountedRing(KeyRing):
     def _take_out(self):
         self.walks += 1
         super()._take_out()
+
+
+def test_the_ranges_of_the_ring_agree_with_the_owners():
+    ring = KeyRing()
+    consumers = [FakeConsumer(f"c{number}") for number in range(5)]
+    for consumer in consumers:
+        ring.add(consumer)
+    ring.remove(consumers[2])
+    ranges = ring.ranges()
+    assert set(ranges) == {*consumers} - {consumers[2]}
+    assert {
+        slot: consumer
+        for consumer, owned in ranges.items()
+        for start, end in owned
+        for slot in range(start, end + 1)
+    } == {slot: ring.owner(slot) for slot in range(1, SLOTS)}
+    for owned in ranges.values():  # Neighbouring ranges are joined.
+        assert all(end + 1 < start for (_, end), (start, _) in pairwise(owned))
 
 
 def test_the_ring_is_rarely_walked_when_all_leave_at_once():

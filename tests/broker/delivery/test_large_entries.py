@@ -40,15 +40,15 @@ async def store_sets(broker, partition, sizes, count=1):
 async def test_a_large_record_is_alone_in_its_read(broker, partition, name):
     size = SIZES[name]
     await store_sets(broker, partition, [10, size, size])
-    budget, offset, found = OutputBudget(), 0, []
+    budget, offset, sizes = OutputBudget(), 0, []
     while offset < partition.high_watermark:
         with budget.reserve_now(1000) as room:
             read = await read_entries(partition, offset, 512 * 1024, memory=room)
-            found.append([len(one.body) // size for one in read.entries])
+            sizes.append([len(entry.body) // size for entry in read.entries])
             assert read.size <= size + 1000
             assert room.size >= read.size - 1000
         offset = read.next_offset
-    assert found == [[0], [1], [1]]
+    assert sizes == [[0], [1], [1]]
     assert budget.used == 0
 
 

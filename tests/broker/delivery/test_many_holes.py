@@ -3,7 +3,7 @@
 import pytest
 
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 
 HOLES = 200_000
 RECORD_BYTES_MAX = 200
@@ -14,14 +14,14 @@ SHARE_BYTES_MAX = 3 * RECORD_BYTES_MAX
 @pytest.fixture(scope="module")
 def house():
     """Return a house with a subscription that acknowledged every other record."""
-    made = House()
-    topic = made.create(TopicName("public", "default", "t"), 1)
-    billing = made.subscriptions.open(topic, b"billing")
+    prepared = MetadataParts()
+    topic = prepared.create(TopicName("public", "default", "t"), 1)
+    billing = prepared.subscriptions.open(topic, b"billing")
     billing.commit(0, 0)
     for first in range(0, HOLES, 1000):
         ranges = [(2 * number + 1, 2 * number + 2) for number in range(first, first + 1000)]
         billing.ack(0, ranges, lazy=True)
-    return made
+    return prepared
 
 
 def subscription(house):

@@ -32,7 +32,7 @@ STEPS = 120
 KEYS = [b"k%d" % number for number in range(5)]
 
 
-class Model:
+class DeliveryModel:
     """The life of a subscription."""
 
     def __init__(self, play, kind, consumers_max, rng):
@@ -94,8 +94,8 @@ class Model:
         more = self.random.sample(self.held[consumer], min(3, len(self.held[consumer])))
         chosen = sorted({offset, *more})
         await self.play.ack(consumer, *chosen)
-        for one in chosen:
-            self.done(one)
+        for entry_offset in chosen:
+            self.done(entry_offset)
 
     async def ack_messages(self):
         """Acknowledge some messages of a batch, by the set of the other messages."""
@@ -115,8 +115,10 @@ class Model:
         if consumer is not None and not self.shares:
             entry_id = self.play.id(offset)
             await self.play.dispatcher.acknowledge_to(consumer, entry_id, lazy=True)
-            for one in [one for one in self.counts if one <= offset]:
-                self.done(one)
+            for acked_offset in [
+                acked_offset for acked_offset in self.counts if acked_offset <= offset
+            ]:
+                self.done(acked_offset)
 
     def nack(self):
         consumer, offset = self.some_held()
@@ -148,8 +150,12 @@ class Model:
             if position > self.play.cursor.position:
                 self.play.cursor.ack_to(position, lazy=True)
                 self.play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
-                for one in [one for one in self.counts if one + self.counts[one] <= position]:
-                    self.done(one)
+                for passed_offset in [
+                    passed_offset
+                    for passed_offset in self.counts
+                    if passed_offset + self.counts[passed_offset] <= position
+                ]:
+                    self.done(passed_offset)
                 self.acked |= set(range(position))
 
     def some_held(self):
@@ -194,7 +200,9 @@ class Model:
             key = self.keys[offset]
             for other in self.consumers:
                 mine = other is consumer
-                assert mine or all(self.keys[one] != key for one in self.held[other])
+                assert mine or all(
+                    self.keys[held_offset] != key for held_offset in self.held[other]
+                )
         held.append(offset)
 
     async def end(self):
@@ -240,7 +248,7 @@ async def live(kind, rng, limits=None):
     dispatcher, settings, consumers_max = KINDS[kind]
     settings = {name: make() for name, make in settings.items()}
     async with stage(dispatcher, limits=limits, **settings) as play:
-        model = Model(play, kind, consumers_max, rng)
+        model = DeliveryModel(play, kind, consumers_max, rng)
         steps = [model.publish, model.join, model.leave, model.flow, model.nack, model.commit]
         waiting = [model.ack, model.ack_messages, model.ack_up_to, model.seek]
         weights = [6, 4, 1, 6, 2, 1, 8, 3, 2, 1]

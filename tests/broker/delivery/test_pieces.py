@@ -11,7 +11,7 @@ from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 from tests.broker.delivery.test_chunks import chunk
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("is_warm")
@@ -20,7 +20,7 @@ KINDS = [ExclusiveDispatcher, SharedDispatcher]
 
 @pytest.fixture
 def cursor():
-    house = House()
+    house = MetadataParts()
     house.create(TopicName("public", "default", "t"), 1)
     (topic,) = house.topics.all()
     return DispatchCursor(house.subscriptions.open(topic, b"s"), 0)

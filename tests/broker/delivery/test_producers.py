@@ -11,7 +11,7 @@ from braidlog.broker.topics.client_limits import ClientLimits
 SHARED, EXCLUSIVE, WAIT, FENCING = AccessMode
 
 
-class Owner:
+class ProbedOwner:
     """A connection that answers probes or is deaf."""
 
     peer = "10.0.0.1:5000"
@@ -34,7 +34,7 @@ class Owner:
         self.heard.append(f"fenced {producer.name}")
 
 
-class Listener:
+class EpochStore:
     """The part of a listener that a registry uses: the store of epochs."""
 
     def __init__(self, partitions=1, topic_epoch=0):
@@ -50,14 +50,14 @@ class Listener:
 
     def admit(self, name, mode=SHARED, *, owner=None, epoch=None):
         producer = Producer(
-            owner or Owner(), self.topic, self.partition, 0, name, 0, mode, 1, 0, {}
+            owner or ProbedOwner(), self.topic, self.partition, 0, name, 0, mode, 1, 0, {}
         )
         self.registry.admit(producer, epoch)
         return producer
 
 
 def test_a_name_is_used_once():
-    listener = Listener()
+    listener = EpochStore()
     first = listener.admit("p")
     with pytest.raises(ProducerBusy):
         listener.admit("p")
@@ -67,28 +67,32 @@ def test_a_name_is_used_once():
 
 
 def test_tools_see_the_producers_of_a_partition():
-    listener = Listener()
+    listener = EpochStore()
     listener.admit("p", EXCLUSIVE)
     listener.admit("q", WAIT)
-    first, second = listener.registry.publishers(7)
+    first, second = listener.registry.shown(7)
     assert (first.name, first.access_mode, first.is_waiting) == ("p", "Exclusive", False)
     assert (second.name, second.access_mode, second.is_waiting) == ("q", "WaitForExclusive", True)
-    assert (first.address, first.client_version) == (Owner.peer, Owner.version_text)
-    assert list(listener.registry.publishers(8)) == []
+    assert (first.address, first.client_version) == (ProbedOwner.peer, ProbedOwner.version_text)
+    assert list(listener.registry.shown(8)) == []
 
 
 async def test_non_persistent_holder_keeps_its_name():
-    listener = Listener()
+    listener = EpochStore()
     listener.admit("p")
-    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {})
+    newcomer = Producer(
+        ProbedOwner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {}
+    )
     with pytest.raises(ProducerBusy):
         await listener.registry.probe(newcomer)
 
 
 async def test_a_deaf_holder_is_replaced():
-    listener = Listener()
-    deaf = listener.admit("p", owner=Owner(is_deaf=True))
-    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {})
+    listener = EpochStore()
+    deaf = listener.admit("p", owner=ProbedOwner(is_deaf=True))
+    newcomer = Producer(
+        ProbedOwner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {}
+    )
     await listener.registry.probe(newcomer)
     assert deaf.owner.heard == ["ended"]
     listener.registry.admit(newcomer, None)
@@ -112,10 +116,10 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("there", "comes", "outcome"), TABLE)
-def test_modes(there, comes, outcome):
-    listener = Listener()
-    old = listener.admit("old", there) if there is not None else None
+@pytest.mark.parametrize(("present", "comes", "outcome"), TABLE)
+def test_modes(present, comes, outcome):
+    listener = EpochStore()
+    old = listener.admit("old", present) if present is not None else None
     if isinstance(outcome, type):
         with pytest.raises(outcome):
             listener.admit("new", comes)
@@ -129,7 +133,7 @@ def test_modes(there, comes, outcome):
 
 
 def test_a_shared_producer_is_refused_while_a_producer_waits():
-    listener = Listener()
+    listener = EpochStore()
     first = listener.admit("first", EXCLUSIVE)
     listener.admit("second", WAIT)
     listener.registry.remove(first)
@@ -138,7 +142,7 @@ def test_a_shared_producer_is_refused_while_a_producer_waits():
 
 
 def test_waiting_producers_take_their_turns_in_order():
-    listener = Listener()
+    listener = EpochStore()
     producers = [
         listener.admit("a", EXCLUSIVE),
         listener.admit("b", WAIT),
@@ -154,7 +158,7 @@ def test_waiting_producers_take_their_turns_in_order():
 
 
 def test_turn_comes_when_the_last_shared_producer_has_left():
-    listener = Listener()
+    listener = EpochStore()
     shared = [listener.admit("a"), listener.admit("b")]
     waiting = listener.admit("w", WAIT)
     listener.registry.remove(shared[0])
@@ -164,7 +168,7 @@ def test_turn_comes_when_the_last_shared_producer_has_left():
 
 
 def test_a_waiting_producer_that_leaves_is_skipped():
-    listener = Listener()
+    listener = EpochStore()
     first, second = listener.admit("a", EXCLUSIVE), listener.admit("b", WAIT)
     listener.registry.remove(second)
     listener.registry.remove(first)
@@ -173,7 +177,7 @@ def test_a_waiting_producer_that_leaves_is_skipped():
 
 
 def test_fencing_excludes_waiting_producers_too():
-    listener = Listener()
+    listener = EpochStore()
     first, second = listener.admit("a", EXCLUSIVE), listener.admit("b", WAIT)
     listener.admit("c", FENCING)
     assert (first.owner.heard, second.owner.heard) == (["fenced a"], ["fenced b"])
@@ -184,7 +188,7 @@ def test_fencing_excludes_waiting_producers_too():
 
 
 def test_epochs_begin_at_0_and_grow_with_each_exclusive_producer():
-    listener = Listener()
+    listener = EpochStore()
     for epoch in range(3):
         producer = listener.admit("p", EXCLUSIVE)
         assert producer.topic_epoch == epoch
@@ -192,22 +196,22 @@ def test_epochs_begin_at_0_and_grow_with_each_exclusive_producer():
 
 
 def test_returning_producer_keeps_its_epoch_and_an_older_one_is_fenced():
-    listener = Listener()
+    listener = EpochStore()
     old = listener.admit("old", EXCLUSIVE)
     listener.admit("new", FENCING)
     with pytest.raises(ProducerFenced):
         listener.admit("old", EXCLUSIVE, epoch=old.topic_epoch)
-    assert Listener(topic_epoch=2).admit("new", EXCLUSIVE, epoch=1).topic_epoch == 1
+    assert EpochStore(topic_epoch=2).admit("new", EXCLUSIVE, epoch=1).topic_epoch == 1
 
 
 def test_older_producer_is_fenced_after_a_restart_too():
     with pytest.raises(ProducerFenced):
-        Listener(topic_epoch=2).admit("old", EXCLUSIVE, epoch=0)
+        EpochStore(topic_epoch=2).admit("old", EXCLUSIVE, epoch=0)
 
 
 def test_partitions_of_a_topic_do_not_fence_each_other():
     """Their epochs come from a shared counter: a lower epoch is no older producer of this
     partition.
     """
-    listener = Listener(partitions=3, topic_epoch=3)
+    listener = EpochStore(partitions=3, topic_epoch=3)
     assert listener.admit("p", EXCLUSIVE, epoch=0).topic_epoch == 0

@@ -16,7 +16,7 @@ from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, memory_cursor
 from tests.broker.delivery.entry_fakes import FakePartition
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 from tests.broker.pieces import counting
 
 EXCLUSIVE, SHARED = SubscriptionKind.EXCLUSIVE, SubscriptionKind.SHARED
@@ -135,7 +135,7 @@ async def test_the_kind_may_change_without_consumers():
 
 
 async def test_moves_by_other_listeners_reach_only_that_partitions_consumers():
-    house = House()
+    house = MetadataParts()
     topic = await house.topics.create(TopicName("public", "default", "t"), 2)
     subscription = house.subscriptions.open(topic, b"s")
     dispatchers = Dispatchers()
@@ -153,7 +153,7 @@ async def test_moves_by_other_listeners_reach_only_that_partitions_consumers():
 
 
 async def test_link_to_the_cursor_ends_with_the_dispatcher():
-    house = House()
+    house = MetadataParts()
     topic = await house.topics.create(TopicName("public", "default", "t"), 1)
     subscription = house.subscriptions.open(topic, b"s")
     subscription.start(0, 0)
@@ -179,10 +179,10 @@ async def test_position_in_memory_waits_for_the_reader_that_its_seek_closed(auto
     await sought(dispatchers, dispatcher, 4)
     assert consumer.was_disconnected
     await trio.sleep(KEPT_S - 1)
-    kept = dispatchers.find(partition, b"s")
-    assert kept is dispatcher and kept.cursor.position == 4
+    dispatcher_kept = dispatchers.find(partition, b"s")
+    assert dispatcher_kept is dispatcher and dispatcher_kept.cursor.position == 4
     again = FakeConsumer("d")
-    dispatchers.attach(kept, again)
+    dispatchers.attach(dispatcher_kept, again)
     await trio.sleep(KEPT_S + 1)
     assert dispatchers.find(partition, b"s") is dispatcher
     dispatcher.leave(again)
@@ -199,7 +199,7 @@ async def test_position_in_memory_of_a_reader_that_stays_away_is_forgotten(autoj
 
 
 async def test_durable_position_needs_no_waiting():
-    house = House()
+    house = MetadataParts()
     topic = await house.topics.create(TopicName("public", "default", "t"), 1)
     subscription = house.subscriptions.open(topic, b"s")
     subscription.start(0, 0)
@@ -241,7 +241,7 @@ class Crowd:
 
 @pytest.fixture
 async def crowd(nursery):
-    house = House()
+    house = MetadataParts()
     topic = await house.topics.create(TopicName("public", "default", "t"), 2)
     return house, Crowd(house, topic, nursery)
 
@@ -340,9 +340,29 @@ async def test_a_bug_in_a_delivery_ends_only_its_consumers():
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
     assert consumer.was_disconnected and not stays.was_disconnected
-    assert [one["event"] for one in logged] == ["delivery_failed"]
+    assert [event["event"] for event in logged] == ["delivery_failed"]
     assert dispatchers.find(broken.partition, b"s") is None
     assert dispatchers.find(other.partition, b"s") is other
+
+
+async def test_a_bug_in_a_copy_of_dead_letters_ends_only_its_consumers():
+    class BrokenCopier:
+        async def bury(self, dispatcher):
+            raise KeyError("a bug")
+
+    dispatchers = Dispatchers()
+    dispatchers.copy_dead_letters(BrokenCopier())
+    queue, consumer = attached(dispatchers, FakePartition(), memory_cursor(0), SHARED)
+    _, stays = attached(dispatchers, FakePartition(partition_id=8), memory_cursor(0))
+    with capture_logs() as logged:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatchers.run)
+            await trio.testing.wait_all_tasks_blocked()
+            queue._surroundings.bury(queue)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert consumer.was_disconnected and not stays.was_disconnected
+    assert [event["event"] for event in logged] == ["delivery_failed"]
 
 
 async def test_a_dispatcher_without_consumers_is_replaced():

@@ -1,4 +1,6 @@
-"""Shared delivery: turns, redelivery counts, unfinished acks, limits."""
+"""Shared delivery: memory, removed entries, any course of events. Its rules are scripts: see
+`test_rules.py`.
+"""
 
 import random
 
@@ -10,83 +12,6 @@ from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")
-
-
-async def test_consumers_take_turns():
-    async with stage(SharedDispatcher, limits=DeliveryLimits(turn_entries_shared=2)) as play:
-        first, second, third = [await play.join_settled(permits=100) for _ in range(3)]
-        play.partition.entries(*[1] * 12)
-        await play.settled()
-        assert [len(consumer.inbox) for consumer in (first, second, third)] == [4, 4, 4]
-        assert first.offsets == [0, 1, 6, 7]
-
-
-async def test_a_consumer_without_permits_delays_no_other():
-    async with stage(SharedDispatcher) as play:
-        idle, busy = play.join(), play.join(permits=100)
-        play.partition.entries(*[1] * 50)
-        await play.settled()
-        assert (len(idle.inbox), len(busy.inbox)) == (0, 50)
-
-
-async def test_a_leaving_consumers_entries_go_to_others_without_a_count():
-    async with stage(SharedDispatcher) as play:
-        play.partition.entries(1, 1, 1)
-        first, second = play.join(permits=10), play.join()
-        await play.settled()
-        await play.ack(first, 1)
-        play.leave(first)
-        play.dispatcher.flow(second, 10)
-        await play.settled()
-        assert second.offsets == [0, 2]
-        assert [delivery.redelivery_count for delivery in second.inbox] == [0, 0]
-
-
-async def test_redelivery_counts_grow_by_nacks_until_the_ack():
-    async with stage(SharedDispatcher) as play:
-        play.partition.entries(1, 1)
-        consumer = play.join(permits=100)
-        for count in range(3):
-            await play.settled()
-            assert consumer.inbox[-1].redelivery_count == count
-            play.nack(consumer, 1)
-        await play.settled()
-        assert consumer.offsets == [0, 1, 1, 1, 1]
-        await play.ack(consumer, 1)
-        assert play.dispatcher._redeliveries == {}
-
-
-async def test_a_nack_of_another_consumers_entry_does_nothing():
-    async with stage(SharedDispatcher) as play:
-        play.partition.entries(1)
-        holder, other = play.join(permits=1), play.join(permits=10)
-        await play.settled()
-        has, has_not = (holder, other) if holder.inbox else (other, holder)
-        play.nack(has_not, 0)
-        await play.settled()
-        assert (has.offsets, has_not.offsets) == ([0], [])
-
-
-async def test_a_redelivery_without_ids_returns_all_entries_of_the_consumer():
-    async with stage(SharedDispatcher) as play:
-        play.partition.entries(1, 1, 1)
-        consumer = play.join(permits=3)
-        await play.settled()
-        await play.ack(consumer, 1)
-        play.dispatcher.redeliver(consumer, [])
-        assert consumer.unacked == 0
-        play.dispatcher.flow(consumer, 5)
-        await play.settled()
-        assert consumer.offsets == [0, 1, 2, 0, 2]
-
-
-async def test_cumulative_ack_is_ignored():
-    async with stage(SharedDispatcher) as play:
-        play.partition.entries(1, 1)
-        consumer = play.join(permits=3)
-        await play.settled()
-        assert await play.dispatcher.acknowledge_to(consumer, play.id(1), lazy=False) == 0
-        assert play.cursor.position == 0
 
 
 async def test_an_ack_from_another_consumer_frees_the_holder():
@@ -101,31 +26,15 @@ async def test_an_ack_from_another_consumer_frees_the_holder():
         assert holder.unacked == 0
 
 
-async def test_redelivery_counts_end_with_the_last_consumer():
+async def test_an_ack_of_delivered_entries_does_not_wait():
     async with stage(SharedDispatcher) as play:
-        play.partition.entries(1)
-        first = play.join(permits=1)
-        await play.settled()
-        play.nack(first, 0)
-        play.leave(first)
-        second = play.join(permits=1)
-        await play.settled()
-        assert second.inbox[0].redelivery_count == 0
-
-
-async def test_consumer_at_its_limit_waits_until_half_is_acknowledged():
-    async with stage(SharedDispatcher, limits=DeliveryLimits(unacked_max_consumer=4)) as play:
-        play.partition.entries(*[1] * 10)
-        consumer = play.join(permits=100)
-        await play.settled()
-        assert consumer.offsets == [0, 1, 2, 3]
-        await play.ack(consumer, 0)
-        await play.settled()
-        assert len(consumer.inbox) == 4
-        play.dispatcher.flow(consumer, 1)  # Kept while the consumer is blocked.
-        await play.ack(consumer, 1)
-        await play.settled()
-        assert consumer.offsets == [0, 1, 2, 3, 4, 5]
+        play.partition.entries(1, 1)
+        consumer = await play.join_settled(permits=2)
+        acknowledge = play.dispatcher.acknowledge_at_once
+        assert acknowledge(consumer, [0, 7], lazy=True) is None
+        assert (consumer.unacked, play.cursor.position) == (2, 0)
+        assert acknowledge(consumer, [0, 1], lazy=True) is not None
+        assert (consumer.unacked, play.cursor.position) == (0, 2)
 
 
 async def test_subscription_at_its_limit_waits_until_half_is_acknowledged():
@@ -138,19 +47,6 @@ async def test_subscription_at_its_limit_waits_until_half_is_acknowledged():
         await play.ack(second, *second.offsets[: 2 - len(first.inbox)])
         await play.settled()
         assert len(first.inbox) + len(second.inbox) == 6
-
-
-async def test_returned_entries_removed_by_retention_count_as_acknowledged():
-    async with stage(SharedDispatcher) as play:
-        play.partition.entries(1, 1, 1)
-        consumer = play.join(permits=100)
-        await play.settled()
-        await play.ack(consumer, 2)
-        play.partition.log_start_offset = 2
-        play.nack(consumer, 0, 1)
-        await play.settled()
-        assert consumer.offsets == [0, 1, 2]
-        assert play.cursor.position == 3
 
 
 async def test_returned_entries_removed_by_compaction_count_as_acknowledged():
@@ -183,7 +79,7 @@ async def test_against_a_model(seed):
             read_again_bytes=rng.choice([1, 200, 1 << 20]),
         ),
     ) as play:
-        game = Game(rng, play)
+        game = SharedGame(rng, play)
         for _ in range(100):
             await game.step()
             await play.settled()
@@ -196,7 +92,7 @@ async def test_against_a_model(seed):
         assert set(game.held) == set(game.counts) - game.acked, "all that is left is with the last"
 
 
-class Game:
+class SharedGame:
     """The entries that consumers hold, by the rules."""
 
     def __init__(self, rng, play):
@@ -302,83 +198,6 @@ class Game:
         if any(consumer.permits > 0 for consumer in self.consumers):
             left = set(self.counts) - self.acked - set(self.held)
             assert not left, f"{left} are with nobody, though one wants them"
-
-
-# Priorities and delays.
-
-
-async def test_better_priority_is_served_first_while_it_has_permits():
-    async with stage(SharedDispatcher) as play:
-        later = play.join(permits=100, priority=1)
-        first = play.join(permits=3, priority=0)
-        play.partition.entries(*[1] * 10)
-        await play.settled()
-        assert first.offsets == [0, 1, 2]
-        assert later.offsets == list(range(3, 10))
-
-
-async def test_a_delayed_entry_is_sent_when_due_and_delays_no_other(autojump_clock):
-    async with stage(SharedDispatcher) as play:
-        due_ms = play.clock.now_us // 1000 + 2000
-        play.partition.entries(1, metadata={"deliver_at_time": due_ms})
-        play.partition.entries(1)
-        consumer = play.join(permits=10)
-        await play.settled()
-        assert (consumer.offsets, play.dispatcher.delayed) == ([1], 1)
-        play.clock.now_us += 2_000_000
-        await play.passed(3)
-        assert (consumer.offsets, play.dispatcher.delayed) == ([1, 0], 0)
-
-
-async def test_a_delayed_entry_stored_while_the_pump_waits_is_sent_when_due(autojump_clock):
-    async with stage(SharedDispatcher) as play:
-        consumer = play.join(permits=10)
-        await play.settled()
-        due_ms = play.clock.now_us // 1000 + 100  # Sooner than the pump's own timer.
-        play.partition.entries(1, metadata={"deliver_at_time": due_ms})
-        await play.settled()
-        play.clock.now_us += 100_000
-        await play.passed(0.2)
-        assert consumer.offsets == [0]
-
-
-async def test_delayed_entries_have_a_limit_while_the_pump_waits(autojump_clock):
-    async with stage(SharedDispatcher, limits=DeliveryLimits(delayed_max=2)) as play:
-        play.join(permits=10)
-        await play.settled()
-        due_ms = play.clock.now_us // 1000 + 2000
-        for _ in range(4):
-            play.partition.entries(1, metadata={"deliver_at_time": due_ms})
-            await play.settled()
-        assert play.dispatcher.delayed == 2
-
-
-async def test_a_delayed_entry_acknowledged_by_another_listener_is_never_sent(autojump_clock):
-    async with stage(SharedDispatcher) as play:
-        due_ms = play.clock.now_us // 1000 + 2000
-        play.partition.entries(1, metadata={"deliver_at_time": due_ms})
-        consumer = play.join(permits=10)
-        await play.settled()
-        play.cursor.ack_to(1, lazy=True)
-        play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
-        play.clock.now_us += 2_000_000
-        await play.passed(3)
-        assert consumer.offsets == []
-
-
-async def test_a_full_tracker_stops_reading_ahead_until_entries_are_due(autojump_clock):
-    async with stage(SharedDispatcher, limits=DeliveryLimits(delayed_max=2)) as play:
-        due_ms = play.clock.now_us // 1000 + 2000
-        for _ in range(2):
-            play.partition.entries(1, metadata={"deliver_at_time": due_ms})
-        consumer = play.join(permits=10)
-        await play.settled()
-        play.partition.entries(1)
-        await play.settled()
-        assert consumer.offsets == []
-        play.clock.now_us += 2_000_000
-        await play.passed(3)
-        assert sorted(consumer.offsets) == [0, 1, 2]
 
 
 async def test_a_redelivery_waits_for_output_memory():

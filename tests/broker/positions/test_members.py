@@ -6,14 +6,14 @@ TOPIC = object()
 
 
 def test_members_come_from_every_source():
-    members, asked = Members(), []
+    members, calls = Members(), []
     kafka, pulsar = (
         SubscriptionMember("kafka", "k", "/::1", (0,)),
         SubscriptionMember("pulsar", "p", "::1", (0, 1)),
     )
 
     def of_kafka(topic, name):
-        asked.append((topic, name))
+        calls.append((topic, name))
         return [kafka]
 
     assert members.of(TOPIC, b"g") == []
@@ -21,7 +21,7 @@ def test_members_come_from_every_source():
     members.add_source(lambda topic, name: iter((pulsar,)))
     assert members.of(TOPIC, b"g") == [kafka, pulsar]
     assert members.others(TOPIC, b"g", "kafka") == [pulsar]
-    assert asked == [(TOPIC, b"g")] * 2
+    assert calls == [(TOPIC, b"g")] * 2
 
 
 def test_a_source_of_another_protocol_is_not_asked():
@@ -30,3 +30,12 @@ def test_a_source_of_another_protocol_is_not_asked():
     iggy = SubscriptionMember("iggy", "7", "", ())
     members.add_source(lambda topic, name: [iggy], "iggy")
     assert members.others(TOPIC, b"g", "kafka") == [iggy]
+
+
+def test_a_removed_source_is_not_asked():
+    members = Members()
+    source = lambda topic, name: [SubscriptionMember("iggy", "7", "", ())]  # noqa: E731
+    members.add_source(source, "iggy")
+    members.remove_source(source)
+    members.remove_source(source)
+    assert members.of(TOPIC, b"g") == []

@@ -5,11 +5,10 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.positions import room
-from braidlog.broker.positions import subscriptions as module
-from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
+from braidlog.broker.positions.subscriptions import LOOK_SUBSCRIPTIONS, CursorEvent, KafkaCommit
 from braidlog.storage.metadata import ranges as ranges_module
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import Heard, House
+from tests.broker.metadata_fakes import Heard, MetadataParts
 
 ORDERS = TopicName("public", "default", "orders")
 NAME = b"billing"
@@ -17,7 +16,7 @@ NAME = b"billing"
 
 @pytest.fixture
 def house():
-    house = House()
+    house = MetadataParts()
     house.create(ORDERS, 2)
     return house
 
@@ -71,6 +70,16 @@ def test_properties_are_those_of_the_first_consumer(house, topic):
     assert house.restarted().subscriptions.get(topic, b"audit").properties == {"owner": "ä"}
 
 
+def test_properties_are_replaced_and_stay_over_a_restart(house, topic):
+    audit = house.subscriptions.open(topic, b"audit", {"owner": "a"})
+    audit.set_properties({"floor": "2"})
+    assert audit.properties == {"floor": "2"}
+    assert house.restarted().subscriptions.get(topic, b"audit").properties == {"floor": "2"}
+    audit.delete()
+    with pytest.raises(errors.SubscriptionNotFound):
+        audit.set_properties({})
+
+
 def test_a_name_has_a_length_limit(house, topic):
     house.subscriptions.open(topic, b"")
     house.subscriptions.open(topic, b"n" * room.NAME_BYTES_MAX)
@@ -78,7 +87,7 @@ def test_a_name_has_a_length_limit(house, topic):
         house.subscriptions.open(topic, b"n" * (room.NAME_BYTES_MAX + 1))
 
 
-# Commits.
+# Commits. The rules of positions are scripts: see `test_rules.py`.
 
 
 def test_a_cursor_never_set_is_not_zero(house, billing):
@@ -88,52 +97,17 @@ def test_a_cursor_never_set_is_not_zero(house, billing):
     assert billing.position(0) == 0
     assert billing.position(1) is None
     again = house.restarted()
-    found = again.subscriptions.get(again.topics.get(ORDERS), NAME)
-    assert (found.position(0), found.position(1)) == (0, None)
+    subscription = again.subscriptions.get(again.topics.get(ORDERS), NAME)
+    assert (subscription.position(0), subscription.position(1)) == (0, None)
 
 
-def test_a_forward_commit_acknowledges_everything_below(billing, heard):
-    billing.commit(0, 3)
-    billing.ack(0, [(5, 7), (12, 14)], lazy=False)
-    heard.take()
+def test_an_equal_commit_keeps_kafkas_text_and_time(house, billing):
     billing.commit(0, 10)
-    assert stands(billing) == (10, 10, [(12, 14)])
-    assert heard.take() == [(0, CursorEvent.ACKED)]
-
-
-def test_a_forward_commit_passes_acknowledged_ranges(billing):
-    billing.commit(0, 3)
-    billing.ack(0, [(5, 8), (10, 11)], lazy=False)
-    kafka_commit(billing, 5)
-    assert stands(billing) == (8, 5, [(10, 11)])
-    assert billing.committed(0).offset == 5
-
-
-def test_a_backward_commit_forgets_all_acknowledgements(billing, heard):
-    billing.commit(0, 10)
-    billing.ack(0, [(12, 14)], lazy=False)
-    heard.take()
-    billing.commit(0, 4)
-    assert stands(billing) == (4, 4, [])
-    assert heard.take() == [(0, CursorEvent.SOUGHT)]
-
-
-def test_an_equal_commit_changes_only_kafkas_number(house, billing, heard):
-    billing.commit(0, 4)
-    billing.ack(0, [(4, 10), (12, 14)], lazy=False)
-    before = stands(billing)
-    assert before == (10, 4, [(12, 14)])
-    heard.take()
-    billing.commit(0, 10)
-    assert stands(billing) == before
-    assert billing.committed(0) == KafkaCommit(10, b"", 0)
     ticket = kafka_commit(billing, 10, b"meta", time_us=5)
     assert ticket == house.cursor_journal.ticket
-    assert stands(billing) == before
     assert billing.committed(0) == KafkaCommit(10, b"meta", 5)
     billing.commit(0, 10)
     assert billing.committed(0) == KafkaCommit(10, b"meta", 5)
-    assert heard.take() == []
 
 
 @pytest.mark.parametrize(("offset", "position"), [(-5, 0), (10**15, 10**15), (2**70, 2**63 - 1)])
@@ -142,60 +116,6 @@ def test_a_commit_is_kept_as_sent_even_outside_the_log(billing, offset, position
     assert billing.position(0) == position
     assert billing.committed(0) == KafkaCommit(min(offset, 2**63 - 1), None, -1)
     assert billing.backlog(0) == 0
-
-
-def test_kafka_reads_its_own_number_until_another_listener_moves_the_cursor(billing):
-    billing.commit(0, 2)
-    billing.ack(0, [(5, 8)], lazy=False)
-    kafka_commit(billing, 5, b"mine")
-    assert billing.committed(0).offset == 5
-    billing.ack(0, [(20, 21)], lazy=False)
-    assert billing.committed(0) == KafkaCommit(5, b"mine", 1)
-    billing.ack(0, [(8, 9)], lazy=False)
-    assert billing.committed(0) == KafkaCommit(9, b"", 0)
-    kafka_commit(billing, 9, b"mine")
-    billing.commit(0, 12)
-    assert billing.committed(0) == KafkaCommit(12, b"", 0)
-    kafka_commit(billing, 13, b"mine")
-    billing.ack_to(0, 15, lazy=False)
-    assert billing.committed(0) == KafkaCommit(15, b"", 0)
-    kafka_commit(billing, 16, b"mine")
-    billing.seek(0, 16)
-    assert billing.committed(0) == KafkaCommit(16, b"", 0)
-
-
-def test_kafkas_repeated_commit_does_not_move_back(billing, heard):
-    billing.commit(0, 2)
-    billing.ack(0, [(5, 8), (10, 11)], lazy=False)
-    kafka_commit(billing, 5)
-    heard.take()
-    kafka_commit(billing, 5, b"again", time_us=9)
-    assert stands(billing) == (8, 5, [(10, 11)])
-    assert billing.committed(0) == KafkaCommit(5, b"again", 9)
-    assert heard.take() == []
-    kafka_commit(billing, 4)
-    assert stands(billing) == (4, 4, [])
-
-
-def test_kafkas_commit_within_acknowledged_ranges_does_not_move_back(billing, heard):
-    billing.commit(0, 2)
-    billing.ack(0, [(5, 8), (10, 11)], lazy=False)
-    kafka_commit(billing, 5)
-    heard.take()
-    for number in (6, 7, 8):
-        kafka_commit(billing, number)
-        assert stands(billing) == (8, 5, [(10, 11)])
-        assert billing.committed(0).offset == number
-    assert heard.take() == []
-    kafka_commit(billing, 6)
-    assert stands(billing) == (6, 6, [])
-
-
-def test_a_commit_of_a_passed_number_moves_back(billing):
-    kafka_commit(billing, 5)
-    billing.ack_to(0, 9, lazy=False)
-    kafka_commit(billing, 5)
-    assert stands(billing) == (5, 5, [])
 
 
 def test_partitions_are_independent(billing):
@@ -215,18 +135,6 @@ def test_a_missing_partition_takes_no_commit(billing):
 # Acks.
 
 
-def test_acks_open_holes_and_the_position_passes_closed_holes(billing, heard):
-    billing.commit(0, 10)
-    heard.take()
-    billing.ack(0, [(12, 14), (16, 17)], lazy=False)
-    assert stands(billing) == (10, 10, [(12, 14), (16, 17)])
-    billing.ack(0, [(10, 12)], lazy=False)
-    assert stands(billing) == (14, 10, [(16, 17)])
-    billing.ack(0, [(15, 16), (14, 15), (30, 31)], lazy=False)
-    assert stands(billing) == (17, 10, [(30, 31)])
-    assert heard.take() == [(0, CursorEvent.ACKED)] * 3
-
-
 def test_repeated_acks_change_nothing(house, billing, heard):
     billing.commit(0, 10)
     billing.ack(0, [(12, 14)], lazy=False)
@@ -238,23 +146,6 @@ def test_repeated_acks_change_nothing(house, billing, heard):
     assert len(house.cursor_journal.records) == records
     assert stands(billing) == (10, 10, [(12, 14)])
     assert heard.take() == []
-
-
-def test_an_ack_across_the_position_counts_from_the_position(billing):
-    billing.commit(0, 10)
-    billing.ack(0, [(5, 12)], lazy=False)
-    assert stands(billing) == (12, 10, [])
-
-
-def test_a_cumulative_ack_only_moves_forward(billing, heard):
-    billing.commit(0, 10)
-    billing.ack(0, [(12, 14), (20, 21)], lazy=False)
-    heard.take()
-    billing.ack_to(0, 12, lazy=False)
-    assert stands(billing) == (14, 10, [(20, 21)])
-    billing.ack_to(0, 5, lazy=False)
-    assert stands(billing) == (14, 10, [(20, 21)])
-    assert heard.take() == [(0, CursorEvent.ACKED)]
 
 
 def test_lazy_acks_have_no_ticket_and_a_later_answer_covers_them(house, billing):
@@ -303,25 +194,6 @@ def test_acks_above_the_range_limit_are_refused_unless_they_need_no_room(billing
         billing.ack(0, [(end + 50, end + 51), (end + 60, end + 61)], lazy=False)
     assert billing.acked(0).contains(end + 50, end + 51)
     assert len(billing.acked(0)) == limit
-
-
-# Seeks.
-
-
-def test_any_seek_forgets_all_acknowledgements(billing, heard):
-    for position in (10, 20, 5, 5):
-        billing.ack(0, [(position + 3, position + 4)], lazy=False)
-        billing.seek(0, position)
-        assert stands(billing) == (position, position, [])
-        assert heard.take()[-1] == (0, CursorEvent.SOUGHT)
-
-
-def test_a_start_only_sets_cursors_that_were_never_set(billing):
-    billing.start(0, 7)
-    assert stands(billing) == (7, 7, [])
-    billing.ack(0, [(7, 9)], lazy=False)
-    billing.start(0, 0)
-    assert stands(billing) == (9, 7, [])
 
 
 # Endings.
@@ -382,11 +254,11 @@ async def test_subscriptions_end_with_their_topic(house, topic, billing, heard):
 
 
 def test_a_listener_may_leave_during_its_notification(billing):
-    class Leaving:
+    class LeavingListener:
         def moved(self, index, event, mover=None):
             billing.listeners.discard(self)
 
-    billing.listeners |= {Leaving(), Leaving()}
+    billing.listeners |= {LeavingListener(), LeavingListener()}
     billing.commit(0, 5)
     assert billing.listeners == set()
 
@@ -452,11 +324,8 @@ async def test_the_lowest_position_ignores_unset_cursors(house, topic, billing):
     assert await house.subscriptions.lowest_position(topic, 1) is None
 
 
-async def test_positions_are_read_in_turns_without_missing_a_backward_move(
-    house, topic, monkeypatch
-):
-    monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)
-    for number in range(9):
+async def test_positions_are_read_in_turns_without_missing_a_backward_move(house, topic):
+    for number in range(4 * LOOK_SUBSCRIPTIONS + 1):
         house.subscriptions.open(topic, b"%d" % number).commit(0, 10 + number)
     first = house.subscriptions.get(topic, b"0")
     turns = []
@@ -472,13 +341,10 @@ async def test_positions_are_read_in_turns_without_missing_a_backward_move(
         assert await house.subscriptions.lowest_position(topic, 0) == 3
 
 
-async def test_positions_with_constant_backward_moves_count_as_unacknowledged(
-    house, topic, monkeypatch
-):
-    monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)
-    for number in range(9):
+async def test_positions_with_constant_backward_moves_count_as_unacknowledged(house, topic):
+    for number in range(4 * LOOK_SUBSCRIPTIONS + 1):
         house.subscriptions.open(topic, b"%d" % number).commit(0, 1000 + number)
-    last = house.subscriptions.get(topic, b"8")
+    last = house.subscriptions.get(topic, b"%d" % (4 * LOOK_SUBSCRIPTIONS))
 
     async def set_back():
         while True:

@@ -7,13 +7,13 @@ import pytest
 from braidlog.broker.positions.subscriptions import KafkaCommit
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.metadata.ranges import RangeSet
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 
 ORDERS = TopicName("public", "default", "orders")
 NAME = b"billing"
 
 
-class Model:
+class AckedOffsets:
     """The meaning of a cursor in the plainest form: the acknowledged offsets."""
 
     def __init__(self):
@@ -57,10 +57,10 @@ class Model:
 @pytest.mark.parametrize("seed", range(40))
 async def test_any_mix_of_listeners_follows_the_model_over_restarts(seed):
     rng = random.Random(seed)
-    house = House()
+    house = MetadataParts()
     topic = await house.topics.create(ORDERS, 1)
     subscription = house.subscriptions.open(topic, NAME)
-    model = Model()
+    model = AckedOffsets()
     span = 60
     for step in range(250):
         offset = rng.randrange(span)
@@ -88,7 +88,7 @@ async def test_any_mix_of_listeners_follows_the_model_over_restarts(seed):
             model.seek(offset)
         elif kind < 0.95:
             subscription.delete_cursor(0)
-            model = Model()
+            model = AckedOffsets()
         elif kind < 0.98:
             house.cursor_journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         else:

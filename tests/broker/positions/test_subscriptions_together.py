@@ -5,12 +5,11 @@ import random
 import pytest
 
 from braidlog.broker import errors
-from braidlog.broker.positions import room
-from braidlog.broker.positions import subscriptions as module
+from braidlog.broker.limits import StateLimits
+from braidlog.broker.positions.room import NAME_BYTES_MAX
 from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
-from braidlog.broker.topics import topics as topics_module
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import Heard, House
+from tests.broker.metadata_fakes import Heard, MetadataParts
 
 ORDERS = TopicName("public", "default", "orders")
 PAYMENTS = TopicName("public", "default", "payments")
@@ -19,12 +18,13 @@ PARTITIONS = 3
 
 
 @pytest.fixture
-def house():
-    return made()
+def house(request):
+    mark = request.node.get_closest_marker("limits")
+    return made(**(mark.kwargs if mark else {}))
 
 
-def made():
-    house = House()
+def made(**limits):
+    house = MetadataParts(limits=StateLimits(**limits))
     for name in (ORDERS, PAYMENTS):
         house.create(name, PARTITIONS)
     return house
@@ -34,15 +34,15 @@ def subscription(house, name):
     return house.subscriptions.open(house.topics.get(name), NAME)
 
 
-def told_of(found):
+def told_of(subscription):
     heard = Heard()
-    found.listeners.add(heard)
+    subscription.listeners.add(heard)
     return heard
 
 
 def positions(house, name):
-    found = house.subscriptions.find(house.topics.get(name), NAME)
-    return found and [found.position(index) for index in range(PARTITIONS)]
+    subscription = house.subscriptions.find(house.topics.get(name), NAME)
+    return subscription and [subscription.position(index) for index in range(PARTITIONS)]
 
 
 def test_commits_of_all_topics_and_new_subscriptions_share_a_record(house):
@@ -75,7 +75,7 @@ def test_each_commit_has_its_usual_effect(seed):
     rng = random.Random(seed)
     together, alone = made(), made()
     held = [subscription(house, name) for house in (together, alone) for name in (ORDERS, PAYMENTS)]
-    heard = [told_of(found) for found in held]
+    heard = [told_of(subscription) for subscription in held]
     places = [(name, index) for name in (ORDERS, PAYMENTS) for index in range(PARTITIONS)]
     for _ in range(40):
         commits = together.subscriptions.commits(NAME)
@@ -86,29 +86,29 @@ def test_each_commit_has_its_usual_effect(seed):
             subscription(alone, name).commit(index, offset, kafka=kafka)
         commits.write()
         index, start = rng.randrange(PARTITIONS), rng.randrange(12)
-        for found in held:
-            found.ack(index, [(start, start + 2)], lazy=False)
-        told = [listener.take() for listener in heard]
-        assert told[:2] == told[2:]
+        for member in held:
+            member.ack(index, [(start, start + 2)], lazy=False)
+        events = [listener.take() for listener in heard]
+        assert events[:2] == events[2:]
         assert state_of(together) == state_of(alone) == state_of(together.restarted())
 
 
 def state_of(house):
     return [
         (
-            found.position(index),
-            found.standing(index)[1],
-            list(found.acked(index)),
-            found.committed(index),
+            opened.position(index),
+            opened.standing(index)[1],
+            list(opened.acked(index)),
+            opened.committed(index),
         )
         for name in (ORDERS, PAYMENTS)
-        for found in [subscription(house, name)]
+        for opened in [subscription(house, name)]
         for index in range(PARTITIONS)
     ]
 
 
-async def test_an_invalid_commit_does_not_affect_the_others(house, monkeypatch):
-    monkeypatch.setattr(room, "TOPIC_SUBSCRIPTIONS_MAX", 1)
+@pytest.mark.limits(topic_subscriptions=1)
+async def test_an_invalid_commit_does_not_affect_the_others(house):
     house.subscriptions.open(house.topics.get(PAYMENTS), b"the only one")
     gone = await house.topics.create(TopicName("public", "default", "gone"), 1)
     await house.topics.delete(gone.name)
@@ -122,7 +122,7 @@ async def test_an_invalid_commit_does_not_affect_the_others(house, monkeypatch):
     commits.write()
     assert positions(house, ORDERS) == [4, None, None]
     assert positions(house, PAYMENTS) is None
-    too_long = house.subscriptions.commits(b"n" * (room.NAME_BYTES_MAX + 1))
+    too_long = house.subscriptions.commits(b"n" * (NAME_BYTES_MAX + 1))
     with pytest.raises(errors.InvalidName):
         too_long.add(house.topics.get(ORDERS), 0, 4)
     assert too_long.write() == 0
@@ -131,9 +131,9 @@ async def test_an_invalid_commit_does_not_affect_the_others(house, monkeypatch):
 async def test_removed_partitions_end_all_cursors_in_a_single_record(house):
     orders = house.topics.get(ORDERS)
     held = [house.subscriptions.open(orders, name) for name in (b"one", b"two", b"three")]
-    for one in held:
+    for subscription in held:
         for index in range(PARTITIONS):
-            one.commit(index, 4)
+            subscription.commit(index, 4)
     heard, ticket = told_of(held[0]), house.cursor_journal.ticket
     await house.topics.keep_partitions(ORDERS, 1)
     assert house.cursor_journal.ticket == ticket + 1
@@ -143,33 +143,30 @@ async def test_removed_partitions_end_all_cursors_in_a_single_record(house):
     assert held[2].position(1) == 0
 
 
-async def test_subscriptions_of_all_topics_have_a_limit(house, monkeypatch):
+@pytest.mark.limits(subscriptions=2, cursors=2, ack_ranges=2)
+async def test_subscriptions_of_all_topics_have_a_limit(house):
     orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
-    monkeypatch.setattr(room, "SUBSCRIPTIONS_MAX", 2)
-    monkeypatch.setattr(room, "CURSORS_MAX", 2)
-    monkeypatch.setattr(topics_module, "CURSORS_MAX", 3)
-    monkeypatch.setattr(module, "ALL_RANGES_MAX", 2)
-    one = house.subscriptions.open(orders, b"one")
+    subscription = house.subscriptions.open(orders, b"one")
     house.subscriptions.open(payments, b"two")
     with pytest.raises(errors.LimitExceeded, match="2 subscriptions"):
         house.subscriptions.open(payments, b"three")
     for index in (0, 1):
-        one.commit(index, 1)
+        subscription.commit(index, 1)
     two = house.subscriptions.get(payments, b"two")
     with pytest.raises(errors.LimitExceeded, match="2 cursors"):
         two.commit(0, 1)
     with pytest.raises(errors.LimitExceeded, match="1 ranges"):
-        one.ack(0, [(5, 6), (7, 8), (9, 10)], lazy=True)
+        subscription.ack(0, [(5, 6), (7, 8), (9, 10)], lazy=True)
     with pytest.raises(errors.LimitExceeded, match="1 ranges"):
-        one.ack(1, [(5, 6)], lazy=True)
-    with pytest.raises(errors.LimitExceeded, match="3 cursors"):
+        subscription.ack(1, [(5, 6)], lazy=True)
+    with pytest.raises(errors.LimitExceeded, match="2 cursors"):
         await house.topics.add_partitions(orders.name, PARTITIONS + 2)
-    one.commit(0, 20)  # Removed ranges free room.
-    one.ack(1, [(5, 6)], lazy=True)
+    subscription.commit(0, 20)  # Removed ranges free room.
+    subscription.ack(1, [(5, 6)], lazy=True)
 
 
-def test_joint_commits_respect_the_limit_of_cursors(house, monkeypatch):
-    monkeypatch.setattr(room, "CURSORS_MAX", 2)
+@pytest.mark.limits(cursors=2)
+def test_joint_commits_respect_the_limit_of_cursors(house):
     commits = house.subscriptions.commits(NAME)
     orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
     for index in (0, 1):

@@ -77,22 +77,21 @@ async def test_ids_do_not_depend_on_read_position_and_size(mixed, start, bytes_m
     assert seen == [span for span in SPANS if sum(span) > start]
 
 
-async def test_many_records_of_another_format_are_read_in_pieces(monkeypatch):
-    monkeypatch.setattr(entry_reads, "FOREIGN_RECORDS_MAX", 4)
+async def test_many_records_of_another_format_are_read_in_pieces():
+    most = entry_reads.FOREIGN_RECORDS_MAX
     partition = FakePartition()
-    partition.records(10)
+    partition.records(most + 6)
     partition.records(3)
     read = await entry_reads.read_entries(partition, 0, 1 << 20)
-    assert (len(read.entries), read.next_offset) == (4, 4)
-    read = await entry_reads.read_entries(partition, 9, 1 << 20)
-    assert spans_of(read) == [(9, 1), (10, 1), (11, 1), (12, 1)]
+    assert (len(read.entries), read.next_offset) == (most, most)
+    read = await entry_reads.read_entries(partition, most + 5, 1 << 20)
+    assert spans_of(read) == [(most + number, 1) for number in (5, 6, 7, 8)]
 
 
-async def test_large_bodies_of_other_formats_become_the_same_entries(monkeypatch):
-    monkeypatch.setattr(entry_reads, "PLAIN_INLINE_BYTES_MAX", 0)
-    partition = FakePartition()
-    partition.records(3)
-    assert spans_of(await entry_reads.read_entries(partition, 1, 1 << 20)) == [(1, 1), (2, 1)]
+async def test_large_bodies_of_other_formats_become_the_same_entries():
+    partition, size = FakePartition(), entry_reads.PLAIN_INLINE_BYTES_MAX
+    partition.records(3, value=bytes(size) + b"%d")
+    assert spans_of(await entry_reads.read_entries(partition, 1, 4 * size)) == [(1, 1), (2, 1)]
 
 
 async def test_markers_reach_no_client_but_their_neighbours_do():
@@ -148,10 +147,10 @@ async def test_read_below_the_log_start_is_out_of_range(mixed):
 async def test_entry_at_or_before_and_after(mixed, offset):
     before = [span for span in SPANS if span[0] <= offset]
     after = [span for span in SPANS if span[0] >= offset]
-    found = await entries.entry_at_or_before(mixed, offset)
-    assert found == (EntrySpan(*before[-1]) if before else None)
-    found = await entries.entry_at_or_after(mixed, offset)
-    assert found == (EntrySpan(*after[0]) if after else None)
+    nearest = await entries.entry_at_or_before(mixed, offset)
+    assert nearest == (EntrySpan(*before[-1]) if before else None)
+    nearest = await entries.entry_at_or_after(mixed, offset)
+    assert nearest == (EntrySpan(*after[0]) if after else None)
     named = [span for span in SPANS if span[0] == offset]
     assert await entries.entry_at(mixed, offset) == (EntrySpan(*named[0]) if named else None)
 
@@ -159,8 +158,8 @@ async def test_entry_at_or_before_and_after(mixed, offset):
 @pytest.mark.parametrize("position", range(20))
 async def test_mark_delete_is_the_last_entry_that_ends_at_or_below_the_position(mixed, position):
     ended = [span for span in SPANS if sum(span) <= position]
-    found = await entries.last_ended(mixed, position)
-    assert found == (EntrySpan(*ended[-1]) if ended else None)
+    nearest = await entries.last_ended(mixed, position)
+    assert nearest == (EntrySpan(*ended[-1]) if ended else None)
 
 
 async def test_empty_partition_has_no_entries():
@@ -206,8 +205,8 @@ async def test_ids_without_entry_acknowledge_nothing(mixed, message_id):
 @pytest.mark.parametrize("entry", range(18))
 async def test_individual_ack_has_to_name_an_entry(mixed, entry):
     named = [EntrySpan(*span) for span in SPANS if span[0] == entry]
-    found = await entries.resolve_individual(mixed, EntryId(LEDGER, entry))
-    assert found == (named[0] if named else None)
+    resolved = await entries.resolve_individual(mixed, EntryId(LEDGER, entry))
+    assert resolved == (named[0] if named else None)
 
 
 @pytest.mark.parametrize("entry", range(-1, 22))
@@ -253,8 +252,8 @@ def test_an_ack_set_has_exactly_the_acknowledged_messages(count, acked, offset):
     if not acked:
         assert words == ()
         return
-    told = {at - offset for start, end in acked_ranges(span, words) for at in range(start, end)}
-    assert told == acked
+    offsets = {at - offset for start, end in acked_ranges(span, words) for at in range(start, end)}
+    assert offsets == acked
 
 
 def test_ack_set_examples_of_the_protocol_document():
@@ -303,8 +302,8 @@ async def test_any_layout_resolves_like_a_plain_list(seed):
     for offset in range(end + 2):
         before = [span for span in spans if span[0] <= min(offset, end - 1)]
         after = [start for start, _ in spans if start >= offset]
-        found = await entries.entry_at_or_before(partition, offset)
-        assert found == (EntrySpan(*before[-1]) if before else None)
+        nearest = await entries.entry_at_or_before(partition, offset)
+        assert nearest == (EntrySpan(*before[-1]) if before else None)
         sought = await entries.resolve_seek(partition, EntryId(LEDGER, offset))
         assert sought == (after[0] if after else end)
         if offset < end:
@@ -322,7 +321,7 @@ def test_spans_in_memory_equal_spans_of_reads(seed):
     walked = [
         (span.offset, span.record_count)
         for batch in partition.batches
-        for span in entries._spans(batch)
+        for span in entries.spans_in(batch)
     ]
     assert walked == spans
 
@@ -343,14 +342,14 @@ def kafka_set(first, count, *, compressed):
 
 async def ids_and_values(partition, start, bytes_max):
     """Return entry id and payload of all entries from `start` on, read in pieces."""
-    found, position = [], start
+    pairs, position = [], start
     while position < partition.high_watermark:
         read = await entry_reads.read_entries(partition, position, bytes_max)
         for entry in read.entries:
             _, payload = read_metadata(entry.body, check=True)
-            found.append((entry.offset, bytes(entry.body[payload:])))
+            pairs.append((entry.offset, bytes(entry.body[payload:])))
         position = read.next_offset
-    return found
+    return pairs
 
 
 @pytest.mark.slow
@@ -378,8 +377,8 @@ async def test_records_of_kafka_keep_their_ids_over_restarts_fetch_sizes_and_sta
             expected = [(number, b"v%d" % number) for number in range(total)]
             for start in range(total):
                 for bytes_max in (1, 300, 1 << 20):
-                    found = await ids_and_values(partition, start, bytes_max)
-                    assert found == expected[start:]
+                    pairs = await ids_and_values(partition, start, bytes_max)
+                    assert pairs == expected[start:]
             broker.stop()
             nursery.cancel_scope.cancel()
         broker.close()

@@ -42,8 +42,8 @@ async def raw(partition):
 
 
 async def look(partition):
-    async with look_at(partition, 1) as found:
-        return found.batches[0].base_offset
+    async with look_at(partition, 1) as looked:
+        return looked.batches[0].base_offset
 
 
 async def seek(partition):

@@ -20,14 +20,14 @@ KIB = 1024
 
 async def read_on(partition, format_name, **limits):
     """Return (offset, value bytes) of every record, by consecutive reads."""
-    found, offset = [], partition.log_start_offset
+    sizes, offset = [], partition.log_start_offset
     while offset < partition.high_watermark:
         records, result = await read_values(partition, format_name, offset, **limits)
         assert result.record_count == len(records)
         assert result.next_offset > offset
-        found += [(at, len(value)) for at, value in records if at >= offset]
+        sizes += [(at, len(value)) for at, value in records if at >= offset]
         offset = result.next_offset
-    return found
+    return sizes
 
 
 @pytest.mark.parametrize("stored", STORED)
@@ -42,11 +42,13 @@ async def test_each_record_is_read_once_and_in_order_with_any_limit(broker, stor
         sizes += batch
     for _ in range(5):
         bytes_max = rng.choice((1, 100, 10 * KIB, rng.randrange(1, 400 * KIB), 1 << 20))
-        found = await read_on(partition, reader, bytes_max=bytes_max)
-        assert found == list(enumerate(sizes)), f"at most {bytes_max} bytes"
+        read_sizes = await read_on(partition, reader, bytes_max=bytes_max)
+        assert read_sizes == list(enumerate(sizes)), f"at most {bytes_max} bytes"
         records_max = rng.choice((1, 2, 7, 100))
-        found = await read_on(partition, reader, bytes_max=bytes_max, records_max=records_max)
-        assert found == list(enumerate(sizes)), f"at most {bytes_max} bytes, {records_max} records"
+        read_sizes = await read_on(partition, reader, bytes_max=bytes_max, records_max=records_max)
+        assert read_sizes == list(enumerate(sizes)), (
+            f"at most {bytes_max} bytes, {records_max} records"
+        )
 
 
 class GrowingPartition:

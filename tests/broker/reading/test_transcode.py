@@ -8,7 +8,8 @@ import pytest
 
 from braidlog.broker.errors import DamagedLog, OffsetOutOfRange, UnreadableRecord
 from braidlog.broker.limits import DECODE_BYTES_MAX, DECODE_RECORDS_MIN, READ_PIECE_BYTES
-from braidlog.broker.reading.transcode import read_as
+from braidlog.broker.reading.transcode import read_as, read_steps
+from braidlog.broker.runtime.steps import run
 from braidlog.storage.formats import compression
 from braidlog.storage.formats.api import BatchFlag, BodyInfo
 from braidlog.storage.formats.kafka.message_sets import KafkaCodec
@@ -18,6 +19,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import EncryptionKeys
 from braidlog.storage.formats.quick import SPEEDUPS
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.log.gaps import append_gap
 from tests.broker.records import (
     append,
     append_unreadable,
@@ -62,14 +64,12 @@ async def test_the_same_format_is_returned_as_stored(broker, partition):
     assert result.as_stored
 
 
-async def test_a_read_respects_the_limit_of_parts_per_answer(broker, partition, monkeypatch):
-    monkeypatch.setattr("braidlog.broker.reading.reader.READ_PARTS_MAX", 3)
-    monkeypatch.setattr("braidlog.broker.reading.transcode.READ_PARTS_MAX", 3)
+async def test_a_read_respects_the_limit_of_parts_per_answer(broker, partition):
     for _ in range(5):
         await append(broker, partition, "kafka", [b"a", b"b"])
-    first = await read_as(partition, KAFKA, 0, bytes_max=ALL)
+    first = await run(read_steps(partition, KAFKA, 0, bytes_max=ALL, parts_max=3))
     assert (len(first.parts), first.record_count, first.next_offset) == (3, 6, 6)
-    second = await read_as(partition, KAFKA, 6, bytes_max=ALL)
+    second = await run(read_steps(partition, KAFKA, 6, bytes_max=ALL, parts_max=3))
     assert (len(second.parts), second.record_count, second.next_offset) == (2, 4, 10)
 
 
@@ -157,10 +157,12 @@ async def test_few_messages_without_room_are_encoded(broker, partition):
         batch = entry(metadata(num_messages_in_batch=count), single(b"x" * 10) * count)
         await store(broker, partition, PULSAR.format, body((batch, count)), BodyInfo(count))
     whole = await read_as(partition, KAFKA, 0, bytes_max=ALL)
-    one = whole.size // 3000
+    record_size = whole.size // 3000
     for wanted, in_vain_max in ((1500, DECODE_RECORDS_MIN), (1600, 0), (2500, DECODE_RECORDS_MIN)):
         codec = CountingCodec()
-        result = await read_as(partition, codec, 0, bytes_max=wanted * one + one // 2)
+        result = await read_as(
+            partition, codec, 0, bytes_max=wanted * record_size + record_size // 2
+        )
         assert result.record_count == wanted
         assert codec.made <= wanted + in_vain_max
 
@@ -194,14 +196,14 @@ async def test_skipped_records_are_counted_by_the_read_that_passes_them(broker, 
     await broker.topics.alter_settings(partition.topic.name, {"unreadable_records": "skip"})
     whole = [single(bytes([letter]) * 1000) for letter in b"ab"]
     locked = entry(metadata(encryption_keys=[EncryptionKeys(key="k", value=b"v")]), b"?")
-    stored = body(*((one, 1) for one in (*whole, locked)))
+    stored = body(*((entry, 1) for entry in (*whole, locked)))
     await store(broker, partition, PULSAR.format, stored, PULSAR.inspect(stored))
-    found, next_offset = [], 0
+    counts, next_offset = [], 0
     while next_offset < 3:
         _, result = await read_values(partition, "iggy", next_offset, bytes_max=1100)
-        found.append((result.record_count, result.left_out))
+        counts.append((result.record_count, result.left_out))
         next_offset = result.next_offset
-    assert found == [(1, 0), (1, 1)]
+    assert counts == [(1, 0), (1, 1)]
 
 
 async def test_the_first_record_is_whole_at_any_size(broker, partition):
@@ -215,7 +217,7 @@ async def test_the_first_record_is_whole_at_any_size(broker, partition):
 
 async def test_gaps_are_skipped(broker, partition):
     await append(broker, partition, "kafka", [b"a"])
-    partition.log.append_gap(10, 1)
+    append_gap(partition.log, 10, 1)
     await append(broker, partition, "plain", [b"b"])
     for reader in ("kafka", "iggy"):
         records, result = await read_values(partition, reader, 0, bytes_max=ALL)
@@ -227,7 +229,7 @@ async def test_gaps_are_skipped(broker, partition):
 
 async def test_a_marker_reaches_no_reader_but_its_neighbours_do(broker, partition):
     entries = entry(metadata(), b"a"), entry(metadata(marker_type=1), b""), entry(metadata(), b"c")
-    stored = body(*((one, 1) for one in entries))
+    stored = body(*((entry, 1) for entry in entries))
     await store(broker, partition, PULSAR.format, stored, PULSAR.inspect(stored))
     assert (await partition.read(0, ALL))[0].header.flags & BatchFlag.MARKER
     for reader in ("kafka", "iggy"):
@@ -344,13 +346,13 @@ async def test_consecutive_reads_return_every_record_once_with_any_limits(broker
 async def test_an_unreadable_place_is_not_opened_again(broker, partition):
     await append_unreadable(broker, partition)
     counting = CountingPartition(partition)
-    told = set()
+    messages = set()
     for _ in range(3):
         with pytest.raises(UnreadableRecord) as caught:
             await read_as(counting, PULSAR, 0, bytes_max=ALL)
-        told.add(str(caught.value))
+        messages.add(str(caught.value))
     assert counting.reads == 1
-    assert len(told) == 1
+    assert len(messages) == 1
     assert (await read_as(counting, KAFKA, 0, bytes_max=ALL)).record_count == 3
 
 

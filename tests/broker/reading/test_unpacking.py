@@ -45,18 +45,18 @@ async def test_small_work_continues_during_large_work(nursery):
 
 
 async def test_large_work_begins_after_its_caller_has_made_room():
-    begun, asked = [], []
+    begun, sizes = [], []
 
     async def room(size):
         assert begun == ["unless large"]
-        asked.append(size)
+        sizes.append(size)
 
     def work():
         begun.append("again" if begun else "unless large")
         return unpacked()
 
     assert await run_unpacking(work, before_large=room) == LARGE_BYTES_MIN
-    assert asked == [LARGE_BYTES_MIN]
+    assert sizes == [LARGE_BYTES_MIN]
     assert begun == ["unless large", "again"]
 
 

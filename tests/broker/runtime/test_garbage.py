@@ -17,7 +17,7 @@ from braidlog.broker.runtime.garbage import (
     search_young,
     short_searches,
 )
-from tests.broker.server.echo import Bench, framed, receive_all
+from tests.broker.server.echo import EchoBench, framed, receive_all
 from tests.cycles import watched_cycles
 from tests.waiting import until
 
@@ -41,7 +41,9 @@ class Searched:
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             generations = range(info["generation"] + 1)
-            self.most = max(self.most, sum(len(gc.get_objects(one)) for one in generations))
+            self.most = max(
+                self.most, sum(len(gc.get_objects(generation)) for generation in generations)
+            )
             self.full += info["generation"] == 2
 
 
@@ -109,9 +111,9 @@ async def test_objects_are_collected_regularly(searched, nursery, autojump_clock
     nursery.start_soon(search_regularly)
     cycles = 1000
     for _ in range(cycles):
-        one: list[object] = []
-        one.append(one)
-    one = []
+        cycle: list[object] = []
+        cycle.append(cycle)
+    cycle = []
     assert len(gc.get_objects()) >= cycles
     await trio.sleep(1.5)
     assert len(gc.get_objects(0)) + len(gc.get_objects(1)) < cycles
@@ -135,7 +137,7 @@ def gc_paused():
     "sent", [framed(b"Ehello"), framed(b"P"), framed(b"Q"), b"\xff" * 4, framed(b"L100000")[:-2]]
 )
 async def test_an_ended_connection_leaves_no_garbage_cycle(nursery, sent):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
 
     async def talk():
         client = await bench.connect()
@@ -150,5 +152,5 @@ async def test_an_ended_connection_leaves_no_garbage_cycle(nursery, sent):
     await talk()
     with watched_cycles() as left:
         await talk()
-        found = {type(one).__qualname__ for one in left()}
-    assert not found & {"Connection", "EchoSession", "Outbox", "ProtocolError", "traceback"}, found
+        names = {type(item).__qualname__ for item in left()}
+    assert not names & {"Connection", "EchoSession", "Outbox", "ProtocolError", "traceback"}, names

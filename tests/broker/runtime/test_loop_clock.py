@@ -17,7 +17,7 @@ from braidlog.broker.runtime.loop_turns import measuring_turns
 from braidlog.broker.runtime.poller import EpollPoller
 
 
-class Turns(trio.abc.Instrument):
+class TaskTurns(trio.abc.Instrument):
     """Counts the turns of trio's tasks."""
 
     def __init__(self):
@@ -27,7 +27,7 @@ class Turns(trio.abc.Instrument):
         self.count += 1
 
 
-class Peer:
+class AnsweringEnd:
     """An end of a watched pair of sockets; answers received bytes, and calls `then`."""
 
     def __init__(self, poller, then=lambda: False):
@@ -76,8 +76,8 @@ def run(work):
 def test_sockets_are_served_without_a_turn_of_any_task():
     async def work(poller):
         done = trio.Event()
-        token, turns = trio.lowlevel.current_trio_token(), Turns()
-        peer = Peer(poller)
+        token, turns = trio.lowlevel.current_trio_token(), TaskTurns()
+        peer = AnsweringEnd(poller)
 
         def client():
             peer.ask(500)
@@ -100,7 +100,7 @@ def test_a_task_woken_by_a_served_socket_gets_its_turn():
     async def work(poller):
         for _ in range(20):
             event = trio.Event()
-            peer = Peer(poller, lambda event=event: event.set() or False)
+            peer = AnsweringEnd(poller, lambda event=event: event.set() or False)
             peer.theirs.send(b"x")
             await event.wait()
             peer.close()
@@ -130,7 +130,7 @@ def test_a_deadline_moved_by_a_served_socket_holds():
                 scope.deadline = trio.current_time() + 0.001
                 return False
 
-            peer = Peer(poller, hurry)
+            peer = AnsweringEnd(poller, hurry)
             sender = threading.Timer(0.001, peer.ask, (1,))
             sender.start()
             await trio.sleep_forever()
@@ -144,7 +144,7 @@ def test_a_deadline_moved_by_a_served_socket_holds():
 
 def test_events_that_trio_waits_for_wake_it():
     async def work(poller):
-        peer = Peer(poller)
+        peer = AnsweringEnd(poller)
         ours, theirs = trio.socket.socketpair()
         with ours, theirs:
             async with trio.open_nursery() as nursery:
@@ -164,7 +164,7 @@ def test_events_that_trio_waits_for_wake_it():
 
 def test_sockets_are_served_between_turns_of_busy_tasks():
     async def work(poller):
-        peer = Peer(poller)
+        peer = AnsweringEnd(poller)
         for number in range(1, 20):
             peer.theirs.send(b"x")
             for _ in range(2):
@@ -177,7 +177,7 @@ def test_sockets_are_served_between_turns_of_busy_tasks():
 
 def test_giving_way_serves_only_ready_sockets():
     async def work(poller):
-        peer = Peer(poller)
+        peer = AnsweringEnd(poller)
         for number in range(1, 20):
             peer.theirs.send(b"x")
             await poller.give_way()
@@ -194,7 +194,7 @@ def test_giving_way_serves_only_ready_sockets():
 def test_a_pass_is_a_measured_turn():
     async def work(poller):
         histogram = Histogram(TURN_BUCKETS)
-        peer = Peer(poller)
+        peer = AnsweringEnd(poller)
         with measuring_turns(histogram, ThrottledLog(), 1000.0, poller.pass_listeners):
             await trio.to_thread.run_sync(peer.ask, 50)
         assert sum(histogram.counts) >= 50
@@ -208,7 +208,7 @@ def test_a_bug_while_trio_sleeps_ends_the_poller():
         raise ZeroDivisionError
 
     async def work(poller):
-        peer = Peer(poller, bug)
+        peer = AnsweringEnd(poller, bug)
         try:
             await trio.to_thread.run_sync(peer.theirs.send, b"x")
             await trio.sleep_forever()

@@ -30,35 +30,35 @@ async def working(seconds):
 
 
 @pytest.fixture
-async def found():
-    found = []
-    instrument = LoopTurns(Histogram(TURN_BUCKETS), found.append, long_s=LONG_S)
+async def long_turns():
+    long_turns = []
+    instrument = LoopTurns(Histogram(TURN_BUCKETS), long_turns.append, long_s=LONG_S)
     trio.lowlevel.add_instrument(instrument)
-    yield found
+    yield long_turns
     trio.lowlevel.remove_instrument(instrument)
 
 
-async def test_a_long_turn_is_found_with_its_task(found):
+async def test_a_long_turn_is_found_with_its_task(long_turns):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(working, 0.0)
         nursery.start_soon(working, LONG_S)
-    (turn,) = found
+    (turn,) = long_turns
     assert turn.task == f"{__name__}.working"
     assert turn.seconds >= LONG_S
 
 
-async def test_waiting_costs_no_processor_time(found):
+async def test_waiting_costs_no_processor_time(long_turns):
     await trio.sleep(2 * LONG_S)
     time.sleep(2 * LONG_S)  # Holds the loop like a slow disk, without work.
     await trio.lowlevel.checkpoint()
-    assert found == []
+    assert long_turns == []
 
 
-async def test_many_short_turns_are_no_long_turn(found):
+async def test_many_short_turns_are_no_long_turn(long_turns):
     for _ in range(30):
         work(LONG_S / 15)
         await trio.lowlevel.checkpoint()
-    assert found == []
+    assert long_turns == []
 
 
 async def test_every_turn_is_counted():
@@ -95,9 +95,9 @@ async def test_a_slow_turn_of_the_product_asks_for_a_counted_run():
         nursery.start_soon(hold_the_broker)
         nursery.start_soon(working, turns.SUSPICIOUS_S)  # A test's task: not watched.
     trio.lowlevel.remove_instrument(watch)
-    with pytest.raises(turns.LongTurns, match=r"strange\.hold_the_broker") as found:
+    with pytest.raises(turns.LongTurns, match=r"strange\.hold_the_broker") as caught:
         watch.close()
-    assert "working" not in str(found.value)
+    assert "working" not in str(caught.value)
 
 
 async def test_a_turn_with_too_many_calls_fails_the_counted_run():
@@ -169,8 +169,8 @@ def test_only_a_slow_turn_runs_a_test_again(tmp_path):
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider"]
     command += ["-rA", "--rootdir", tmp_path, tmp_path / "test_rerun.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    told = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR "))]
-    assert [(line.split()[0], line.split("::")[1].split()[0]) for line in told] == [
+    failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR "))]
+    assert [(line.split()[0], line.split("::")[1].split()[0]) for line in failures] == [
         ("FAILED", "test_of_something_else"),
         ("FAILED", "test_with_too_much_work"),
     ]

@@ -15,7 +15,7 @@ from tests.storage.log.test_file_part import WarmDisk
 DATA = random.Random(1).randbytes(1 << 20)
 
 
-class Stored:
+class FileParts:
     """A file with its parts, and the parts that the socket received."""
 
     def __init__(self, folder):
@@ -40,7 +40,7 @@ class Stored:
 
 @pytest.fixture
 def stored(tmp_path):
-    return Stored(tmp_path)
+    return FileParts(tmp_path)
 
 
 @pytest.fixture

@@ -71,14 +71,14 @@ async def test_a_cancelled_wait_holds_nothing(budget):
 
 
 def test_read_ahead_is_given_up_first(budget):
-    class Ahead:
+    class AheadEntries:
         dropped = False
 
         def drop(self):
             self.dropped = True
             budget.read_ahead.discard(self)
 
-    ahead = Ahead()
+    ahead = AheadEntries()
     budget.read_ahead.add(ahead)
     budget.drop_read_ahead()
     assert ahead.dropped
@@ -174,3 +174,24 @@ async def test_memory_for_an_expected_record_is_lowered_to_the_size_that_the_rec
         assert room.size == 1000 + 8 * MIB
         budget.charge(BYTES_MAX - budget.used)
         assert room.settle(0) and not room.settle(MIB)
+
+
+async def test_a_whole_answer_leaves_the_last_quarter_free(budget, nursery):
+    served = []
+
+    async def answer():
+        await budget.room(30 * MIB)
+        budget.charge(30 * MIB)
+        served.append(budget.used)
+
+    nursery.start_soon(answer)
+    nursery.start_soon(answer)
+    await wait_all_tasks_blocked()
+    assert served == [30 * MIB]
+    assert not budget.is_spent()  # Small answers of peers that read are served.
+    budget.charge(-30 * MIB)
+    await wait_all_tasks_blocked()
+    assert served == [30 * MIB, 30 * MIB]
+    assert budget.has_room(BYTES_MAX) is False
+    budget.charge(-30 * MIB)
+    assert budget.has_room(2 * BYTES_MAX)  # Of an unused budget.

@@ -23,14 +23,14 @@ from braidlog.broker.runtime import poller as poller_module
 from braidlog.broker.runtime.poller import EpollPoller
 
 
-class Peer:
+class RecordingEnd:
     """An end of a watched pair of sockets; its served turns are recorded."""
 
-    def __init__(self, poller, log, name, more=0):
+    def __init__(self, poller, log, name, more=0, *, is_client=True):
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         self.poller, self.log, self.name, self.more = poller, log, name, more
-        poller.watch(self.ours.fileno(), self.serve)
+        poller.watch(self.ours.fileno(), self.serve, is_client=is_client)
 
     def serve(self):
         self.log.append(self.name)
@@ -53,9 +53,9 @@ def log():
 
 @pytest.fixture
 async def poller(nursery):
-    made = EpollPoller()
-    nursery.start_soon(made.run)
-    return made
+    started = EpollPoller()
+    nursery.start_soon(started.run)
+    return started
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ def set_clock(monkeypatch):
 
 @pytest.fixture
 def peers(poller, log):
-    made = [Peer(poller, log, name) for name in "abc"]
-    yield made
-    for peer in made:
+    all_peers = [RecordingEnd(poller, log, name) for name in "abc"]
+    yield all_peers
+    for peer in all_peers:
         peer.close()
 
 
@@ -149,52 +149,45 @@ async def test_a_long_pass_ends_and_the_rest_is_first_in_the_next(peers, log, se
     assert sorted(log) == ["a", "b", "c"]
 
 
-async def test_the_brokers_own_socket_is_served_before_many_due_clients(
-    peers, log, poller, set_clock, monkeypatch
-):
-    monkeypatch.setattr(poller_module, "PASS_DUE_ENOUGH", 2)
+def test_the_brokers_own_socket_is_served_before_many_due_clients(log, set_clock):
+    poller = EpollPoller(due_enough=2)
+    peers = [RecordingEnd(poller, log, name) for name in "abc"]
+    own = RecordingEnd(poller, log, "own", is_client=False)
     set_clock(PASS_S_MAX)  # Each pass serves one client.
-    ours, theirs = socket.socketpair()
-
-    def answered():
-        log.append(ours.recv(100).decode())
-        return False
-
-    poller.watch(ours.fileno(), answered, is_client=False)
     for peer in peers:
         peer.theirs.send(b"x")
-    while not log:
-        await trio.lowlevel.checkpoint()
-    theirs.send(b"own")
-    peers[0].theirs.send(b"y")
-    await wait_all_tasks_blocked()
-    assert sorted(log) == ["a", "a", "b", "c", "own"]
+    poller.make_pass(0)
+    (first,) = log
+    own.theirs.send(b"x")
+    peers["abc".index(first)].theirs.send(b"y")
+    while len(log) < 5:
+        poller.make_pass(0)
+    assert sorted(log) == sorted(["a", "b", "c", "own", first])
     assert log.index("own") == 1
-    assert log[-1] == log[0]  # Ready again, it waits behind those that were due before.
-    poller.unwatch(ours.fileno())
-    ours.close()
-    theirs.close()
+    assert log[-1] == first  # Ready again, it waits behind those that were due before.
+    for peer in (*peers, own):
+        peer.close()
 
 
 async def test_clients_due_behind_a_pass_are_served_once_in_their_order(poller, log, set_clock):
     set_clock(PASS_S_MAX)
-    made = [Peer(poller, log, number) for number in range(PASS_DUE_ENOUGH + 5)]
-    for peer in made:
+    waiting = [RecordingEnd(poller, log, number) for number in range(PASS_DUE_ENOUGH + 5)]
+    for peer in waiting:
         peer.theirs.send(b"x")
     await wait_all_tasks_blocked()
     assert log == list(range(PASS_DUE_ENOUGH + 5))
-    for peer in made:
+    for peer in waiting:
         peer.close()
 
 
 @pytest.fixture
 def busy(poller, log):
     """Ten peers with much to do."""
-    made = [Peer(poller, log, f"busy {number}", more=1000) for number in range(10)]
-    for peer in made:
+    busy_peers = [RecordingEnd(poller, log, f"busy {number}", more=1000) for number in range(10)]
+    for peer in busy_peers:
         peer.theirs.send(b"x")
-    yield made
-    for peer in made:
+    yield busy_peers
+    for peer in busy_peers:
         peer.close()
 
 
@@ -232,10 +225,10 @@ async def test_those_with_more_to_do_are_served_in_turn_beside_sockets_that_are_
 
 
 async def test_the_more_sockets_are_ready_the_shorter_are_their_turns(poller, log):
-    turns, made = [], []
+    turns, created = [], []
     for count in (1, 100, 200):
-        made = [Peer(poller, log, number) for number in range(count)]
-        for peer in made:
+        created = [RecordingEnd(poller, log, number) for number in range(count)]
+        for peer in created:
             poller.unwatch(peer.ours.fileno())
             poller.watch(peer.ours.fileno(), lambda peer=peer: turns.append(poller.turn_s))
             peer.theirs.send(b"x")
@@ -243,7 +236,7 @@ async def test_the_more_sockets_are_ready_the_shorter_are_their_turns(poller, lo
             await trio.lowlevel.checkpoint()
         expected = max(min(TURN_S_MAX, TURNS_S / count), TURN_S_MIN)
         assert turns[0] == expected, count
-        for peer in made:
+        for peer in created:
             poller.unwatch(peer.ours.fileno())
             peer.close()
         turns.clear()

@@ -76,13 +76,13 @@ def test_a_large_buffer_grows_in_place():
     pool = BufferPool()
     buffer = ReceiveBuffer(pool)
     data = random.Random(2).randbytes(2 * MIB)
-    taken = fill(buffer, data)
+    filled = fill(buffer, data)
     buffer.expect(len(data))
-    while taken < len(data):
-        kept = buffer.filled() if taken == MIB else None  # Then the buffer must make a copy.
-        taken += fill(buffer, data[taken:])
-        assert kept is None or kept == data[:MIB]
-        assert pool.used <= 2 * taken
+    while filled < len(data):
+        view = buffer.filled() if filled == MIB else None  # Then the buffer must make a copy.
+        filled += fill(buffer, data[filled:])
+        assert view is None or view == data[:MIB]
+        assert pool.used <= 2 * filled
     assert bytes(buffer.filled()) == data
     buffer.close()
     assert pool.used == 0
@@ -108,11 +108,11 @@ def test_a_small_buffer_grows_for_a_frame_that_does_not_fit():
     pool = BufferPool(buffers_max=0)
     buffer = ReceiveBuffer(pool)
     data = random.Random(1).randbytes(40 * KIB)
-    taken = fill(buffer, data)
-    assert taken == RECEIVE_BYTES_SMALL
+    filled = fill(buffer, data)
+    assert filled == RECEIVE_BYTES_SMALL
     buffer.expect(len(data))
-    while taken < len(data):
-        taken += fill(buffer, data[taken:])
+    while filled < len(data):
+        filled += fill(buffer, data[filled:])
     assert bytes(buffer.filled()) == data
     buffer.consume(len(data))
     buffer.close()

@@ -8,7 +8,7 @@ import pytest
 from braidlog.broker.runtime.receiver import _sending_before_waits
 
 
-class Held:
+class HandlersObject:
     """An object that a handler holds."""
 
 
@@ -24,7 +24,7 @@ def test_objects_of_a_failed_wait_are_freed_without_a_garbage_collection():
     seen = []
 
     async def handler():
-        held = Held()
+        held = HandlersObject()
         seen.append(weakref.ref(held))
         await pause()
 

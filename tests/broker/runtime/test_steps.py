@@ -102,16 +102,16 @@ async def large():
 async def test_a_result_is_not_held_during_the_next_wait():
     seen = []
 
-    async def look(found):
+    async def look(reference):
         await trio.lowlevel.checkpoint()
         gc.collect()
-        seen.append(found())
+        seen.append(reference())
 
     def dropping():
         result = yield large()
-        found = weakref.ref(result)
+        reference = weakref.ref(result)
         del result
-        yield look(found)
+        yield look(reference)
 
     await run(dropping())
     assert seen == [None]

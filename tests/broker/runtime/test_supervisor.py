@@ -45,9 +45,9 @@ async def test_a_stop_is_told_once_and_the_watchdog_is_fed_meanwhile(listening, 
     stopping = trio.Event()
     stopping.set()
     await run_for(Supervisor(environment), 2.5, stopping)
-    told = messages(listening)
-    assert told.count(b"STOPPING=1") == 1
-    assert told.count(b"WATCHDOG=1") >= 3
+    notices = messages(listening)
+    assert notices.count(b"STOPPING=1") == 1
+    assert notices.count(b"WATCHDOG=1") >= 3
 
 
 async def test_without_a_watchdog_only_the_stop_is_told(listening, autojump_clock):

@@ -10,7 +10,7 @@ import trio
 from braidlog.broker.runtime.threads import import_in_thread, run_in_thread
 
 
-class Held:
+class WaitersObject:
     """An object that a waiter for a thread holds."""
 
 
@@ -40,7 +40,7 @@ async def test_objects_of_a_failed_wait_are_freed_without_a_garbage_collection()
     seen = []
 
     async def handler():
-        held = Held()
+        held = WaitersObject()
         seen.append(weakref.ref(held))
         await run_in_thread(fail)
 

@@ -149,7 +149,9 @@ class FakeTickets:
 
     def reach(self, ticket):
         self.durable_ticket = ticket
-        for reached in [one for one in self.watching if one <= ticket]:
+        for reached in [
+            waited_ticket for waited_ticket in self.watching if waited_ticket <= ticket
+        ]:
             for outbox in self.watching.pop(reached):
                 outbox.release()
 
@@ -176,7 +178,7 @@ async def tcp_pair(*, send_buffer=None):
     return server, client
 
 
-class Bench:
+class EchoBench:
     """Connections of the echo protocol, driven like the broker's, without listeners or storage."""
 
     def __init__(self, nursery, *, input_bytes=RECEIVE_BYTES_ALL_MAX, output_bytes=64 << 20):

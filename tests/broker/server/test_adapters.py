@@ -29,7 +29,7 @@ def test_discovery_imports_no_adapter():
 
 
 @pytest.mark.parametrize(
-    ("module", "entry_point", "said"),
+    ("module", "entry_point", "reason"),
     [
         (
             "import no_such_library\nADAPTER = 1",
@@ -45,11 +45,11 @@ def test_discovery_imports_no_adapter():
         ("x = 1", "strange = strange_nowhere:ADAPTER", "strange_nowhere"),
     ],
 )
-def test_an_unusable_adapter_is_a_single_line(installed, module, entry_point, said):
+def test_an_unusable_adapter_is_a_single_line(installed, module, entry_point, reason):
     installed(module, entry_point)
     with pytest.raises(AdapterError) as caught:
         load("strange")
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
     assert "'strange'" in str(caught.value)
 
 

@@ -26,7 +26,7 @@ from braidlog.broker.limits import (
 from braidlog.broker.runtime.plain import is_plain
 from braidlog.broker.server.connection import Connection
 from tests.broker.server.echo import (
-    Bench,
+    EchoBench,
     framed,
     receive_all,
     receive_exactly,
@@ -40,7 +40,7 @@ of_passes = pytest.mark.skipif(is_plain(), reason="on plain trio each socket has
 
 @pytest.fixture
 async def bench(nursery):
-    return Bench(nursery)
+    return EchoBench(nursery)
 
 
 def session(bench):
@@ -77,7 +77,7 @@ async def test_answers_are_sent_after_all_ready_connections_were_served(bench, m
     for session in bench.adapter.sessions:
 
         def handle(frame, handle=session.handle):
-            sent_bytes.append(sum(one.outbox.sent_bytes for one in bench.connections))
+            sent_bytes.append(sum(connection.outbox.sent_bytes for connection in bench.connections))
             return handle(frame)
 
         monkeypatch.setattr(session, "handle", handle)
@@ -180,6 +180,15 @@ async def test_end_of_stream_finishes_pending_answers_then_closes(bench):
     await until(lambda: session(bench).is_closed)
     bench.tickets.reach(1)
     assert await receive_all(client) == framed(b"late") + framed(b"and this")
+    await until(lambda: bench.ended == bench.connections)
+
+
+async def test_a_client_that_closed_its_side_still_gets_large_answers(bench):
+    client = await bench.connect()
+    answers = [os.urandom(300_000) for _ in range(4)]
+    await client.send_all(b"".join(framed(b"E" + answer) for answer in answers))
+    await client.send_eof()
+    assert await receive_all(client) == b"".join(map(framed, answers))
     await until(lambda: bench.ended == bench.connections)
 
 
@@ -307,17 +316,17 @@ async def test_a_client_that_vanishes_ends_the_session_and_its_buffers(bench):
 
 async def test_a_session_is_called_at_its_deadline(autojump_clock, bench):
     await bench.connect()
-    kept = session(bench)
-    start = kept.deadlines[0]
-    kept.deadline_answer = trio.current_time() + 100
+    idle_session = session(bench)
+    start = idle_session.deadlines[0]
+    idle_session.deadline_answer = trio.current_time() + 100
     await trio.sleep(1)
-    assert kept.deadlines == [start]
+    assert idle_session.deadlines == [start]
 
 
 async def test_a_deadline_may_end_the_connection(autojump_clock, nursery):
     from braidlog.broker.runtime.endings import EndConnection
 
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     open_session = bench.adapter.open_session
 
     def impatient(broker, connection, options):
@@ -331,7 +340,7 @@ async def test_a_deadline_may_end_the_connection(autojump_clock, nursery):
 
 
 async def test_a_frame_that_stalls_ends_the_connection(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     begun = trio.current_time()
     await client.send_all(struct.pack(">I", 100) + b"E")
@@ -340,7 +349,7 @@ async def test_a_frame_that_stalls_ends_the_connection(autojump_clock, nursery):
 
 
 async def test_an_idle_connection_between_frames_stays(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     await trio.sleep(3 * FRAME_STALL_S)
     await client.send_all(framed(b"Ehere"))
@@ -391,9 +400,9 @@ async def test_connections_of_a_principal_have_a_limit_and_are_returned(bench):
     )
     anna = Principal("anna")
     first, second = await bench.connect(), await bench.connect()
-    one, other = (session.connection for session in bench.adapter.sessions)
-    one.act_for(anna)
-    one.act_for(anna)  # A repeated login does not count twice.
+    near, other = (session.connection for session in bench.adapter.sessions)
+    near.act_for(anna)
+    near.act_for(anna)  # A repeated login does not count twice.
     with pytest.raises(LimitExceeded):
         other.act_for(anna)
     await first.aclose()

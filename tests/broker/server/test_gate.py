@@ -3,11 +3,11 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.server.gate import Gate
+from braidlog.broker.server.gate import FairSemaphore
 
 
 async def test_no_request_overtakes_a_waiting_request():
-    gate, inside = Gate(10), []
+    gate, inside = FairSemaphore(10), []
 
     async def enter(size: int) -> None:
         await gate.enter(size)
@@ -31,7 +31,7 @@ async def test_no_request_overtakes_a_waiting_request():
 
 
 async def test_a_cancelled_wait_delays_no_other():
-    gate = Gate(10)
+    gate = FairSemaphore(10)
     assert gate.enter_now(10)
     with trio.move_on_after(0):
         await gate.enter(5)
@@ -41,12 +41,12 @@ async def test_a_cancelled_wait_delays_no_other():
 
 
 async def test_room_is_made_once_for_each_request_without_room():
-    made = []
-    gate = Gate(10, lambda: made.append(gate.missing))
+    calls = []
+    gate = FairSemaphore(10, lambda: calls.append(gate.missing))
     await gate.enter(8)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(gate.enter, 7)
         await wait_all_tasks_blocked()
-        assert made == [5]
+        assert calls == [5]
         gate.leave(8)
     assert gate.held == 7

@@ -66,7 +66,7 @@ def listener(adapter=None, host="127.0.0.1", advertised=None):
 
 
 @pytest.mark.parametrize(
-    ("host", "advertised", "told"),
+    ("host", "advertised", "expected"),
     [
         ("127.0.0.1", None, "127.0.0.1"),
         ("0.0.0.0", None, "10.1.2.3"),
@@ -74,10 +74,10 @@ def listener(adapter=None, host="127.0.0.1", advertised=None):
         ("127.0.0.1", ("example.org", 7), "example.org"),
     ],
 )
-def test_the_advertised_address_is_set_bound_or_the_clients_own(host, advertised, told):
+def test_the_advertised_address_is_set_bound_or_the_clients_own(host, advertised, expected):
     opened = listener(host=host, advertised=advertised)
     opened.open()
-    assert opened.advertised_to(("10.1.2.3", opened.bound[1]))[0] == told
+    assert opened.advertised_to(("10.1.2.3", opened.bound[1]))[0] == expected
     opened.close()
 
 
@@ -85,17 +85,17 @@ def test_idle_connections_are_probed():
     opened = listener()
     opened.open()
     opened.socket.setblocking(True)
-    with socket.create_connection(opened.bound), opened.socket.accept()[0] as taken:
-        assert taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE_S
-        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == KEEPALIVE_PROBE_S
-        assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == KEEPALIVE_PROBES
+    with socket.create_connection(opened.bound), opened.socket.accept()[0] as accepted:
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE_S
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == KEEPALIVE_PROBE_S
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == KEEPALIVE_PROBES
     opened.close()
 
 
 def test_an_address_in_use_is_a_single_line():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        busy = Listener("echo", "echo", EchoAdapter(), None, taken.getsockname(), None)
+    with socket.create_server(("127.0.0.1", 0)) as occupant:
+        busy = Listener("echo", "echo", EchoAdapter(), None, occupant.getsockname(), None)
         with pytest.raises(ConfigError, match=r"^echo: cannot listen on 127\.0\.0\.1:\d+: Address"):
             busy.open()
     assert busy.socket is None

@@ -29,12 +29,12 @@ def broker(tmp_path):
         f"listeners.kafka.tls.certificate_file={certificate}",
     ]
     listen = dict.fromkeys(("http", "kafka", "iggy"), "127.0.0.1:0")
-    one = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
-    one.launch()
-    until_seen(lambda: one.ready_file.exists() or not one.is_running())
-    one.addresses = json.loads(one.ready_file.read_text())["listeners"]
-    yield one
-    one.kill()
+    running = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
+    running.launch()
+    until_seen(lambda: running.ready_file.exists() or not running.is_running())
+    running.addresses = json.loads(running.ready_file.read_text())["listeners"]
+    yield running
+    running.kill()
 
 
 def asked(broker, path, context=None, password=None):
@@ -99,18 +99,18 @@ def test_an_invalid_certificate_stops_the_start_with_a_single_line(tmp_path):
     (tmp_path / "server.pem").write_text("no certificate")
     settings = [f"listeners.http.tls.certificate_file={tmp_path / 'server.pem'}"]
     listen = {"http": "127.0.0.1:0"}
-    one = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
-    code, _, said = one.run_to_end()
-    (line,) = said.strip().splitlines()
+    process = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
+    code, _, log = process.run_to_end()
+    (line,) = log.strip().splitlines()
     assert code == 2 and "listeners.http.tls" in line
 
 
 def test_unreadable_secrets_stop_the_start_with_a_single_line(tmp_path):
     settings = [f"access.token_secret_file={tmp_path / 'none'}"]
     listen = {"http": "127.0.0.1:0"}
-    one = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
-    code, _, said = one.run_to_end()
-    (line,) = said.strip().splitlines()
+    process = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
+    code, _, log = process.run_to_end()
+    (line,) = log.strip().splitlines()
     assert code == 2 and str(tmp_path / "none") in line
 
 

@@ -22,8 +22,8 @@ from tests.broker.server.certificates import (
     write_files,
 )
 from tests.broker.server.echo import (
-    Bench,
     EchoAdapter,
+    EchoBench,
     framed,
     receive_all,
     receive_exactly,
@@ -34,7 +34,7 @@ from tests.waiting import until
 
 @pytest.fixture
 async def bench(nursery):
-    return Bench(nursery)
+    return EchoBench(nursery)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def serve(broker, nursery, tmp_path):
     opened = []
 
     def start(clients="none"):
-        one = Listener(
+        listener = Listener(
             "echo",
             "echo",
             EchoAdapter(),
@@ -51,14 +51,14 @@ async def serve(broker, nursery, tmp_path):
             None,
             tls_settings(tmp_path, clients),
         )
-        one.open()
-        nursery.start_soon(accept, one, broker, nursery)
-        opened.append(one)
-        return one
+        listener.open()
+        nursery.start_soon(accept, listener, broker, nursery)
+        opened.append(listener)
+        return listener
 
     yield start
-    for one in opened:
-        one.close()
+    for listener in opened:
+        listener.close()
 
 
 async def test_frames_of_any_size_go_both_ways(serve):
@@ -85,7 +85,7 @@ async def test_a_slow_reader_gets_every_byte_in_order(serve, broker):
     # More than the kernel's buffers of both sides hold.
     sizes = [16 << 20, 70_000, 3, 16_384, 16_385, 200_000]
     await client.send_all(b"".join(framed(b"L%d" % size) for size in sizes))
-    await until(lambda: any(one.outbox.unsent_bytes for one in broker.connections))
+    await until(lambda: any(connection.outbox.unsent_bytes for connection in broker.connections))
     for size in sizes:
         assert len(await receive_frame(client)) == size
     await client.send_all(framed(b"Eend"))

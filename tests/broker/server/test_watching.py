@@ -22,7 +22,7 @@ from braidlog.broker.limits import (
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.server.connection import RESET_AT_CLOSE
 from braidlog.broker.server.watching import free_output, watch_access
-from tests.broker.server.echo import Bench, framed, receive_all, receive_frame
+from tests.broker.server.echo import EchoBench, framed, receive_all, receive_frame
 from tests.waiting import until
 
 
@@ -44,7 +44,7 @@ async def hog(bench, size):
 
 
 async def test_a_peer_that_does_not_read_is_disconnected(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     connection, _ = await hog(bench, 2 * MIB)
     took = await ends_within(bench, connection, 2 * WRITE_STALL_S)
     assert took >= WRITE_STALL_S - SWEEP_S
@@ -52,7 +52,7 @@ async def test_a_peer_that_does_not_read_is_disconnected(autojump_clock, nursery
 
 
 async def test_a_peer_that_reads_slowly_stays(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     connection, client = await hog(bench, 4 * MIB)
     for _ in range(5):
         await trio.sleep(WRITE_STALL_S / 2)
@@ -87,18 +87,18 @@ async def test_with_little_memory_the_largest_silent_reader_is_disconnected_firs
     small, large = Stalled(budget, MIB), Stalled(budget, 3 * MIB)
     reading = Stalled(budget, 3 * MIB, stalled_s=SHORT_STALL_S / 2)
     free_output([small, large, reading], budget)
-    assert [one.is_cut_off for one in (small, large, reading)] == [False, True, False]
+    assert [connection.is_cut_off for connection in (small, large, reading)] == [False, True, False]
     assert not budget.is_short
 
 
 async def test_with_little_memory_a_silent_reader_is_disconnected_soon(autojump_clock, nursery):
-    bench = Bench(nursery, output_bytes=8 * MIB)
+    bench = EchoBench(nursery, output_bytes=8 * MIB)
     connection, _ = await hog(bench, 7 * MIB)
     assert await ends_within(bench, connection, WRITE_STALL_S / 2) >= SHORT_STALL_S - SWEEP_S
 
 
 async def test_a_healthy_client_is_served_meanwhile(autojump_clock, nursery):
-    bench = Bench(nursery, output_bytes=8 * MIB)
+    bench = EchoBench(nursery, output_bytes=8 * MIB)
     for _ in range(8):
         await hog(bench, MIB)
     healthy = await bench.connect()
@@ -109,7 +109,7 @@ async def test_a_healthy_client_is_served_meanwhile(autojump_clock, nursery):
 
 
 async def test_a_trickling_frame_counts_as_stalled(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     connection = bench.connections[-1]
     await client.send_all(struct.pack(">I", 100_000))
@@ -125,7 +125,7 @@ async def test_a_trickling_frame_counts_as_stalled(autojump_clock, nursery):
 
 
 async def test_an_idle_connection_has_full_time_for_its_next_frame(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     for _ in range(2):
         await trio.sleep(3 * FRAME_STALL_S)
@@ -137,7 +137,7 @@ async def test_an_idle_connection_has_full_time_for_its_next_frame(autojump_cloc
 
 
 async def test_half_frames_give_way_to_whole_frames(autojump_clock, nursery):
-    bench = Bench(nursery, input_bytes=8 * MIB)
+    bench = EchoBench(nursery, input_bytes=8 * MIB)
     for _ in range(8):
         client = await bench.connect()
         nursery.start_soon(client.send_all, struct.pack(">I", MIB) + b"E" + bytes(MIB - 5))
@@ -153,7 +153,7 @@ async def test_half_frames_give_way_to_whole_frames(autojump_clock, nursery):
 
 
 async def test_frames_that_block_each_others_memory_end(autojump_clock, nursery):
-    bench = Bench(nursery, input_bytes=8 * MIB)
+    bench = EchoBench(nursery, input_bytes=8 * MIB)
     clients = [await bench.connect() for _ in range(2)]
 
     async def send(client):
@@ -170,7 +170,7 @@ async def test_frames_that_block_each_others_memory_end(autojump_clock, nursery)
 
 
 async def test_a_client_that_leaves_while_its_handler_waits_is_noticed(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     await client.send_all(framed(b"W") + framed(b"E" * 10))
     await until(lambda: bench.adapter.sessions[-1].frames == 1)
@@ -179,7 +179,7 @@ async def test_a_client_that_leaves_while_its_handler_waits_is_noticed(autojump_
 
 
 async def test_a_half_closed_client_gets_its_pending_answer(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     await client.send_all(framed(b"H"))
     await until(lambda: bench.adapter.sessions[-1].frames == 1)
@@ -191,7 +191,7 @@ async def test_a_half_closed_client_gets_its_pending_answer(autojump_clock, nurs
 
 
 async def test_a_reset_is_noticed_during_any_wait(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     await client.send_all(framed(b"H"))
     await until(lambda: bench.adapter.sessions[-1].frames == 1)
@@ -201,7 +201,7 @@ async def test_a_reset_is_noticed_during_any_wait(autojump_clock, nursery):
 
 
 async def test_answers_for_vanished_clients_are_not_made(nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect(send_buffer=32 * 1024)
     await client.send_all(framed(b"L2000000") * 500)
     await client.aclose()
@@ -210,7 +210,7 @@ async def test_answers_for_vanished_clients_are_not_made(nursery):
 
 
 async def test_a_turn_has_a_time_limit(nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     session = bench.adapter.sessions[-1]
     session.frame_s = TURN_S_MAX / 2
@@ -221,7 +221,7 @@ async def test_a_turn_has_a_time_limit(nursery):
 
 
 async def test_a_peer_that_half_closes_gets_its_answers(autojump_clock, nursery):
-    bench = Bench(nursery)
+    bench = EchoBench(nursery)
     client = await bench.connect()
     await client.send_all(framed(b"L5000000"))
     await client.send_eof()
@@ -230,13 +230,13 @@ async def test_a_peer_that_half_closes_gets_its_answers(autojump_clock, nursery)
 
 
 async def test_connections_are_notified_once_for_many_user_changes(autojump_clock, nursery):
-    told, version = [], [7]
-    connections = [SimpleNamespace(access_changed=partial(told.append, n)) for n in range(3)]
+    notified, version = [], [7]
+    connections = [SimpleNamespace(access_changed=partial(notified.append, n)) for n in range(3)]
     nursery.start_soon(watch_access, connections, lambda: version[0])
     await trio.sleep(3 * ACCESS_SWEEP_S)
-    assert told == []
+    assert notified == []
     version[0] += 5
     await trio.sleep(1.5 * ACCESS_SWEEP_S)
-    assert told == [0, 1, 2]
+    assert notified == [0, 1, 2]
     await trio.sleep(3 * ACCESS_SWEEP_S)
-    assert told == [0, 1, 2]
+    assert notified == [0, 1, 2]

@@ -14,7 +14,7 @@ from braidlog.storage.formats.plain.codec import PLAIN
 from braidlog.storage.formats.record import Record
 from braidlog.storage.log.compaction.runs import ViewCompaction
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.metadata.names import TopicName
 from tests.storage.files_twins import StoppingDisk
 from tests.waiting import until
@@ -58,12 +58,26 @@ async def test_views_are_created_on_request_and_reported(broker):
     with pytest.raises(Conflict):
         compactor.ask(topic, 1)
     assert (await finished(compactor, topic)).state is CompactionState.SUCCESS
-    assert [one.compacted_offset for one in topic.partitions] == [30, 30]
-    assert [view_records(one) for one in topic.partitions] == [10, 10]
+    assert [partition.compacted_offset for partition in topic.partitions] == [30, 30]
+    assert [view_records(partition) for partition in topic.partitions] == [10, 10]
     compactor.ask(topic, 0)  # No new records.
     assert (await finished(compactor, topic)).state is CompactionState.SUCCESS
     number = broker.metrics.number("braidlog_compactions", "view", "done")
     assert number.value == 2
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+@pytest.mark.parametrize("lag_ms", [1, 2**63 - 1])
+async def test_old_records_are_compacted_however_few_they_are(broker, lag_ms):
+    rare = {"min_dirty_ppm": 1_000_000, "max_compaction_lag_ms": lag_ms}
+    topic = await broker.topics.create(NAME, 1, settings=COMPACT | rare)
+    (partition,) = topic.partitions
+    await fill(broker, topic, 500, size=400)
+    partition.log.compacted.note_cleaned(partition.log.segments()[1][0])  # Not all are new.
+    end_offset = partition.log.segments()[-1][0]
+    await until(lambda: partition.log.compacted.cleaned_offset == end_offset or lag_ms > 1)
+    done = broker.metrics.number("braidlog_compactions", "log", "done").value
+    assert bool(done) == (lag_ms == 1)
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
@@ -190,27 +204,27 @@ def failing(monkeypatch, error):
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "reason"),
     [
         (FileGone("segment"), "the log was changed meanwhile"),
         (KeyError("a bug"), "KeyError: 'a bug'"),
         (
-            Fault(SimpleNamespace(path="nowhere"), 5, 7, "body checksum is wrong"),
+            BadBatch(SimpleNamespace(path="nowhere"), 5, 7, "body checksum is wrong"),
             "body checksum is wrong",
         ),
     ],
     ids=["gone", "bug", "damage"],
 )
 async def test_a_failure_is_reported_and_not_retried_without_new_records(
-    broker, monkeypatch, error, said
+    broker, monkeypatch, error, reason
 ):
     topic = await broker.topics.create(NAME, 1)
     await fill(broker, topic, 5)
     with monkeypatch.context() as patched:
         failing(patched, error)
         broker.compactor.ask(topic)
-        found = await finished(broker.compactor, topic)
-    assert found.state is CompactionState.ERROR and said in found.last_error
+        status = await finished(broker.compactor, topic)
+    assert status.state is CompactionState.ERROR and reason in status.last_error
     assert topic.partitions[0].compacted_offset == 0
     failed = broker.metrics.number("braidlog_compactions", "view", "failed")
     assert failed.value == 1
@@ -228,7 +242,7 @@ async def test_an_unreadable_view_is_dropped_and_rebuilt_from_the_log(broker, mo
     assert (await finished(broker.compactor, topic)).state is CompactionState.SUCCESS
     await fill(broker, topic, 20)
     with monkeypatch.context() as patched:
-        failing(patched, Fault(partition.log.compacted.view.segment, 5, 7, "damaged"))
+        failing(patched, BadBatch(partition.log.compacted.view.segment, 5, 7, "damaged"))
         broker.compactor.ask(topic)
         assert (await finished(broker.compactor, topic)).state is CompactionState.ERROR
     assert partition.log.compacted.view is None

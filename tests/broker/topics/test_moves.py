@@ -5,12 +5,12 @@ import pytest
 from braidlog.broker.cluster.placement import Placement
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import FakeFactory, FakePartition, House
+from tests.broker.metadata_fakes import FakeFactory, MetadataParts, NumberedPartition
 
 ORDERS = TopicName("public", "default", "orders")
 
 
-class MovedPartition(FakePartition):
+class MovedPartition(NumberedPartition):
     has_moved = was_taken_over = False
 
     def move_away(self):
@@ -50,7 +50,7 @@ class InACluster(Placement):
 
 @pytest.fixture
 def house():
-    return House(factory=MovingFactory(), placement=InACluster())
+    return MetadataParts(factory=MovingFactory(), placement=InACluster())
 
 
 async def test_a_published_creation_and_growth_do_not_fail(house):

@@ -13,7 +13,8 @@ from braidlog.broker.commit.durability import CommitRounds
 from braidlog.broker.commit.waiters import Waiters
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.poller import EpollPoller
-from braidlog.broker.topics.partition import Callbacks, Partition
+from braidlog.broker.topics.partition import Partition
+from braidlog.broker.topics.partition_calls import Callbacks
 from braidlog.storage import errors as storage_errors
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.registry import codec_named
@@ -161,7 +162,7 @@ async def test_a_topic_that_moves_during_a_request_was_not_deleted(broker, monke
     partition = await make_partition(broker)
     await append(broker, partition, "kafka", [b"a"])
 
-    class Closing:
+    class ClosedInRead:
         """A log that is closed while a thread reads."""
 
         log_end_offset = high_watermark = 1
@@ -176,7 +177,7 @@ async def test_a_topic_that_moves_during_a_request_was_not_deleted(broker, monke
     async def loaded():
         raise FileGone("segment")
 
-    monkeypatch.setattr(partition, "log", Closing())
+    monkeypatch.setattr(partition, "log", ClosedInRead())
     monkeypatch.setattr(partition, "_memory", SimpleNamespace(loaded=loaded, table=None))
     with pytest.raises(errors.NotOwner):
         await partition.read(0, 100)
@@ -199,7 +200,7 @@ class RefusingLog:
 
 
 @pytest.mark.parametrize(
-    ("raised", "told", "is_final"),
+    ("raised", "broker_error", "is_final"),
     [
         (storage_errors.StorageFull("no space"), errors.StorageFull, False),
         (storage_errors.DamagedLog("p", 0, 0, "bad"), errors.DamagedLog, False),
@@ -208,11 +209,11 @@ class RefusingLog:
     ],
 )
 async def test_a_refused_append_is_reported_and_a_final_failure_stops_the_broker(
-    raised, told, is_final
+    raised, broker_error, is_final
 ):
     durability = CommitRounds(Committer(NoFiles()), Waiters(), EpollPoller(), flush_interval_ms=1)
     partition = partition_over(RefusingLog(raised), durability, has_room)
-    with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
+    with pytest.raises(broker_error, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     with trio.move_on_after(0) as scope, pytest.raises(storage_errors.StorageFailed):
         await durability.run()
@@ -221,11 +222,11 @@ async def test_a_refused_append_is_reported_and_a_final_failure_stops_the_broker
 
 async def test_no_append_starts_before_room_for_the_refused_append(broker):
     log = RefusingLog(storage_errors.StorageFull("no space"))
-    asked = []
+    sizes = []
 
     async def has_room(size):
-        asked.append(size)
-        return len(asked) > 1
+        sizes.append(size)
+        return len(sizes) > 1
 
     partition = partition_over(log, broker.durability, has_room)
     await partition.check_room()
@@ -234,11 +235,11 @@ async def test_no_append_starts_before_room_for_the_refused_append(broker):
     with pytest.raises(errors.StorageFull, match=f"^{NAME}/0: No space left on device$"):
         await partition.check_room()
     await partition.check_room()
-    assert asked == [5, 5]
+    assert sizes == [5, 5]
     log.error = None
     partition.append([b"abc"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     await partition.check_room()
-    assert asked == [5, 5]
+    assert sizes == [5, 5]
 
 
 class BrokenLog(RefusingLog):
@@ -261,11 +262,11 @@ class BrokenLog(RefusingLog):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda one: one.bytes_between(0, 5),
-        lambda one: one.append_all(
+        lambda log: log.bytes_between(0, 5),
+        lambda log: log.append_all(
             [(b"a", BodyInfo(1)), (b"b", BodyInfo(1))], body_format=KAFKA, append_us=APPEND_US
         ),
-        lambda one: one.read_compacted(0, 100),
+        lambda log: log.read_compacted(0, 100),
     ],
     ids=["bytes_between", "append_all", "read_compacted"],
 )
@@ -288,7 +289,7 @@ async def test_a_removed_partition_returns_no_compacted_records(broker):
 
 async def test_sequences_of_an_unreadable_log_are_an_error(broker, monkeypatch):
     partition = await make_partition(broker)
-    for raised, told in (
+    for raised, broker_error in (
         (storage_errors.StorageFull("no space"), errors.StorageFull),
         (FileGone("segment"), errors.TopicNotFound),
     ):
@@ -297,5 +298,5 @@ async def test_sequences_of_an_unreadable_log_are_an_error(broker, monkeypatch):
             raise raised
 
         monkeypatch.setattr(partition, "_memory", SimpleNamespace(loaded=loaded, table=None))
-        with pytest.raises(told):
+        with pytest.raises(broker_error):
             await partition.sequences()

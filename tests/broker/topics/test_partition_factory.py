@@ -51,7 +51,7 @@ async def test_altering_many_partitions_gives_turns_to_other_tasks(broker):
     turns = []
 
     def look():
-        turns.append([str(one.log.settings.durability) for one in topic.partitions])
+        turns.append([str(partition.log.settings.durability) for partition in topic.partitions])
 
     async def work():
         while not finished:
@@ -77,7 +77,7 @@ async def test_partitions_added_during_an_alteration_follow_too(broker):
         await trio.lowlevel.checkpoint()
         with contextlib.suppress(Conflict):  # Another change may overtake this; then it is refused.
             await broker.topics.add_partitions(topic.name, 4)
-    assert {str(one.log.settings.durability) for one in topic.partitions} == {"written"}
+    assert {str(partition.log.settings.durability) for partition in topic.partitions} == {"written"}
 
 
 async def cancelled_at_the_second(broker, alter, *arguments):
@@ -97,7 +97,7 @@ async def test_a_change_of_a_leaving_client_affects_no_partition(broker):
     change = {"durability": "written"}
     await cancelled_at_the_second(broker, broker.topics.alter_settings, topic.name, change)
     assert not topic.settings
-    assert [one.log.settings.durability for one in topic.partitions] == ["synced"] * 3
+    assert [partition.log.settings.durability for partition in topic.partitions] == ["synced"] * 3
 
 
 async def test_topics_follow_their_namespace_even_if_the_client_leaves(broker):
@@ -108,7 +108,9 @@ async def test_topics_follow_their_namespace_even_if_the_client_leaves(broker):
     )
     for topic in topics:
         assert topic.settings == change
-        assert [one.log.settings.durability for one in topic.partitions] == ["written"] * 2
+        assert [partition.log.settings.durability for partition in topic.partitions] == [
+            "written"
+        ] * 2
 
 
 async def test_a_topic_deleted_during_an_alteration_is_not_found(broker):
@@ -212,10 +214,10 @@ def over_reserve(broker, reserve):
 
 async def test_requests_for_room_share_a_disk_check_and_others_do_not_wait(broker):
     reserve = SlowReserve(False)
-    partitions, told = over_reserve(broker, reserve), []
+    partitions, answers = over_reserve(broker, reserve), []
 
     async def ask():
-        told.append(await partitions.has_room(100))
+        answers.append(await partitions.has_room(100))
 
     async with trio.open_nursery() as nursery:
         for _ in range(50):
@@ -223,9 +225,9 @@ async def test_requests_for_room_share_a_disk_check_and_others_do_not_wait(broke
         await until(lambda: reserve.wanted)
         for _ in range(10):  # The disk is slow, and the loop continues.
             await trio.lowlevel.checkpoint()
-        assert told == []
+        assert answers == []
         reserve.let.release()
-    assert told == [False] * 50
+    assert answers == [False] * 50
     assert reserve.wanted == [100 + ROOM_BESIDE_BYTES]
 
 

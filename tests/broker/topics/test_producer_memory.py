@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from braidlog.broker.errors import TopicNotFound
-from braidlog.broker.topics import producer_memory
 from braidlog.broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.sequence_store import SEQUENCES_NAME, unpack_table
@@ -60,10 +59,9 @@ async def test_simultaneous_requests_share_a_table(tmp_path):
     assert got[0] is got[1]
 
 
-async def test_a_snapshot_is_written_once_it_is_durable(tmp_path, monkeypatch):
-    monkeypatch.setattr(producer_memory, "SNAPSHOT_OFFSETS", 10)
+async def test_a_snapshot_is_written_once_it_is_durable(tmp_path):
     log = OneLog(tmp_path)
-    memories = ProducerMemories(log.files)
+    memories = ProducerMemories(log.files, snapshot_offsets=10)
     memory = ProducerMemory(log.log, memories)
     await memory.loaded()
     for sequence in range(10):
@@ -96,10 +94,9 @@ async def test_sequences_removed_by_retention_are_remembered(tmp_path):
     assert (await second.loaded()).find(1).last_sequence == 4
 
 
-async def test_a_deleted_topic_leaves_no_snapshot(tmp_path, monkeypatch):
-    monkeypatch.setattr(producer_memory, "LOOK_S", 0.001)
+async def test_a_deleted_topic_leaves_no_snapshot(tmp_path):
     log = OneLog(tmp_path)
-    memories = ProducerMemories(log.files)
+    memories = ProducerMemories(log.files, look_s=0.001)
     memory = ProducerMemory(log.log, memories)
     await memory.loaded()
     append(log, memory, 0)  # Too few for a snapshot.

@@ -6,20 +6,13 @@ import pytest
 
 from braidlog.broker.cluster.placement import Placement
 from braidlog.broker.errors import LimitExceeded
-from braidlog.broker.topics import producers
+from braidlog.broker.limits import StateLimits
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.producers import FORGOTTEN_AFTER_S, ProducerNumbers
 from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import MemoryJournal
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
+from tests.fake_clock import FakeClock
 
 TOPIC = SimpleNamespace(meta=SimpleNamespace(name=TopicName("public", "default", "t")))
 
@@ -29,16 +22,16 @@ def journal():
     return MemoryJournal()
 
 
-def opened(journal, clock):
+def opened(journal, clock, **limits):
     state = JournalCatalogue(journal, now_us=1).catalogue
     catalogue = LocalCatalogue(
         state, Placement(), use_reserve=lambda change: change(), report=print
     )
-    return ProducerNumbers(catalogue, clock)
+    return ProducerNumbers(catalogue, clock, StateLimits(**limits))
 
 
 def test_a_name_keeps_its_number_while_it_is_used(journal):
-    clock = Clock()
+    clock = FakeClock(1000.0)
     numbers = opened(journal, clock)
     assert numbers.number(b"a", TOPIC)[0] == 1
     assert numbers.number(b"a", TOPIC)[0] == 1
@@ -49,7 +42,7 @@ def test_a_name_keeps_its_number_while_it_is_used(journal):
 
 
 def test_a_forgotten_name_gets_another_number_over_restarts_too(journal):
-    clock = Clock()
+    clock = FakeClock(1000.0)
     numbers = opened(journal, clock)
     numbers.number(b"a", TOPIC)
     numbers.number(b"b", TOPIC)
@@ -62,9 +55,8 @@ def test_a_forgotten_name_gets_another_number_over_restarts_too(journal):
     assert again.number(b"a", TOPIC)[0] == 1
 
 
-def test_above_the_limit_the_longest_idle_producer_is_removed(journal, monkeypatch):
-    monkeypatch.setattr(producers, "NAMES_MAX", 2)
-    numbers = opened(journal, Clock())
+def test_above_the_limit_the_longest_idle_producer_is_removed(journal):
+    numbers = opened(journal, FakeClock(1000.0), producer_names=2)
     numbers.number(b"a", TOPIC)
     numbers.number(b"b", TOPIC)
     with pytest.raises(LimitExceeded):

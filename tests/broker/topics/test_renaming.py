@@ -11,11 +11,10 @@ from braidlog.broker import errors
 from braidlog.broker.broker import Broker
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.cursor import DispatchCursor
-from braidlog.broker.topics import renaming
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
-from braidlog.storage.log.reader import list_partitions
+from braidlog.storage.log.folder_reader import list_partitions
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.tools.findings import Level
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
@@ -45,7 +44,7 @@ async def filled(broker, name=OLD, partitions=2):
 async def check_kept(broker, name=NEW):
     """Check that the content of `filled` exists under the name."""
     topic = broker.topics.get(name)
-    assert {one.figures_name for one in topic.partitions} == {name.full}
+    assert {partition.figures_name for partition in topic.partitions} == {name.full}
     subscription = broker.subscriptions.get(topic, b"billing")
     for partition in topic.partitions:
         assert subscription.position(partition.index) == 1
@@ -56,8 +55,8 @@ async def check_kept(broker, name=NEW):
 
 def faults(path):
     """Return the findings of `log verify`, by level."""
-    found, _ = verified(path)
-    return {level: [one for one in found if one.level is level] for level in Level}
+    findings, _ = verified(path)
+    return {level: [finding for finding in findings if finding.level is level] for level in Level}
 
 
 async def test_records_positions_and_numbers_stay_and_the_old_name_is_free(broker):
@@ -73,12 +72,12 @@ async def test_records_positions_and_numbers_stay_and_the_old_name_is_free(broke
     assert topic is broker.topics.find_numbered("public", "shop", number)
     assert topic.resource.topic == "sales"
     assert broker.topics.find(OLD) is None and before.deleted
-    assert {one.topic for one in list_partitions(broker.data_dir)} == {NEW.full}
+    assert {partition.topic for partition in list_partitions(broker.data_dir)} == {NEW.full}
     with pytest.raises(errors.TopicNotFound):
         await broker.topics.auto_create(OLD)
-    made = await broker.topics.create(OLD, 1)
-    assert not set(made.meta.partition_ids) & set(ids)
-    assert not broker.subscriptions.names(made)
+    created = await broker.topics.create(OLD, 1)
+    assert not set(created.meta.partition_ids) & set(ids)
+    assert not broker.subscriptions.names(created)
 
 
 async def test_a_name_reaches_the_folder_before_the_next_name_is_prepared(broker):
@@ -93,11 +92,11 @@ async def test_a_name_reaches_the_folder_before_the_next_name_is_prepared(broker
         prepared = (folder / "topic.new").read_bytes()
         nursery.start_soon(broker.renaming.rename_topic, NEW, third)
         await trio.sleep(0.05)  # A second name would come much sooner.
-        found = (folder / "topic.new").read_bytes()
+        content = (folder / "topic.new").read_bytes()
         disk.go_on.set()
-    assert found == prepared
+    assert content == prepared
     await check_kept(broker, third)
-    assert {one.topic for one in list_partitions(broker.data_dir)} == {third.full}
+    assert {partition.topic for partition in list_partitions(broker.data_dir)} == {third.full}
 
 
 async def test_the_old_topic_object_allows_no_change(broker):
@@ -138,13 +137,13 @@ async def test_an_append_by_the_old_name_wakes_waits_by_the_new_name(broker, mon
     monkeypatch.setattr(broker._partitions, "prepare_names", prepare_and_append)
     async with trio.open_nursery() as nursery:
 
-        class Waiting(Heard):
+        class WaitingListener(Heard):
             def topic_changed(self, topic, event):
                 if event is TopicEvent.CREATED:
                     assert topic.partitions[0].high_watermark == 2
                     nursery.start_soon(topic.partitions[0].wait_for, 2)
 
-        broker.topics.listeners.add(Waiting())
+        broker.topics.listeners.add(WaitingListener())
         with trio.fail_after(HANG_S):
             await broker.renaming.rename_topic(OLD, NEW)
     assert broker.topics.get(NEW).partitions[0].high_watermark == 3
@@ -164,23 +163,24 @@ async def test_delivery_under_the_old_name_ends_and_under_the_new_one_begins_at_
     dispatcher = broker.dispatchers.make(partition, b"billing", SubscriptionKind.SHARED, cursor)
     consumer = FakeConsumer("c")
     broker.dispatchers.attach(dispatcher, consumer)
-    there = []
+    dispatchers = []
 
     class Joining(Heard):
         def topic_changed(self, topic, event):
             if event is TopicEvent.CREATED:
-                there.append(broker.dispatchers.find(topic.partitions[0], b"billing"))
+                dispatchers.append(broker.dispatchers.find(topic.partitions[0], b"billing"))
 
     broker.topics.listeners.add(Joining())
     await broker.renaming.rename_topic(OLD, NEW)
-    assert there == [None]
+    assert dispatchers == [None]
     await until(lambda: consumer.was_disconnected)
     topic = broker.topics.get(NEW)
     assert broker.dispatchers.find(topic.partitions[0], b"billing") is None
     assert not broker.subscriptions.get(topic, b"billing").listeners
 
 
-async def test_invalid_names_are_refused_and_change_nothing(broker, monkeypatch):
+@pytest.mark.limits(renamed_partitions=2)
+async def test_invalid_names_are_refused_and_change_nothing(broker):
     await filled(broker)
     other = TopicName("public", "shop", "other")
     await broker.topics.create(other, 1)
@@ -201,7 +201,6 @@ async def test_invalid_names_are_refused_and_change_nothing(broker, monkeypatch)
     ):
         with pytest.raises(error):
             await broker.renaming.rename_namespace("public", before, renamed)
-    monkeypatch.setattr(renaming, "RENAMED_PARTITIONS_MAX", 2)
     with pytest.raises(errors.LimitExceeded):
         await broker.renaming.rename_topic(OLD, NEW)
     await check_kept(broker, OLD)
@@ -236,11 +235,11 @@ async def test_a_renamed_namespace_keeps_all_its_topics(broker):
     await broker.renaming.rename_namespace("public", "shop", "store")
     for topic in ("a", "b", "c"):
         assert broker.topics.find(TopicName("public", "shop", topic)) is None
-        kept = await check_kept(broker, TopicName("public", "store", topic))
-        assert kept.settings["retention_ms"] == 90_000
+        renamed = await check_kept(broker, TopicName("public", "store", topic))
+        assert renamed.settings["retention_ms"] == 90_000
     assert broker.namespaces.find("public", "shop") is None
     assert broker.namespaces.find_numbered(number).namespace == "store"
-    assert {one.topic for one in list_partitions(broker.data_dir)} == {
+    assert {partition.topic for partition in list_partitions(broker.data_dir)} == {
         f"public/store/{topic}" for topic in "abc"
     }
     await broker.namespaces.create("public", "shop")
@@ -283,14 +282,14 @@ async def test_a_crash_leaves_a_single_whole_name(tmp_path, lost, whole, monkeyp
     broker.abandon()
     renamed = NEW if whole == "topic" else TopicName("public", "store", "orders")
     name = OLD if lost == "journal" else renamed
-    said = faults(path)
-    assert not said[Level.FAULT]
-    assert bool(said[Level.NOTE]) is (lost == "folders")
+    findings = faults(path)
+    assert not findings[Level.FAULT]
+    assert bool(findings[Level.NOTE]) is (lost == "folders")
     broker = Broker.open(config_for(path))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.run)
         await check_kept(broker, name)
-        assert {one.topic for one in list_partitions(path)} == {name.full}
+        assert {partition.topic for partition in list_partitions(path)} == {name.full}
         assert len(broker.topics) == 1
         nursery.cancel_scope.cancel()
     broker.close()
@@ -303,6 +302,6 @@ async def test_verify_beside_a_running_broker_knows_the_new_name(broker, monkeyp
     if not is_done:
         monkeypatch.setattr(broker._partitions, "take_names", leave_undone)
     await broker.renaming.rename_topic(OLD, NEW)
-    said = faults(broker.data_dir)
-    assert not said[Level.FAULT]
-    assert len(said[Level.NOTE]) == (0 if is_done else 2)
+    findings = faults(broker.data_dir)
+    assert not findings[Level.FAULT]
+    assert len(findings[Level.NOTE]) == (0 if is_done else 2)

@@ -15,7 +15,7 @@ NOW_US = 17
 LIMITED = LogSettings(retention_bytes=1)
 
 
-class Log:
+class AgeingLog:
     def __init__(self, settings, error=None):
         self.settings = settings
         self.error = error
@@ -40,7 +40,7 @@ def topic_of(*logs):
     return SimpleNamespace(check_here=lambda: None, partitions=partitions)
 
 
-class Subscriptions:
+class FixedPositions:
     """Subscriptions whose lowest position is 7 in each partition."""
 
     def __init__(self):
@@ -55,9 +55,9 @@ class Subscriptions:
         return SimpleNamespace(position={b"a": lambda index: 7, b"b": lambda index: None}[name])
 
 
-class House:
+class RetentionParts:
     def __init__(self, *topics):
-        self.subscriptions = Subscriptions()
+        self.subscriptions = FixedPositions()
         self.told = []
         self.lost = []
         self.spent = 0
@@ -77,7 +77,7 @@ class House:
 
 
 @pytest.mark.parametrize(
-    ("settings", "asked"),
+    ("settings", "checked"),
     [
         ({}, []),
         ({"keep_unacknowledged": True}, []),
@@ -87,35 +87,35 @@ class House:
         ({"delete_acknowledged": True}, [(NOW_US, 7)]),
     ],
 )
-async def test_a_log_is_checked_by_its_settings(settings, asked):
-    log = Log(LogSettings(**settings))
+async def test_a_log_is_checked_by_its_settings(settings, checked):
+    log = AgeingLog(LogSettings(**settings))
     topic = topic_of(log)
-    house = House(topic)
+    house = RetentionParts(topic)
     await house.retention.apply(topic)
-    assert log.asked == asked
-    assert house.spent == len(asked), "what makes room may use the room kept for it"
-    assert house.subscriptions.asked == sum(position is not None for _, position in asked)
+    assert log.asked == checked
+    assert house.spent == len(checked), "what makes room may use the room kept for it"
+    assert house.subscriptions.asked == sum(position is not None for _, position in checked)
 
 
 async def test_removed_partitions_are_skipped():
-    topic = topic_of(Log(LIMITED), Log(LIMITED))
+    topic = topic_of(AgeingLog(LIMITED), AgeingLog(LIMITED))
     topic.partitions[0].removed = True
-    await House(topic).retention.apply(topic)
+    await RetentionParts(topic).retention.apply(topic)
     assert [len(partition.log.asked) for partition in topic.partitions] == [0, 1]
 
 
 async def test_a_full_disk_is_reported_and_the_next_partition_checked():
     full = StorageFull("no room")
-    topic = topic_of(Log(LIMITED, full), Log(LIMITED))
-    house = House(topic)
+    topic = topic_of(AgeingLog(LIMITED, full), AgeingLog(LIMITED))
+    house = RetentionParts(topic)
     await house.retention.apply(topic)
     assert house.told == [full]
     assert topic.partitions[1].log.asked
 
 
 async def test_a_failure_ends_retention():
-    topic = topic_of(Log(LIMITED, StorageFailed("EIO")))
-    house = House(topic)
+    topic = topic_of(AgeingLog(LIMITED, StorageFailed("EIO")))
+    house = RetentionParts(topic)
     with pytest.raises(StorageFailed):
         with trio.fail_after(5):
             await house.retention.run()
@@ -123,7 +123,7 @@ async def test_a_failure_ends_retention():
 
 @pytest.mark.parametrize(("settings", "step"), [(LIMITED, 1), (LogSettings(), PASSED_OVER)])
 async def test_a_check_of_thousands_gives_turns_to_other_tasks(settings, step):
-    topic = topic_of(*(Log(settings) for _ in range(8 * PASSED_OVER)))
+    topic = topic_of(*(AgeingLog(settings) for _ in range(8 * PASSED_OVER)))
     turns = 0
 
     async def other():
@@ -134,33 +134,33 @@ async def test_a_check_of_thousands_gives_turns_to_other_tasks(settings, step):
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(other)
-        await House(topic).retention.apply(topic)
+        await RetentionParts(topic).retention.apply(topic)
         nursery.cancel_scope.cancel()
     assert turns >= len(topic.partitions) // step - 2
 
 
 async def test_retention_checks_repeatedly(autojump_clock):
-    log = Log(LIMITED)
-    house = House(topic_of(log))
+    log = AgeingLog(LIMITED)
+    house = RetentionParts(topic_of(log))
     with trio.move_on_after(10.5):
         await house.retention.run()
     assert len(log.asked) == 10
 
 
 async def test_a_hold_uses_the_position_of_its_own_subscription():
-    log = Log(LogSettings(retention_bytes=1, retention_hold="a"))
+    log = AgeingLog(LogSettings(retention_bytes=1, retention_hold="a"))
     log.log_start_offset = 0
-    house = House(topic_of(log))
+    house = RetentionParts(topic_of(log))
     await house.retention.apply(topic_of(log))
     assert (log.asked, log.held) == ([(NOW_US, None)], 7)
     assert house.lost == []
 
 
 async def test_records_removed_by_the_cap_of_a_hold_are_counted():
-    log = Log(LogSettings(retention_bytes=1, retention_hold="a"))
+    log = AgeingLog(LogSettings(retention_bytes=1, retention_hold="a"))
     topic = topic_of(log)
     topic.partitions[0].topic = SimpleNamespace(name=parse_topic("orders"))
-    house = House(topic)
+    house = RetentionParts(topic)
     log.log_start_offset = 7
     await house.retention.apply(topic)
     assert house.lost == []

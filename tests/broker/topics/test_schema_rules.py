@@ -76,8 +76,8 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("what", "old", "new", "backward", "forward"), PAIRS)
-def test_strategies(what, old, new, backward, forward):
+@pytest.mark.parametrize(("strategy", "old", "new", "backward", "forward"), PAIRS)
+def test_strategies(strategy, old, new, backward, forward):
     assert (difference(SchemaStrategy.BACKWARD, old, new) == "") == backward
     assert (difference(SchemaStrategy.FORWARD, old, new) == "") == forward
     assert (difference(SchemaStrategy.FULL, old, new) == "") == (backward and forward)

@@ -32,8 +32,8 @@ def test_minus_1_removes_a_limit_and_foreign_settings_are_ignored():
 
 
 def test_sizes_and_times_may_have_units_and_none_is_no_limit():
-    given = {"retention_bytes": "1GiB", "segment_ms": "1h", "durability": "written"}
-    assert read_settings(given) == {
+    texts = {"retention_bytes": "1GiB", "segment_ms": "1h", "durability": "written"}
+    assert read_settings(texts) == {
         "retention_bytes": 1 << 30,
         "segment_ms": 3_600_000,
         "durability": "written",
@@ -46,7 +46,7 @@ def test_sizes_and_times_may_have_units_and_none_is_no_limit():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("texts", "reason"),
     [
         ({"retention_bites": 1}, "retention_bites"),
         ({"retention_bytes": "much"}, "retention_bytes: 'much' is not a size"),
@@ -55,20 +55,20 @@ def test_sizes_and_times_may_have_units_and_none_is_no_limit():
         ({"deduplication": "maybe"}, "deduplication: 'maybe' is neither true nor false"),
     ],
 )
-def test_an_invalid_text_is_refused_with_the_settings_name(given, told):
-    with pytest.raises(InvalidRequest, match=told):
-        read_settings(given)
+def test_an_invalid_text_is_refused_with_the_settings_name(texts, reason):
+    with pytest.raises(InvalidRequest, match=reason):
+        read_settings(texts)
 
 
 def test_booleans_are_accepted_in_json_and_python_form():
-    given = {"keep_unacknowledged": "true", "delete_acknowledged": "False"}
-    assert read_settings(given) == {"keep_unacknowledged": True, "delete_acknowledged": False}
+    texts = {"keep_unacknowledged": "true", "delete_acknowledged": "False"}
+    assert read_settings(texts) == {"keep_unacknowledged": True, "delete_acknowledged": False}
 
 
 def test_none_resets_a_setting_without_limit():
-    kept = read_settings({"retention_hold": "none"})
-    assert kept == {"retention_hold": None}
-    assert in_force(LogConfig(), kept)["retention_hold"] is None
+    values = read_settings({"retention_hold": "none"})
+    assert values == {"retention_hold": None}
+    assert in_force(LogConfig(), values)["retention_hold"] is None
 
 
 def test_every_topic_setting_is_accepted():
@@ -83,12 +83,12 @@ def test_every_topic_setting_is_accepted():
         usual = True if row.is_switch else row.choices[0] if row.choices else "5"
         if name not in values and (usual != "5" or name.rpartition("_")[2] not in units):
             values[name] = usual
-    given = {name: values.get(name, units.get(name.rpartition("_")[2])) for name in TOPIC_SETTINGS}
-    kept = read_settings(given)
-    found = log_settings(LogConfig(), kept)
+    texts = {name: values.get(name, units.get(name.rpartition("_")[2])) for name in TOPIC_SETTINGS}
+    stored = read_settings(texts)
+    settings = log_settings(LogConfig(), stored)
     backlog = {"message_ttl_s", "backlog_bytes", "backlog_age_s", *policies}
-    of_logs = kept.keys() & {field.name for field in dataclasses.fields(found)} - backlog
-    assert {name: getattr(found, name) for name in of_logs} == {n: kept[n] for n in of_logs}
+    of_logs = stored.keys() & {field.name for field in dataclasses.fields(settings)} - backlog
+    assert {name: getattr(settings, name) for name in of_logs} == {n: stored[n] for n in of_logs}
 
 
 def test_none_is_refused_for_required_limits():

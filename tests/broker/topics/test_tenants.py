@@ -3,14 +3,14 @@
 import pytest
 
 from braidlog.broker import errors
-from braidlog.broker.topics import namespaces
+from braidlog.broker.limits import StateLimits
 from braidlog.broker.topics.namespaces import ADMIN_ROLES_BYTES_MAX
-from tests.broker.metadata_fakes import House
+from tests.broker.metadata_fakes import MetadataParts
 
 
 @pytest.fixture
 def house():
-    return House()
+    return MetadataParts()
 
 
 async def test_a_tenant_exists_if_created_or_with_a_namespace(house):
@@ -18,15 +18,15 @@ async def test_a_tenant_exists_if_created_or_with_a_namespace(house):
     assert tenants.tenants() == ["public"]
     await tenants.create_tenant("shop", ["boss"])
     await tenants.create("acme", "orders")
-    for there in (house, house.restarted()):
-        assert there.namespaces.tenants() == ["acme", "public", "shop"]
-        assert there.namespaces.has_tenant("acme") and there.namespaces.has_tenant("shop")
-        assert not there.namespaces.has_tenant("x")
-        assert [*there.namespaces.admin_roles("shop")] == ["boss"]
-        assert [*there.namespaces.admin_roles("acme")] == []
-    for taken in ("acme", "shop", "public"):
+    for home in (house, house.restarted()):
+        assert home.namespaces.tenants() == ["acme", "public", "shop"]
+        assert home.namespaces.has_tenant("acme") and home.namespaces.has_tenant("shop")
+        assert not home.namespaces.has_tenant("x")
+        assert [*home.namespaces.admin_roles("shop")] == ["boss"]
+        assert [*home.namespaces.admin_roles("acme")] == []
+    for tenant in ("acme", "shop", "public"):
         with pytest.raises(errors.NamespaceExists):
-            await tenants.create_tenant(taken, [])
+            await tenants.create_tenant(tenant, [])
     with pytest.raises(errors.InvalidName):
         await tenants.create_tenant("a/b", [])
 
@@ -57,8 +57,8 @@ async def test_the_roles_of_any_tenant_are_replaced_whole(house):
         await tenants.alter_tenant("nobody", [])
 
 
-async def test_limits_of_tenants_and_of_the_bytes_of_their_roles(house, monkeypatch):
-    monkeypatch.setattr(namespaces, "TENANTS_MAX", 2)
+async def test_limits_of_tenants_and_of_the_bytes_of_their_roles():
+    house = MetadataParts(limits=StateLimits(tenants=2))
     tenants = house.namespaces
     await tenants.create_tenant("a", ["é" * (ADMIN_ROLES_BYTES_MAX // 2 - 1)])
     before = house.tickets

@@ -1,12 +1,11 @@
 import pytest
 
 from braidlog.broker import errors
-from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
-from braidlog.broker.topics import topics as module
+from braidlog.broker.limits import TOPIC_PARTITIONS_MAX, StateLimits
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, House
+from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, MetadataParts
 from tests.broker.pieces import counting
 
 ORDERS = TopicName("public", "default", "orders")
@@ -15,7 +14,7 @@ SHOP = TopicName("public", "shop", "orders")
 
 @pytest.fixture
 def house():
-    return House()
+    return MetadataParts()
 
 
 @pytest.fixture
@@ -39,11 +38,15 @@ async def test_a_topic_and_its_partitions_survive_a_restart(house, topics):
 
 
 async def test_a_topic_is_partitioned_with_several_partitions_or_on_request(topics):
-    made = [
-        (await topics.create(TopicName("public", "default", str(number)), count, partitioned=said))
-        for number, (count, said) in enumerate([(1, None), (1, True), (2, None), (0, None)])
+    created = [
+        (
+            await topics.create(
+                TopicName("public", "default", str(number)), count, partitioned=partitioned
+            )
+        )
+        for number, (count, partitioned) in enumerate([(1, None), (1, True), (2, None), (0, None)])
     ]
-    assert [topic.partitioned for topic in made] == [False, True, True, False]
+    assert [topic.partitioned for topic in created] == [False, True, True, False]
     with pytest.raises(errors.InvalidRequest):
         await topics.create(ORDERS, 2, partitioned=False)
 
@@ -66,9 +69,8 @@ async def test_an_impossible_topic_is_refused_and_leaves_nothing(house, name, pa
     assert house.factory.folders == set()
 
 
-async def test_topics_and_partitions_have_limits(topics, monkeypatch):
-    monkeypatch.setattr(module, "TOPICS_MAX", 2)
-    monkeypatch.setattr(module, "PARTITIONS_MAX", 5)
+async def test_topics_and_partitions_have_limits():
+    topics = MetadataParts(limits=StateLimits(topics=2, partitions=5)).topics
     await topics.create(ORDERS, 3)
     other = TopicName("public", "default", "other")
     with pytest.raises(errors.LimitExceeded):
@@ -117,11 +119,11 @@ async def test_listing_is_by_name_within_a_namespace(house, topics):
 
 
 async def test_topics_are_created_automatically_only_if_configured():
-    topics = House(num_partitions=3).topics
+    topics = MetadataParts(num_partitions=3).topics
     topic = await topics.auto_create(ORDERS)
     assert len(topic.partitions) == 3
     assert await topics.auto_create(ORDERS) is topic
-    topics = House(auto_create=False).topics
+    topics = MetadataParts(auto_create=False).topics
     with pytest.raises(errors.TopicNotFound):
         await topics.auto_create(ORDERS)
     topic = await topics.create(ORDERS, 1)
@@ -142,8 +144,8 @@ async def test_growing_keeps_partitions_and_sets_new_cursors_to_0(house, topics)
     for seen in (house, again):
         topic = seen.topics.get(ORDERS)
         for name, positions in ((b"billing", [7, None, 0, 0]), (b"audit", [None, None, 0, 0])):
-            found = seen.subscriptions.get(topic, name)
-            assert [found.position(index) for index in range(4)] == positions
+            subscription = seen.subscriptions.get(topic, name)
+            assert [subscription.position(index) for index in range(4)] == positions
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, TOPIC_PARTITIONS_MAX + 1])
@@ -239,9 +241,9 @@ async def test_a_start_drops_the_cursors_of_deleted_topics(house, topics):
 async def test_a_start_repairs_a_growth_with_lost_cursors(house, topics):
     topic = await topics.create(ORDERS, 1)
     house.subscriptions.open(topic, b"billing").commit(0, 5)
-    kept = house.cursor_journal.reopened()
+    cursor_journal = house.cursor_journal.reopened()
     await topics.add_partitions(ORDERS, 2)
-    again = House(house.catalogue_journal.reopened(), kept, house.factory)
+    again = MetadataParts(house.catalogue_journal.reopened(), cursor_journal, house.factory)
     assert again.subscriptions.get(again.topics.get(ORDERS), b"billing").position(1) == 0
 
 
@@ -316,7 +318,9 @@ async def test_pulsar_reaches_a_partitioned_topic_by_its_partitions_only(topics)
 async def test_a_missing_folder_ends_the_start(house, topics):
     await topics.create(ORDERS, 1)
     with pytest.raises(AssertionError):
-        House(house.catalogue_journal.reopened(), house.cursor_journal.reopened(), FakeFactory())
+        MetadataParts(
+            house.catalogue_journal.reopened(), house.cursor_journal.reopened(), FakeFactory()
+        )
 
 
 async def test_a_namespace_is_renumbered_for_iggy_unless_the_number_is_taken(house):
@@ -375,10 +379,10 @@ async def test_partitions_made_while_their_namespace_changes_are_refused(house, 
         await topics.create(ORDERS, 1)
     create = house.factory.create
 
-    async def create_slowly(*what):
-        made = await create(*what)
+    async def create_slowly(*arguments):
+        created = await create(*arguments)
         await topics.alter_namespace(*NAMESPACE, {"retention_ms": 5})
-        return made
+        return created
 
     house.factory.create = create_slowly
     with pytest.raises(errors.Conflict):

@@ -9,7 +9,7 @@ import trio.testing
 from braidlog.broker import errors
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import FakeFactory, Heard, House
+from tests.broker.metadata_fakes import FakeFactory, Heard, MetadataParts
 from tests.waiting import until
 
 ORDERS = TopicName("public", "default", "orders")
@@ -33,7 +33,7 @@ class SlowFactory(FakeFactory):
 
 @pytest.fixture
 def house():
-    return House(factory=SlowFactory())
+    return MetadataParts(factory=SlowFactory())
 
 
 async def made(house):
@@ -81,10 +81,10 @@ async def test_a_second_creation_is_refused_and_leaves_no_folders(house):
 
 
 async def test_many_requests_for_a_missing_topic_create_it_once(house):
-    found = []
+    topics = []
 
     async def ask():
-        found.append(await house.topics.auto_create(ORDERS))
+        topics.append(await house.topics.auto_create(ORDERS))
 
     async with trio.open_nursery() as nursery:
         for _ in range(5):
@@ -93,8 +93,8 @@ async def test_many_requests_for_a_missing_topic_create_it_once(house):
         await trio.testing.wait_all_tasks_blocked()
         house.factory.gate.set()
     assert house.factory.begun == 1
-    assert found == [house.topics.get(ORDERS)] * 5
-    assert await house.topics.auto_create(ORDERS) is found[0]
+    assert topics == [house.topics.get(ORDERS)] * 5
+    assert await house.topics.auto_create(ORDERS) is topics[0]
 
 
 async def test_after_a_failed_creation_the_next_waiting_request_tries(house):
@@ -118,7 +118,7 @@ async def test_after_a_failed_creation_the_next_waiting_request_tries(house):
 
 
 async def test_no_topic_is_created_automatically_if_disabled():
-    house = House(auto_create=False)
+    house = MetadataParts(auto_create=False)
     with pytest.raises(errors.TopicNotFound):
         await house.topics.auto_create(ORDERS)
     await house.topics.create(ORDERS, 1)

@@ -17,7 +17,7 @@ from braidlog.broker.server.admission import Admission
 
 
 @dataclass
-class Answer:
+class AsgiResponse:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -56,7 +56,7 @@ async def call(
     silent: bool = False,
     leave: trio.Event | None = None,
     scheme: str = "http",
-) -> Answer:
+) -> AsgiResponse:
     """Send a request. `body` is sent as JSON, or `pieces` unchanged; `silent` never
     ends the body.
     """
@@ -66,7 +66,7 @@ async def call(
     if not silent:
         incoming.append({"type": "http.request", "body": b"", "more_body": False})
     incoming.reverse()
-    answer = Answer()
+    answer = AsgiResponse()
 
     async def receive() -> dict[str, Any]:
         await trio.lowlevel.checkpoint()
@@ -110,6 +110,9 @@ def bare_broker(data_dir: str = "/") -> Any:
     metrics, seldom = Metrics(), ThrottledLog()
     return BareBroker(
         version="0.0",
+        served_connections=set(),
+        next_connection_id=lambda: 1,
+        now_us=lambda: 0,
         peers=Alone(),
         access=Access(),
         quotas=SimpleNamespace(of=lambda principal: None),

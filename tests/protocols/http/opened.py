@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import trio
 
 from braidlog.broker.access.rights import Principal
+from braidlog.broker.server.written_topics import WrittenTopics
 
 
 class Fake(SimpleNamespace):
@@ -25,4 +26,5 @@ def connection(number, *, is_open=True, library="librdkafka 2.12.1"):
         library=library,
         traffic=lambda: (1000, 2000),
         heard_at=trio.current_time() - 1.5,
+        written_topics=WrittenTopics(),
     )

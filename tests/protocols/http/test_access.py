@@ -36,6 +36,8 @@ def filled(path):
         ("rest:path", "a/b/c"),
         ("name", "orders"),
         ("cluster", "standalone"),
+        ("broker", "h:8080"),
+        ("domain", "rack"),
         ("time", "0"),
         ("number", "1"),
         ("seconds", "1"),
@@ -56,9 +58,9 @@ async def test_no_route_answers_a_refused_client(app, broker):
     await call(app, "PUT", "/api/v1/topics/public/default/orders")
     await broker.durability.settled()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
-    found = list(routes(broker))
-    assert len(found) > len(FOR_ANYBODY)
-    for method, path in found:
+    all_routes = list(routes(broker))
+    assert len(all_routes) > len(FOR_ANYBODY)
+    for method, path in all_routes:
         rules = Nothing()
         broker.access = Access(rules)
         answer = await call(app, method, filled(path))
@@ -84,16 +86,16 @@ async def test_a_route_checks_the_resource_of_its_path(app, broker, method, path
     rules = Nothing()
     broker.access = Access(rules)
     await call(app, method, path)
-    assert [(asked, str(about)) for _, asked, about in rules.asked] == [(action, resource)]
+    assert [(checked, str(about)) for _, checked, about in rules.asked] == [(action, resource)]
 
 
 async def test_a_refusal_does_not_reveal_the_topics_existence(app, broker):
     await call(app, "PUT", "/api/v1/topics/public/default/orders")
-    found = [one for one in routes(broker) if one not in FOR_ANYBODY]
+    all_routes = [route for route in routes(broker) if route not in FOR_ANYBODY]
     broker.access = Access(Nothing())
 
     async def refusals():
-        answers = [await call(app, method, filled(path)) for method, path in found]
+        answers = [await call(app, method, filled(path)) for method, path in all_routes]
         return [(answer.status, answer.json["reason"]) for answer in answers]
 
     present = await refusals()

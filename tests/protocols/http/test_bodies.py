@@ -6,7 +6,13 @@ import pytest
 import trio
 from starlette.requests import Request
 
-from braidlog.protocols.http.bodies import PROMPT_S, Bodies, BodyReader
+from braidlog.protocols.http.bodies import (
+    PROMPT_S,
+    Bodies,
+    BodyBudget,
+    BodyLimits,
+    BodyReader,
+)
 from braidlog.protocols.http.errors import RequestRefused
 from braidlog.protocols.http.limits import SERVED_WAIT_S
 from braidlog.protocols.http.options import RestOptions
@@ -33,9 +39,11 @@ def request_of(*pieces: bytes, headers: dict[str, str] | None = None, end: bool 
     return Request({**scope_of("PUT", "/", headers), "exchange": exchange}, receive)
 
 
-def reader(*, bytes_max: int = 100, stopping: trio.Event | None = None) -> BodyReader:
-    never = trio.Event()
-    return BodyReader(bytes_max, 30.0, never if stopping is None else stopping)
+def reader(
+    *, bytes_max: int = 100, stopping: trio.Event | None = None, **limits: int
+) -> BodyReader:
+    budget = BodyBudget(BodyLimits(**limits))
+    return BodyReader(bytes_max, 30.0, trio.Event() if stopping is None else stopping, budget)
 
 
 async def refused(request: Request, bodies: BodyReader | None = None) -> str:
@@ -117,9 +125,8 @@ async def test_a_slow_body_is_complete_in_the_end(autojump_clock):
     assert uncounted == [1]
 
 
-async def test_waiting_bodies_have_a_limit(autojump_clock, nursery, monkeypatch):
-    monkeypatch.setattr("braidlog.protocols.http.bodies.UPLOADS_MAX", 1)
-    bodies = reader()
+async def test_waiting_bodies_have_a_limit(autojump_clock, nursery):
+    bodies = reader(uploads=1)
     nursery.start_soon(refused, request_of(end=False), bodies)
     await trio.sleep(2 * PROMPT_S)
     assert await refused(request_of(end=False), bodies) == "limit_exceeded"
@@ -129,9 +136,8 @@ async def test_waiting_bodies_have_a_limit(autojump_clock, nursery, monkeypatch)
 
 
 @pytest.mark.parametrize("pause_s", [0, 2 * PROMPT_S])
-async def test_a_late_body_without_room_is_refused(autojump_clock, monkeypatch, pause_s):
-    monkeypatch.setattr("braidlog.protocols.http.bodies.BODY_BYTES_SMALL", 4)
-    monkeypatch.setattr("braidlog.protocols.http.bodies.BODIES_BYTES_ALL_MAX", 8)
+async def test_a_late_body_without_room_is_refused(autojump_clock, pause_s):
+    bodies = reader(small_bytes=4, all_bytes=8)
     request = request_of(b'{"number": 5}')
     receive = request.receive
 
@@ -139,7 +145,7 @@ async def test_a_late_body_without_room_is_refused(autojump_clock, monkeypatch, 
         await trio.sleep(pause_s)
         return await receive()
 
-    assert await refused(Request(request.scope, late)) == "limit_exceeded"
+    assert await refused(Request(request.scope, late), bodies) == "limit_exceeded"
 
 
 @pytest.mark.parametrize("timeout_s", [0.1, PROMPT_S])
@@ -182,13 +188,11 @@ async def test_json_may_name_its_charset():
     assert await reader().read(request_of(b"{}", headers=headers), Wanted) == Wanted(0)
 
 
-async def test_large_bodies_wait_for_the_end_of_others(autojump_clock, monkeypatch):
+async def test_large_bodies_wait_for_the_end_of_others(autojump_clock):
     """JSON grows to twenty times its size in objects, so the size of bodies in memory is no
     measure.
     """
-    monkeypatch.setattr("braidlog.protocols.http.bodies.SERVED_BYTES_SMALL", 5)
-    monkeypatch.setattr("braidlog.protocols.http.bodies.SERVED_BYTES_MAX", 20)
-    bodies, body = reader(), b'{"number": 5}'
+    bodies, body = reader(served_small_bytes=5, served_bytes=20), b'{"number": 5}'
     first, second, small = request_of(body), request_of(body), request_of(b"{}")
     for request in (first, second):
         request.scope["exchange"] = SimpleNamespace(at_end=[])

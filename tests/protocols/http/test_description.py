@@ -80,11 +80,11 @@ class Maker:
 
     def fields(self, schema: dict, depth: int) -> object:
         """Return an object with the required fields, and random optional fields."""
-        found = {}
+        fields = {}
         for name, of in schema.get("properties", {}).items():
             if name in schema.get("required", ()) or self.chance.random() < 0.3:
-                found[name] = self.value(of, depth + 1)
-        return found
+                fields[name] = self.value(of, depth + 1)
+        return fields
 
 
 def resolved(schema: dict, document: dict) -> dict:
@@ -98,8 +98,8 @@ def misfit(value: object, schema: dict, document: dict) -> str:
     """Return the violation of a schema by a value; "" if the value fits."""
     schema = resolved(schema, document)
     if "anyOf" in schema:
-        found = [misfit(value, one, document) for one in schema["anyOf"]]
-        return "" if "" in found else " and ".join(found)
+        misfits = [misfit(value, option, document) for option in schema["anyOf"]]
+        return "" if "" in misfits else " and ".join(misfits)
     if "enum" in schema and value not in schema["enum"]:
         return f"{value!r} is none of {schema['enum']}"
     kinds = {"object": dict, "array": list, "integer": int, "number": (int, float)}
@@ -117,16 +117,18 @@ def misfit(value: object, schema: dict, document: dict) -> str:
         of = schema.get("properties", {})
         more = schema.get("additionalProperties")
         parts = [(v, of.get(k, more if isinstance(more, dict) else {})) for k, v in value.items()]
-        return next(filter(None, (misfit(v, one, document) for v, one in parts)), "")
+        return next(
+            filter(None, (misfit(v, part_schema, document) for v, part_schema in parts)), ""
+        )
     return ""
 
 
 def target(maker: Maker, path: str, operation: dict) -> str:
     """Return a path with a query."""
     query = []
-    for one in operation["parameters"]:
-        name = one["name"]
-        if one["in"] == "path":
+    for parameter in operation["parameters"]:
+        name = parameter["name"]
+        if parameter["in"] == "path":
             value = NAMES.get(name, "0")
             if maker.chance.random() < 0.15:
                 value = maker.chance.choice(ODD)
@@ -134,7 +136,7 @@ def target(maker: Maker, path: str, operation: dict) -> str:
         elif name == "timeout":
             query.append(f"timeout={maker.chance.choice([0, 1, -1, 'x'])}")
         elif maker.chance.random() < 0.3:
-            value = maker.value(one["schema"])
+            value = maker.value(parameter["schema"])
             query.append(f"{name}={quote(str(value), safe='')}")
     return "?".join(filter(None, (path, "&".join(query))))
 
@@ -142,10 +144,10 @@ def target(maker: Maker, path: str, operation: dict) -> str:
 def check(operation: dict, answer: object, document: dict) -> str:
     """Return the difference between an answer and the description, or ""."""
     responses, status = operation["responses"], answer.status
-    told = responses.get(str(status), responses.get(f"{status // 100}XX"))
-    if told is None or status == 500:
+    response = responses.get(str(status), responses.get(f"{status // 100}XX"))
+    if response is None or status == 500:
         return f"status {status}"
-    content = told.get("content", {})
+    content = response.get("content", {})
     kind = answer.headers.get("content-type", "").partition(";")[0]
     if not content:
         return "" if kind in ("", JSON, "text/plain", "text/html") else f"type {kind}"
@@ -158,8 +160,8 @@ async def prepare(app) -> None:
     """Create the objects that the requests name, whatever earlier requests have done."""
     await call(app, "PUT", "/api/v1/topics/public/default/orders", {"partitions": 1})
     await call(app, "POST", BASE, {"messages": [{"key": "k", "value": "v"}]})
-    made = {"id": "c", "name": "c", "initial_position": "Earliest"}
-    await call(app, "POST", f"{BASE}/subscription/s", made)
+    wanted = {"id": "c", "name": "c", "initial_position": "Earliest"}
+    await call(app, "POST", f"{BASE}/subscription/s", wanted)
 
 
 def operations(document):
@@ -179,15 +181,15 @@ async def test_the_description_allows_every_answer(app, broker, part):
         await prepare(app)
         maker = Maker(random.Random(f"{SEED} {method} {path}"), document)
         for _ in range(REQUESTS):
-            asked, body = target(maker, path, operation), None
+            target_path, body = target(maker, path, operation), None
             if "requestBody" in operation:
                 body = maker.value(operation["requestBody"]["content"][JSON]["schema"])
-            answer = await call(app, method, asked, body)
+            answer = await call(app, method, target_path, body)
             statuses.add(answer.status)
             fault = check(operation, answer, document)
             if fault:
                 wrong.append(
-                    f"{method} {asked} {json.dumps(body)[:300]}: {fault}; {answer.body[:300]}"
+                    f"{method} {target_path} {json.dumps(body)[:300]}: {fault}; {answer.body[:300]}"
                 )
     assert not wrong, "\n".join(wrong)
     assert {200, 404} <= statuses
@@ -205,12 +207,12 @@ async def test_client_generators_accept_every_schema(app):
 
     def places(part: object, at: str):
         if isinstance(part, dict):
-            for name, one in part.items():
-                yield from [f"{at}/{name}"] if name == "items" and one is False else []
-                yield from places(one, f"{at}/{name}")
+            for name, below in part.items():
+                yield from [f"{at}/{name}"] if name == "items" and below is False else []
+                yield from places(below, f"{at}/{name}")
         elif isinstance(part, list):
-            for number, one in enumerate(part):
-                yield from places(one, f"{at}/{number}")
+            for number, below in enumerate(part):
+                yield from places(below, f"{at}/{number}")
 
     assert list(places(document, "")) == []
     pair = document["components"]["schemas"]["CursorPartition"]["properties"]
@@ -230,10 +232,12 @@ async def test_every_kind_of_body_has_a_valid_example(app):
         kind = content["schema"]["$ref"]
         if kind in seen and method != "PUT":
             continue
-        asked = path.format_map(names).replace("orders", "fresh" if method == "PUT" else "orders")
-        answer = await call(app, method, asked, content["example"])
+        target_path = path.format_map(names).replace(
+            "orders", "fresh" if method == "PUT" else "orders"
+        )
+        answer = await call(app, method, target_path, content["example"])
         seen.add(kind)
         if answer.status >= 300:
-            refused.append(f"{method} {asked}: {answer.status} {answer.body[:200]}")
+            refused.append(f"{method} {target_path}: {answer.status} {answer.body[:200]}")
     assert not refused, "\n".join(refused)
     assert len(seen) == len(EXAMPLES)

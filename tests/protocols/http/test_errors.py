@@ -33,10 +33,10 @@ def test_the_documents_list_every_code():
 
 
 def test_a_plug_ins_error_is_its_nearest_base():
-    class NoSuchTopic(broker_errors.TopicNotFound):
+    class ListenersError(broker_errors.TopicNotFound):
         """An error of a third-party listener."""
 
-    assert errors.wire_code(NoSuchTopic("why")) is errors.TOPIC_NOT_FOUND
+    assert errors.wire_code(ListenersError("why")) is errors.TOPIC_NOT_FOUND
 
 
 def test_an_error_has_the_code_of_its_class():

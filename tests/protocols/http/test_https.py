@@ -67,7 +67,7 @@ async def test_a_client_that_offers_http_2_gets_http_1(serve):
 
 async def test_a_clients_certificate_is_its_principal(serve, counted):
     seen = []
-    counted.authentication.by_certificate = lambda given, at: seen.append(given)
+    counted.authentication.by_certificate = lambda certificate, at: seen.append(certificate)
     async with serve("optional") as address:
         stream = await open_tls(address, client_context(common_name="alice"))
         assert (await ask(stream, "/healthz"))[0] == 200
@@ -86,8 +86,8 @@ async def test_a_client_without_tls_is_disconnected_and_logged(serve):
             encrypted = await open_tls(address)  # Other clients are served.
             assert (await ask(encrypted, "/healthz"))[0] == 200
             await encrypted.aclose()
-    (said,) = [one for one in logs if one["event"] == "tls_handshake_failed"]
-    assert said["reason"] == "the client does not speak TLS: this listener does"
+    (failure,) = [event for event in logs if event["event"] == "tls_handshake_failed"]
+    assert failure["reason"] == "the client does not speak TLS: this listener does"
 
 
 async def test_a_missing_handshake_times_out(serve, autojump_clock):
@@ -96,8 +96,8 @@ async def test_a_missing_handshake_times_out(serve, autojump_clock):
             stream = await connect(address)
             await trio.sleep(HANDSHAKE_S + 1)
             assert await read_to_end(stream) == b""
-    (said,) = [one for one in logs if one["event"] == "tls_handshake_failed"]
-    assert said["reason"] == f"not done within {HANDSHAKE_S:.0f} s"
+    (failure,) = [event for event in logs if event["event"] == "tls_handshake_failed"]
+    assert failure["reason"] == f"not done within {HANDSHAKE_S:.0f} s"
 
 
 async def test_a_client_that_vanishes_before_service_is_no_bug(serve):
@@ -109,4 +109,4 @@ async def test_a_client_that_vanishes_before_service_is_no_bug(serve):
             encrypted = await open_tls(address)
             assert (await ask(encrypted, "/healthz"))[0] == 200
             await encrypted.aclose()
-    assert not [one for one in logs if one["log_level"] == "error"]
+    assert not [event for event in logs if event["log_level"] == "error"]

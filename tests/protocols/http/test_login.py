@@ -61,8 +61,8 @@ async def test_other_credentials_are_refused(app, broker, root, headers):
 async def test_the_log_names_the_refused_user_and_the_protocol(app, root):
     with structlog.testing.capture_logs() as events:
         await call(app, "GET", TOPIC, headers=basic("root:wrong"))
-    refused = [one for one in events if one["event"] == "login_refused"]
-    assert [(one["protocol"], one["way"], one["user"]) for one in refused] == [
+    refused = [event for event in events if event["event"] == "login_refused"]
+    assert [(event["protocol"], event["way"], event["user"]) for event in refused] == [
         ("http", "password", "root"),
     ]
     assert "wrong" not in str(refused)
@@ -97,10 +97,10 @@ async def test_lists_show_only_visible_objects(app, broker, root):
     await broker.users.create("anna", "secret")
     anna = basic("anna:secret")
 
-    async def shown(path, key):
+    async def shown(path, key, rows=None):
         answer = await call(app, "GET", path, headers=anna)
         assert answer.status == 200
-        return [one[key] for one in answer.json[path.split("/")[3].partition("?")[0]]]
+        return [row[key] for row in answer.json[rows or path.split("/")[3].partition("?")[0]]]
 
     assert await shown("/api/v1/topics", "name") == []
     assert await shown("/api/v1/groups", "group") == []
@@ -115,6 +115,10 @@ async def test_lists_show_only_visible_objects(app, broker, root):
         await shown("/api/v1/groups?topic=public/default/orders", "topic")
         == ["public/default/orders"] * 2
     )
+    for name in ("hidden", "orders"):
+        path = f"/topics/public/default/{name}/subscription/billing"
+        await call(app, "POST", path, {"id": "c"}, headers=basic("root:secret:one"))
+    assert await shown("/api/v1/http-consumers", "topic", "consumers") == ["public/default/orders"]
     refusals = [
         await call(app, "GET", f"/api/v1/groups?topic=public/default/{name}", headers=anna)
         for name in ("hidden", "none")
@@ -123,15 +127,35 @@ async def test_lists_show_only_visible_objects(app, broker, root):
     assert (await call(app, "GET", "/api/v1/topics")).status == 401
 
 
+async def test_only_runs_of_the_clients_topics_are_reported_and_shown(app, broker, root):
+    await broker.users.create("anna", "secret")
+    await broker.permissions.grant(Grant("anna", "consume", "public/default/orders"))
+
+    async def report(user, *topics):
+        ranges = [{"topic": topic, "partition": 0, "start": 0, "end": 1} for topic in topics]
+        run = {"target": "/lake", "group": "g", "began_us": 0, "seconds": 1, "ranges": ranges}
+        run |= {"rows": 1, "files": 1, "bytes": 1}
+        answer = await call(app, "POST", "/api/v1/exports", run, headers=basic(user))
+        return answer.status
+
+    assert await report("root:secret:one", "orders", "hidden") == 204
+    assert await report("root:secret:one", "hidden") == 204
+    assert await report("anna:secret", "orders", "hidden") == 403
+    assert await report("anna:secret", "orders") == 204
+    answer = await call(app, "GET", "/api/v1/exports", headers=basic("anna:secret"))
+    topics = [[part["topic"] for part in run["ranges"]] for run in answer.json["runs"]]
+    assert topics == [["orders"], ["orders"]]
+
+
 async def test_a_topic_shows_only_visible_groups(app, broker, root):
     non_persistent = f"{ADMIN.replace('/persistent', '/non-persistent')}news"
-    made = await call(
+    created = await call(
         app, "PUT", f"{ADMIN}orders/partitions", body=1, headers=basic("root:secret:one")
     )
-    assert made.status == 204
+    assert created.status == 204
     for path in (f"{ADMIN}hidden", non_persistent):
-        made = await call(app, "PUT", path, headers=basic("root:secret:one"))
-        assert made.status == 204
+        created = await call(app, "PUT", path, headers=basic("root:secret:one"))
+        assert created.status == 204
     orders = TopicName("public", "default", "orders")
     news = broker.non_persistent.get(TopicName("public", "default", "news"), None, make=False)
     for group in (b"billing", b"shipping"):
@@ -151,12 +175,16 @@ async def test_a_topic_shows_only_visible_groups(app, broker, root):
         assert await shown(f"{path}/subscriptions") == ["billing"]
         assert list((await shown(f"{path}/stats"))["subscriptions"]) == ["billing"]
         assert list((await shown(f"{path}/internalStats"))["cursors"]) == ["billing"]
-    told = await shown(f"{ADMIN}orders/partitioned-stats?perPartition=true")
-    assert list(told["subscriptions"]) == ["billing"]
-    assert [list(one["subscriptions"]) for one in told["partitions"].values()] == [["billing"]]
+    figures = await shown(f"{ADMIN}orders/partitioned-stats?perPartition=true")
+    assert list(figures["subscriptions"]) == ["billing"]
+    assert [list(partition["subscriptions"]) for partition in figures["partitions"].values()] == [
+        ["billing"]
+    ]
     groups = (await shown("/api/v1/topics/public/default/orders"))["groups"]
-    assert [one["group"] for one in groups] == ["billing"]
-    assert {one["topic"] for one in (await shown("/api/v1/log"))["partitions"]} == {orders.full}
+    assert [group["group"] for group in groups] == ["billing"]
+    assert {partition["topic"] for partition in (await shown("/api/v1/log"))["partitions"]} == {
+        orders.full
+    }
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])

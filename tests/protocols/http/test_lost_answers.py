@@ -10,8 +10,9 @@ import pytest
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.requests import READING
+from conformance.cluster.unanswered_kinds import ChangeOutcome
 from tests.broker.access.rules import Nothing
-from tests.broker.cluster.cut_links import States, Told, check_told, lossy
+from tests.broker.cluster.cut_links import States, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.protocols.http.test_access import filled, routes
 from tests.protocols.http.test_two_brokers import serving
@@ -82,7 +83,7 @@ CHANGES = {
 STEPS = {"skip some"}  # A repeat is another step: the request does not carry the wanted state.
 
 
-class Near:
+class NearHttp:
     """A client of the broker that owns neither the catalogue nor the topic."""
 
     def __init__(self, client, **topics):
@@ -97,12 +98,12 @@ class Near:
         """Send the request; return the meaning of the client's answer."""
         for called, topic in self._topics.items():
             path = path.replace(f"{{{called}}}", topic)
-        given = {} if body is None else {"json": body}
-        answer = await self._client.request(method, path, **given)
+        body_words = {} if body is None else {"json": body}
+        answer = await self._client.request(method, path, **body_words)
         self.text = answer.text
         if answer.is_success:
-            return Told.DONE
-        return Told.UNKNOWN if answer.status_code == 502 else Told.NOT_DONE
+            return ChangeOutcome.DONE
+        return ChangeOutcome.UNKNOWN if answer.status_code == 502 else ChangeOutcome.NOT_DONE
 
 
 @asynccontextmanager
@@ -116,7 +117,7 @@ async def prepared(path):
         for node in (asker, owner):  # Pulsar's permissions exist only with access control.
             node.broker.access = Access(Nothing(*Action))
         names = ("topic", "other", "new")
-        near = Near(client, **{name: topic_of(owner.held, name).topic for name in names})
+        near = NearHttp(client, **{name: topic_of(owner.held, name).topic for name in names})
         for method, url, body in (
             ("PUT", f"{NEW}/partitions".replace("{new}", "{topic}"), 2),
             ("POST", TOPIC, {"messages": [{"value": n, "partition": 0} for n in range(3)]}),
@@ -132,7 +133,7 @@ async def prepared(path):
             ("POST", f"{DEFAULT_RIGHTS}/anna", ["produce"]),
             ("POST", f"{OF_TOPIC}/permissions/anna", ["consume"]),
         ):
-            assert await near.ask(method, url, body) is Told.DONE, near.text
+            assert await near.ask(method, url, body) is ChangeOutcome.DONE, near.text
         await until(lambda: asker.broker.users.find("anna"))
         yield near, owner, States(owner.broker), cutter
 
@@ -142,18 +143,18 @@ async def prepared(path):
 async def test_the_answer_after_a_lost_answer_is_true(tmp_path, name):
     async with prepared(tmp_path / "whole") as (near, _, states, _cutter):
         before = states.now()
-        assert await near.ask(*CHANGES[name]) is Told.DONE, near.text
+        assert await near.ask(*CHANGES[name]) is ChangeOutcome.DONE, near.text
         after = states.now()
     async with prepared(tmp_path / "cut") as (near, _, states, cutter):
         assert states.now() == before
         cutter.answers_to_lose = 1
-        told = await near.ask(*CHANGES[name])
+        outcome = await near.ask(*CHANGES[name])
         assert cutter.lost == 1
-        check_told(told, before, states.now(), after)
+        check_told(outcome, before, states.now(), after)
         if name in STEPS:
-            assert told is Told.UNKNOWN
+            assert outcome is ChangeOutcome.UNKNOWN
             return
-        if told is not Told.DONE:
+        if outcome is not ChangeOutcome.DONE:
             await near.ask(*CHANGES[name])
         if name in ("append", "import"):  # Without sequence numbers, a record may be stored twice.
             assert [*states.now()] == [*after]
@@ -169,7 +170,7 @@ async def test_no_route_denies_a_change_that_was_made(tmp_path):
                 continue
             path = path.replace("{topic}", near.topic).replace("{name}", near.topic)
             before, cutter.answers_to_lose = states.now(), 1
-            told = await near.ask(method, filled(path), {})
+            outcome = await near.ask(method, filled(path), {})
             cutter.answers_to_lose = 0
-            if told is Told.NOT_DONE:
+            if outcome is ChangeOutcome.NOT_DONE:
                 assert states.now() == before, (method, path)

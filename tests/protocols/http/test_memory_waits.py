@@ -51,9 +51,9 @@ def begin(app, nursery):
 
 
 async def consumer(app):
-    given = {"name": "c", "id": "c", "initial_position": "Earliest"}
+    wanted = {"name": "c", "id": "c", "initial_position": "Earliest"}
     path = f"{TOPIC}/subscriptions/s/consumers"
-    assert (await call(app, "POST", path, given)).status == 201
+    assert (await call(app, "POST", path, wanted)).status == 201
     return f"{path}/c/messages"
 
 

@@ -53,7 +53,7 @@ async def test_the_page_on_the_api_uses_the_same_spelling(app):
         for method, path in shown(await document_of(app))
     }
     rows = re.findall(r"^\| \[?(`[A-Z]+ /[^|]*) \|", API_PAGE.read_text(), re.MULTILINE)
-    listed = {tuple(one.split()) for row in rows for one in re.findall(r"`([A-Z]+ /[^`?]*)", row)}
+    listed = {tuple(call.split()) for row in rows for call in re.findall(r"`([A-Z]+ /[^`?]*)", row)}
     listed -= {("GET", "/openapi.json"), ("GET", "/docs")}
     assert len(listed) > 15
     assert not (listed - operations)

@@ -72,7 +72,7 @@ BODIES = [
 
 def path_of(path):
     names = NAMES | {"partition": "0", "user": "anna", "token": "nightly"}
-    return re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], "1"), path)
+    return re.sub(r"\{(\w+)\}", lambda match: names.get(match[1], "1"), path)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from braidlog.broker.server.connection import address_text
 from braidlog.protocols.http.adapter import ADAPTER
 from braidlog.protocols.http.bodies import PROMPT_S
 from braidlog.protocols.http.options import RestOptions
-from braidlog.protocols.http.server import HEAD_BYTES_MAX
+from braidlog.protocols.transport.serving import HEAD_BYTES_MAX
 from tests.broker.server.certificates import tls_settings
 from tests.protocols.http.listening import READ_BYTES, ask, connect, read_to_end
 from tests.waiting import until
@@ -90,7 +90,7 @@ async def test_a_head_without_end_is_refused(mock_clock, listener):
 async def test_garbage_does_not_affect_other_clients(listener, seed):
     address, _, _ = listener
     rng = random.Random(seed)
-    kept = await connect(address)
+    open_connection = await connect(address)
     for garbage in (
         rng.randbytes(300),
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(100),
@@ -102,7 +102,7 @@ async def test_garbage_does_not_affect_other_clients(listener, seed):
         stream = await connect(address)
         await stream.send_all(garbage)
         await stream.aclose()
-        assert await ask(kept, "/healthz") == (200, b"ok\n")
+        assert await ask(open_connection, "/healthz") == (200, b"ok\n")
 
 
 def test_describe_gives_the_consoles_address_and_a_line_to_paste():
@@ -258,3 +258,16 @@ async def main():
 
 trio.run(main)
 """
+
+
+async def test_an_open_connection_is_listed_with_its_last_user_agent(listener, counted):
+    address, _, _ = listener
+    stream = await connect(address)
+    await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nUser-Agent: lib/2\xff\r\n\r\n")
+    await until(lambda: [c.library for c in counted.served_connections] == ["lib/2?"])
+    (client,) = counted.served_connections
+    assert client.peer == address_text(stream.socket.getsockname())
+    assert client.traffic()[0] > 50 and client.is_encrypted is False
+    assert client.principal.name == "anonymous"
+    await stream.aclose()
+    await until(lambda: not counted.served_connections)

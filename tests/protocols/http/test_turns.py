@@ -29,17 +29,17 @@ async def turns_during(work):
 
 @pytest.mark.parametrize("count", [0, 1, TURN - 1, TURN, 5 * TURN + 1])
 async def test_all_items_are_yielded_in_order_with_turns_between(count):
-    found = []
+    items = []
 
     async def work():
-        found.extend([item async for item in in_turns(range(count))])
+        items.extend([item async for item in in_turns(range(count))])
 
     turns = await turns_during(work)
-    assert found == list(range(count))
+    assert items == list(range(count))
     assert turns >= count // TURN - 1  # Trio runs the tasks of a round in any order.
 
 
-class Subscription:
+class BacklogOf:
     topic = SimpleNamespace(partitions=range(10 * TURN))
 
     def backlog(self, index):
@@ -47,21 +47,21 @@ class Subscription:
 
 
 async def test_a_backlog_is_that_of_all_partitions():
-    assert await backlog_of(Subscription()) == sum(range(10 * TURN))
-    assert await turns_during(lambda: backlog_of(Subscription())) >= 9
+    assert await backlog_of(BacklogOf()) == sum(range(10 * TURN))
+    assert await turns_during(lambda: backlog_of(BacklogOf())) >= 9
 
 
 async def test_topics_are_sorted_in_turns():
     names = [f"{number * 7919 % 10_007:05}" for number in range(5 * SORTED_TOGETHER)]
     topics = [SimpleNamespace(name=SimpleNamespace(full=name)) for name in names]
-    found = []
+    listed = []
 
     async def work():
-        found.extend(await first_topics(topics, lambda topic: topic.name.full > "00100", 3000))
+        listed.extend(await first_topics(topics, lambda topic: topic.name.full > "00100", 3000))
 
     assert await turns_during(work) >= 4
     wanted = sorted(name for name in names if name > "00100")[:3000]
-    assert [topic.name.full for topic in found] == wanted
+    assert [topic.name.full for topic in listed] == wanted
 
 
 @pytest.mark.slow

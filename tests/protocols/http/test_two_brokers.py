@@ -54,7 +54,7 @@ async def test_any_broker_takes_and_returns_all_messages(cluster):
         assert answer.status_code == 200, answer.text
         for client in (cluster.first, cluster.second):
             answer = await client.get(f"{path}/partitions/0/messages?max_messages=10")
-            assert [one["value"] for one in answer.json()["messages"]] == ["0", "1", "2"]
+            assert [message["value"] for message in answer.json()["messages"]] == ["0", "1", "2"]
 
 
 async def test_a_large_answer_and_a_body_of_unknown_length_are_forwarded(cluster):
@@ -67,7 +67,7 @@ async def test_a_large_answer_and_a_body_of_unknown_length_are_forwarded(cluster
     answer = await cluster.first.post(cluster.theirs, content=pieces(), headers=headers)
     assert answer.status_code == 200, answer.text
     answer = await cluster.first.get(f"{cluster.theirs}/partitions/0/messages?max_bytes=10000000")
-    assert [len(one["value"]) for one in answer.json()["messages"]] == [50_000] * 20
+    assert [len(message["value"]) for message in answer.json()["messages"]] == [50_000] * 20
 
 
 async def test_an_error_of_the_owner_is_the_answer(cluster):

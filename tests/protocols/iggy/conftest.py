@@ -3,7 +3,7 @@
 import pytest
 
 from tests.protocols.iggy.talk import Talk
-from tests.protocols.iggy.vtalk import CREATE_STREAM, STREAM, Client
+from tests.protocols.iggy.vtalk import CREATE_STREAM, STREAM, VClient
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def talk(connect):
 @pytest.fixture
 async def client(broker, open_client):
     """Return a client of the newest dialect that has logged in, with stream `st`."""
-    client = Client(await open_client("iggy"))
+    client = VClient(await open_client("iggy"))
     await client.login()
     assert await client.status(CREATE_STREAM, STREAM[1:]) == 0
     return client

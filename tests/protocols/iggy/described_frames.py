@@ -106,12 +106,12 @@ class Frames:
         count = self._chance.randrange(1, 4)
         payloads = [self._text() for _ in range(count)]
         if self._age < 4:
-            heads = [bytes(16) + struct.pack("<II", 0, len(one)) for one in payloads]
+            heads = [bytes(16) + struct.pack("<II", 0, len(payload)) for payload in payloads]
             return target + b"".join(map(bytes.__add__, heads, payloads))
         head_bytes = 64 if self._age == 6 else 56
         messages = [
-            bytes(48) + struct.pack("<II", 0, len(one)) + bytes(head_bytes - 56) + one
-            for one in payloads
+            bytes(48) + struct.pack("<II", 0, len(payload)) + bytes(head_bytes - 56) + payload
+            for payload in payloads
         ]
         end, index = 0, b""
         for message in messages:

@@ -57,11 +57,11 @@ POLLED_MESSAGE = Struct(
 
 def Maybe(layout: Construct) -> Construct:
     """Return the layout of a presence byte and an optional value."""
-    there = Sequence(Const(b"\x01"), layout)
+    present = Sequence(Const(b"\x01"), layout)
     absent = Const(b"\x00")
     return ExprAdapter(
-        Select(there, absent),
-        lambda found, _: found[1] if isinstance(found, list) else None,
+        Select(present, absent),
+        lambda subcon, _: subcon[1] if isinstance(subcon, list) else None,
         lambda value, _: None if value is None else [b"\x01", value],
     )
 
@@ -211,7 +211,7 @@ PERMISSIONS_FIELD = (
     "permissions"
     / ExprAdapter(
         Select(Sequence(Const(b"\x01"), Prefixed(Int32ul, GreedyBytes)), Const(bytes(4))),
-        lambda found, _: found[1] if isinstance(found, list) else None,
+        lambda elements, _: elements[1] if isinstance(elements, list) else None,
         lambda value, _: value,
     ),
 )
@@ -261,18 +261,18 @@ def request(code: int, **values: object) -> bytes:
 
 def whole(layout: Struct, payload: bytes) -> dict:
     """Return the payload as plain values; the layout must cover the whole payload."""
-    found = Struct("value" / layout, "rest" / GreedyBytes).parse(payload)
-    assert found.rest == b"", f"{len(found.rest)} bytes too many"
-    return plain(found.value)
+    parsed = Struct("value" / layout, "rest" / GreedyBytes).parse(payload)
+    assert parsed.rest == b"", f"{len(parsed.rest)} bytes too many"
+    return plain(parsed.value)
 
 
 def answer(code: int, frame: bytes) -> dict:
     """Return status and values of an answer to that command; the empty OK has no values."""
-    found = ANSWER_FRAME.parse(frame)
-    assert len(frame) == 8 + len(found.payload)
-    if not found.payload:
-        return {"status": found.status}
-    return {"status": found.status, **whole(ANSWERS[code], found.payload)}
+    parsed = ANSWER_FRAME.parse(frame)
+    assert len(frame) == 8 + len(parsed.payload)
+    if not parsed.payload:
+        return {"status": parsed.status}
+    return {"status": parsed.status, **whole(ANSWERS[code], parsed.payload)}
 
 
 def plain(value: object) -> object:

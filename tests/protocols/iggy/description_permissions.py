@@ -7,13 +7,13 @@ STREAM = Struct(
     "id" / Int32ul,
     "flags" / Array(6, Int8ul),
     "has_topics" / Int8ul,
-    "topics" / If(this.has_topics, RepeatUntil(lambda one, _, __: not one["more"], TOPIC)),
+    "topics" / If(this.has_topics, RepeatUntil(lambda topic, _, __: not topic["more"], TOPIC)),
     "more" / Int8ul,
 )
 BLOCK = Struct(
     "flags" / Array(10, Int8ul),
     "has_streams" / Int8ul,
-    "streams" / If(this.has_streams, RepeatUntil(lambda one, _, __: not one["more"], STREAM)),
+    "streams" / If(this.has_streams, RepeatUntil(lambda stream, _, __: not stream["more"], STREAM)),
 )
 
 
@@ -29,13 +29,13 @@ def block(flags: list[int], streams: dict[int, tuple[list[int], dict[int, list[i
                 [
                     {
                         "id": number,
-                        "flags": given,
+                        "flags": stream_flags,
                         "has_topics": int(bool(topics)),
                         "topics": _listed(
                             [{"id": topic, "flags": four} for topic, four in topics.items()]
                         ),
                     }
-                    for number, (given, topics) in streams.items()
+                    for number, (stream_flags, topics) in streams.items()
                 ]
             ),
         }

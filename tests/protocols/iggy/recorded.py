@@ -30,7 +30,7 @@ class FirstFrame:
 
     dialect: str
     client: str
-    what: str
+    command: str
     request: bytes
 
 
@@ -40,8 +40,8 @@ def conversation(file: str = "d2-server-0.4.300.tsv") -> list[Recorded]:
     for name, request, answer in _rows(file):
         if (name, request) == ("name", "request"):
             continue
-        told = _bytes(answer) if answer != "closed" else CLOSED
-        rows.append(Recorded(name, _bytes(request), told))
+        expected = _bytes(answer) if answer != "closed" else CLOSED
+        rows.append(Recorded(name, _bytes(request), expected))
     return rows
 
 
@@ -61,8 +61,8 @@ def recorded(name: str) -> Recorded:
 def first_frames() -> list[FirstFrame]:
     """Return all rows of `first-frames.tsv`."""
     return [
-        FirstFrame(dialect, client, what, bytes.fromhex(request))
-        for dialect, client, what, request in _rows("first-frames.tsv")
+        FirstFrame(dialect, client, command, bytes.fromhex(request))
+        for dialect, client, command, request in _rows("first-frames.tsv")
     ]
 
 

@@ -10,6 +10,8 @@ from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D2
 from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fetch_requests import FetchMessages
+from braidlog.protocols.iggy.metadata_pages import GetMetadataChanges
 from braidlog.protocols.iggy.session import COMMANDS
 from braidlog.storage.metadata.names import TopicName
 from conformance.clients.raw import iggy as raw
@@ -97,7 +99,7 @@ OF_OTHERS = {
 }
 ABOUT_USERS = {*OF_OTHERS, u.LoginWithToken, u.GetTokens, u.CreateToken, u.DeleteToken}
 FOR_ANYBODY = {
-    *(m.Ping, u.LoginUser, u.LogoutUser, m.GetMe),
+    *(m.Ping, u.LoginUser, u.LogoutUser, u.BindSession, m.GetMe),
     *(m.GetClusterMetadata, m.DescribeOptions),
     m.GetPartitionRoute,  # Its handler asks for either of two rights.
     *ABOUT_USERS,
@@ -105,7 +107,8 @@ FOR_ANYBODY = {
 CODES = {layout.type: code for code, layout in D2.requests.items()}
 IN_LATER_DIALECTS = {
     *(m.GetClusterMetadata, m.DescribeOptions, m.SyncGroup, m.DeleteSegments),
-    *(m.GetPartitionRoute, m.PollDeferred, m.WaitForMessages),
+    *(m.GetPartitionRoute, m.PollDeferred, m.WaitForMessages, u.BindSession, FetchMessages),
+    GetMetadataChanges,
 }
 
 
@@ -189,7 +192,7 @@ async def test_a_command_needs_only_its_own_action(broker, ready, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "asked"),
+    ("kind", "values", "checked"),
     [
         (m.GetTopic, {"stream": named(9), "topic": named("t")}, "cluster"),
         (m.GetTopic, {"stream": named("no"), "topic": named("t")}, "topic public/no/t"),
@@ -199,15 +202,15 @@ async def test_a_command_needs_only_its_own_action(broker, ready, kind):
     ],
 )
 async def test_access_to_a_missing_object_is_checked_at_its_parent(
-    broker, ready, kind, values, asked
+    broker, ready, kind, values, checked
 ):
     rules = Nothing()
     broker.access = Access(rules)
     assert await ready.status(CODES[kind], **values) == ErrorCode.UNAUTHORIZED
-    assert names_only(rules) == {asked}
+    assert names_only(rules) == {checked}
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("is_moved", [False, True])
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -217,9 +220,9 @@ async def test_access_to_a_missing_object_is_checked_at_its_parent(
     ids=["stream", "topic"],
 )
 async def test_a_rename_needs_the_permission_to_create_the_new_name(
-    broker, ready, kind, values, there
+    broker, ready, kind, values, is_moved
 ):
-    if there:
+    if is_moved:
         await ready.ask(202, stream_id=0, name="other")
         await ready.create_topic("other")
     broker.access = Access(Nothing(Action.ALTER))

@@ -20,6 +20,7 @@ from braidlog.protocols.iggy.all_dialects import (
 )
 from braidlog.protocols.iggy.dialects import Manners
 from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.layouts_w import W
 from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
@@ -99,8 +100,8 @@ def test_the_login_of_a_real_client_shows_its_dialect(first):
     ],
 )
 def test_the_version_decides_dialect_and_behaviour(version, dialect, manners):
-    candidates, found = candidates_of_login(memoryview(login(version))[8:])
-    assert (candidates[0], found) == (dialect, manners)
+    candidates, style = candidates_of_login(memoryview(login(version))[8:])
+    assert (candidates[0], style) == (dialect, manners)
 
 
 @pytest.mark.parametrize(
@@ -231,10 +232,10 @@ FRAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "frame", "names"), FRAMES)
-def test_which_dialects_have_such_a_frame(what, frame, names):
+@pytest.mark.parametrize(("command", "frame", "names"), FRAMES)
+def test_which_dialects_have_such_a_frame(command, frame, names):
     data = memoryview(bytes.fromhex(frame))
-    found = set()
+    dialects = set()
     code = int.from_bytes(data[4:8], "little")
     for dialect in (D0, D1A, D1B, D2, D3, D4, D5):
         requests = D0_EXACT if dialect is D0 else dialect.requests
@@ -242,9 +243,9 @@ def test_which_dialects_have_such_a_frame(what, frame, names):
             requests[code].read(data[8:])
         except ProtocolError:
             continue
-        found.add(dialect.name)
+        dialects.add(dialect.name)
     if names:
-        assert found == names
+        assert dialects == names
 
 
 def test_a_name_with_control_characters_suggests_another_dialect():
@@ -258,7 +259,7 @@ def test_a_name_with_control_characters_suggests_another_dialect():
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("dialect", [D0, *WITH_LOGIN, V], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", [D0, *WITH_LOGIN, V, W], ids=lambda dialect: dialect.name)
 def test_random_payload_raises_only_protocol_error(dialect, seed):
     chance = random.Random(seed)
     for layout in dialect.requests.values():

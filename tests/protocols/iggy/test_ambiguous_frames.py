@@ -73,7 +73,7 @@ def misread(name: str, first: bytes, seed: int, *, nasty: bool) -> set[tuple[int
     """Return the frames that were read differently from their dialect, after any earlier frames."""
     chance = random.Random(seed)
     truth = D0_WITH_LOGIN if name == "D0" else BY_NAME[name]
-    found = set()
+    misreadings = set()
     for _ in range(ROUNDS // 20):
         machine = after(first)
         for _ in range(20):
@@ -83,9 +83,9 @@ def misread(name: str, first: bytes, seed: int, *, nasty: bool) -> set[tuple[int
             assert isinstance(event, IggyCommand), (name, code, payload.hex(), event)
             expected = truth.requests[code].read(memoryview(payload))
             if event.request != expected:
-                found.add((code, name, machine.dialect.name))
+                misreadings.add((code, name, machine.dialect.name))
                 break
-    return found
+    return misreadings
 
 
 def known(name: str, first: bytes) -> set[tuple[int, str, str]]:

@@ -5,7 +5,7 @@ import struct
 from braidlog.protocols.iggy.errors import WIRE_CODES
 from braidlog.protocols.iggy.machine import SEND_BYTES_MAX, IggyMachine
 from braidlog.protocols.iggy.messages import CommandCode
-from tests.protocols.contract import AdapterContract, Exchange
+from tests.protocols.contract import AdapterContract, AnsweredFrame
 from tests.protocols.iggy.recorded import recorded
 
 NAMES = [
@@ -25,12 +25,12 @@ NAMES = [
 ]
 
 
-def exchange(name: str) -> Exchange:
+def exchange(name: str) -> AnsweredFrame:
     row = recorded(name)
     assert row.answer is not None
     if name == "GET_OFFSET":  # Two messages were sent here.
-        return Exchange(row.request, [row.answer.replace(b"\x03", b"\x01")])
-    return Exchange(row.request, [row.answer])
+        return AnsweredFrame(row.request, [row.answer.replace(b"\x03", b"\x01")])
+    return AnsweredFrame(row.request, [row.answer])
 
 
 class TestIggyContract(AdapterContract):

@@ -37,7 +37,7 @@ def messages_of(body: bytes) -> int:
     return int(struct.unpack_from("<I", body, 12)[0])
 
 
-class Waiting:
+class WaitingClient:
     """A client of W with a topic, whose answers are read by their request numbers."""
 
     def __init__(self, client, incarnation: int) -> None:
@@ -63,12 +63,12 @@ class Waiting:
 
 
 @pytest.fixture
-async def waiting(broker, open_client) -> Waiting:
+async def waiting(broker, open_client) -> WaitingClient:
     client = await client_w(open_client)
     assert await client.status(CREATE_STREAM, STREAM[1:]) == 0
     assert await client.status(CREATE_TOPIC, STREAM + struct.pack("<I", 2) + TOPIC[1:]) == 0
     _, route = await client.query(105, STREAM + TOPIC + bytes(4))
-    return Waiting(client, struct.unpack_from("<Q", route)[0])
+    return WaitingClient(client, struct.unpack_from("<Q", route)[0])
 
 
 async def test_other_commands_are_answered_while_a_poll_waits(waiting):
@@ -152,7 +152,7 @@ async def test_a_development_build_learns_which_partitions_have_messages(open_cl
     assert await client.status(CREATE_STREAM, STREAM[1:]) == 0
     assert await client.status(CREATE_TOPIC, STREAM + struct.pack("<I", 2) + TOPIC[1:]) == 0
     _, route = await client.query(105, STREAM + TOPIC + bytes(4))
-    waiting = Waiting(client, struct.unpack_from("<Q", route)[0])
+    waiting = WaitingClient(client, struct.unpack_from("<Q", route)[0])
     times = struct.pack("<QQI", SECOND_US * 30, SECOND_US * 40, 2)
     targets = struct.pack("<IBQIBQ", 0, NEXT, 0, 1, NEXT, 0)
     await waiting.send_frame(1, 107, b"\x01\x01\x04\x07\0\0\0" + STREAM + TOPIC + times + targets)

@@ -111,35 +111,35 @@ BEFORE = {
 def steady(value: object) -> object:
     """Return an answer without varying fields."""
     if isinstance(value, dict):
-        kept = {key: steady(item) for key, item in value.items() if key not in VARYING}
-        if "payload" in kept:
-            kept["id"] = kept["id"][0] if kept["id"][1:] == bytes(15) else "random"
-        return kept
+        constant = {key: steady(item) for key, item in value.items() if key not in VARYING}
+        if "payload" in constant:
+            constant["id"] = constant["id"][0] if constant["id"][1:] == bytes(15) else "random"
+        return constant
     if isinstance(value, list):
         return sorted((steady(item) for item in value), key=repr)
     return value
 
 
 def values(code: int, answer: bytes) -> dict:
-    found = description.ANSWER_FRAME.parse(answer)
-    if not found.payload:
-        return {"status": found.status}
+    parsed = description.ANSWER_FRAME.parse(answer)
+    if not parsed.payload:
+        return {"status": parsed.status}
     layout = description_d0.ANSWERS[code]
-    return {"status": found.status, **description.whole(layout, found.payload)}
+    return {"status": parsed.status, **description.whole(layout, parsed.payload)}
 
 
 def normal(code: int, answer: bytes | None) -> object:
     if answer is None or code not in description_d0.ANSWERS:
         return answer
-    found = values(code, answer)
+    fields = values(code, answer)
     if code == 10:
-        return found["streams"], found["topics"], found["messages"], found["clients"]
-    if code == 100 and "current_offset" in found:
-        return steady(found)
-    if code == 600 and found["status"] == 0 and "members" in found:
-        members = [sorted(member["partitions"]) for member in found["members"]]
-        return found["group"], sorted(members)
-    return steady(found)
+        return fields["streams"], fields["topics"], fields["messages"], fields["clients"]
+    if code == 100 and "current_offset" in fields:
+        return steady(fields)
+    if code == 600 and fields["status"] == 0 and "members" in fields:
+        members = [sorted(member["partitions"]) for member in fields["members"]]
+        return fields["group"], sorted(members)
+    return steady(fields)
 
 
 def expected(row: object) -> bytes | None:
@@ -166,17 +166,18 @@ async def test_answers_equal_the_real_servers(connect):
             await talk.exchange(join)
             await other.exchange(join)
             partitions = {
-                values(100, await one.exchange(row.request))["partition"] for one in (talk, other)
+                values(100, await connection.exchange(row.request))["partition"]
+                for connection in (talk, other)
             }
             assert partitions == {0, 1}
             continue
         if row.name == "JOIN_GROUP 7, second member":
             second = await connect(without_login=True)
-        who = second if row.name == "JOIN_GROUP 7, second member" else talk
+        asking = second if row.name == "JOIN_GROUP 7, second member" else talk
         request = long_request(row.name) if row.request == b"(long)" else row.request
-        answer = await who.exchange(request)
+        answer = await asking.exchange(request)
         if row.name in TOO_LONG:
-            assert await who.answer() is None
+            assert await asking.answer() is None
         if answer is None or row.name in TOO_LONG:
             talk = await connect(without_login=True)
             await talk.exchange(frame(201, ""))  # So the connection's dialect is known.
@@ -189,9 +190,9 @@ async def at_our_time(talk: Talk, row: Recorded) -> bytes:
     strategy_pos = len(row.request) - 14  # kind, value, count, auto commit
     tail = row.request[strategy_pos + 9 :]
     by_offset = row.request[:strategy_pos] + struct.pack("<BQ", 1, first) + tail
-    found = values(100, await talk.exchange(by_offset))["messages"][0]
-    assert found["offset"] == first
-    return row.request[:strategy_pos] + struct.pack("<BQ", 2, found["timestamp"]) + tail
+    message = values(100, await talk.exchange(by_offset))["messages"][0]
+    assert message["offset"] == first
+    return row.request[:strategy_pos] + struct.pack("<BQ", 2, message["timestamp"]) + tail
 
 
 def compare(row: object, answer: bytes | None) -> None:

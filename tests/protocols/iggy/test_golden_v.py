@@ -38,8 +38,8 @@ EVICTED = {"LOGIN, protocol 0.12.0": vsr.Reason.MALFORMED_LOGIN}
 
 def stats(body: bytes) -> object:
     """Return the figures that do not depend on the machine."""
-    found = description.STATS.parse(body)
-    return found.streams, found.topics, found.partitions, found.messages, found.groups
+    parsed = description.STATS.parse(body)
+    return parsed.streams, parsed.topics, parsed.partitions, parsed.messages, parsed.groups
 
 
 def cluster(body: bytes) -> object:
@@ -50,20 +50,24 @@ def cluster(body: bytes) -> object:
 
 def options(body: bytes) -> object:
     """Return all fields but the texts."""
-    found = description_v.DESCRIBED.parse(body)
-    return [(one.key, one.kind, one.default) for one in found]
+    described = description_v.DESCRIBED.parse(body)
+    return [(option.key, option.kind, option.default) for option in described]
 
 
 def topics(body: bytes) -> object:
     """Return the topics without the topic that only this broker could create."""
-    found = plain(description_v.TOPICS.parse(body))
-    return description_v.steady([one for one in found if one["name"] != "td"])
+    listed = plain(description_v.TOPICS.parse(body))
+    return description_v.steady([topic for topic in listed if topic["name"] != "td"])
 
 
 def users_of_clients(body: bytes) -> object:
     """Return the users of the connections: the number of connections is the client's choice."""
-    found = plain(description_v.BODIES[22].parse(body))["clients"]
-    return {(one["user_id"], one["transport"]) for one in found if one["user_id"] != NOBODY}
+    clients = plain(description_v.BODIES[22].parse(body))["clients"]
+    return {
+        (client["user_id"], client["transport"])
+        for client in clients
+        if client["user_id"] != NOBODY
+    }
 
 
 NOBODY = (1 << 32) - 1

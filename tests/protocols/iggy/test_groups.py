@@ -60,9 +60,9 @@ async def test_missing_group(grouped, group):
 
 async def test_a_member_takes_its_partitions_in_turn(grouped):
     assert await grouped.status(JOIN, **GROUP) == 0
-    found = [await grouped.poll(NEXT, count=1, **AUTO) for _ in range(7)]
-    assert [answer["partition"] for answer in found] == [1, 2, 3, 1, 2, 3, 1]
-    payloads = [message["payload"] for answer in found for message in answer["messages"]]
+    answers = [await grouped.poll(NEXT, count=1, **AUTO) for _ in range(7)]
+    assert [answer["partition"] for answer in answers] == [1, 2, 3, 1, 2, 3, 1]
+    payloads = [message["payload"] for answer in answers for message in answer["messages"]]
     assert payloads == [b"1 a", b"2 a", b"3 a", b"1 b", b"2 b", b"3 b"]
 
 

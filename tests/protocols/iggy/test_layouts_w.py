@@ -12,8 +12,9 @@ from braidlog.protocols.iggy.fields import FieldRefused
 from braidlog.protocols.iggy.layouts_v import V
 from braidlog.protocols.iggy.layouts_w import W_DEV, W, dialect_of
 from braidlog.protocols.iggy.messages import CommandCode
-from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC, Client
+from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC, VClient
 from tests.protocols.iggy.wtalk import (
+    SECRET,
     SEND,
     STORE,
     UPDATE_RESOURCE,
@@ -23,6 +24,7 @@ from tests.protocols.iggy.wtalk import (
     sent,
 )
 
+CREATE_PARTITIONS, DELETE_PARTITIONS = 136, 137
 NAME, EXPIRY = option("name", b"new"), option("message_expiry", bytes(8), kind=12)
 
 
@@ -49,7 +51,7 @@ def test_the_captured_login_of_a_client_is_read():
     body = login_body("0.11.1-edge.5")
     assert body[:24].hex() == "0030000008727573742d73646b0d302e31312e312d656467"
     read = W.requests[CommandCode.LOGIN_USER].read(memoryview(body))
-    assert read == u.LoginUser("iggy", "iggy", "0.11.1-edge.5", "")
+    assert read == u.LoginUser("iggy", "iggy", "0.11.1-edge.5", "", SECRET)
 
 
 def update(hex_or_bytes: str | bytes) -> object:
@@ -66,6 +68,50 @@ def test_captured_updates_are_read():
     assert topic == m.UpdateTopic("st", "tp", "tp2", options=options)
     stream = update("02 02027374 00 02040000006e616d650203000000737432")
     assert stream == m.UpdateStream("st", "st2", options={})
+
+
+CAPTURED_POLL = "02020367727002027374020274700100000000050000000000000000"
+GROUP_POLL = (
+    *(m.ConsumerRef(m.ConsumerKind.GROUP, "grp"), "st", "tp", 0),
+    m.PollingStrategy(m.PollingKind.NEXT, 0),
+)
+CAPTURED = [
+    (CommandCode.CREATE_STREAM, "027374", m.CreateStream("st", options={})),
+    (CommandCode.GET_TOPIC, "0202737402027470", m.GetTopic("st", "tp")),
+    (
+        CommandCode.GET_PARTITION_ROUTE,
+        "020273740202747000000000",
+        m.GetPartitionRoute("st", "tp", 0),
+    ),
+    (
+        CommandCode.POLL_MESSAGES,
+        CAPTURED_POLL + "0a00000001",
+        m.PollMessages(*GROUP_POLL, 10, True),
+    ),
+    (
+        CommandCode.POLL_MESSAGES_DEFERRED,
+        CAPTURED_POLL + "0a00000000 89fa0e0000000000 01000000 00001000 0391a70000000000",
+        m.PollDeferred(
+            *GROUP_POLL,
+            count=10,
+            auto_commit=False,
+            max_bytes=1 << 20,
+            wait_us=981_641,
+            min_count=1,
+            request_timeout_us=10_981_635,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "body", "request_"), CAPTURED)
+def test_captured_requests_are_read(code, body, request_):
+    """Requests of apache-iggy 0.9.1.dev5."""
+    payload = bytes.fromhex(body)
+    assert W.requests[code].read(memoryview(payload)) == request_
+    for cut in range(len(payload)):
+        with pytest.raises(ProtocolError):
+            W.requests[code].read(memoryview(payload[:cut]))
 
 
 def test_an_update_resets_options_and_changes_users():
@@ -127,7 +173,7 @@ def test_only_partitions_differ_in_development_builds():
 
 
 @pytest.fixture
-async def w(broker, open_client) -> Client:
+async def w(broker, open_client) -> VClient:
     """Return a client of the release with a stream and a topic."""
     client = await client_w(open_client)
     assert await client.status(CREATE_STREAM, STREAM[1:]) == 0
@@ -135,7 +181,7 @@ async def w(broker, open_client) -> Client:
     return client
 
 
-async def route(client: Client, partition: int) -> tuple[int, ...]:
+async def route(client: VClient, partition: int) -> tuple[int, ...]:
     status, body = await client.query(105, STREAM + TOPIC + struct.pack("<I", partition))
     assert status == 0
     return struct.unpack("<QQIIB", body)
@@ -206,5 +252,60 @@ async def test_a_topic_is_renamed_and_its_expiry_reset(broker, w):
 
 async def test_a_command_before_the_login_is_refused_in_v(open_client):
     """The dialect is known from the login on."""
-    client = Client(await open_client("iggy"))
+    client = VClient(await open_client("iggy"))
     assert (await client.query(200, STREAM))[0] == 40
+
+
+def topic_with(*options: bytes) -> bytes:
+    """Return the body of a CREATE_TOPIC of topic `t2`."""
+    return STREAM + struct.pack("<I", 2) + b"\x02t2" + b"".join(options)
+
+
+def error_of(status: int, body: bytes) -> int:
+    """Return the error of an answer with a result section, 0 for a success."""
+    return status or (struct.unpack_from("<II", body, 4)[1] if body[:4] != bytes(4) else 0)
+
+
+@pytest.mark.parametrize(
+    ("factor", "kind", "code"),
+    [
+        (struct.pack("<I", 1), 11, 0),
+        (b"1", 2, 0),
+        (struct.pack("<I", 2), 11, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (struct.pack("<I", 0), 11, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (b"two", 2, ErrorCode.INVALID_OPTION_VALUE),
+    ],
+)
+async def test_a_topic_of_a_single_node_has_a_single_replica(broker, w, factor, kind, code):
+    created = topic_with(option("replication_factor", factor, kind=kind))
+    assert error_of(*await w.perform(CREATE_TOPIC, created)) == code
+    topics = {topic.name.topic for topic in broker.topics.all()}
+    assert topics == ({"tp"} if code else {"tp", "t2"})
+
+
+async def test_the_partitions_of_a_fixed_topic_stay(broker, w):
+    await w.perform(CREATE_TOPIC, topic_with(option("partition_resize_policy", b"fixed")))
+    for operation in (CREATE_PARTITIONS, DELETE_PARTITIONS):
+        answer = await w.perform(operation, STREAM + b"\x02\x02t2" + struct.pack("<I", 1))
+        assert error_of(*answer) == ErrorCode.PARTITION_RESIZE_DISABLED
+    assert [len(topic.partitions) for topic in broker.topics.all()] == [2, 2]
+
+
+async def test_each_scope_has_its_options(w):
+    listed = {}
+    for scope in (1, 2, 3):
+        _, body = await w.query(CommandCode.DESCRIBE_OPTIONS, bytes([scope]))
+        pos, keys = 4, {}
+        for _ in range(struct.unpack_from("<I", body)[0]):
+            key = body[pos + 1 : pos + 1 + body[pos]].decode()
+            pos += 1 + body[pos]
+            keys[key] = body[pos + 1]
+            pos += 2
+            for _ in range(2):  # Default value, description.
+                pos += 4 + struct.unpack_from("<I", body, pos)[0]
+        assert pos == len(body)
+        listed[scope] = keys
+    assert listed[1]["message_expiry"] == 3
+    assert listed[1]["segment_size"] == listed[1]["replication_factor"] == 0
+    assert "enforce_fsync" not in listed[1]
+    assert (listed[2], listed[3]) == ({"name": 1}, {"username": 1, "status": 1})

@@ -11,10 +11,13 @@ from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.commands import COMMANDS
 from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fetch_requests import FetchMessages
+from braidlog.protocols.iggy.metadata_pages import GetMetadataChanges
 from braidlog.protocols.iggy.vsr import OPERATION_DELETE_SEGMENTS
 from braidlog.storage.metadata.names import TopicName
 from conformance.clients.raw import iggy as raw
-from tests.broker.cluster.cut_links import States, Told, check_told, lossy
+from conformance.cluster.unanswered_kinds import ChangeOutcome
+from tests.broker.cluster.cut_links import States, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
 from tests.protocols.iggy import description
@@ -23,7 +26,7 @@ from tests.protocols.iggy.description_permissions import block
 from tests.protocols.iggy.talk import NEVER, Talk, to_partition
 from tests.protocols.iggy.test_access import CODES
 from tests.protocols.iggy.test_permissions import NOTHING
-from tests.protocols.iggy.vtalk import Client
+from tests.protocols.iggy.vtalk import VClient
 from tests.waiting import until
 
 STREAM = {"stream": named("st")}
@@ -36,7 +39,7 @@ def changes(topic, new_topic):
     """Return a sample of each command with an effect; `new_topic` does not exist yet."""
     of_topic = {**STREAM, "topic": named(topic)}
     reader = {**of_topic, "consumer": {"kind": 1, "id": named(1)}, "partition": 1}
-    made = {**STREAM, "topic_id": 0, "partitions": 1, "name": new_topic, **SETTINGS}
+    new_fields = {**STREAM, "topic_id": 0, "partitions": 1, "name": new_topic, **SETTINGS}
     return {
         m.PollMessages: {
             **reader,
@@ -50,7 +53,7 @@ def changes(topic, new_topic):
         m.CreateStream: {"stream_id": 0, "name": "new"},
         m.DeleteStream: {"stream": named("empty")},
         m.PurgeStream: STREAM,
-        m.CreateTopic: made,
+        m.CreateTopic: new_fields,
         m.UpdateTopic: {**of_topic, "name": topic, **SETTINGS},
         m.DeleteTopic: of_topic,
         m.PurgeTopic: of_topic,
@@ -77,11 +80,18 @@ CHANGE_NOTHING = {
     *(m.Ping, m.GetMe, m.GetClient, m.GetClients, m.GetStats, m.GetConsumerOffset, m.GetStream),
     *(m.GetStreams, m.GetTopic, m.GetTopics, m.GetGroup, m.GetGroups, m.GetClusterMetadata),
     *(m.DescribeOptions, m.UpdateStream, m.FlushUnsavedBuffer, u.LoginUser, u.LogoutUser),
+    *(u.BindSession, GetMetadataChanges),
     *(u.LoginWithToken, u.GetUser, u.GetUsers, u.GetTokens, m.GetPartitionRoute),
 }
 # Separate tests, below.
-IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments, m.PollDeferred, m.WaitForMessages}
-TOLD = {None: Told.UNKNOWN, ErrorCode.CONNECTION_CLOSED: Told.UNKNOWN, 0: Told.DONE}
+IN_LATER_DIALECTS = {
+    *(m.SyncGroup, m.DeleteSegments, m.PollDeferred, m.WaitForMessages, FetchMessages),
+}
+TOLD = {
+    None: ChangeOutcome.UNKNOWN,
+    ErrorCode.CONNECTION_CLOSED: ChangeOutcome.UNKNOWN,
+    0: ChangeOutcome.DONE,
+}
 STEPS = {m.CreatePartitions, m.DeletePartitions}  # A repeat is another step.
 
 
@@ -89,7 +99,7 @@ def test_every_command_with_an_effect_has_a_sample():
     assert {*SAMPLED} | CHANGE_NOTHING | IN_LATER_DIALECTS == {*COMMANDS}
 
 
-class Near:
+class NearIggy:
     """A client of the broker that owns neither the catalogue nor the topic."""
 
     def __init__(self, connect, changes, topic):
@@ -104,7 +114,7 @@ class Near:
 
     async def later(self):
         """Return a connection of dialect V."""
-        client = Client(await self._connect("iggy"))
+        client = VClient(await self._connect("iggy"))
         await client.login()
         return client
 
@@ -114,7 +124,7 @@ class Near:
         status = None if answer is None else int.from_bytes(answer[:4], "little")
         if answer is None:
             await self.open()
-        return TOLD.get(status, Told.NOT_DONE)
+        return TOLD.get(status, ChangeOutcome.NOT_DONE)
 
 
 @asynccontextmanager
@@ -125,10 +135,10 @@ async def prepared(path, kind):
         open_listeners(owner.broker) as far,
         open_listeners(asker.broker) as connect,
     ):
-        await far("iggy")  # Commands are relayed to this listener.
+        await far("iggy")  # Commands are forwarded to this listener.
         topic, new = (topic_of(owner.held, prefix, "st").topic for prefix in ("tp", "new"))
-        made = changes(topic, new)
-        near = await Near(connect, made, topic).open()
+        samples = changes(topic, new)
+        near = await NearIggy(connect, samples, topic).open()
         talk, of_topic = near.talk, {**STREAM, "topic": named(topic)}
         assert (await talk.create_topic(topic, 4))["status"] == 0
         assert await talk.status(202, stream_id=0, name="empty") == 0
@@ -143,7 +153,7 @@ async def prepared(path, kind):
         assert await talk.status(33, **bob) == 0
         assert await talk.status(42, name="old", expiry=NEVER) == 0
         users = asker.broker.users
-        await until(lambda: users.find("bob") and any(one.tokens for one in users.all()))
+        await until(lambda: users.find("bob") and any(user.tokens for user in users.all()))
         yield near, owner, cutter
 
 
@@ -152,7 +162,7 @@ async def expected(path, kind):
     async with prepared(path, kind) as (near, owner, _):
         states = States(owner.broker)
         before = states.now()
-        assert await near.ask(kind) is Told.DONE
+        assert await near.ask(kind) is ChangeOutcome.DONE
         return before, states.now()
 
 
@@ -164,11 +174,13 @@ async def test_the_answer_after_a_lost_answer_is_true(tmp_path, kind):
         states = States(owner.broker)
         assert states.now() == before
         cutter.answers_to_lose = 1
-        told = await near.ask(kind)
+        outcome = await near.ask(kind)
         assert cutter.lost == 1
-        check_told(told, before, states.now(), after)
-        if told is Told.DONE or kind in STEPS:
-            assert told is Told.DONE, "a step must not be left unknown if the owner can be asked"
+        check_told(outcome, before, states.now(), after)
+        if outcome is ChangeOutcome.DONE or kind in STEPS:
+            assert outcome is ChangeOutcome.DONE, (
+                "a step must not be left unknown if the owner can be asked"
+            )
             return
         await near.ask(kind)
         if kind is m.SendMessages:  # Without sequence numbers, a record may be stored twice.

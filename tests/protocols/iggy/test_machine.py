@@ -12,6 +12,7 @@ from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D0, WITH_LOGIN
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.layouts_w import W
 from braidlog.protocols.iggy.machine import (
     BEFORE_LOGIN_BYTES_MAX,
     COMMAND_BYTES_MAX,
@@ -229,7 +230,7 @@ def test_a_success_counts_parts_from_elsewhere():
     assert head == struct.pack("<II", 0, 66) + struct.pack("<IQI", 1, 3, 1)
 
 
-@pytest.mark.parametrize("dialect", [D0, *WITH_LOGIN, V], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("dialect", [D0, *WITH_LOGIN, V, W], ids=lambda dialect: dialect.name)
 def test_no_record_is_a_single_byte(dialect):
     # Clients read a one-byte answer as empty, and lose synchronisation.
     for kind, layout in dialect.records.items():
@@ -238,4 +239,5 @@ def test_no_record_is_a_single_byte(dialect):
 
 def _empty(kind: type) -> object:
     values = {"str": "a", "list[int]": [], "float": 0.0, "bytes": b"", "Permissions | None": None}
+    values["tuple[int, int, int]"] = (1, 2, 3)
     return kind(*(values.get(hint, 1) for hint in kind.__annotations__.values()))

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from braidlog.protocols.iggy.membership import REVOKE_S, Groups
+from tests.fake_clock import FakeClock
 
 TOPIC, NAME = 7, "grp"
 
@@ -122,16 +123,7 @@ def test_every_partition_has_exactly_one_owner_at_any_time(seed):
             assert max(sizes) - min(sizes) <= 1
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def two(clock: Clock, partitions: int = 4) -> Groups:
+def two(clock: FakeClock, partitions: int = 4) -> Groups:
     """Return groups with a member that has all partitions, and a member that has just joined
     gently.
     """
@@ -145,7 +137,7 @@ KEY = (TOPIC, NAME)
 
 
 def test_a_gentle_join_takes_its_share_and_others_keep_the_rest():
-    groups = two(Clock())
+    groups = two(FakeClock())
     groups.member(TOPIC, NAME, 11, 4).next_partition()
     generation = groups.generation(TOPIC, NAME)
     groups.join(TOPIC, NAME, 22, gently=True)
@@ -161,7 +153,7 @@ def test_a_gentle_join_takes_its_share_and_others_keep_the_rest():
 
 
 def test_a_polled_partition_moves_after_its_commit():
-    groups = two(Clock(), partitions=2)
+    groups = two(FakeClock(), partitions=2)
     for partition in (0, 1):
         groups.polled(KEY, 11, partition, 5)
     groups.join(TOPIC, NAME, 22, gently=True)
@@ -178,26 +170,26 @@ def test_a_polled_partition_moves_after_its_commit():
 
 
 def test_unpolled_partitions_move_first():
-    groups = two(Clock(), partitions=2)
+    groups = two(FakeClock(), partitions=2)
     groups.polled(KEY, 11, 1, 5)
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 2) == {11: [1], 22: [0]}
 
 
 def test_a_member_without_commits_keeps_a_partition_for_a_limited_time():
-    clock = Clock()
+    clock = FakeClock()
     groups = two(clock, partitions=2)
     for partition in (0, 1):
         groups.polled(KEY, 11, partition, 5)
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 2)[22] == []
-    clock.now_s = REVOKE_S
+    clock.now = REVOKE_S
     assert dealt(groups, 2) == {11: [0], 22: [1]}
 
 
 @pytest.mark.parametrize("gone", [11, 22])
 def test_a_leave_during_a_move_reassigns_all_partitions(gone):
-    groups = two(Clock(), partitions=2)
+    groups = two(FakeClock(), partitions=2)
     for partition in (0, 1):
         groups.polled(KEY, 11, partition, 5)
     groups.join(TOPIC, NAME, 22, gently=True)
@@ -209,7 +201,7 @@ def test_a_leave_during_a_move_reassigns_all_partitions(gone):
 
 
 def test_a_join_while_all_partitions_move_gets_another_members_partition():
-    groups = two(Clock())
+    groups = two(FakeClock())
     for partition in range(4):
         groups.polled(KEY, 11, partition, 5)
     for member in (22, 33, 44):
@@ -221,7 +213,7 @@ def test_a_join_while_all_partitions_move_gets_another_members_partition():
 
 
 def test_of_three_joining_members_a_single_member_gets_the_last_partition():
-    groups = two(Clock(), partitions=3)
+    groups = two(FakeClock(), partitions=3)
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 3) == {11: [0, 1], 22: [2]}
     for member in (33, 44):

@@ -94,7 +94,7 @@ def test_permissions_count_from_the_dialects_base(dialect, base):
     data = block([0] * 10, {5: ([0, 1, 0, 0, 0, 0], {6: [0, 0, 1, 0]})})
     field = b"\x01" + struct.pack("<I", len(data)) + data
     number = 1 - base
-    given = u.Permissions(
+    permissions = u.Permissions(
         frozenset(),
         {
             5 + number: u.StreamPermissions(
@@ -104,8 +104,8 @@ def test_permissions_count_from_the_dialects_base(dialect, base):
     )
     readers = [piece for _, name, piece in pieces(dialect) if name == "permissions"]
     assert len(readers) == 2
-    assert [read(piece, field) for piece in readers] == [given, given]
-    assert dialect.write([r.UserPermissions(given)]) == field
+    assert [read(piece, field) for piece in readers] == [permissions, permissions]
+    assert dialect.write([r.UserPermissions(permissions)]) == field
 
 
 @bases
@@ -152,7 +152,7 @@ async def test_each_dialect_names_the_same_stream_topic_and_group_by_its_own_num
     for asker, base in ((talk, 1), (later, 0)):
         stream = await asker.ask(200, stream=named(base))
         assert (stream["stream"]["id"], stream["stream"]["name"]) == (base, "st")
-        assert [one["id"] for one in stream["topics"]] == [base, base + 1]
+        assert [topic["id"] for topic in stream["topics"]] == [base, base + 1]
         topic = await asker.ask(300, stream=named(base), topic=named(base + 1))
         assert (topic["topic"]["id"], topic["topic"]["name"]) == (base + 1, "second")
         by_number = {"stream": named(base), "topic": named(base + 1), "group": named(base)}
@@ -177,10 +177,10 @@ async def test_a_number_of_an_old_client_is_lower_by_1_for_later_clients(talk, l
 async def test_permissions_name_streams_and_topics_by_the_numbers_of_the_dialect(talk, later):
     await talk.create_topic("first")
     await talk.create_topic("second")
-    given = block([0] * 10, {0: ([0, 1, 0, 0, 0, 0], {1: [0, 0, 0, 1]})})
-    new = {"username": "anna", "password": "secret", "status": 1, "permissions": given}
+    permissions = block([0] * 10, {0: ([0, 1, 0, 0, 0, 0], {1: [0, 0, 0, 1]})})
+    new = {"username": "anna", "password": "secret", "status": 1, "permissions": permissions}
     assert await later.status(33, **new) == 0
-    assert (await later.ask(31, user=named("anna")))["permissions"] == given
+    assert (await later.ask(31, user=named("anna")))["permissions"] == permissions
     seen_by_old = block([0] * 10, {1: ([0, 1, 0, 0, 0, 0], {2: [0, 0, 0, 1]})})
     assert (await talk.ask(31, user=named("anna")))["permissions"] == seen_by_old
     with_stream_1 = block([0] * 10, {1: ([0, 1, 0, 0, 0, 0], {})})

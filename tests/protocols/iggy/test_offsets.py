@@ -37,6 +37,14 @@ async def test_stored_offset_is_one_below_the_position(broker, filled):
     assert subscription.position(0) == 2
 
 
+async def test_the_answer_comes_when_a_crash_takes_back_no_offset(broker, filled):
+    subscription = broker.subscriptions.open(topic_of(broker), b"1")
+    for position, lazy in ((1, False), (2, True)):
+        subscription.commit(0, position, lazy=lazy)
+        assert (await filled.ask(GET, **place()))["stored_offset"] == position - 1
+        assert broker.subscriptions.settle() <= broker.durability.durable_ticket
+
+
 async def test_nothing_stored_is_the_empty_ok(filled):
     assert await filled.ask(GET, **place()) == {"status": 0}
 

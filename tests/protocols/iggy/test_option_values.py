@@ -99,19 +99,19 @@ TEXTS = [(key, text, number) for key, texts in NUMBERS.items() for text, number 
 
 @pytest.mark.parametrize(("key", "text", "number"), TEXTS)
 def test_a_text_is_read_as_in_iggys_configuration_file_and_kept_in_the_keys_kind(key, text, number):
-    given = {key: (STRING, text.encode())}
+    options = {key: (STRING, text.encode())}
     if number is None:
         with pytest.raises(Refusal) as raised:
-            topic_options(given)
+            topic_options(options)
         assert raised.value.code == ErrorCode.INVALID_OPTION_VALUE
         return
-    kind, value = topic_options(given)[key]
+    kind, value = topic_options(options)[key]
     assert (kind, int.from_bytes(value, "little")) == (int(TOPIC_OPTIONS[key].kind), number)
     assert len(value) == len(TOPIC_OPTIONS[key].default)
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "kept"),
+    ("kind", "value", "stored"),
     [
         (STRING, b"GZIP", b"gzip"),
         (U8, b"\x02", b"gzip"),
@@ -121,12 +121,12 @@ def test_a_text_is_read_as_in_iggys_configuration_file_and_kept_in_the_keys_kind
         (STRING, b"zstd", None),
     ],
 )
-def test_a_compression_is_named_in_any_case_or_numbered(kind, value, kept):
-    if kept is None:
+def test_a_compression_is_named_in_any_case_or_numbered(kind, value, stored):
+    if stored is None:
         with pytest.raises(Refusal):
             topic_options({COMPRESSION: (kind, value)})
     else:
-        assert topic_options({COMPRESSION: (kind, value)}) == {COMPRESSION: (STRING, kept)}
+        assert topic_options({COMPRESSION: (kind, value)}) == {COMPRESSION: (STRING, stored)}
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"9" * 5000, b"1" * 60 + b"EiB"])

@@ -17,9 +17,9 @@ KEYS = [
 
 @pytest.mark.parametrize(("key", "hashed", "of_3", "of_4", "of_10"), KEYS)
 def test_a_key_goes_to_the_reference_servers_partition(key, hashed, of_3, of_4, of_10):
-    found = [xxhash32_from_one(key, count) + 1 for count in (3, 4, 10)]
-    assert found == [of_3, of_4, of_10]
-    assert found == [hashed % count or count for count in (3, 4, 10)]
+    partitions = [xxhash32_from_one(key, count) + 1 for count in (3, 4, 10)]
+    assert partitions == [of_3, of_4, of_10]
+    assert partitions == [hashed % count or count for count in (3, 4, 10)]
 
 
 def test_turns_begin_with_the_first_partition_and_go_round():

@@ -44,7 +44,7 @@ def test_a_block_is_read_and_written_as_described(seed):
     def flags(count):
         return [chance.randrange(2) for _ in range(count)]
 
-    given = flags(10)
+    global_flags = flags(10)
     streams = {
         chance.randrange(1 << 32): (
             flags(6),
@@ -52,9 +52,9 @@ def test_a_block_is_read_and_written_as_described(seed):
         )
         for _ in range(chance.randrange(4))
     }
-    data = framed(block(given, streams))
+    data = framed(block(global_flags, streams))
     expected = Permissions(
-        named(GLOBAL_PERMISSIONS, given),
+        named(GLOBAL_PERMISSIONS, global_flags),
         {
             number: StreamPermissions(
                 named(STREAM_PERMISSIONS, six),
@@ -72,12 +72,12 @@ def test_a_block_is_read_and_written_as_described(seed):
 
 def test_from_d4_on_numbers_in_a_block_begin_at_0():
     on_the_wire = block([0] * 10, {0: ([1] + [0] * 5, {6: [0, 0, 0, 1]})})
-    given = Permissions(
+    permissions = Permissions(
         frozenset(),
         {1: StreamPermissions(frozenset({"manage_stream"}), {7: frozenset({"send_messages"})})},
     )
-    assert read(framed(on_the_wire), PERMISSIONS_FROM_0) == given
-    assert PERMISSIONS_FROM_0.write(given) == framed(on_the_wire)
+    assert read(framed(on_the_wire), PERMISSIONS_FROM_0) == permissions
+    assert PERMISSIONS_FROM_0.write(permissions) == framed(on_the_wire)
 
 
 def test_no_permissions_are_a_zero_byte_in_a_request_and_four_in_an_answer():

@@ -56,34 +56,34 @@ async def set_permissions(talk, permissions):
 
 
 COMMANDS = {
-    "stats": lambda one: one.status(10),
-    "users": lambda one: one.status(32),
-    "new user": lambda one: one.status(
+    "stats": lambda client: client.status(10),
+    "users": lambda client: client.status(32),
+    "new user": lambda client: client.status(
         CREATE, username="eve", password="secret1", status=1, permissions=None
     ),
-    "streams": lambda one: one.status(201),
-    "stream": lambda one: one.status(200, stream=named("st")),
-    "new stream": lambda one: one.status(202, stream_id=0, name="new"),
-    "change stream": lambda one: one.status(204, stream=named("st"), name="st"),
-    "topics": lambda one: one.status(301, stream=named("st")),
-    "topic": lambda one: one.status(300, **TP),
-    "new topic": lambda one: new_topic(one),
-    "other": lambda one: one.status(300, stream=named("st"), topic=named("other")),
-    "add partition": lambda one: one.status(402, **TP, count=1),
-    "group": lambda one: one.status(602, **TP, group_id=0, name="grp"),
-    "poll": lambda one: poll(one, "tp"),
-    "poll other": lambda one: poll(one, "other"),
-    "send": lambda one: one.send(b"y"),
-    "send other": lambda one: one.send(b"y", topic="other"),
+    "streams": lambda client: client.status(201),
+    "stream": lambda client: client.status(200, stream=named("st")),
+    "new stream": lambda client: client.status(202, stream_id=0, name="new"),
+    "change stream": lambda client: client.status(204, stream=named("st"), name="st"),
+    "topics": lambda client: client.status(301, stream=named("st")),
+    "topic": lambda client: client.status(300, **TP),
+    "new topic": lambda client: new_topic(client),
+    "other": lambda client: client.status(300, stream=named("st"), topic=named("other")),
+    "add partition": lambda client: client.status(402, **TP, count=1),
+    "group": lambda client: client.status(602, **TP, group_id=0, name="grp"),
+    "poll": lambda client: poll(client, "tp"),
+    "poll other": lambda client: poll(client, "other"),
+    "send": lambda client: client.send(b"y"),
+    "send other": lambda client: client.send(b"y", topic="other"),
 }
 
 
-async def poll(one, topic):
-    return (await one.poll(FIRST, topic=topic))["status"]
+async def poll(client, topic):
+    return (await client.poll(FIRST, topic=topic))["status"]
 
 
-async def new_topic(one):
-    return (await one.create_topic("new"))["status"]
+async def new_topic(client):
+    return (await client.create_topic("new"))["status"]
 
 
 # The allowed calls of real clients for each permission; any permission on a topic includes its
@@ -127,11 +127,11 @@ async def test_a_permission_is_enforced_and_read_back(talk, bob, permissions, al
     await set_permissions(talk, permissions)
     shown = await talk.ask(GET, user=named("bob"))
     assert shown["permissions"] == permissions
-    found = {}
+    statuses = {}
     for name, command in COMMANDS.items():
-        found[name] = await command(bob)
-    assert set(found.values()) <= {0, ErrorCode.UNAUTHORIZED}
-    assert {name for name, status in found.items() if status == 0} == allowed
+        statuses[name] = await command(bob)
+    assert set(statuses.values()) <= {0, ErrorCode.UNAUTHORIZED}
+    assert {name for name, status in statuses.items() if status == 0} == allowed
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -170,8 +170,8 @@ def test_no_two_permissions_share_a_mark():
 
 async def test_a_user_is_created_with_permissions(talk, connect):
     await talk.create_topic()
-    made = await talk.ask(CREATE, **BOB, permissions=topic_1("send_messages"))
-    assert made["permissions"] == topic_1("send_messages")
+    created = await talk.ask(CREATE, **BOB, permissions=topic_1("send_messages"))
+    assert created["permissions"] == topic_1("send_messages")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ async def test_changes_and_refusals_are_in_the_audit_log(talk, bob, broker):
         ("iggy", "user_deleted", "bob"),
     ]
     refused = [fields for event, _, fields in noted if event == "access" and not fields["allowed"]]
-    assert [(one["action"], one["resource"]) for one in refused] == [
+    assert [(event["action"], event["resource"]) for event in refused] == [
         ("describe", "namespace public/st")
     ]
 
@@ -280,7 +280,7 @@ async def test_only_visible_groups_of_a_topic_are_listed(talk, bob, broker):
     for number, name in enumerate(("billing", "shipping"), 1):
         await talk.ask(602, **TP, group_id=number, name=name)
     await broker.permissions.grant(Grant("bob", "consume", "public/st/tp@billing"))
-    assert [one["name"] for one in (await bob.ask(601, **TP))["groups"]] == ["billing"]
+    assert [group["name"] for group in (await bob.ask(601, **TP))["groups"]] == ["billing"]
     assert len((await talk.ask(601, **TP))["groups"]) == 2
 
 

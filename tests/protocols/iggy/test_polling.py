@@ -100,8 +100,8 @@ async def test_the_timestamp_of_any_message_finds_that_message(broker, talk, see
         await append(broker, *values, append_us=time_us, publish_us=published_us)
     messages = (await talk.poll(FIRST))["messages"]
     for wanted in [message["timestamp"] for message in messages] + [0, time_us + 1]:
-        found = (await talk.poll(TIMESTAMP, wanted))["messages"]
-        assert found == [message for message in messages if message["timestamp"] >= wanted]
+        messages_from = (await talk.poll(TIMESTAMP, wanted))["messages"]
+        assert messages_from == [message for message in messages if message["timestamp"] >= wanted]
 
 
 async def test_partition_none_is_the_first(filled):
@@ -200,10 +200,10 @@ async def test_next_returns_exactly_the_unacknowledged_messages(broker, filled, 
     start = subscription.position(0)
     acked = sorted(chance.sample(range(start, 10), chance.randrange(1, 10 - start)))
     subscription.ack(0, [(offset, offset + 1) for offset in acked], lazy=True)
-    found = []
+    payloads = []
     for _ in range(20):
-        found += await filled.payloads(NEXT, count=chance.randrange(1, 4), commit=True)
-    assert found == [ALL[offset] for offset in range(start, 10) if offset not in acked]
+        payloads += await filled.payloads(NEXT, count=chance.randrange(1, 4), commit=True)
+    assert payloads == [ALL[offset] for offset in range(start, 10) if offset not in acked]
 
 
 # Records of other listeners.
@@ -301,8 +301,8 @@ async def test_poll_below_the_log_start_begins_there(broker, talk):
         assert await talk.payloads(kind, count=9) == values[start:]
     broker.subscriptions.open(topic_of(broker), b"1").commit(0, start - 1)
     assert await talk.payloads(NEXT, count=1) == values[start : start + 1]
-    (told,) = (await talk.ask(300, stream=named("st"), topic=named("tp")))["partitions"]
-    assert (told["messages"], told["current_offset"]) == (5 - start, 4)
+    (shown_partition,) = (await talk.ask(300, stream=named("st"), topic=named("tp")))["partitions"]
+    assert (shown_partition["messages"], shown_partition["current_offset"]) == (5 - start, 4)
 
 
 async def test_a_poll_waits_for_memory_before_it_reads(filled, broker, nursery):

@@ -64,9 +64,9 @@ def context(broker):
 
 
 async def test_a_poll_continues_at_the_new_log_start(shrinking, context):
-    taken = await run(read(context, shrinking, 1, 10))
-    assert [offset for offset, _ in messages(context, taken.parts)] == [4, 5]
-    assert taken.next_offset == 6
+    result = await run(read(context, shrinking, 1, 10))
+    assert [offset for offset, _ in messages(context, result.parts)] == [4, 5]
+    assert result.next_offset == 6
 
 
 async def test_the_first_message_of_a_time_is_searched_in_the_rest(shrinking):

@@ -5,6 +5,7 @@ import zlib
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from braidlog.protocols.iggy.sending import _is_cut
 from tests.protocols.iggy import description
@@ -74,8 +75,8 @@ async def test_balanced_takes_partitions_in_turn_over_all_connections(connect, t
     await other.login()
     for number, sender in enumerate([talk, other, talk, other]):
         await send(sender, message(b"%d" % number), message(b"-"), partitioning=BALANCED)
-    found = [await talk.payloads(FIRST, partition=number) for number in (1, 2, 3)]
-    assert found == [[b"0", b"-", b"3", b"-"], [b"1", b"-"], [b"2", b"-"]]
+    payloads_of = [await talk.payloads(FIRST, partition=number) for number in (1, 2, 3)]
+    assert payloads_of == [[b"0", b"-", b"3", b"-"], [b"1", b"-"], [b"2", b"-"]]
 
 
 @pytest.mark.parametrize(("key", "of_3"), [(key, of_3) for key, _, of_3, _, _ in KEYS])
@@ -154,11 +155,13 @@ async def test_a_large_send_of_small_messages_keeps_its_order_among_others(conne
     assert await talk.answer() == OK
     payloads: list[bytes] = []
     while len(payloads) < count + sent:
-        found = await talk.poll(OFFSET, len(payloads), count=20_000)
-        offsets = [one["offset"] for one in found["messages"]]
+        polled = await talk.poll(OFFSET, len(payloads), count=20_000)
+        offsets = [message["offset"] for message in polled["messages"]]
         assert offsets == list(range(len(payloads), len(payloads) + len(offsets)))
-        payloads += [one["payload"] for one in found["messages"]]
-    assert [one for one in payloads if one != b"other"] == [b"%d" % at for at in range(count)]
+        payloads += [message["payload"] for message in polled["messages"]]
+    assert [payload for payload in payloads if payload != b"other"] == [
+        b"%d" % at for at in range(count)
+    ]
 
 
 async def test_a_large_send_that_is_cut_closes_the_connection(talk, broker):
@@ -221,3 +224,13 @@ async def test_a_text_header_that_is_no_utf8_keeps_its_kind_for_readers_of_the_s
     assert await talk.status(101, **values, messages=[message(b"x", [header])]) == 0
     (polled,) = (await talk.poll(FIRST))["messages"]
     assert polled["headers"] == [header]
+
+
+async def test_a_client_waits_for_the_publish_rate_of_the_topic(broker, talk, nursery):
+    await talk.create_topic()
+    partition = partition_of(broker)
+    await broker.topics.alter_settings(partition.topic.name, {"publish_rate_messages": 1})
+    assert await send(talk, *[message(number=number) for number in range(1, 51)]) == 0
+    nursery.start_soon(send, talk, message())
+    await wait_all_tasks_blocked(0.05)
+    assert partition.next_offset == 50

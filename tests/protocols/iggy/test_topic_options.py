@@ -44,7 +44,6 @@ OF_GIVEN = {
     ("key", "value", "setting"),
     [
         ("compression_algorithm", (STRING, b"none"), "iggy_compression"),
-        ("durability", (STRING, b"replicated"), "durability"),
         ("max_topic_size", u64(0), "retention_bytes"),
         ("message_expiry", u64(0), "retention_ms"),
     ],
@@ -58,7 +57,19 @@ async def test_an_option_goes_back_to_its_default_and_others_stay(
     assert await client.status(UPDATE_TOPIC, STREAM + TOPIC + TOPIC[1:], {}) == 0
     assert settings(broker) == OF_GIVEN
     assert await client.status(UPDATE_TOPIC, STREAM + TOPIC + TOPIC[1:], {key: value}) == 0
-    assert settings(broker) == {name: kept for name, kept in OF_GIVEN.items() if name != setting}
+    assert settings(broker) == {name: value for name, value in OF_GIVEN.items() if name != setting}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("segment_size", u64(1 << 21)), ("durability", (STRING, b"replicated"))],
+)
+async def test_an_option_of_segments_keeps_its_value(broker, client, key, value):
+    body = STREAM + struct.pack("<I", 2) + TOPIC[1:]
+    assert await client.status(CREATE_TOPIC, body, GIVEN) == 0
+    changed = {key: value, "message_expiry": u64(1000)}
+    assert await client.status(UPDATE_TOPIC, STREAM + TOPIC + TOPIC[1:], changed) == 4041
+    assert settings(broker) == OF_GIVEN
 
 
 @pytest.mark.parametrize("name", [b"\x02st", b"\x03new"])
@@ -70,17 +81,19 @@ async def test_a_stream_has_no_options(client, name):
 async def test_options_sent_as_texts_are_returned_in_their_kinds(broker, client):
     body = STREAM + struct.pack("<I", 1) + TOPIC[1:]
     texts = {"segment_size": "2 MiB", "enforce_fsync": "true", "message_expiry": "1h"}
-    given = {key: (STRING, value.encode()) for key, value in texts.items()}
-    assert await client.status(CREATE_TOPIC, body, {**given, "max_topic_size": (STRING, b"0")}) == 0
+    options = {key: (STRING, value.encode()) for key, value in texts.items()}
+    assert (
+        await client.status(CREATE_TOPIC, body, {**options, "max_topic_size": (STRING, b"0")}) == 0
+    )
     assert settings(broker) == {"segment_bytes": 2 << 20, "retention_ms": 3_600_000}
-    _, told = await client.query(300, STREAM + TOPIC)
-    topic = description_v.BODIES[300].parse(told).topic
-    assert {one.key.decode(): (one.kind, one.value) for one in topic.options} == {
+    _, answer_body = await client.query(300, STREAM + TOPIC)
+    topic = description_v.BODIES[300].parse(answer_body).topic
+    assert {option.key.decode(): (option.kind, option.value) for option in topic.options} == {
         "enforce_fsync": (BOOL, b"\1"),
         "message_expiry": u64(3_600_000_000),
         "segment_size": u64(2 << 20),
     }
-    derived = {one.key.decode(): one.value for one in topic.derived}
+    derived = {option.key.decode(): option.value for option in topic.derived}
     assert derived["max_topic_size"] == bytes([255]) * 8
 
 
@@ -89,7 +102,9 @@ async def test_a_segment_size_of_0_is_the_servers_and_returned_as_derived(client
     assert await client.status(CREATE_TOPIC, body, {"segment_size": u64(0)}) == 0
     topic = description_v.BODIES[300].parse((await client.query(300, STREAM + TOPIC))[1]).topic
     assert list(topic.options) == []
-    assert {one.key.decode(): one.value for one in topic.derived}["segment_size"] == u64(1 << 30)[1]
+    assert {option.key.decode(): option.value for option in topic.derived}["segment_size"] == u64(
+        1 << 30
+    )[1]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ async def test_a_partition_counts_readable_messages(talk):
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("settings", "shown"),
     [
         ({}, (NEVER, NEVER)),
         ({"expiry": 0, "max_size": NEVER}, (NEVER, NEVER)),
@@ -51,17 +51,17 @@ async def test_a_partition_counts_readable_messages(talk):
         ({"max_size": 4_000_000_000}, (NEVER, 4_000_000_000)),
     ],
 )
-async def test_expiry_and_size_are_read_back(talk, asked, told):
-    topic = (await talk.create_topic(partitions=2, **asked))["topic"]
-    assert (topic["expiry"], topic["max_size"]) == told
+async def test_expiry_and_size_are_read_back(talk, settings, shown):
+    topic = (await talk.create_topic(partitions=2, **settings))["topic"]
+    assert (topic["expiry"], topic["max_size"]) == shown
     assert (topic["compression"], topic["replication"]) == (1, 1)
 
 
-@pytest.mark.parametrize(("asked", "told"), [((1, 0), (1, 1)), ((1, 1), (1, 1)), ((2, 3), (2, 3))])
-async def test_compression_and_replication_are_read_back(talk, asked, told):
-    compression, replication = asked
+@pytest.mark.parametrize(("sent", "shown"), [((1, 0), (1, 1)), ((1, 1), (1, 1)), ((2, 3), (2, 3))])
+async def test_compression_and_replication_are_read_back(talk, sent, shown):
+    compression, replication = sent
     topic = (await talk.create_topic(compression=compression, replication=replication))["topic"]
-    assert (topic["compression"], topic["replication"]) == told
+    assert (topic["compression"], topic["replication"]) == shown
 
 
 @pytest.mark.parametrize("compression", [0, 3])
@@ -214,7 +214,7 @@ async def test_partitions_are_removed_with_their_offsets(talk, broker):
     folders = set(Path(broker.data_dir, "partitions").iterdir())
     assert await talk.status(403, **TOPIC, count=1) == 0
     shown = await talk.ask(300, **TOPIC)
-    assert [one["id"] for one in shown["partitions"]] == [1, 2]
+    assert [partition["id"] for partition in shown["partitions"]] == [1, 2]
     assert (await talk.poll(3, partition=3))["status"] == 3007
     assert await talk.send(b"x", partitioning=to_partition(3)) == 3007
     with trio.fail_after(HANG_S):
@@ -270,7 +270,7 @@ async def test_a_renamed_topic_keeps_settings_groups_and_offsets(talk):
     assert await talk.send(b"c") == 2011
     assert await talk.send(b"c", topic="neu-äöü") == 0
     polled = await talk.poll(NEXT, topic="neu-äöü")
-    assert [one["payload"] for one in polled["messages"]] == [b"b", b"c"]
+    assert [message["payload"] for message in polled["messages"]] == [b"b", b"c"]
 
 
 async def test_a_topic_is_deleted_by_a_client_that_sends_the_partition_count(connect):
@@ -278,8 +278,8 @@ async def test_a_topic_is_deleted_by_a_client_that_sends_the_partition_count(con
     assert await talk.login(version="") == 0  # As Node's clients do.
     assert await talk.exchange(frame(202, text8("st"))) != OK
     settings = struct.pack("<IBQQB", 2, 1, NEVER, 0, 0)
-    made = await talk.exchange(frame(302, identifier("st") + settings + text8("tp")))
-    assert made[:4] == bytes(4)
+    answer = await talk.exchange(frame(302, identifier("st") + settings + text8("tp")))
+    assert answer[:4] == bytes(4)
     named_one = identifier("st") + identifier("tp")
     assert await talk.exchange(frame(303, named_one + struct.pack("<I", 2))) == OK
     assert await talk.exchange(frame(300, named_one)) == OK  # The topic no longer exists.
@@ -302,7 +302,7 @@ async def test_empty_topics_have_no_size_before_and_after_a_purge(talk):
         topic = await talk.ask(GET, **TOPIC)
         stream = (await talk.ask(200, stream=named("st")))["stream"]
         stats = await talk.ask(10)
-        partitions = [one["size"] for one in topic["partitions"]]
+        partitions = [partition["size"] for partition in topic["partitions"]]
         return [*partitions, topic["topic"]["size"], stream["size"], stats["messages_size"]]
 
     assert await sizes() == [0, 0, 0, 0, 0]

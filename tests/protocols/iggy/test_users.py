@@ -5,7 +5,6 @@ import struct
 import pytest
 import trio
 
-from braidlog.broker.access import users
 from braidlog.broker.access.brake import FREE_FAILURES
 from braidlog.broker.access.rights import Principal
 from braidlog.broker.access.rules import Grant
@@ -37,11 +36,11 @@ async def test_root_is_the_first_user_and_has_all_permissions(talk):
 
 
 async def test_a_user_is_created_shown_changed_and_deleted(talk, broker):
-    made = await talk.ask(CREATE, **BOB)
-    assert made["user"]["username"] == "bob"
-    number = made["user"]["id"]
+    created = await talk.ask(CREATE, **BOB)
+    assert created["user"]["username"] == "bob"
+    number = created["user"]["id"]
     assert number == 2
-    assert await talk.ask(GET_USER, user=named("bob")) == made
+    assert await talk.ask(GET_USER, user=named("bob")) == created
     assert await talk.status(UPDATE, user=named("bob"), username="bobby", status=2) == 0
     shown = await talk.ask(GET_USER, user=named(number))
     assert (shown["user"]["username"], shown["user"]["status"]) == ("bobby", 2)
@@ -85,8 +84,10 @@ async def test_an_inactive_user_cannot_log_in(talk, connect):
 
 
 async def test_a_user_is_created_despite_a_byte_after_the_permissions(talk):
-    made = description.request(CREATE, **BOB | {"permissions": ALL})
-    longer = struct.pack("<I", len(made) - 3) + made[4:] + b"\0"  # As Go's clients up to 0.6 do.
+    request = description.request(CREATE, **BOB | {"permissions": ALL})
+    longer = (
+        struct.pack("<I", len(request) - 3) + request[4:] + b"\0"
+    )  # As Go's clients up to 0.6 do.
     assert (await talk.exchange(longer))[:4] == bytes(4)
     assert (await talk.ask(GET_USER, user=named("bob")))["permissions"] == ALL
 
@@ -169,8 +170,8 @@ async def test_root_and_unknown_names_are_equally_hard_to_guess(connect, broker,
     numbers = broker.metrics.number
     for number in range(FREE_FAILURES):
         hashes = numbers("braidlog_password_hashes").value
-        told = await login(guessing, name, f"guess {number}")
-        assert told["status"] == ErrorCode.INVALID_CREDENTIALS
+        answer = await login(guessing, name, f"guess {number}")
+        assert answer["status"] == ErrorCode.INVALID_CREDENTIALS
         assert numbers("braidlog_password_hashes").value > hashes
     assert (await login(guessing, name, "iggy"))["status"] == ErrorCode.INVALID_CREDENTIALS
     assert numbers("braidlog_logins_refused", "password").value == FREE_FAILURES + 1
@@ -252,7 +253,9 @@ async def test_a_connection_ends_when_its_token_expires(talk, connect, broker):
     later, _ = await broker.users.create_token(bob, "later", now_us + 120_000_000)
     other = await connect()
     assert await other.status(LOGIN_TOKEN, token=short) == 0
-    (connection,) = (one for one in broker.connections if one.principal.name == "bob")
+    (connection,) = (
+        connection for connection in broker.connections if connection.principal.name == "bob"
+    )
     session = connection._session
     assert session.on_deadline(0.0) == LOOK_S
     broker.now_us = lambda: now_us + 60_000_000
@@ -270,16 +273,16 @@ async def test_the_oldest_dialect_needs_no_login(connect, broker):
     assert connection._session.on_deadline(due) > due
 
 
-async def test_users_are_limited_in_number(talk, broker, monkeypatch):
-    monkeypatch.setattr(users, "USERS_MAX", 1)
+@pytest.mark.limits(users=1)
+async def test_users_are_limited_in_number(talk, broker):
     assert await talk.status(CREATE, **BOB) == 0
     eve = BOB | {"username": "eve"}
     assert await talk.status(CREATE, **eve) == ErrorCode.USERS_LIMIT_REACHED
-    assert [one.name for one in broker.users.all()] == ["bob"]
+    assert [user.name for user in broker.users.all()] == ["bob"]
 
 
-async def test_a_users_tokens_are_limited_in_number(talk, connect, monkeypatch):
-    monkeypatch.setattr(users, "TOKENS_MAX", 1)
+@pytest.mark.limits(user_tokens=1)
+async def test_a_users_tokens_are_limited_in_number(talk, connect):
     await talk.ask(CREATE, **BOB)
     bob = await connect()
     await login(bob, "bob", "secret1")
@@ -291,7 +294,7 @@ async def test_a_users_tokens_are_limited_in_number(talk, connect, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("granted", "told"),
+    ("granted", "flags"),
     [
         (Grant("bob", "admin", "*"), [1] * 10),
         (Grant("bob", "produce", "public/gone"), [0] * 10),
@@ -299,10 +302,10 @@ async def test_a_users_tokens_are_limited_in_number(talk, connect, monkeypatch):
     ],
     ids=["everything", "a stream that is gone", "a topic that is gone"],
 )
-async def test_grants_of_other_tools_are_shown_as_far_as_possible(talk, broker, granted, told):
+async def test_grants_of_other_tools_are_shown_as_far_as_possible(talk, broker, granted, flags):
     await talk.ask(CREATE, **BOB)
     await broker.permissions.grant(granted)
     shown = await talk.ask(GET_USER, user=named("bob"))
     raw = bytes(shown["permissions"])
-    assert list(raw[:10]) == told
+    assert list(raw[:10]) == flags
     assert raw[10:] == b"\0"  # No stream permissions.

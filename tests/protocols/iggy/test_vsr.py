@@ -76,7 +76,8 @@ def test_every_command_has_a_single_operation():
         for framing in (vsr.V_FRAMING, vsr.W_FRAMING)
     )
     assert not vsr.PLAIN_CODES & set(vsr.CODES.values())
-    assert v | w == set(CommandCode) - {CommandCode.LOGIN_WITH_TOKEN}
+    with_login = {CommandCode.LOGIN_WITH_TOKEN, CommandCode.BIND_SESSION}
+    assert v | w == set(CommandCode) - with_login
 
 
 def test_reply_echoes_client_number_and_operation():
@@ -89,12 +90,12 @@ def test_reply_echoes_client_number_and_operation():
 
 
 def test_success_and_failure_with_a_result_section():
-    made = vsr.decode(memoryview(frame(operation=128)))
-    assert vsr.success(made, b"xy")[256:] == bytes(4) + b"xy"
-    assert vsr.failure(made, 1012)[256:] == bytes.fromhex("01000000 00000000 f4030000")
-    assert struct.unpack_from("<I", vsr.failure(made, 1012), 216) == (0,)
-    assert len(vsr.failure(made, 3)) == 256
-    assert struct.unpack_from("<I", vsr.failure(made, 3), 216) == (3,)
+    request = vsr.decode(memoryview(frame(operation=128)))
+    assert vsr.success(request, b"xy")[256:] == bytes(4) + b"xy"
+    assert vsr.failure(request, 1012)[256:] == bytes.fromhex("01000000 00000000 f4030000")
+    assert struct.unpack_from("<I", vsr.failure(request, 1012), 216) == (0,)
+    assert len(vsr.failure(request, 3)) == 256
+    assert struct.unpack_from("<I", vsr.failure(request, 3), 216) == (3,)
 
 
 @pytest.mark.parametrize("number", [1009, 2010, 3007, 41])
@@ -138,15 +139,15 @@ def test_a_final_answer_of_w_names_the_last_change_and_echoes_the_partition():
 
 
 def test_every_error_of_a_change_in_w_is_a_result_and_final():
-    made = vsr.decode(memoryview(frame(operation=128)), vsr.W_FRAMING)
-    refused = vsr.failure(made, 4041, commit=9)
+    request = vsr.decode(memoryview(frame(operation=128)), vsr.W_FRAMING)
+    refused = vsr.failure(request, 4041, commit=9)
     assert refused[256:] == struct.pack("<III", 1, 0, 4041)
     assert refused[220] == 1
-    assert struct.unpack_from("<I", vsr.failure(made, 3), 216) == (3,)  # Refused when decoded.
+    assert struct.unpack_from("<I", vsr.failure(request, 3), 216) == (3,)  # Refused when decoded.
 
 
 def test_an_answer_of_v_has_no_commit_number():
-    made = vsr.decode(memoryview(frame(operation=128)))
-    reply = vsr.success(made, b"", commit=9)
-    assert made.partition is None
+    request = vsr.decode(memoryview(frame(operation=128)))
+    reply = vsr.success(request, b"", commit=9)
+    assert request.partition is None
     assert not any(reply[176:192] + reply[217:256])

@@ -1,5 +1,6 @@
 """A raw conversation in the newest dialect, for tests that need statuses and bodies."""
 
+import itertools
 import struct
 
 from braidlog.protocols.iggy.topic_options import Options, packed
@@ -7,21 +8,27 @@ from tests.protocols.frame_stream import FrameStream
 from tests.protocols.iggy.test_vsr import LOGIN, frame
 
 NON_REPLICATED = 2
+REPLY = 8
 CREATE_STREAM, CREATE_TOPIC, UPDATE_TOPIC = 128, 132, 133
 STREAM, TOPIC = b"\x02\x02st", b"\x02\x02tp"
 
 
-class Client:
-    """A client of the newest dialect."""
+class VClient:
+    """A client of the newest dialect; each has an id of its own."""
 
-    def __init__(self, stream) -> None:
+    _numbers = itertools.count(1)
+
+    def __init__(self, stream, client_id: bytes = b"") -> None:
         self._frames = FrameStream(stream, _size)
-        self._session = bytes(8)
+        self.client_id = client_id or struct.pack("<QQ", next(self._numbers), 0)
+        self.session = bytes(8)
 
-    async def login(self, login: bytes = LOGIN) -> None:
-        """Log in as root."""
-        answer = await self._exchange(login)
-        self._session = answer[264:272]
+    async def login(self, login: bytes = LOGIN) -> bytes:
+        """Log in as root; return the answer."""
+        answer = await self._exchange(self._own(login, 0))
+        if answer[60] == REPLY:
+            self.session = answer[264:272]
+        return answer
 
     async def status(self, operation: int, body: bytes, options: Options | None = None) -> int:
         """Return the status in the header of an answer to an operation."""
@@ -43,6 +50,10 @@ class Client:
         """Send a request of this session; `next_frame` reads the answer."""
         await self._frames.stream.send_all(self._own(request, incarnation))
 
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._frames.stream.aclose()
+
     async def next_frame(self) -> bytes:
         """Return the next answer. Raises EOFError."""
         answer = await self._frames.frame()
@@ -52,7 +63,8 @@ class Client:
 
     def _own(self, request: bytes, incarnation: int) -> bytes:
         number = struct.pack("<Q", incarnation)
-        return request[:184] + self._session + request[192:200] + number + request[208:]
+        head = request[:128] + self.client_id + request[144:184] + self.session
+        return head + request[192:200] + number + request[208:]
 
     async def _answer(self, request: bytes, incarnation: int) -> tuple[int, bytes]:
         answer = await self._exchange(self._own(request, incarnation))

@@ -4,12 +4,12 @@ import pytest
 
 from braidlog.broker.broker import Broker
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 
 
 @pytest.fixture
-async def client(broker: Broker, open_client: OpenClient) -> Client:
+async def client(broker: Broker, open_client: OpenClient) -> RawKafka:
     """Yield a connection, after creating the topic foo of a single partition."""
     client = await another(open_client)
     await client.call(m.MetadataRequest([FOO]))

@@ -100,10 +100,10 @@ TOPIC_ID_BYTES = 16
 
 
 def _topics(
-    topics: ByPartition[Any], topic: type, one: Callable[[int, Any], object], name: str = "name"
+    topics: ByPartition[Any], topic: type, make: Callable[[int, Any], object], name: str = "name"
 ) -> list[Any]:
     return [
-        topic(**_named(key, name), partitions=[one(index, value) for index, value in parts.items()])
+        topic(**_named(key, name), partitions=[make(at, value) for at, value in parts.items()])
         for key, parts in topics.items()
     ]
 
@@ -125,10 +125,10 @@ def _key(topic: Any, name: str = "name") -> bytes | None:
     return getattr(topic, name) if topic_id == NO_UUID else topic_id  # type: ignore[no-any-return]
 
 
-def _split(topics: Iterable[Any], one: Callable[[Any], Any], **names: str) -> ByPartition[Any]:
+def _split(topics: Iterable[Any], read: Callable[[Any], Any], **names: str) -> ByPartition[Any]:
     name, index = names.get("name", "name"), names.get("index", "partition_index")
     return by_partition(
-        (_key(topic, name), getattr(part, index), one(part))
+        (_key(topic, name), getattr(part, index), read(part))
         for topic in topics
         for part in topic.partitions
     )
@@ -149,10 +149,10 @@ def handled(body: Any) -> Any:
 def short(body: Any, version: int = 0) -> Any:
     """Return the short form of a generated structure; any other message as it is."""
     make = SHORT.get(type(body))
-    found = body if make is None else make(body)
-    if isinstance(found, OffsetCommitRequest | OffsetFetchRequest):
-        found.version = version
-    return found
+    message = body if make is None else make(body)
+    if isinstance(message, OffsetCommitRequest | OffsetFetchRequest):
+        message.version = version
+    return message
 
 
 FULL: dict[type, Callable[[Any], Any]] = {
@@ -178,14 +178,14 @@ FULL: dict[type, Callable[[Any], Any]] = {
                 partition_responses=[
                     produce.PartitionProduceResponse(
                         index=index,
-                        error_code=one.error,
-                        base_offset=one.base_offset,
-                        log_append_time_ms=one.append_ms,
-                        log_start_offset=one.log_start_offset,
-                        error_message=one.message,
-                        record_errors=[_wrong(*wrong) for wrong in one.wrong],
+                        error_code=part.error,
+                        base_offset=part.base_offset,
+                        log_append_time_ms=part.append_ms,
+                        log_start_offset=part.log_start_offset,
+                        error_message=part.message,
+                        record_errors=[_wrong(*wrong) for wrong in part.wrong],
                     )
-                    for index, one in parts.items()
+                    for index, part in parts.items()
                 ],
             )
             for name, parts in body.topics.items()
@@ -199,11 +199,11 @@ FULL: dict[type, Callable[[Any], Any]] = {
         topics=_topics(
             body.topics,
             fetch.FetchTopic,
-            lambda index, one: fetch.FetchPartition(
+            lambda index, part: fetch.FetchPartition(
                 partition=index,
-                fetch_offset=one.offset,
-                partition_max_bytes=one.bytes_max,
-                current_leader_epoch=one.epoch,
+                fetch_offset=part.offset,
+                partition_max_bytes=part.bytes_max,
+                current_leader_epoch=part.epoch,
             ),
             "topic",
         ),
@@ -212,14 +212,14 @@ FULL: dict[type, Callable[[Any], Any]] = {
         responses=_topics(
             body.topics,
             fetch.FetchableTopicResponse,
-            lambda index, one: fetch.PartitionData(
+            lambda index, part: fetch.PartitionData(
                 partition_index=index,
-                error_code=one.error,
-                high_watermark=one.high_watermark,
-                last_stable_offset=one.high_watermark,
-                log_start_offset=one.log_start_offset,
+                error_code=part.error,
+                high_watermark=part.high_watermark,
+                last_stable_offset=part.high_watermark,
+                log_start_offset=part.log_start_offset,
                 aborted_transactions=None,
-                records=one.parts,
+                records=part.parts,
             ),
             "topic",
         )
@@ -229,8 +229,8 @@ FULL: dict[type, Callable[[Any], Any]] = {
         topics=_topics(
             body.topics,
             list_offsets.ListOffsetsTopic,
-            lambda index, one: list_offsets.ListOffsetsPartition(
-                partition_index=index, timestamp=one.time_ms, max_num_offsets=one.offsets_max
+            lambda index, part: list_offsets.ListOffsetsPartition(
+                partition_index=index, timestamp=part.time_ms, max_num_offsets=part.offsets_max
             ),
         ),
     ),
@@ -238,12 +238,12 @@ FULL: dict[type, Callable[[Any], Any]] = {
         topics=_topics(
             body.topics,
             list_offsets.ListOffsetsTopicResponse,
-            lambda index, one: list_offsets.ListOffsetsPartitionResponse(
+            lambda index, part: list_offsets.ListOffsetsPartitionResponse(
                 partition_index=index,
-                error_code=one.error,
-                old_style_offsets=one.offsets,
-                timestamp=one.time_ms,
-                offset=one.offset,
+                error_code=part.error,
+                old_style_offsets=part.offsets,
+                timestamp=part.time_ms,
+                offset=part.offset,
             ),
         )
     ),
@@ -253,8 +253,8 @@ FULL: dict[type, Callable[[Any], Any]] = {
     ),
     MetadataReply: lambda body: metadata.MetadataResponse(
         brokers=[
-            metadata.MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port)
-            for one in body.brokers
+            metadata.MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port)
+            for node in body.brokers
         ],
         cluster_id=body.cluster_id,
         controller_id=body.controller_id,
@@ -264,13 +264,13 @@ FULL: dict[type, Callable[[Any], Any]] = {
                 name=topic.name,
                 partitions=[
                     metadata.MetadataResponsePartition(
-                        error_code=one.error,
-                        partition_index=one.index,
-                        leader_id=one.leader,
-                        replica_nodes=one.replicas,
-                        isr_nodes=one.isr,
+                        error_code=part.error,
+                        partition_index=part.index,
+                        leader_id=part.leader,
+                        replica_nodes=part.replicas,
+                        isr_nodes=part.isr,
                     )
-                    for one in topic.partitions
+                    for part in topic.partitions
                 ],
             )
             for topic in body.topics
@@ -284,11 +284,11 @@ FULL: dict[type, Callable[[Any], Any]] = {
         topics=_topics(
             body.topics,
             offset_commit.OffsetCommitRequestTopic,
-            lambda index, one: offset_commit.OffsetCommitRequestPartition(
+            lambda index, part: offset_commit.OffsetCommitRequestPartition(
                 partition_index=index,
-                committed_offset=one.offset,
-                commit_timestamp=-1 if one.time_ms is None else one.time_ms,
-                committed_metadata=one.metadata,
+                committed_offset=part.offset,
+                commit_timestamp=-1 if part.time_ms is None else part.time_ms,
+                committed_metadata=part.metadata,
             ),
         ),
     ),
@@ -314,11 +314,11 @@ FULL: dict[type, Callable[[Any], Any]] = {
         topics=_topics(
             body.topics,
             offset_fetch.OffsetFetchResponseTopic,
-            lambda index, one: offset_fetch.OffsetFetchResponsePartition(
+            lambda index, part: offset_fetch.OffsetFetchResponsePartition(
                 partition_index=index,
-                committed_offset=one.offset,
-                metadata=one.metadata,
-                error_code=one.error,
+                committed_offset=part.offset,
+                metadata=part.metadata,
+                error_code=part.error,
             ),
         ),
         error_code=body.error,
@@ -337,8 +337,8 @@ FULL: dict[type, Callable[[Any], Any]] = {
         topics=_topics(
             body.topics,
             offset_for_leader_epoch.OffsetForLeaderTopic,
-            lambda index, one: offset_for_leader_epoch.OffsetForLeaderPartition(
-                partition=index, leader_epoch=one.epoch
+            lambda index, part: offset_for_leader_epoch.OffsetForLeaderPartition(
+                partition=index, leader_epoch=part.epoch
             ),
             "topic",
         )
@@ -349,9 +349,9 @@ SHORT: dict[type, Callable[[Any], Any]] = {
         body.acks,
         body.timeout_ms,
         by_partition(
-            (_key(topic), one.index, memoryview(b"") if one.records is None else one.records)
+            (_key(topic), part.index, memoryview(b"") if part.records is None else part.records)
             for topic in body.topic_data
-            for one in topic.partition_data
+            for part in topic.partition_data
         ),
         body.transactional_id or None,
     ),
@@ -359,18 +359,18 @@ SHORT: dict[type, Callable[[Any], Any]] = {
         by_partition(
             (
                 _key(topic),
-                one.index,
+                row.index,
                 Produced(
-                    one.error_code,
-                    one.base_offset,
-                    one.log_append_time_ms,
-                    one.log_start_offset,
-                    one.error_message,
-                    [(bad.batch_index, bad.batch_index_error_message) for bad in one.record_errors],
+                    row.error_code,
+                    row.base_offset,
+                    row.log_append_time_ms,
+                    row.log_start_offset,
+                    row.error_message,
+                    [(bad.batch_index, bad.batch_index_error_message) for bad in row.record_errors],
                 ),
             )
             for topic in body.responses
-            for one in topic.partition_responses
+            for row in topic.partition_responses
         )
     ),
     fetch.FetchRequest: lambda body: FetchRequest(
@@ -379,8 +379,8 @@ SHORT: dict[type, Callable[[Any], Any]] = {
         body.min_bytes,
         _split(
             body.topics,
-            lambda one: FetchTarget(
-                one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch
+            lambda part: FetchTarget(
+                part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
             ),
             name="topic",
             index="partition",
@@ -390,25 +390,25 @@ SHORT: dict[type, Callable[[Any], Any]] = {
     fetch.FetchResponse: lambda body: FetchReply(
         _split(
             body.responses,
-            lambda one: Fetched(
-                one.error_code,
-                one.high_watermark,
-                [one.records] if one.records else [],
-                len(one.records),
-                one.log_start_offset,
+            lambda part: Fetched(
+                part.error_code,
+                part.high_watermark,
+                [part.records] if part.records else [],
+                len(part.records),
+                part.log_start_offset,
             ),
             name="topic",
         )
     ),
     list_offsets.ListOffsetsRequest: lambda body: OffsetsRequest(
         body.replica_id,
-        _split(body.topics, lambda one: OffsetsTarget(one.timestamp, one.max_num_offsets)),
+        _split(body.topics, lambda part: OffsetsTarget(part.timestamp, part.max_num_offsets)),
     ),
     list_offsets.ListOffsetsResponse: lambda body: OffsetsReply(
         _split(
             body.topics,
-            lambda one: OffsetsFound(
-                one.error_code, one.old_style_offsets, one.timestamp, one.offset
+            lambda part: OffsetsFound(
+                part.error_code, part.old_style_offsets, part.timestamp, part.offset
             ),
         )
     ),
@@ -417,20 +417,20 @@ SHORT: dict[type, Callable[[Any], Any]] = {
         body.allow_auto_topic_creation,
     ),
     metadata.MetadataResponse: lambda body: MetadataReply(
-        [BrokerAddress(one.node_id, one.host, one.port) for one in body.brokers],
+        [BrokerAddress(node.node_id, node.host, node.port) for node in body.brokers],
         [
             TopicMetadata(
                 topic.error_code,
                 topic.name,
                 [
                     PartitionMetadata(
-                        one.error_code,
-                        one.partition_index,
-                        one.leader_id,
-                        one.replica_nodes,
-                        one.isr_nodes,
+                        part.error_code,
+                        part.partition_index,
+                        part.leader_id,
+                        part.replica_nodes,
+                        part.isr_nodes,
                     )
-                    for one in topic.partitions
+                    for part in topic.partitions
                 ],
             )
             for topic in body.topics
@@ -445,16 +445,16 @@ SHORT: dict[type, Callable[[Any], Any]] = {
         body.member_id,
         _split(
             body.topics,
-            lambda one: CommitTarget(
-                one.committed_offset,
-                one.committed_metadata,
-                None if one.commit_timestamp == -1 else one.commit_timestamp,
+            lambda part: CommitTarget(
+                part.committed_offset,
+                part.committed_metadata,
+                None if part.commit_timestamp == -1 else part.commit_timestamp,
             ),
         ),
         body.group_instance_id,
     ),
     offset_commit.OffsetCommitResponse: lambda body: OffsetCommitReply(
-        _split(body.topics, lambda one: one.error_code)
+        _split(body.topics, lambda part: part.error_code)
     ),
     offset_fetch.OffsetFetchRequest: lambda body: OffsetFetchRequest(
         0,
@@ -473,7 +473,7 @@ SHORT: dict[type, Callable[[Any], Any]] = {
     offset_fetch.OffsetFetchResponse: lambda body: OffsetFetchReply(
         _split(
             body.topics,
-            lambda one: CommittedOffset(one.committed_offset, one.metadata, one.error_code),
+            lambda part: CommittedOffset(part.committed_offset, part.metadata, part.error_code),
         ),
         body.error_code,
     ),
@@ -490,8 +490,8 @@ SHORT: dict[type, Callable[[Any], Any]] = {
             EpochEndsOf(
                 topic.topic,
                 [
-                    EpochEnd(one.error_code, one.partition, one.end_offset, one.leader_epoch)
-                    for one in topic.partitions
+                    EpochEnd(part.error_code, part.partition, part.end_offset, part.leader_epoch)
+                    for part in topic.partitions
                 ],
             )
             for topic in body.topics

@@ -79,7 +79,7 @@ def delete_records(topic: bytes, partition: int, offset: int) -> DeleteRecordsRe
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[target])])
 
 
-class Client(FrameStream):
+class RawKafka(FrameStream):
     """A raw connection to the Kafka listener."""
 
     def __init__(self, stream: trio.SocketStream) -> None:

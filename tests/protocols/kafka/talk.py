@@ -10,7 +10,7 @@ from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, fetch, produce
+from tests.protocols.kafka.frames import RawKafka, fetch, produce
 from tests.protocols.kafka.layouts import parse_set
 
 FOO = b"foo"
@@ -23,23 +23,23 @@ class OpenClient(Protocol):
     async def __call__(self, protocol: str, **options: object) -> trio.SocketStream: ...
 
 
-async def another(open_client: OpenClient) -> Client:
-    return Client(await open_client("kafka", group_initial_delay_ms=0))
+async def another(open_client: OpenClient) -> RawKafka:
+    return RawKafka(await open_client("kafka", group_initial_delay_ms=0))
 
 
 def values(fetched: m.Fetched) -> list[tuple[int, bytes]]:
     """Return (offset, value) of each whole message without a key."""
     data = b"".join(bytes(part) for part in fetched.parts)
-    return [(offset, found[14:]) for offset, found in parse_set(data)]
+    return [(offset, message[14:]) for offset, message in parse_set(data)]
 
 
-async def fetch_one(client: Client, offset: int, bytes_max: int = 1 << 20) -> m.Fetched:
+async def fetch_one(client: RawKafka, offset: int, bytes_max: int = 1 << 20) -> m.Fetched:
     reply = await client.call(fetch(FOO, {0: (offset, bytes_max)}))
     assert isinstance(reply, m.FetchReply)
     return reply.topics[FOO][0]
 
 
-async def produce_one(client: Client, data: bytes, acks: int = 1) -> m.Produced:
+async def produce_one(client: RawKafka, data: bytes, acks: int = 1) -> m.Produced:
     reply = await client.call(produce(FOO, {0: data}, acks))
     assert isinstance(reply, m.ProduceReply)
     return reply.topics[FOO][0]

@@ -8,8 +8,29 @@ from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.session import COMMANDS
-from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
+from braidlog.protocols.kafka.wire import (
+    alter_client_quotas,
+    alter_configs,
+    describe_producers,
+    describe_topic_partitions,
+    incremental_alter_configs,
+)
 from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
+from braidlog.protocols.kafka.wire.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from braidlog.protocols.kafka.wire.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from braidlog.protocols.kafka.wire.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from braidlog.protocols.kafka.wire.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -22,8 +43,13 @@ from braidlog.protocols.kafka.wire.create_topics import CreatableTopic, CreateTo
 from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
+from braidlog.protocols.kafka.wire.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
 from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest
+from braidlog.protocols.kafka.wire.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
 from braidlog.protocols.kafka.wire.describe_cluster import DescribeClusterRequest
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsRequest,
@@ -31,6 +57,16 @@ from braidlog.protocols.kafka.wire.describe_configs import (
 )
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
+from braidlog.protocols.kafka.wire.describe_quorum import DescribeQuorumRequest
+from braidlog.protocols.kafka.wire.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from braidlog.protocols.kafka.wire.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from braidlog.protocols.kafka.wire.elect_leaders import ElectLeadersRequest, TopicPartitions
 from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -38,13 +74,26 @@ from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
+from braidlog.protocols.kafka.wire.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from braidlog.protocols.kafka.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
+from braidlog.protocols.kafka.wire.share_acknowledge import ShareAcknowledgeRequest
+from braidlog.protocols.kafka.wire.share_fetch import ShareFetchRequest
+from braidlog.protocols.kafka.wire.share_group_describe import ShareGroupDescribeRequest
+from braidlog.protocols.kafka.wire.share_group_heartbeat import ShareGroupHeartbeatRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
+from braidlog.protocols.kafka.wire.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.access.rules import Nothing
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, delete_records, fetch, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, delete_records, fetch, message_set, produce
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient
 
 DENIED = Code.TOPIC_AUTHORIZATION_FAILED
@@ -52,8 +101,8 @@ REFUSALS = {FindCoordinatorRequest: Code.GROUP_AUTHORIZATION_FAILED}
 OF_OTHERS = (Code.GROUP_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED)
 COMMIT = {FOO: {0: m.CommitTarget(0, b"", None)}}
 SAMPLES: dict[type, m.RequestBody] = {
-    type(m.handled(one)): one
-    for one in (
+    type(m.handled(request)): request
+    for request in (
         produce(FOO, {0: message_set(b"x")}),
         fetch(FOO, {0: (0, 1000)}),
         m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 1)}}),
@@ -134,6 +183,93 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
         1,
     ),
     ConsumerGroupDescribeRequest: (ConsumerGroupDescribeRequest(group_ids=[b"g"]), 1),
+    OffsetDeleteRequest: (
+        OffsetDeleteRequest(
+            group_id=b"g",
+            topics=[
+                OffsetDeleteRequestTopic(name=FOO, partitions=[OffsetDeleteRequestPartition()])
+            ],
+        ),
+        0,
+    ),
+    ElectLeadersRequest: (
+        ElectLeadersRequest(topic_partitions=[TopicPartitions(topic=FOO, partitions=[0])]),
+        2,
+    ),
+    AlterPartitionReassignmentsRequest: (
+        AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=FOO, partitions=[ReassignablePartition(replicas=[1])])]
+        ),
+        1,
+    ),
+    ListPartitionReassignmentsRequest: (ListPartitionReassignmentsRequest(topics=None), 0),
+    AlterReplicaLogDirsRequest: (
+        AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(
+                    path=b"/x", topics=[AlterReplicaLogDirTopic(name=FOO, partitions=[0])]
+                )
+            ]
+        ),
+        2,
+    ),
+    DescribeQuorumRequest: (DescribeQuorumRequest(), 2),
+    UpdateFeaturesRequest: (
+        UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=b"f")]),
+        2,
+    ),
+    DescribeClientQuotasRequest: (
+        DescribeClientQuotasRequest(
+            components=[ComponentData(entity_type=b"user", match_type=2, match=None)]
+        ),
+        1,
+    ),
+    alter_client_quotas.AlterClientQuotasRequest: (
+        alter_client_quotas.AlterClientQuotasRequest(
+            entries=[alter_client_quotas.AlterClientQuotasRequestEntryData()]
+        ),
+        1,
+    ),
+    DescribeUserScramCredentialsRequest: (
+        DescribeUserScramCredentialsRequest(users=[UserName(name=b"u")]),
+        0,
+    ),
+    AlterUserScramCredentialsRequest: (
+        AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name=b"u", mechanism=1)]
+        ),
+        0,
+    ),
+    describe_producers.DescribeProducersRequest: (
+        describe_producers.DescribeProducersRequest(
+            topics=[describe_producers.TopicRequest(name=FOO, partition_indexes=[0])]
+        ),
+        0,
+    ),
+    describe_topic_partitions.DescribeTopicPartitionsRequest: (
+        describe_topic_partitions.DescribeTopicPartitionsRequest(
+            topics=[describe_topic_partitions.TopicRequest(name=FOO)], cursor=None
+        ),
+        0,
+    ),
+    ShareGroupHeartbeatRequest: (
+        ShareGroupHeartbeatRequest(group_id=b"g", member_id=b"m", subscribed_topic_names=[FOO]),
+        1,
+    ),
+    ShareGroupDescribeRequest: (ShareGroupDescribeRequest(group_ids=[b"g"]), 1),
+    ShareFetchRequest: (ShareFetchRequest(group_id=b"g", member_id=b"m"), 1),
+    ShareAcknowledgeRequest: (
+        ShareAcknowledgeRequest(group_id=b"g", member_id=b"m", share_session_epoch=1),
+        1,
+    ),
+    DescribeShareGroupOffsetsRequest: (
+        DescribeShareGroupOffsetsRequest(
+            groups=[DescribeShareGroupOffsetsRequestGroup(group_id=b"g")]
+        ),
+        0,
+    ),
+    AlterShareGroupOffsetsRequest: (AlterShareGroupOffsetsRequest(group_id=b"g"), 0),
+    DeleteShareGroupOffsetsRequest: (DeleteShareGroupOffsetsRequest(group_id=b"g"), 0),
 }
 FOR_ANYBODY = {
     *(ApiVersionsRequest, InitProducerIdRequest),
@@ -151,8 +287,10 @@ def codes(reply: m.Reply) -> list[int]:
         return [topic.error for topic in reply.topics]
     if isinstance(reply, m.ConsumerMetadataReply):
         return [reply.error]
-    answers = [one for partitions in reply.topics.values() for one in partitions.values()]
-    return [one if isinstance(one, int) else one.error for one in answers]
+    answers = [
+        partition for partitions in reply.topics.values() for partition in partitions.values()
+    ]
+    return [answer if isinstance(answer, int) else answer.error for answer in answers]
 
 
 def test_only_these_requests_need_no_permission() -> None:
@@ -165,7 +303,7 @@ def test_each_request_has_a_sample() -> None:
 
 @pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.__name__)
 async def test_a_request_that_is_not_allowed_is_refused(
-    broker: Broker, client: Client, kind: type
+    broker: Broker, client: RawKafka, kind: type
 ) -> None:
     rules = Nothing()
     broker.access = Access(rules)
@@ -178,7 +316,7 @@ async def test_a_request_that_is_not_allowed_is_refused(
 
 @pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.__name__)
 async def test_a_request_needs_only_its_own_action(
-    broker: Broker, client: Client, kind: type
+    broker: Broker, client: RawKafka, kind: type
 ) -> None:
     broker.access = Access(Nothing(COMMANDS[kind].action))
     assert codes(await client.call(SAMPLES[kind])) == [Code.NONE]
@@ -186,9 +324,11 @@ async def test_a_request_needs_only_its_own_action(
 
 def error_codes(reply: Struct) -> list[int]:
     """Return the codes in the lists of a response, or its own code."""
-    fields = [getattr(reply, one.name) for one in reply.FIELDS]
-    inner = [one for found in fields if isinstance(found, list) for one in found]
-    codes = [code for one in inner if isinstance(one, Struct) for code in error_codes(one)]
+    fields = [getattr(reply, field.name) for field in reply.FIELDS]
+    inner = [element for field in fields if isinstance(field, list) for element in field]
+    codes = [
+        code for element in inner if isinstance(element, Struct) for code in error_codes(element)
+    ]
     return codes or ([reply.error_code] if hasattr(reply, "error_code") else [])
 
 
@@ -200,15 +340,17 @@ def later_codes(reply: object) -> list[int]:
         return [reply.error]
     (answers,) = (getattr(reply, name) for name in reply.__slots__)  # type: ignore[attr-defined]
     if isinstance(reply, m.OffsetForLeaderEpochReply):
-        answers = [one for topic in answers for one in topic.partitions]
+        answers = [partition for topic in answers for partition in topic.partitions]
     if isinstance(answers, dict):
-        answers = [one for partitions in answers.values() for one in partitions.values()]
-    return [one.error for one in answers]
+        answers = [
+            partition for partitions in answers.values() for partition in partitions.values()
+        ]
+    return [answer.error for answer in answers]
 
 
 @pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
 async def test_a_later_request_that_is_not_allowed_is_refused(
-    broker: Broker, client: Client, kind: type
+    broker: Broker, client: RawKafka, kind: type
 ) -> None:
     rules = Nothing()
     broker.access = Access(rules)
@@ -220,21 +362,21 @@ async def test_a_later_request_that_is_not_allowed_is_refused(
 
 @pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
 async def test_a_later_request_needs_only_its_own_action(
-    broker: Broker, client: Client, kind: type
+    broker: Broker, client: RawKafka, kind: type
 ) -> None:
     broker.access = Access(Nothing(COMMANDS[kind].action))
     (code,) = later_codes(await client.call_with_table(*LATER[kind]))
     assert code not in (DENIED, *OF_OTHERS)
 
 
-async def test_hidden_groups_are_not_listed(broker: Broker, client: Client) -> None:
+async def test_hidden_groups_are_not_listed(broker: Broker, client: RawKafka) -> None:
     await client.call_with_table(m.OffsetCommitRequest(5, b"g", topics=COMMIT), 5)
     assert len((await client.call_with_table(ListGroupsRequest(), 2)).groups) == 1
     broker.access = Access(Nothing())
     assert not (await client.call_with_table(ListGroupsRequest(), 2)).groups
 
 
-async def test_hidden_topics_are_not_listed(broker: Broker, client: Client) -> None:
+async def test_hidden_topics_are_not_listed(broker: Broker, client: RawKafka) -> None:
     broker.access = Access(Nothing())
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
@@ -242,7 +384,7 @@ async def test_hidden_topics_are_not_listed(broker: Broker, client: Client) -> N
 
 
 async def test_creating_a_topic_needs_its_own_permission(
-    broker: Broker, open_client: OpenClient, client: Client
+    broker: Broker, open_client: OpenClient, client: RawKafka
 ) -> None:
     broker.access = Access(Nothing(Action.DESCRIBE))
     assert codes(await client.call(m.MetadataRequest([b"bar"]))) == [DENIED]
@@ -250,14 +392,16 @@ async def test_creating_a_topic_needs_its_own_permission(
     assert codes(await client.call(m.MetadataRequest([b"bar"]))) == [Code.NONE]
 
 
-async def test_a_missing_topic_looks_like_an_existing_topic(broker: Broker, client: Client) -> None:
+async def test_a_missing_topic_looks_like_an_existing_topic(
+    broker: Broker, client: RawKafka
+) -> None:
     broker.access = Access(Nothing())
     assert codes(await client.call(fetch(b"bar", {0: (0, 1000)}))) == [DENIED]
 
 
 @pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.__name__)
 async def test_a_refusal_does_not_reveal_the_topics_existence(
-    broker: Broker, client: Client, kind: type
+    broker: Broker, client: RawKafka, kind: type
 ) -> None:
     broker.access = Access(Nothing())
     present = await client.call(SAMPLES[kind])
@@ -267,7 +411,7 @@ async def test_a_refusal_does_not_reveal_the_topics_existence(
 
 @pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
 async def test_a_later_refusal_does_not_reveal_the_topics_existence(
-    broker: Broker, client: Client, kind: type
+    broker: Broker, client: RawKafka, kind: type
 ) -> None:
     broker.access = Access(Nothing())
     present = await client.call_with_table(*LATER[kind])

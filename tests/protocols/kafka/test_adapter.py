@@ -12,7 +12,7 @@ from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.errors import WIRE_CODES
 from braidlog.protocols.kafka.machine import KafkaMachine
 from braidlog.protocols.kafka.options import KafkaOptions
-from tests.protocols.contract import AdapterContract, Exchange
+from tests.protocols.contract import AdapterContract, AnsweredFrame
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import API_KEYS, fetch, message, message_set, produce, request
 from tests.protocols.kafka.layouts import parse_reply
@@ -56,17 +56,17 @@ CONVERSATION: list[tuple[m.RequestBody, m.Reply | None]] = [
 ]
 
 
-def exchanges() -> list[Exchange]:
-    made = []
+def exchanges() -> list[AnsweredFrame]:
+    exchanges = []
     for number, (body, reply) in enumerate(CONVERSATION):
         answers = [] if reply is None else [b"".join(encode(number, m.handled(reply)))]
-        made.append(Exchange(request(body, number), answers))
-    return made
+        exchanges.append(AnsweredFrame(request(body, number), answers))
+    return exchanges
 
 
 class TestKafkaContract(AdapterContract):
     protocol = "kafka"
-    exchanges: ClassVar[Sequence[Exchange]] = exchanges()
+    exchanges: ClassVar[Sequence[AnsweredFrame]] = exchanges()
     oversized = (104_857_601).to_bytes(4, "big")
     flood = request(m.ConsumerMetadataRequest(b"g"))
     wire_codes = WIRE_CODES

@@ -24,7 +24,7 @@ from braidlog.protocols.kafka.wire.create_topics import (
 )
 from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from braidlog.storage.metadata.names import TopicName
-from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.talk import FOO, FOO_NAME
 
 
@@ -38,7 +38,7 @@ def wanted(name: bytes, partitions: int = 1, *assigned: tuple[int, list[int]]) -
     )
 
 
-async def test_a_topic_named_twice_is_not_made(broker: Broker, client: Client) -> None:
+async def test_a_topic_named_twice_is_not_made(broker: Broker, client: RawKafka) -> None:
     request = CreateTopicsRequest(topics=[wanted(b"a"), wanted(b"b"), wanted(b"a", 2)])
     reply = await client.call_whole(request, 7)
     assert {topic.name: topic.error_code for topic in reply.topics} == {b"a": 42, b"b": 0}
@@ -46,13 +46,13 @@ async def test_a_topic_named_twice_is_not_made(broker: Broker, client: Client) -
     assert broker.topics.find(TopicName("public", "default", "a")) is None
 
 
-async def test_a_made_topic_is_described(broker: Broker, client: Client) -> None:
+async def test_a_made_topic_is_described(broker: Broker, client: RawKafka) -> None:
     topic = wanted(b"bar", 3)
     topic.configs = [CreatableTopicConfig(name=b"retention.ms", value=b"1000")]
-    (made,) = (await client.call_whole(CreateTopicsRequest(topics=[topic]), 7)).topics
-    assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 3, 1)
-    assert made.topic_id == id_of(broker.topics.get(TopicName("public", "default", "bar")))
-    configs = {config.name: (config.value, config.config_source) for config in made.configs}
+    (created,) = (await client.call_whole(CreateTopicsRequest(topics=[topic]), 7)).topics
+    assert (created.error_code, created.num_partitions, created.replication_factor) == (0, 3, 1)
+    assert created.topic_id == id_of(broker.topics.get(TopicName("public", "default", "bar")))
+    configs = {config.name: (config.value, config.config_source) for config in created.configs}
     assert configs[b"retention.ms"] == (b"1000", 1)
     assert configs[b"cleanup.policy"] == (b"delete", 5)
 
@@ -69,14 +69,14 @@ async def test_a_made_topic_is_described(broker: Broker, client: Client) -> None
     ],
 )
 async def test_chosen_replicas_are_checked(
-    client: Client, topic: CreatableTopic, code: int
+    client: RawKafka, topic: CreatableTopic, code: int
 ) -> None:
-    (made,) = (await client.call_whole(CreateTopicsRequest(topics=[topic]), 5)).topics
-    assert made.error_code == code
+    (created,) = (await client.call_whole(CreateTopicsRequest(topics=[topic]), 5)).topics
+    assert created.error_code == code
 
 
 async def test_partitions_for_a_topic_named_twice_are_not_made(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     twice = [CreatePartitionsTopic(name=FOO, count=count, assignments=None) for count in (2, 3)]
     reply = await client.call_whole(CreatePartitionsRequest(topics=twice), 3)
@@ -90,7 +90,7 @@ async def test_partitions_for_a_topic_named_twice_are_not_made(
         assert reply.results[0].error_code == code
 
 
-async def test_a_topic_named_twice_is_not_deleted(broker: Broker, client: Client) -> None:
+async def test_a_topic_named_twice_is_not_deleted(broker: Broker, client: RawKafka) -> None:
     request = DeleteTopicsRequest(topic_names=[FOO, FOO, b"none"])
     reply = await client.call_whole(request, 5)
     codes = {topic.name: topic.error_code for topic in reply.responses}
@@ -108,11 +108,11 @@ async def test_a_topic_named_twice_is_not_deleted(broker: Broker, client: Client
     assert broker.topics.find(FOO_NAME) is None
 
 
-async def test_settings_given_twice_change_nothing(broker: Broker, client: Client) -> None:
+async def test_settings_given_twice_change_nothing(broker: Broker, client: RawKafka) -> None:
     config = AlterableConfig(name=b"retention.ms", value=b"5")
     twice = AlterConfigsResource(resource_type=2, resource_name=FOO, configs=[config, config])
     once = AlterConfigsResource(resource_type=2, resource_name=FOO, configs=[config])
     for resources in ([twice], [once, once]):
         reply = await client.call_whole(AlterConfigsRequest(resources=resources), 2)
-        assert {one.error_code for one in reply.responses} == {42}
+        assert {response.error_code for response in reply.responses} == {42}
     assert not broker.topics.get(FOO_NAME).meta.settings

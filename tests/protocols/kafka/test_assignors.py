@@ -6,22 +6,25 @@ import pytest
 
 from braidlog.protocols.kafka.assignors import (
     ASSIGNORS,
+    NOWHERE,
     AssignedMember,
     Assignor,
+    Places,
     Shares,
     range_,
+    simple,
     uniform,
 )
 
 
 def check(subscribers: list[AssignedMember], counts: dict[bytes, int], shares: Shares) -> None:
     """Check that each partition with subscribers belongs to a single one of them."""
-    wanted = {topic for one in subscribers for topic in one.topics}
+    wanted = {topic for subscriber in subscribers for topic in subscriber.topics}
     places = [place for share in shares.values() for place in share]
     assert len(places) == len(set(places)) == sum(counts.get(topic, 0) for topic in wanted)
-    for one in subscribers:
-        assert all(topic in one.topics for topic, _ in shares[one.member_id])
-        assert all(index < counts[topic] for topic, index in shares[one.member_id])
+    for subscriber in subscribers:
+        assert all(topic in subscriber.topics for topic, _ in shares[subscriber.member_id])
+        assert all(index < counts[topic] for topic, index in shares[subscriber.member_id])
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values())
@@ -63,10 +66,10 @@ def test_uniform_moves_only_what_a_new_member_gets() -> None:
 
 
 def test_uniform_balances_members_of_different_topics() -> None:
-    both, one = frozenset((b"t", b"u")), frozenset((b"t",))
+    both, single = frozenset((b"t", b"u")), frozenset((b"t",))
     old = frozenset((b"t", index) for index in range(6))
     shares = uniform(
-        [AssignedMember(b"1", both, old), AssignedMember(b"2", one)], {b"t": 6, b"u": 2}
+        [AssignedMember(b"1", both, old), AssignedMember(b"2", single)], {b"t": 6, b"u": 2}
     )
     assert {name: len(share) for name, share in shares.items()} == {b"1": 4, b"2": 4}
 
@@ -77,3 +80,35 @@ def test_range_gives_neighbours_of_each_topic() -> None:
     shares = range_(subscribers, {b"t": 3, b"u": 3})
     assert shares[b"z"] == {(topic, index) for topic in (b"t", b"u") for index in (0, 1)}
     assert shares[b"b"] == {(b"t", 2), (b"u", 2)}
+
+
+def members_of(
+    *names: bytes, topic: bytes = b"t", target: Places = NOWHERE
+) -> list[AssignedMember]:
+    return [AssignedMember(name, frozenset({topic}), target) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("members", "partitions"), [(1, 4), (3, 4), (4, 4), (10, 4), (7, 3), (5, 1)]
+)
+def test_simple_shares_partitions_evenly(members: int, partitions: int) -> None:
+    names = [b"%d" % number for number in range(members)]
+    shares = simple(members_of(*names), {b"t": partitions})
+    sizes = [len(places) for places in shares.values()]
+    assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
+    holders = [
+        sum((b"t", index) in places for places in shares.values()) for index in range(partitions)
+    ]
+    assert set(holders) == {-(-members // partitions)}
+
+
+def test_simple_moves_few_partitions() -> None:
+    first = simple(members_of(b"a", b"b"), {b"t": 4})
+    subscribers = [
+        AssignedMember(name, frozenset({b"t"}), first.get(name, NOWHERE))
+        for name in (b"a", b"b", b"c")
+    ]
+    second = simple(subscribers, {b"t": 4})
+    assert all(second[name] <= first[name] for name in first)
+    assert simple(subscribers[:2], {b"t": 4}) == first
+    assert simple(members_of(b"a"), {}) == {b"a": NOWHERE}

@@ -15,7 +15,7 @@ from braidlog.storage.log.files import Buffer
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, message_set
+from tests.protocols.kafka.frames import RawKafka, message_set
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
@@ -24,7 +24,7 @@ from tests.protocols.kafka.talk import (
 from tests.storage.files_twins import FailingDisk
 
 
-class CountingDisk(FailingDisk):
+class CursorsDisk(FailingDisk):
     """A disk that fails on request; counts the batches written to the cursors' journal."""
 
     cursor_writes = 0
@@ -35,12 +35,12 @@ class CountingDisk(FailingDisk):
 
 
 @pytest.fixture
-def disk() -> CountingDisk:
-    return CountingDisk()
+def disk() -> CursorsDisk:
+    return CursorsDisk()
 
 
 @pytest.fixture
-async def broker(tmp_path: Path, disk: CountingDisk) -> AsyncIterator[Broker]:
+async def broker(tmp_path: Path, disk: CursorsDisk) -> AsyncIterator[Broker]:
     """Yield a broker over that disk, with a running committer."""
     config = load(environment={}, file="/dev/null", flags=[("data_dir", str(tmp_path), "test")])
     opened = Broker(config, DataDir.open(tmp_path, LocalFiles(tmp_path, disk)))
@@ -54,7 +54,11 @@ async def broker(tmp_path: Path, disk: CountingDisk) -> AsyncIterator[Broker]:
 
 
 async def commit(
-    client: Client, version: int, offset: int, metadata: bytes | None, group: bytes | None = b"g"
+    client: RawKafka,
+    version: int,
+    offset: int,
+    metadata: bytes | None,
+    group: bytes | None = b"g",
 ) -> int:
     target = m.CommitTarget(offset, metadata, None)
     request = m.OffsetCommitRequest(version, group, -1, b"", {FOO: {0: target}})
@@ -63,14 +67,16 @@ async def commit(
     return reply.topics[FOO][0]
 
 
-async def committed(client: Client, version: int, group: bytes | None = b"g") -> m.CommittedOffset:
+async def committed(
+    client: RawKafka, version: int, group: bytes | None = b"g"
+) -> m.CommittedOffset:
     reply = await client.call(m.OffsetFetchRequest(version, group, {FOO: [0]}))
     assert isinstance(reply, m.OffsetFetchReply)
     return reply.topics[FOO][0]
 
 
 async def test_never_committed_is_error_3_in_version_0_and_none_in_version_1(
-    client: Client,
+    client: RawKafka,
 ) -> None:
     assert await committed(client, 0) == m.CommittedOffset(-1, b"", 3)
     assert await committed(client, 1) == m.CommittedOffset(-1, b"", 0)
@@ -79,7 +85,7 @@ async def test_never_committed_is_error_3_in_version_0_and_none_in_version_1(
 @pytest.mark.parametrize("metadata", [b"", b"note", None, "ü".encode(), b"\xff\x00"])
 @pytest.mark.parametrize("written", [0, 1])
 async def test_both_versions_share_a_position_and_version_1_keeps_metadata(
-    client: Client, metadata: bytes | None, written: int
+    client: RawKafka, metadata: bytes | None, written: int
 ) -> None:
     assert await commit(client, written, 7, metadata) == 0
     assert await committed(client, 1) == m.CommittedOffset(7, metadata, 0)
@@ -87,7 +93,7 @@ async def test_both_versions_share_a_position_and_version_1_keeps_metadata(
 
 
 @pytest.mark.parametrize("offset", [-5, 0, 1 << 50, -(2**63), 2**63 - 1])
-async def test_any_number_is_returned_as_committed(client: Client, offset: int) -> None:
+async def test_any_number_is_returned_as_committed(client: RawKafka, offset: int) -> None:
     assert await commit(client, 1, offset, b"") == 0
     assert await committed(client, 1) == m.CommittedOffset(offset, b"", 0)
 
@@ -104,7 +110,7 @@ async def test_any_number_is_returned_as_committed(client: Client, offset: int) 
     ids=["4096", "4097", "4096 of two bytes", "4097 of two bytes", "pairs count twice"],
 )
 async def test_metadata_is_limited_in_characters(
-    client: Client, metadata: bytes | str, code: int
+    client: RawKafka, metadata: bytes | str, code: int
 ) -> None:
     text = metadata.encode() if isinstance(metadata, str) else metadata
     assert await commit(client, 1, 3, text) == code
@@ -113,7 +119,7 @@ async def test_metadata_is_limited_in_characters(
 
 
 @pytest.mark.parametrize("time_ms", [0, -2, 2**63 - 1, -(2**63)])
-async def test_commit_times_of_any_value_are_accepted(client: Client, time_ms: int) -> None:
+async def test_commit_times_of_any_value_are_accepted(client: RawKafka, time_ms: int) -> None:
     target = m.CommitTarget(4, b"", time_ms)
     request = m.OffsetCommitRequest(1, b"g", -1, b"", {FOO: {0: target}})
     assert await client.call(request) == m.OffsetCommitReply({FOO: {0: 0}})
@@ -122,7 +128,7 @@ async def test_commit_times_of_any_value_are_accepted(client: Client, time_ms: i
 
 @pytest.mark.parametrize(("version", "code"), [(0, 3), (1, 0)])
 async def test_only_version_0_checks_the_topic_of_a_commit(
-    client: Client, version: int, code: int
+    client: RawKafka, version: int, code: int
 ) -> None:
     targets = {b"nowhere": {0: m.CommitTarget(1, b"", None)}}
     request = m.OffsetCommitRequest(version, b"g", -1, b"", targets)
@@ -131,13 +137,13 @@ async def test_only_version_0_checks_the_topic_of_a_commit(
     assert reply == m.OffsetFetchReply({b"nowhere": {0: m.CommittedOffset(-1, b"", 3)}})
 
 
-async def test_null_group_is_an_error(client: Client) -> None:
+async def test_null_group_is_an_error(client: RawKafka) -> None:
     assert await commit(client, 1, 1, b"", group=None) == -1
     assert (await committed(client, 1, group=None)).error == -1
 
 
 async def test_kafka_reads_a_position_moved_by_another_listener(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     await produce_one(client, message_set(b"a", b"b", b"c"))
     await commit(client, 1, 1, b"note")
@@ -148,7 +154,7 @@ async def test_kafka_reads_a_position_moved_by_another_listener(
     assert (await committed(client, 1)).offset == 2
 
 
-async def test_an_answered_commit_is_on_disk(broker: Broker, client: Client) -> None:
+async def test_an_answered_commit_is_on_disk(broker: Broker, client: RawKafka) -> None:
     before = broker.durability.durable_ticket
     await commit(client, 1, 5, b"")
     assert broker.durability.durable_ticket > before
@@ -165,17 +171,17 @@ def target(offset: int, metadata: bytes = b"") -> m.CommitTarget:
 
 
 async def commit_many(
-    client: Client, targets: dict[bytes, dict[int, m.CommitTarget]], version: int = 1
+    client: RawKafka, targets: dict[bytes, dict[int, m.CommitTarget]], version: int = 1
 ) -> m.ByPartition[int]:
     reply = await client.call(m.OffsetCommitRequest(version, b"g", -1, b"", targets))
     assert isinstance(reply, m.OffsetCommitReply)
     return reply.topics
 
 
-async def all_committed(client: Client, indexes: range) -> list[int]:
+async def all_committed(client: RawKafka, indexes: range) -> list[int]:
     reply = await client.call(m.OffsetFetchRequest(1, b"g", {BAR: list(indexes)}))
     assert isinstance(reply, m.OffsetFetchReply)
-    return [found.offset for found in reply.topics[BAR].values()]
+    return [committed.offset for committed in reply.topics[BAR].values()]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +194,7 @@ async def all_committed(client: Client, indexes: range) -> list[int]:
     ],
 )
 async def test_many_partitions_take_few_writes(
-    broker: Broker, client: Client, disk: CountingDisk, version: int, count: int
+    broker: Broker, client: RawKafka, disk: CursorsDisk, version: int, count: int
 ) -> None:
     await broker.topics.create(BAR_NAME, count)
     await broker.durability.settled()
@@ -201,7 +207,7 @@ async def test_many_partitions_take_few_writes(
 
 @pytest.mark.parametrize(("version", "unknown"), [(0, 3), (1, 0)])
 async def test_each_partition_has_its_own_error(
-    broker: Broker, client: Client, version: int, unknown: int
+    broker: Broker, client: RawKafka, version: int, unknown: int
 ) -> None:
     await broker.topics.create(BAR_NAME, 3)
     targets = {
@@ -216,7 +222,7 @@ async def test_each_partition_has_its_own_error(
 
 
 async def test_a_full_disk_refuses_commits_and_moves_none(
-    broker: Broker, client: Client, disk: CountingDisk
+    broker: Broker, client: RawKafka, disk: CursorsDisk
 ) -> None:
     await broker.topics.create(BAR_NAME, 2)
     await commit_many(client, {BAR: {0: target(5)}})

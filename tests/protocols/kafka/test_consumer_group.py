@@ -6,18 +6,16 @@ from contextlib import AbstractContextManager
 import pytest
 
 from braidlog.protocols.kafka.assignors import NOWHERE, Places
+from braidlog.protocols.kafka.classic_group import GROUP_MEMBERS_MAX, MemberRefused
 from braidlog.protocols.kafka.consumer_group import (
     ASSIGN_S,
     SESSION_S,
     SMALL_MEMBERS,
     ConsumerGroup,
-    ConsumerMember,
-    GroupTopics,
-    MemberWishes,
     State,
 )
+from braidlog.protocols.kafka.consumer_member import ConsumerMember, GroupTopics, MemberWishes
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.membership import GROUP_MEMBERS_MAX, MemberRefused
 
 CLIENT = (b"c", b"/h")
 TOPIC_ID = b"t" * 16

@@ -8,9 +8,10 @@ import trio
 
 from braidlog.broker.access.access import Access
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka.consumer_group import SESSION_S, MemberWishes
+from braidlog.protocols.kafka.consumer_group import SESSION_S
+from braidlog.protocols.kafka.consumer_member import MemberWishes
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_table import GroupTable
+from braidlog.protocols.kafka.group_coordinator import GroupCoordinator
 from braidlog.protocols.kafka.topic_ids import id_of
 from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
@@ -19,6 +20,7 @@ from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
 from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitRequest,
@@ -26,9 +28,9 @@ from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.broker.access.rules import Nothing
-from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.talk import FOO
-from tests.protocols.kafka.test_groups import GROUP, join, joined, synced
+from tests.protocols.kafka.test_classic_groups import GROUP, joined, synced
 
 REGEX_IS_SERVED = importlib.util.find_spec("re2") is not None
 A, B = b"A" * 22, b"B" * 22
@@ -49,7 +51,7 @@ def first(member_id: bytes = A, **fields: Any) -> ConsumerGroupHeartbeatRequest:
 
 
 async def beat(
-    client: Client, member_id: bytes, epoch: int, version: int = 1, **fields: Any
+    client: RawKafka, member_id: bytes, epoch: int, version: int = 1, **fields: Any
 ) -> ConsumerGroupHeartbeatResponse:
     request = ConsumerGroupHeartbeatRequest(
         group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields
@@ -60,10 +62,10 @@ async def beat(
 def partitions_of(reply: ConsumerGroupHeartbeatResponse) -> list[int] | None:
     if reply.assignment is None:
         return None
-    return [index for one in reply.assignment.topic_partitions for index in one.partitions]
+    return [index for topic in reply.assignment.topic_partitions for index in topic.partitions]
 
 
-async def commit(client: Client, member_id: bytes, epoch: int, version: int = 9) -> int:
+async def commit(client: RawKafka, member_id: bytes, epoch: int, version: int = 9) -> int:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     request = OffsetCommitRequest(
         group_id=GROUP,
@@ -74,7 +76,7 @@ async def commit(client: Client, member_id: bytes, epoch: int, version: int = 9)
     return (await client.call_whole(request, version)).topics[0].partitions[0].error_code
 
 
-async def test_a_member_gets_its_partitions_and_commits(broker: Broker, client: Client) -> None:
+async def test_a_member_gets_its_partitions_and_commits(broker: Broker, client: RawKafka) -> None:
     reply = await client.call_with_table(first(), 1)
     assert (reply.error_code, reply.member_id, reply.member_epoch) == (Code.NONE, A, 1)
     assert partitions_of(reply) == [0]
@@ -90,7 +92,9 @@ async def test_a_member_gets_its_partitions_and_commits(broker: Broker, client: 
     assert (seen.name, list(seen.partitions)) == (A.decode(), [0])
 
 
-async def test_a_partition_moves_to_a_new_member_once_it_is_given_up(client: Client) -> None:
+async def test_a_partition_moves_to_a_new_member_once_it_is_given_up(
+    client: RawKafka,
+) -> None:
     topic_id = (await client.call_with_table(first(), 1)).assignment.topic_partitions[0].topic_id
     other = await client.call_with_table(first(B), 1)
     assert partitions_of(other) == []
@@ -107,7 +111,26 @@ async def test_a_partition_moves_to_a_new_member_once_it_is_given_up(client: Cli
     assert (await beat(client, A, 2)).error_code == Code.UNKNOWN_MEMBER_ID
 
 
-async def _groups(client: Client, *names: bytes) -> Any:
+@pytest.mark.parametrize(
+    ("fields", "is_listed"),
+    [
+        ({}, True),
+        ({"types_filter": [b"Consumer"]}, True),
+        ({"types_filter": [b"classic"]}, False),
+        ({"states_filter": [b"Stable"]}, True),
+        ({"states_filter": [b"Empty"]}, False),
+    ],
+)
+async def test_a_group_is_listed_with_its_type_and_state(
+    client: RawKafka, fields: dict[str, list[bytes]], is_listed: bool
+) -> None:
+    await client.call_with_table(first(A), 1)
+    groups = (await client.call_whole(ListGroupsRequest(**fields), 5)).groups
+    listed = [(group.group_id, group.group_type, group.group_state) for group in groups]
+    assert listed == [(GROUP, b"consumer", b"Stable")] * is_listed
+
+
+async def _groups(client: RawKafka, *names: bytes) -> Any:
     request = ConsumerGroupDescribeRequest(group_ids=list(names or (GROUP,)))
     for group in (await client.call_with_table(request, 1)).groups:
         yield group
@@ -134,14 +157,22 @@ INVALID = [
     ("request_", "version", "text"), INVALID, ids=lambda value: str(value)[:40]
 )
 async def test_an_invalid_heartbeat_is_refused(
-    client: Client, request_: ConsumerGroupHeartbeatRequest, version: int, text: str
+    client: RawKafka, request_: ConsumerGroupHeartbeatRequest, version: int, text: str
 ) -> None:
     reply = await client.call_with_table(request_, version)
     assert (reply.error_code, reply.error_message) == (Code.INVALID_REQUEST, text.encode())
 
 
-async def test_other_refusals(client: Client) -> None:
-    assert (await beat(client, A, 1)).error_code == Code.GROUP_ID_NOT_FOUND
+async def test_a_member_of_a_group_that_a_restart_has_forgotten_joins_again(
+    client: RawKafka,
+) -> None:
+    """Clients end for good after GROUP_ID_NOT_FOUND."""
+    assert (await beat(client, A, 1)).error_code == Code.UNKNOWN_MEMBER_ID
+    assert (await beat(client, A, -1)).error_code == Code.GROUP_ID_NOT_FOUND
+    assert (await client.call_with_table(first(), 1)).member_epoch == 1
+
+
+async def test_other_refusals(client: RawKafka) -> None:
     refused = await client.call_with_table(first(server_assignor=b"x"), 1)
     assert refused.error_code == Code.UNSUPPORTED_ASSIGNOR
     assert (await client.call_with_table(first(b""), 0)).error_code == Code.NONE
@@ -149,7 +180,7 @@ async def test_other_refusals(client: Client) -> None:
     assert partitions_of(await client.call_with_table(request, 1)) == []
 
 
-async def test_a_static_member_comes_back_with_another_id(client: Client) -> None:
+async def test_a_static_member_comes_back_with_another_id(client: RawKafka) -> None:
     await client.call_with_table(first(instance_id=b"i"), 1)
     busy = await client.call_with_table(first(B, instance_id=b"i"), 1)
     assert busy.error_code == Code.UNRELEASED_INSTANCE_ID
@@ -164,7 +195,7 @@ async def test_a_static_member_comes_back_with_another_id(client: Client) -> Non
 
 
 @pytest.mark.skipif(not REGEX_IS_SERVED, reason="google-re2 is not installed")
-async def test_a_pattern_subscribes_to_topics(client: Client) -> None:
+async def test_a_pattern_subscribes_to_topics(client: RawKafka) -> None:
     fields = {"subscribed_topic_names": None, "subscribed_topic_regex": b"f.o"}
     reply = await client.call_with_table(first(**fields), 1)
     assert partitions_of(reply) == [0]
@@ -173,11 +204,15 @@ async def test_a_pattern_subscribes_to_topics(client: Client) -> None:
         assert (await client.call_with_table(request, 1)).error_code == code
 
 
-async def test_tools_see_the_group(client: Client) -> None:
+async def test_tools_see_the_group(client: RawKafka) -> None:
     await client.call_with_table(first(), 1)
-    found, missing, invalid = [one async for one in _groups(client, GROUP, b"none", b"")]
-    assert (found.group_state, found.assignor_name, found.group_epoch) == (b"Stable", b"uniform", 1)
-    (member,) = found.members
+    described, missing, invalid = [group async for group in _groups(client, GROUP, b"none", b"")]
+    assert (described.group_state, described.assignor_name, described.group_epoch) == (
+        b"Stable",
+        b"uniform",
+        1,
+    )
+    (member,) = described.members
     assert (member.member_id, member.client_id, member.member_type) == (A, b"t", 1)
     for assignment in (member.assignment, member.target_assignment):
         (topic,) = assignment.topic_partitions
@@ -196,16 +231,29 @@ async def test_tools_see_the_group(client: Client) -> None:
     assert await delete() == Code.GROUP_ID_NOT_FOUND
 
 
-async def test_a_name_without_members_takes_the_type_of_the_next(client: Client) -> None:
+async def test_a_name_without_members_takes_the_type_of_the_next(client: RawKafka) -> None:
     await client.call_with_table(first(), 1)
-    refused = await client.call_with_table(join(), 5)
-    assert refused.error_code == Code.INCONSISTENT_GROUP_PROTOCOL
     await beat(client, A, -1)
     await synced(client, await joined(client))
-    assert (await client.call_with_table(first(), 1)).error_code == Code.GROUP_ID_NOT_FOUND
+    reply = await client.call_with_table(first(), 1)  # The metadata is not that of consumers.
+    assert reply.error_code == Code.GROUP_ID_NOT_FOUND
 
 
-async def test_topics_that_are_not_allowed_are_refused(broker: Broker, client: Client) -> None:
+async def test_a_group_with_members_is_no_classic_group_to_old_tools(client: RawKafka) -> None:
+    await client.call_with_table(first(), 1)
+    await commit(client, A, 1)
+    request = DescribeGroupsRequest(groups=[GROUP])
+    (group,) = (await client.call_with_table(request, 5)).groups
+    assert (group.error_code, group.group_state) == (Code.NONE, b"Dead")
+    (group,) = (await client.call_with_table(request, 6)).groups
+    assert (group.error_code, group.group_state) == (Code.GROUP_ID_NOT_FOUND, b"Dead")
+    assert group.error_message == b"Group g is not a classic group."
+    await beat(client, A, -1)
+    (group,) = (await client.call_with_table(request, 6)).groups
+    assert (group.error_code, group.group_state) == (Code.NONE, b"Empty")
+
+
+async def test_topics_that_are_not_allowed_are_refused(broker: Broker, client: RawKafka) -> None:
     broker.access = Access(Nothing())
     reply = await client.call_with_table(first(), 1)
     assert reply.error_code == Code.GROUP_AUTHORIZATION_FAILED
@@ -214,7 +262,7 @@ async def test_topics_that_are_not_allowed_are_refused(broker: Broker, client: C
 async def test_dead_members_of_the_consumer_protocol_are_removed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get_modern(GROUP)
     group.join(A, None, (b"c", b"/h"), MemberWishes(frozenset((FOO,))), trio.current_time())
     table.weigh(group)

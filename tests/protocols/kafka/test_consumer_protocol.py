@@ -39,12 +39,12 @@ def test_a_topic_is_not_taken_for_bytes_that_look_like_its_name():
 
 def test_a_topic_is_found_by_its_bytes_among_very_many():
     names = [b"topic-%d" % number for number in range(3 * TOPICS_WALKED_MAX)]
-    given = assignment_of({name: [number] for number, name in enumerate(names)})
+    assignment = assignment_of({name: [number] for number, name in enumerate(names)})
     for number in (0, TOPICS_WALKED_MAX - 1, TOPICS_WALKED_MAX, len(names) - 1):
         assert wants(subscription_of(names), names[number])
-        assert given_partitions(given, names[number], 9) == [number]
+        assert given_partitions(assignment, names[number], 9) == [number]
     assert not wants(subscription_of(names), b"topic-x")
-    assert given_partitions(given, b"topic-x", 9) is None
+    assert given_partitions(assignment, b"topic-x", 9) is None
 
 
 @pytest.mark.parametrize("size", range(len(GIVEN) - 4))

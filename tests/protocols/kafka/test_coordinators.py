@@ -6,9 +6,9 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.cluster.placement import NOBODY, Owner, Placement
+from braidlog.protocols.kafka.classic_groups import MOVED_LOOK_S
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_table import GroupTable, groups_of
-from braidlog.protocols.kafka.groups import MOVED_LOOK_S
+from braidlog.protocols.kafka.group_coordinator import GroupCoordinator, groups_of
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
@@ -16,15 +16,15 @@ from braidlog.protocols.kafka.wire.join_group import JoinGroupResponse
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 from tests.protocols.kafka.test_access import error_codes
-from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced
+from tests.protocols.kafka.test_classic_groups import GROUP, beat, join, joined, synced
 
 OTHER = Owner(2, {"kafka": ("other", 9092)})
 
 
-class Moving(Placement):
+class NamesElsewhere(Placement):
     """A placement where topics are here, but names alone may belong to another broker."""
 
     def __init__(self) -> None:
@@ -39,14 +39,14 @@ class Moving(Placement):
 
 
 @pytest.fixture
-def placement(broker: Broker) -> Moving:
-    broker.placement = Moving()
+def placement(broker: Broker) -> NamesElsewhere:
+    broker.placement = NamesElsewhere()
     return broker.placement
 
 
 @pytest.mark.parametrize("owner", [OTHER, NOBODY])
 async def test_every_request_about_a_group_of_another_broker_is_refused(
-    client: Client, placement: Moving, owner: Owner
+    client: RawKafka, placement: NamesElsewhere, owner: Owner
 ) -> None:
     placement.coordinator = owner
     for request, version in (
@@ -63,16 +63,20 @@ async def test_every_request_about_a_group_of_another_broker_is_refused(
     ):
         reply = await client.call_with_table(request, 1)
         assert error_codes(reply) == [Code.NOT_COORDINATOR]
-    found = await client.call(m.ConsumerMetadataRequest(GROUP))
-    assert isinstance(found, m.ConsumerMetadataReply)
+    coordinator = await client.call(m.ConsumerMetadataRequest(GROUP))
+    assert isinstance(coordinator, m.ConsumerMetadataReply)
     if owner is OTHER:
-        assert (found.error, found.coordinator.node_id, found.coordinator.host) == (0, 2, b"other")
+        assert (
+            coordinator.error,
+            coordinator.coordinator.node_id,
+            coordinator.coordinator.host,
+        ) == (0, 2, b"other")
     else:
-        assert found.error == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+        assert coordinator.error == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
 
 
 async def test_only_commits_of_members_need_the_coordinator(
-    client: Client, placement: Moving
+    client: RawKafka, placement: NamesElsewhere
 ) -> None:
     first = await joined(client)
     await synced(client, first)
@@ -89,7 +93,7 @@ async def test_only_commits_of_members_need_the_coordinator(
 
 
 async def test_a_waiting_join_ends_when_the_group_moves(
-    broker: Broker, client: Client, open_client: OpenClient, placement: Moving
+    broker: Broker, client: RawKafka, open_client: OpenClient, placement: NamesElsewhere
 ) -> None:
     first = await joined(client)
     await synced(client, first)
@@ -115,7 +119,7 @@ async def test_a_waiting_join_ends_when_the_group_moves(
 async def test_a_wait_for_a_group_is_interrupted_to_check_for_a_move(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get(GROUP)
     member = group.admit(join(session_ms=1_000_000), (b"c", b"/h"), trio.current_time())
     begun = trio.current_time()

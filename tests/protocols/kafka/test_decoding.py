@@ -9,13 +9,18 @@ from dataclasses import replace
 import pytest
 
 from braidlog.broker.runtime.endings import ProtocolError
-from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
+from braidlog.protocols.kafka import decoding
+from braidlog.protocols.kafka.decoding import DECODERS, RequestReader, produce_at_once
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
-from braidlog.protocols.kafka.machine import KafkaMachine
+from braidlog.protocols.kafka.machine import REQUEST_BYTES_MIN, KafkaMachine
 from braidlog.protocols.kafka.tables import APIS
+from braidlog.protocols.kafka.wire.produce import PartitionProduceData, TopicProduceData
+from braidlog.protocols.kafka.wire.produce import ProduceRequest as WireProduceRequest
 from tests.protocols.kafka import forms as m
+from tests.protocols.kafka.frames import table_request
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 from tests.protocols.kafka.layouts import REQUESTS, build_request
+from tests.storage.formats.speedup_samples import mutated
 
 MACHINE = KafkaMachine(frame_bytes_max=104857600)
 SERVED = [row for row in golden_frames() if (row.api_key, row.version) in REQUESTS]
@@ -152,6 +157,56 @@ def test_damaged_frames_raise_protocol_error_or_decode(seed: int) -> None:
                 pass
 
 
+def produce_frame(chance: random.Random, version: int) -> bytes:
+    """Return a Produce of any version, which names some topics or partitions twice."""
+    partitions = [
+        PartitionProduceData(
+            index=chance.randrange(5), records=[chance.randbytes(chance.randrange(200))]
+        )
+        for _ in range(chance.randrange(1, 4))
+    ]
+    topics = [
+        TopicProduceData(
+            name=chance.choice((b"foo", b"bar", b"n" * 130)),
+            topic_id=chance.choice((b"1" * 16, b"2" * 16)),
+            partition_data=partitions[at:],
+        )
+        for at in range(chance.randrange(1, 3))
+    ]
+    request = WireProduceRequest(
+        transactional_id=b"t" if chance.random() < 0.1 and version >= 3 else None,
+        acks=chance.choice((-1, 1)),
+        timeout_ms=1000,
+        topic_data=topics,
+    )
+    return table_request(0, version, chance.randrange(1000), request)
+
+
+@pytest.mark.skipif(
+    decoding.SPEEDUPS is None,
+    reason="without the extension Python reads every request, as the other tests here check",
+)
+@pytest.mark.parametrize("version", range(14))
+def test_the_extension_reads_a_produce_as_python_does(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(version)
+    read_at_once = 0
+    for _ in range(100):
+        frame = memoryview(mutated(chance, produce_frame(chance, version)))
+        if len(frame) < REQUEST_BYTES_MIN:
+            continue
+        entries_max = chance.choice((ENTRIES_MAX, 4))
+        at_once = produce_at_once(frame, entries_max)
+        if at_once is not None:
+            read_at_once += 1
+            with monkeypatch.context() as patched:
+                patched.setattr(decoding, "SPEEDUPS", None)
+                request = MACHINE.decode(frame, inline_max=entries_max)
+            assert at_once == (request, MACHINE.entries)
+    assert read_at_once > 20
+
+
 def test_a_message_set_is_a_view_that_can_be_stamped_in_place() -> None:
     frame = bytearray(bytes.fromhex(PAIRS["produce without a client id"][2]))
     request = MACHINE.decode(memoryview(frame)).body
@@ -176,9 +231,9 @@ def test_a_partition_named_twice_appears_once() -> None:
 
 
 def test_of_a_partition_named_twice_the_last_entry_wins() -> None:
-    one = struct.pack(">iqi", 0, 5, 100)
+    entry = struct.pack(">iqi", 0, 5, 100)
     two = struct.pack(">iqi", 0, 6, 200)
-    data = struct.pack(">iiii", -1, 0, 0, 1) + b"\x00\x01a" + struct.pack(">i", 2) + one + two
+    data = struct.pack(">iiii", -1, 0, 0, 1) + b"\x00\x01a" + struct.pack(">i", 2) + entry + two
     request = body(1, data)
     assert isinstance(request, m.FetchRequest)
     assert request.topics == {b"a": {0: m.FetchTarget(6, 200)}}

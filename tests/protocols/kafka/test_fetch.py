@@ -10,9 +10,10 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.reading.result import ReadResult
 from braidlog.protocols.kafka.fetch import _joined
 from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.log.gaps import append_gap
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, fetch, message, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
@@ -27,7 +28,7 @@ from tests.storage.formats.kafka.sets import prepare
 from tests.waiting import until
 
 
-async def test_a_fetch_returns_produced_messages_with_offsets(client: Client) -> None:
+async def test_a_fetch_returns_produced_messages_with_offsets(client: RawKafka) -> None:
     await produce_one(client, message_set(b"a", b"b"))
     await produce_one(client, message_set(b"c"))
     fetched = await fetch_one(client, 1)
@@ -36,18 +37,20 @@ async def test_a_fetch_returns_produced_messages_with_offsets(client: Client) ->
 
 
 @pytest.mark.parametrize("offset", [-2, -1, 2, 1 << 62])
-async def test_offset_outside_the_log_is_error_1_at_once(client: Client, offset: int) -> None:
+async def test_offset_outside_the_log_is_error_1_at_once(client: RawKafka, offset: int) -> None:
     await produce_one(client, message_set(b"a"))
     reply = await client.call(fetch(FOO, {0: (offset, 100)}, wait_ms=3_600_000))
     assert reply == m.FetchReply({FOO: {0: m.Fetched(1, -1, [])}})
 
 
-async def test_an_offset_below_the_log_start_is_error_1_even_without_room(client: Client) -> None:
+async def test_an_offset_below_the_log_start_is_error_1_even_without_room(
+    client: RawKafka,
+) -> None:
     await produce_one(client, message_set(b"a"))
     assert await fetch_one(client, -1, 0) == m.Fetched(1, -1, [])
 
 
-async def test_a_set_is_cut_at_max_bytes_anywhere(client: Client) -> None:
+async def test_a_set_is_cut_at_max_bytes_anywhere(client: RawKafka) -> None:
     data = message_set(b"aaaa", b"bbbb")
     await produce_one(client, data)
     whole = message(b"aaaa", None, 0) + message(b"bbbb", None, 1)
@@ -58,30 +61,30 @@ async def test_a_set_is_cut_at_max_bytes_anywhere(client: Client) -> None:
 
 
 async def test_missing_partitions_share_an_answer(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: RawKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request may name fifty thousand such partitions."""
-    made: list[m.Fetched] = []
+    answers: list[m.Fetched] = []
 
     def fetched(error: int, high_watermark: int) -> m.Fetched:
-        made.append(m.Fetched(error, high_watermark))
-        return made[-1]
+        answers.append(m.Fetched(error, high_watermark))
+        return answers[-1]
 
     monkeypatch.setattr("braidlog.protocols.kafka.fetch.Fetched", fetched)
     reply = await client.call(fetch(FOO, dict.fromkeys(range(10, 90), (0, 100))))
     assert reply == m.FetchReply({FOO: {index: m.Fetched(3, -1, []) for index in range(10, 90)}})
-    assert len(made) == 1
+    assert len(answers) == 1
 
 
 @pytest.mark.parametrize(("wait_ms", "bytes_min"), [(0, 1), (-1, 1), (3_600_000, 0)])
 async def test_a_fetch_without_a_wait_is_answered_at_once(
-    client: Client, wait_ms: int, bytes_min: int
+    client: RawKafka, wait_ms: int, bytes_min: int
 ) -> None:
     reply = await client.call(fetch(FOO, {0: (0, 100)}, wait_ms=wait_ms, bytes_min=bytes_min))
     assert reply == m.FetchReply({FOO: {0: m.Fetched(0, 0, [])}})
 
 
-async def test_no_partitions_and_unknown_ones_do_not_wait(client: Client) -> None:
+async def test_no_partitions_and_unknown_ones_do_not_wait(client: RawKafka) -> None:
     request = m.FetchRequest(-1, 3_600_000, 1, {})
     assert await client.call(request) == m.FetchReply({})
     reply = await client.call(fetch(FOO, {0: (0, 100), 9: (0, 100)}, wait_ms=3_600_000))
@@ -90,7 +93,7 @@ async def test_no_partitions_and_unknown_ones_do_not_wait(client: Client) -> Non
 
 @pytest.mark.parametrize("listener", ["kafka", "another"])
 async def test_waiting_fetch_is_woken_by_an_append_of_any_protocol(
-    broker: Broker, client: Client, open_client: OpenClient, listener: str
+    broker: Broker, client: RawKafka, open_client: OpenClient, listener: str
 ) -> None:
     await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
@@ -105,7 +108,7 @@ async def test_waiting_fetch_is_woken_by_an_append_of_any_protocol(
 
 
 async def test_min_bytes_count_over_all_partitions_and_all_appends(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     await broker.topics.create(TopicName("public", "default", "wide"), 3)
     producer = await another(open_client)
@@ -130,7 +133,7 @@ async def test_min_bytes_count_over_all_partitions_and_all_appends(
 
 
 async def test_a_waiting_fetch_delays_later_requests(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     await client.send(
         fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000),
@@ -142,7 +145,7 @@ async def test_a_waiting_fetch_delays_later_requests(
     assert isinstance(await client.answer(m.ConsumerMetadataRequest), m.ConsumerMetadataReply)
 
 
-async def test_a_fetch_behind_a_produce_sees_its_records(client: Client) -> None:
+async def test_a_fetch_behind_a_produce_sees_its_records(client: RawKafka) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}), fetch(FOO, {0: (0, 100)}))
     assert await client.answer(m.ProduceRequest) == m.ProduceReply({FOO: {0: m.Produced(0, 0)}})
     reply = await client.answer(m.FetchRequest)
@@ -151,7 +154,7 @@ async def test_a_fetch_behind_a_produce_sees_its_records(client: Client) -> None
 
 
 async def test_half_closed_client_still_gets_the_answer_to_its_fetch(
-    client: Client, open_client: OpenClient
+    client: RawKafka, open_client: OpenClient
 ) -> None:
     await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
     await client.stream.send_eof()
@@ -161,7 +164,9 @@ async def test_half_closed_client_still_gets_the_answer_to_its_fetch(
     assert await client.frame() is None
 
 
-async def test_deleting_a_topic_ends_the_wait_with_error_3(broker: Broker, client: Client) -> None:
+async def test_deleting_a_topic_ends_the_wait_with_error_3(
+    broker: Broker, client: RawKafka
+) -> None:
     await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
     await broker.topics.delete(FOO_NAME)
@@ -170,7 +175,7 @@ async def test_deleting_a_topic_ends_the_wait_with_error_3(broker: Broker, clien
 
 
 async def test_foreign_records_are_messages_at_their_offsets(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     await produce_one(client, message_set(b"kafka"))
     foreign_append(broker, "foo", [b"x", b"y"])
@@ -185,7 +190,7 @@ async def test_foreign_records_are_messages_at_their_offsets(
 
 
 async def test_a_first_foreign_record_above_max_bytes_is_whole(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     large = bytes(5000)
     foreign_append(broker, "foo", [large, b"small"])
@@ -197,7 +202,7 @@ async def test_a_first_foreign_record_above_max_bytes_is_whole(
 async def test_the_whole_answer_is_limited_with_a_turn_for_every_partition(
     broker: Broker, open_client: OpenClient
 ) -> None:
-    client = Client(await open_client("kafka", fetch_bytes_max=1024))
+    client = RawKafka(await open_client("kafka", fetch_bytes_max=1024))
     await broker.topics.create(TopicName("public", "default", "wide"), 3)
     sets = {index: message_set(bytes(900)) for index in range(3)}
     await client.call(produce(b"wide", sets))
@@ -211,9 +216,9 @@ async def test_the_whole_answer_is_limited_with_a_turn_for_every_partition(
     assert sorted(served) == [0, 1, 2]
 
 
-async def test_a_gap_in_the_log_is_skipped(broker: Broker, client: Client) -> None:
+async def test_a_gap_in_the_log_is_skipped(broker: Broker, client: RawKafka) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
-    partition.log.append_gap(10, broker.now_us())
+    append_gap(partition.log, 10, broker.now_us())
     await broker.durability.settled()
     for _ in range(2):
         assert await fetch_one(client, 3) == m.Fetched(0, 10, [])
@@ -222,7 +227,7 @@ async def test_a_gap_in_the_log_is_skipped(broker: Broker, client: Client) -> No
 
 
 async def test_waiting_fetch_is_answered_when_the_broker_stops(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
@@ -232,7 +237,7 @@ async def test_waiting_fetch_is_answered_when_the_broker_stops(
 
 
 async def test_a_message_above_a_share_of_memory_is_returned_whole(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     data = message_set(bytes(300_000))
     await produce_one(client, data)
@@ -242,7 +247,7 @@ async def test_a_message_above_a_share_of_memory_is_returned_whole(
 
 
 async def test_the_memory_of_a_waiting_fetch_counts_until_a_disconnect(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     await produce_one(client, message_set(bytes(5000)))
     wait = fetch(FOO, {0: (0, 1 << 20)}, wait_ms=3_600_000, bytes_min=1 << 20)
@@ -253,7 +258,9 @@ async def test_the_memory_of_a_waiting_fetch_counts_until_a_disconnect(
 
 
 @pytest.mark.slow
-async def test_a_fetch_of_many_partitions_is_read_in_pieces(broker: Broker, client: Client) -> None:
+async def test_a_fetch_of_many_partitions_is_read_in_pieces(
+    broker: Broker, client: RawKafka
+) -> None:
     await broker.topics.create(TopicName("public", "default", "wide"), 1500)
     wait = fetch(b"wide", dict.fromkeys(range(1500), (0, 1 << 20)), wait_ms=3_600_000, bytes_min=1)
     await client.send(wait)
@@ -267,7 +274,7 @@ async def test_a_fetch_of_many_partitions_is_read_in_pieces(broker: Broker, clie
 OLD_VERSIONS = [None, 1, 2, 3]  # None: version 0, by construct
 
 
-async def fetch_bytes(client: Client, version: int | None, offset: int, bytes_max: int) -> bytes:
+async def fetch_bytes(client: RawKafka, version: int | None, offset: int, bytes_max: int) -> bytes:
     """Return the message set of a partition, with no limit on the whole answer."""
     target = m.FetchTarget(offset, bytes_max)
     request = m.FetchRequest(-1, 0, 1, {FOO: {0: target}}, 1 << 20)
@@ -281,12 +288,12 @@ async def fetch_bytes(client: Client, version: int | None, offset: int, bytes_ma
 
 @pytest.mark.parametrize("version", OLD_VERSIONS)
 async def test_a_fetch_is_filled_to_the_last_byte_over_the_borders_of_stored_sets(
-    client: Client, version: int | None
+    client: RawKafka, version: int | None
 ) -> None:
-    found = [b"", b"aa", b"b" * 70, b"c", b"d" * 30, b"e"]
+    values = [b"", b"aa", b"b" * 70, b"c", b"d" * 30, b"e"]
     for first, end in ((0, 2), (2, 3), (3, 6)):
-        await produce_one(client, message_set(*found[first:end]))
-    log = [message(value, None, offset) for offset, value in enumerate(found)]
+        await produce_one(client, message_set(*values[first:end]))
+    log = [message(value, None, offset) for offset, value in enumerate(values)]
     for offset in range(len(log)):
         rest = b"".join(log[offset:])
         for bytes_max in range(len(rest) + 2):
@@ -297,13 +304,13 @@ async def test_a_fetch_is_filled_to_the_last_byte_over_the_borders_of_stored_set
 
 @pytest.mark.parametrize("version", OLD_VERSIONS)
 async def test_a_fetch_is_filled_with_parts_of_foreign_messages_behind_the_first(
-    broker: Broker, client: Client, version: int | None
+    broker: Broker, client: RawKafka, version: int | None
 ) -> None:
-    found = [b"own", b"x", b"y" * 50, b"", b"z" * 9, b"own again"]
-    await produce_one(client, message_set(found[0]))
-    foreign_append(broker, "foo", found[1:5])
-    await produce_one(client, message_set(found[5]))
-    log = [message(value, None, offset) for offset, value in enumerate(found)]
+    values = [b"own", b"x", b"y" * 50, b"", b"z" * 9, b"own again"]
+    await produce_one(client, message_set(values[0]))
+    foreign_append(broker, "foo", values[1:5])
+    await produce_one(client, message_set(values[5]))
+    log = [message(value, None, offset) for offset, value in enumerate(values)]
     for offset in range(len(log)):
         rest = b"".join(log[offset:])
         is_whole = version == 3 or 1 <= offset < 5
@@ -314,18 +321,18 @@ async def test_a_fetch_is_filled_with_parts_of_foreign_messages_behind_the_first
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_reader_that_drops_cut_messages_reads_every_message_once(
-    broker: Broker, client: Client, seed: int
+    broker: Broker, client: RawKafka, seed: int
 ) -> None:
     print("seed", seed)
     chance = random.Random(seed)
     wrote: list[bytes] = []
     for _ in range(30):
-        found = [chance.randbytes(chance.randrange(200)) for _ in range(chance.randrange(1, 9))]
-        wrote += found
+        foreign = [chance.randbytes(chance.randrange(200)) for _ in range(chance.randrange(1, 9))]
+        wrote += foreign
         if chance.random() < 0.3:
-            foreign_append(broker, "foo", found)
+            foreign_append(broker, "foo", foreign)
         else:
-            await produce_one(client, message_set(*found))
+            await produce_one(client, message_set(*foreign))
     read: list[tuple[int, bytes]] = []
     while len(read) < len(wrote):
         bytes_max = chance.randrange(300, 3000)
@@ -339,7 +346,7 @@ async def test_a_reader_that_drops_cut_messages_reads_every_message_once(
 async def test_messages_without_room_are_cut_within_the_answers_limit(
     broker: Broker, open_client: OpenClient
 ) -> None:
-    client = Client(await open_client("kafka", fetch_bytes_max=1000))
+    client = RawKafka(await open_client("kafka", fetch_bytes_max=1000))
     await broker.topics.create(TopicName("public", "default", "wide"), 2)
     sets = {index: message_set(*[bytes(100)] * 5) for index in range(2)}
     await client.call(produce(b"wide", sets))
@@ -351,7 +358,7 @@ async def test_messages_without_room_are_cut_within_the_answers_limit(
 
 
 async def test_records_of_acks_0_are_visible_after_the_next_answer(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     other = await another(open_client)
     for at in range(20):
@@ -361,7 +368,9 @@ async def test_records_of_acks_0_are_visible_after_the_next_answer(
 
 
 @pytest.mark.slow
-async def test_a_log_of_very_small_batches_has_no_long_turn(broker: Broker, client: Client) -> None:
+async def test_a_log_of_very_small_batches_has_no_long_turn(
+    broker: Broker, client: RawKafka
+) -> None:
     """No turn of the loop is long (`tests/turns.py`)."""
     await produce_one(client, message(b"first"))
     partition = broker.topics.partition(FOO_NAME, 0)

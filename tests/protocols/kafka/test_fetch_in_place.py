@@ -12,9 +12,11 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX
+from braidlog.protocols.kafka.limits import KafkaLimits
 from braidlog.storage.log.file_part import LEASES_MAX, Leases
+from braidlog.storage.log.local_files import TIMED_BYTES_MIN
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, fetch, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, fetch, message_set, produce
 from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
     FOO,
@@ -61,20 +63,21 @@ def random_values(random_: random.Random, number: int) -> list[bytes]:
     return [random_.randbytes(random_.randrange(size)) for _ in range(random_.randrange(140, 200))]
 
 
-@pytest.fixture(autouse=True)
-def in_place_from_256k(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lower the minimum size, so that the tests need little data; the real minimum comes from
-    measurements.
+@pytest.fixture
+def open_client(broker: Broker, open_client: OpenClient) -> OpenClient:
+    """Lower the minimum size before any client connects, so that the tests need little data; the
+    real minimum comes from measurements.
     """
-    monkeypatch.setattr("braidlog.protocols.kafka.fetch.FETCH_IN_PLACE_BYTES_MIN", 1 << 18)
+    broker.shared_states["kafka"] = KafkaLimits(in_place_bytes_min=1 << 18)
+    return open_client
 
 
 @pytest.fixture
-def watched(broker: Broker, client: Client) -> Watched:
+def watched(broker: Broker, client: RawKafka) -> Watched:
     return Watched(broker)
 
 
-async def fill(client: Client, make: Callable[..., bytes], seed: int) -> int:
+async def fill(client: RawKafka, make: Callable[..., bytes], seed: int) -> int:
     """Produce the sets; return the log end."""
     random_ = random.Random(seed)
     for number in range(SETS):
@@ -89,7 +92,7 @@ def data_of(fetched: m.Fetched) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 async def test_old_fetches_get_the_same_bytes_both_ways(
-    client: Client, watched: Watched, seed: int
+    client: RawKafka, watched: Watched, seed: int
 ) -> None:
     end = await fill(client, message_set, seed)
     random_ = random.Random(seed)
@@ -109,7 +112,7 @@ async def test_old_fetches_get_the_same_bytes_both_ways(
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3, 4, 7, 11])
 async def test_later_fetches_get_the_same_bytes_both_ways(
-    client: Client, watched: Watched, version: int
+    client: RawKafka, watched: Watched, version: int
 ) -> None:
     make = message_set if version < 4 else batch_of
     end = await fill(client, make, version)
@@ -131,25 +134,25 @@ def data_of_v(fetched: m.Fetched) -> bytes:
 
 
 @pytest.mark.slow
-async def test_a_reader_reads_everything_in_place(client: Client, watched: Watched) -> None:
+async def test_a_reader_reads_everything_in_place(client: RawKafka, watched: Watched) -> None:
     """Each fetch starts at the end of the answer before, as consumers do."""
     end = await fill(client, message_set, 7)
     with watched.none_left():
         whole = data_of(await fetch_one(client, 0, 1 << 24))
     for bytes_max in (1 << 18, 300_001, 1 << 21, 5 << 19):
-        offset, found = 0, []
+        offset, messages = 0, []
         while offset < end:
             entries = parse_set(data_of(await fetch_one(client, offset, bytes_max)))
-            found += entries
+            messages += entries
             offset = entries[-1][0] + 1
-        assert found == parse_set(whole)
+        assert messages == parse_set(whole)
     assert watched.sends
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_consecutive_answers_equal_copied_answers(
-    client: Client, watched: Watched, seed: int
+    client: RawKafka, watched: Watched, seed: int
 ) -> None:
     """Answers of any size end and begin within sets, messages and heads."""
     random_ = random.Random(seed)
@@ -157,16 +160,16 @@ async def test_consecutive_answers_equal_copied_answers(
     for offset in (0, random_.randrange(end)):
         while offset < end:
             bytes_max = random_.choice((1 << 18, random_.randrange(1 << 18, 1 << 19)))
-            given = await fetch_one(client, offset, bytes_max)
+            answer = await fetch_one(client, offset, bytes_max)
             with watched.none_left():
                 copied = await fetch_one(client, offset, bytes_max)
-            assert data_of(given) == data_of(copied), (offset, bytes_max)
-            offset = parse_set(data_of(given))[-1][0] + random_.choice((1, 1, 1, 2))
+            assert data_of(answer) == data_of(copied), (offset, bytes_max)
+            offset = parse_set(data_of(answer))[-1][0] + random_.choice((1, 1, 1, 2))
     assert watched.sends
     assert watched.leases.count == 0
 
 
-async def test_a_smaller_fetch_is_copied(client: Client, watched: Watched) -> None:
+async def test_a_smaller_fetch_is_copied(client: RawKafka, watched: Watched) -> None:
     await fill(client, message_set, 6)
     for bytes_max in ((1 << 18) - 1, 1 << 18):
         assert not watched.sends
@@ -174,7 +177,30 @@ async def test_a_smaller_fetch_is_copied(client: Client, watched: Watched) -> No
     assert watched.sends
 
 
-async def test_only_a_part_of_the_last_set_is_read(client: Client, watched: Watched) -> None:
+async def test_sets_that_a_thread_has_read_go_from_the_file(
+    client: RawKafka, watched: Watched
+) -> None:
+    for _ in range(3):
+        await produce_one(client, message_set(*[bytes(1000)] * 100))
+    disk = watched.leases.disk
+    whole = disk.read_cached
+
+    def is_cold(path: str, fd: int, into: memoryview, pos: int) -> int:
+        if len(into) >= TIMED_BYTES_MIN:
+            raise BlockingIOError(errno.EAGAIN, "cold")
+        return whole(path, fd, into, pos)
+
+    disk.read_cached = is_cold  # type: ignore[method-assign]  # Of this disk alone.
+    answer = await fetch_one(client, 0, 250_000)
+    assert answer.size == 250_000
+    assert watched.sends
+    disk.read_cached = whole  # type: ignore[method-assign]
+    with watched.none_left():
+        copied = await fetch_one(client, 0, 250_000)
+    assert data_of(answer) == data_of(copied)
+
+
+async def test_only_a_part_of_the_last_set_is_read(client: RawKafka, watched: Watched) -> None:
     for _ in range(SETS):
         await produce_one(client, message_set(*[bytes(1000)] * 127))
     disk, read = watched.leases.disk, 0
@@ -195,21 +221,23 @@ async def test_only_a_part_of_the_last_set_is_read(client: Client, watched: Watc
     assert read < 5 * 25_000
 
 
-async def test_a_set_above_the_read_size_fills_the_answer(client: Client, watched: Watched) -> None:
+async def test_a_set_above_the_read_size_fills_the_answer(
+    client: RawKafka, watched: Watched
+) -> None:
     sets = [message_set(*[bytes(1000)] * count) for count in (200, 200, 900, 900)]
-    for one in sets:
-        await produce_one(client, one)
+    for stored_set in sets:
+        await produce_one(client, stored_set)
     for bytes_max in (1 << 20, (1 << 20) - 1, 3 << 19):
         for _ in range(2):
-            given = await fetch_one(client, 0, bytes_max)
+            answer = await fetch_one(client, 0, bytes_max)
             with watched.none_left():
                 copied = await fetch_one(client, 0, bytes_max)
-            assert given.size == bytes_max
-            assert data_of(given) == data_of(copied)
+            assert answer.size == bytes_max
+            assert data_of(answer) == data_of(copied)
     assert watched.sends
 
 
-async def test_several_partitions_share_an_answer(broker: Broker, client: Client) -> None:
+async def test_several_partitions_share_an_answer(broker: Broker, client: RawKafka) -> None:
     broker.topics.partition(FOO_NAME, 0)
     await client.call(m.MetadataRequest([b"bar"]))
     watched = Watched(broker)
@@ -232,7 +260,7 @@ async def test_several_partitions_share_an_answer(broker: Broker, client: Client
 
 @pytest.mark.slow
 async def test_a_fetch_that_waits_holds_no_file(
-    broker: Broker, client: Client, watched: Watched, open_client: OpenClient
+    broker: Broker, client: RawKafka, watched: Watched, open_client: OpenClient
 ) -> None:
     """The client sets the wait; then the answer has all present records, once."""
     await fill(client, message_set, 9)
@@ -250,7 +278,7 @@ async def test_a_fetch_that_waits_holds_no_file(
 
 @pytest.mark.slow
 async def test_silent_readers_hold_no_files_and_stay_within_the_budget(
-    broker: Broker, client: Client, watched: Watched, open_client: OpenClient
+    broker: Broker, client: RawKafka, watched: Watched, open_client: OpenClient
 ) -> None:
     await fill(client, message_set, 10)
     peers = [await another(open_client) for _ in range(200)]
@@ -266,7 +294,7 @@ async def test_silent_readers_hold_no_files_and_stay_within_the_budget(
 
 
 async def test_a_deleted_topic_is_not_read(
-    broker: Broker, client: Client, watched: Watched
+    broker: Broker, client: RawKafka, watched: Watched
 ) -> None:
     await fill(client, message_set, 11)
     await fetch_one(client, 0, 1 << 21)
@@ -277,7 +305,7 @@ async def test_a_deleted_topic_is_not_read(
 
 
 async def test_a_disk_failure_within_an_answer_ends_the_connection(
-    client: Client, watched: Watched, open_client: OpenClient
+    client: RawKafka, watched: Watched, open_client: OpenClient
 ) -> None:
     await fill(client, message_set, 12)
     with watched.none_left():

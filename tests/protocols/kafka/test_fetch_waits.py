@@ -7,7 +7,7 @@ import trio.testing
 from braidlog.broker.broker import Broker
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, fetch, message, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
@@ -21,7 +21,7 @@ from tests.protocols.kafka.talk import (
 from tests.waiting import until
 
 
-async def test_negative_max_bytes_is_an_error_only_with_records(client: Client) -> None:
+async def test_negative_max_bytes_is_an_error_only_with_records(client: RawKafka) -> None:
     """As Kafka 0.8.2.2 answers."""
     assert await fetch_one(client, 0, -1) == m.Fetched(0, 0, [])
     await produce_one(client, message_set(b"a"))
@@ -31,7 +31,7 @@ async def test_negative_max_bytes_is_an_error_only_with_records(client: Client) 
 
 
 async def test_negative_max_bytes_is_an_error_once_records_arrive(
-    client: Client, open_client: OpenClient
+    client: RawKafka, open_client: OpenClient
 ) -> None:
     await client.send(fetch(FOO, {0: (0, -1)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
@@ -40,7 +40,7 @@ async def test_negative_max_bytes_is_an_error_once_records_arrive(
     assert reply == m.FetchReply({FOO: {0: m.Fetched(-1, -1, [])}})
 
 
-async def test_min_bytes_above_the_room_does_not_wait(client: Client) -> None:
+async def test_min_bytes_above_the_room_does_not_wait(client: RawKafka) -> None:
     await produce_one(client, message_set(bytes(300)))
     request = fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=200)
     reply = await client.call(request)
@@ -50,7 +50,7 @@ async def test_min_bytes_above_the_room_does_not_wait(client: Client) -> None:
 
 @pytest.mark.parametrize(("bytes_max", "bytes_min"), [(50, 100), (50, 99), (0, 1), (0, 100)])
 async def test_available_min_bytes_do_not_wait_with_any_max_bytes(
-    client: Client, bytes_max: int, bytes_min: int
+    client: RawKafka, bytes_max: int, bytes_min: int
 ) -> None:
     """As Kafka 0.8.2.2 answers."""
     await produce_one(client, message_set(bytes(74)))  # 100 bytes in all
@@ -63,7 +63,7 @@ async def test_available_min_bytes_do_not_wait_with_any_max_bytes(
 @pytest.mark.parametrize("listener", ["kafka", "another"])
 @pytest.mark.parametrize("bytes_max", [0, 50, 100, 1000])
 async def test_unavailable_min_bytes_wait_with_any_max_bytes(
-    broker: Broker, client: Client, open_client: OpenClient, bytes_max: int, listener: str
+    broker: Broker, client: RawKafka, open_client: OpenClient, bytes_max: int, listener: str
 ) -> None:
     """As Kafka 0.8.2.2 does: the bytes as seen by the client count, not the bytes on disk."""
 
@@ -86,7 +86,7 @@ async def test_unavailable_min_bytes_wait_with_any_max_bytes(
     assert reply.topics[FOO][0].size == (100 if is_first_whole else min(bytes_max, 200))
 
 
-async def test_a_fetch_does_not_follow_a_growing_log(broker: Broker, client: Client) -> None:
+async def test_a_fetch_does_not_follow_a_growing_log(broker: Broker, client: RawKafka) -> None:
     """The fetch's time and its minimum bytes have passed long before."""
     await broker.topics.create(
         TopicName("public", "default", "busy"), 1, settings={"durability": "written"}
@@ -108,7 +108,7 @@ async def test_a_fetch_does_not_follow_a_growing_log(broker: Broker, client: Cli
     assert 3 <= len(values(reply.topics[b"busy"][0])) <= 20
 
 
-async def test_a_timeout_answers_with_the_present_records(client: Client) -> None:
+async def test_a_timeout_answers_with_the_present_records(client: RawKafka) -> None:
     await produce_one(client, message_set(b"a"))
     reply = await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=1, bytes_min=1000))
     assert isinstance(reply, m.FetchReply)
@@ -116,7 +116,7 @@ async def test_a_timeout_answers_with_the_present_records(client: Client) -> Non
 
 
 async def test_a_half_closed_client_gets_its_pending_answer(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     """As Kafka 0.8.2.2 answers."""
     await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=30_000))
@@ -132,7 +132,7 @@ async def test_a_half_closed_client_gets_its_pending_answer(
 
 
 async def test_min_bytes_count_bytes_above_a_partitions_max_bytes(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     await broker.topics.create(TopicName("public", "default", "wide"), 2)
     await client.call(produce(b"wide", {0: message_set(bytes(100), bytes(300))}))
@@ -144,7 +144,7 @@ async def test_min_bytes_count_bytes_above_a_partitions_max_bytes(
 
 
 async def test_nothing_follows_a_cut_set_after_a_wait(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     await produce_one(client, message_set(bytes(100), bytes(100)))
     log = message(bytes(100), None, 0) + message(bytes(100), None, 1)
@@ -157,7 +157,7 @@ async def test_nothing_follows_a_cut_set_after_a_wait(
 
 
 async def test_a_fetch_waits_for_bytes_beyond_what_it_can_hold(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     await produce_one(client, message_set(bytes(150)))
     await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=1000))

@@ -10,7 +10,7 @@ import zlib
 from braidlog.broker.broker import Broker
 from braidlog.broker.topics.registry import TopicDefaults
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, message_set, produce
 from tests.protocols.kafka.golden import VECTORS, GoldenAnswer, golden_answers
 from tests.protocols.kafka.layouts import parse_reply, parse_set
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient
@@ -49,7 +49,7 @@ async def test_recorded_conversation(broker: Broker, open_client: OpenClient) ->
             continue
         if row.note == FIRST_OF_VERSION_1:
             broker.subscriptions.delete(broker.topics.get(FOO_NAME), b"g")
-        client = Client(await open_client("kafka"))
+        client = RawKafka(await open_client("kafka"))
         await client.stream.send_all(row.request)
         if row.answer == "silent":
             question = m.ConsumerMetadataRequest(b"g")
@@ -61,11 +61,11 @@ async def test_recorded_conversation(broker: Broker, open_client: OpenClient) ->
             await check_answer(client, row)
         await client.stream.aclose()
         for _ in range(REFUSED_HERE.get(row.note, 0)):
-            stand_in = Client(await open_client("kafka"))
+            stand_in = RawKafka(await open_client("kafka"))
             await stand_in.call(produce(FOO, {1: message_set(b"stand-in")}))
 
 
-async def check_answer(client: Client, row: GoldenAnswer) -> None:
+async def check_answer(client: RawKafka, row: GoldenAnswer) -> None:
     assert row.api_key is not None
     frame = await client.frame()
     assert frame is not None, f"{row.label}: closed"
@@ -84,15 +84,18 @@ def normal(answer: tuple[int, m.Reply]) -> object:
         return correlation_id, reply.error, reply.coordinator.node_id
     if isinstance(reply, m.MetadataReply):
         topics = {
-            topic.name: (topic.error, sorted(topic.partitions, key=lambda one: one.index))
+            topic.name: (
+                topic.error,
+                sorted(topic.partitions, key=lambda partition: partition.index),
+            )
             for topic in reply.topics
         }
         return correlation_id, topics
     if isinstance(reply, m.FetchReply):
         fetched = {
-            (name, index): (one.error, one.high_watermark, content(one))
+            (name, index): (partition.error, partition.high_watermark, content(partition))
             for name, partitions in reply.topics.items()
-            for index, one in partitions.items()
+            for index, partition in partitions.items()
         }
         return correlation_id, fetched
     return correlation_id, reply
@@ -104,15 +107,19 @@ def content(fetched: m.Fetched) -> object:
     """
     data = b"".join(bytes(part) for part in fetched.parts)
     entries = parse_set(data)
-    if not any(found[5] & 7 for _, found in entries):
+    if not any(message_bytes[5] & 7 for _, message_bytes in entries):
         return data
     messages: dict[int, bytes] = {}
-    for offset, found in entries:
-        if found[5] & 7:
-            messages.update(parse_set(zlib.decompress(found[14:], 31)))
+    for offset, message_bytes in entries:
+        if message_bytes[5] & 7:
+            messages.update(parse_set(zlib.decompress(message_bytes[14:], 31)))
         else:
-            messages[offset] = found
-    return {offset: found for offset, found in messages.items() if offset not in STANDING_IN}
+            messages[offset] = message_bytes
+    return {
+        offset: message_bytes
+        for offset, message_bytes in messages.items()
+        if offset not in STANDING_IN
+    }
 
 
 def errors_of(reply: m.Reply) -> object:
@@ -123,9 +130,9 @@ def errors_of(reply: m.Reply) -> object:
     if isinstance(reply, m.ConsumerMetadataReply):
         return reply.error
     return {
-        (name, index): one if isinstance(one, int) else one.error
+        (name, index): partition if isinstance(partition, int) else partition.error
         for name, partitions in reply.topics.items()
-        for index, one in partitions.items()
+        for index, partition in partitions.items()
     }
 
 

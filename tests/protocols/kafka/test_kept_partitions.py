@@ -10,16 +10,16 @@ from braidlog.protocols.kafka.wire.metadata import MetadataResponse, MetadataRes
 @pytest.mark.parametrize("version", [0, 1, 5, 7, 8, 9])
 def test_a_kept_list_has_the_bytes_of_a_plain_list(version: int) -> None:
     plain = [describe(index, 0, 1) for index in range(100)]
-    kept = KeptPartitions().keep((100, 0, 1), plain)
+    prepared = KeptPartitions().keep((100, 0, 1), plain)
 
     def answer(partitions: list) -> bytes:
         topic = MetadataResponseTopic(name=b"t", partitions=partitions)
         reply = MetadataResponse(brokers=[], cluster_id=b"c", topics=[topic])
         return b"".join(map(bytes, encode(7, reply, version)))
 
-    assert not kept.is_ready(version)
-    assert answer(kept) == answer(kept) == answer(plain)
-    assert kept.is_ready(version)
+    assert not prepared.is_ready(version)
+    assert answer(prepared) == answer(prepared) == answer(plain)
+    assert prepared.is_ready(version)
 
 
 def test_a_partition_without_a_leader_has_no_replicas() -> None:
@@ -28,12 +28,12 @@ def test_a_partition_without_a_leader_has_no_replicas() -> None:
 
 
 def test_the_lists_not_asked_for_are_dropped() -> None:
-    kept = KeptPartitions(10)
+    lists = KeptPartitions(10)
     for count in (4, 5):
-        kept.keep((count, 0, 1), [describe(index, 0, 1) for index in range(count)])
-    assert kept.get((4, 0, 1)) is not None
-    kept.keep((3, 0, 1), [describe(index, 0, 1) for index in range(3)])
-    assert kept.get((5, 0, 1)) is None
-    assert kept.get((4, 0, 1)) is not None
-    assert len(kept.keep((11, 0, 1), [describe(index, 0, 1) for index in range(11)])) == 11
-    assert kept.get((11, 0, 1)) is None
+        lists.keep((count, 0, 1), [describe(index, 0, 1) for index in range(count)])
+    assert lists.get((4, 0, 1)) is not None
+    lists.keep((3, 0, 1), [describe(index, 0, 1) for index in range(3)])
+    assert lists.get((5, 0, 1)) is None
+    assert lists.get((4, 0, 1)) is not None
+    assert len(lists.keep((11, 0, 1), [describe(index, 0, 1) for index in range(11)])) == 11
+    assert lists.get((11, 0, 1)) is None

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from braidlog.protocols.kafka.errors import Code
-from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.talk import OpenClient
 
 NULL_GROUP = struct.pack(">hhihh", 10, 0, 7, -1, -1)
@@ -24,7 +24,7 @@ async def test_an_answer_about_a_null_group_has_its_correlation_id(
 ) -> None:
     stream = await open_client("kafka")
     await stream.send_all(framed(NULL_GROUP))  # 0.8.2.2: error 15 with correlation id 0.
-    answer = await Client(stream).frame()
+    answer = await RawKafka(stream).frame()
     assert answer is not None
     assert struct.unpack(">ihi", answer[4:14]) == (7, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, -1)
 
@@ -35,4 +35,4 @@ async def test_requests_between_brokers_of_kafka_end_the_connection(
 ) -> None:
     stream: trio.SocketStream = await open_client("kafka")
     await stream.send_all(framed(struct.pack(">hhih", key, 0, 7, -1) + bytes(40)))
-    assert await Client(stream).frame() is None  # 0.8.2.2: error 11 or -1.
+    assert await RawKafka(stream).frame() is None  # 0.8.2.2: error 11 or -1.

@@ -12,7 +12,7 @@ from braidlog.protocols.kafka.large_requests import (
     large_requests,
 )
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, fetch, message_set
+from tests.protocols.kafka.frames import RawKafka, fetch, message_set
 from tests.protocols.kafka.talk import FOO, OpenClient, another, produce_one
 
 HALF = LARGE_ENTRIES_MAX // 2 * ENTRY_BYTES_MIN  # bytes of a frame
@@ -91,7 +91,7 @@ def many(count: int, wait_ms: int = 0) -> m.FetchRequest:
 
 
 async def test_large_fetches_of_many_clients_are_served_in_turn(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     await produce_one(client, message_set(b"a"))
     answered = []
@@ -100,8 +100,8 @@ async def test_large_fetches_of_many_clients_are_served_in_turn(
     async def ask() -> None:
         other = await another(open_client)
         reply = await other.call(many(15_000))
-        found = reply.topics[FOO]
-        assert (len(found), found[0].error, found[14_999].error) == (15_000, 0, 3)
+        partitions = reply.topics[FOO]
+        assert (len(partitions), partitions[0].error, partitions[14_999].error) == (15_000, 0, 3)
         answered.append(other)
 
     async def watch() -> None:
@@ -119,7 +119,7 @@ async def test_large_fetches_of_many_clients_are_served_in_turn(
 
 
 async def test_a_large_fetch_waits_until_others_need_its_room(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     count = ENTRIES_FEW_MAX + 1
     names = [b"one-%d" % number for number in range(count)]

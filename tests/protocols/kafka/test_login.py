@@ -15,7 +15,7 @@ from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.storage.metadata.user_records import Grant
 from tests.broker.access.scram_client import ScramClient
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, table_request
+from tests.protocols.kafka.frames import RawKafka, table_request
 from tests.protocols.kafka.talk import FOO, another
 from tests.waiting import until
 
@@ -34,11 +34,11 @@ async def stranger(broker, open_client):
     await client.stream.aclose()
 
 
-async def handshake(client: Client, mechanism: bytes, version: int = 1):
+async def handshake(client: RawKafka, mechanism: bytes, version: int = 1):
     return await client.call_with_table(SaslHandshakeRequest(mechanism=mechanism), version)
 
 
-async def send(client: Client, data: bytes, version: int = 1):
+async def send(client: RawKafka, data: bytes, version: int = 1):
     return await client.call_with_table(SaslAuthenticateRequest(auth_bytes=data), version)
 
 
@@ -244,7 +244,7 @@ async def test_a_listener_user_inactive_for_a_moment(legacy, broker):
 async def test_logins_refusals_and_connections_are_counted_by_user(stranger, broker):
     def figures():
         names = ("logins", "refusals", "connections")
-        return [broker.metrics.number(f"braidlog_user_{one}", "anna").value for one in names]
+        return [broker.metrics.number(f"braidlog_user_{name}", "anna").value for name in names]
 
     await handshake(stranger, b"PLAIN")
     await send(stranger, plain("anna", "secret"))

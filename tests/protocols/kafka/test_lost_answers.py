@@ -12,7 +12,16 @@ from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.session import COMMANDS
 from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
+from braidlog.protocols.kafka.wire.alter_client_quotas import AlterClientQuotasRequest
 from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
+from braidlog.protocols.kafka.wire.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from braidlog.protocols.kafka.wire.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from braidlog.protocols.kafka.wire.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from braidlog.protocols.kafka.wire.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+)
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -25,12 +34,24 @@ from braidlog.protocols.kafka.wire.create_topics import CreatableTopic, CreateTo
 from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
+from braidlog.protocols.kafka.wire.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
 from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest
+from braidlog.protocols.kafka.wire.describe_client_quotas import DescribeClientQuotasRequest
 from braidlog.protocols.kafka.wire.describe_cluster import DescribeClusterRequest
 from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
+from braidlog.protocols.kafka.wire.describe_producers import DescribeProducersRequest
+from braidlog.protocols.kafka.wire.describe_quorum import DescribeQuorumRequest
+from braidlog.protocols.kafka.wire.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+)
+from braidlog.protocols.kafka.wire.describe_topic_partitions import DescribeTopicPartitionsRequest
+from braidlog.protocols.kafka.wire.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
+from braidlog.protocols.kafka.wire.elect_leaders import ElectLeadersRequest
 from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -39,19 +60,34 @@ from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroup
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
 from braidlog.protocols.kafka.wire.list_offsets import ListOffsetsRequest
+from braidlog.protocols.kafka.wire.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from braidlog.protocols.kafka.wire.metadata import MetadataRequest
 from braidlog.protocols.kafka.wire.offset_commit import OffsetCommitRequest
+from braidlog.protocols.kafka.wire.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from braidlog.protocols.kafka.wire.offset_fetch import OffsetFetchRequest
 from braidlog.protocols.kafka.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
+from braidlog.protocols.kafka.wire.share_acknowledge import ShareAcknowledgeRequest
+from braidlog.protocols.kafka.wire.share_fetch import ShareFetchRequest
+from braidlog.protocols.kafka.wire.share_group_describe import ShareGroupDescribeRequest
+from braidlog.protocols.kafka.wire.share_group_heartbeat import ShareGroupHeartbeatRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
-from tests.broker.cluster.cut_links import Cutter, States, Told, check_told, lossy
+from braidlog.protocols.kafka.wire.update_features import UpdateFeaturesRequest
+from conformance.cluster.unanswered_kinds import ChangeOutcome
+from tests.broker.cluster.cut_links import Cutter, States, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, delete_records, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, delete_records, message_set, produce
 from tests.protocols.kafka.test_access import codes, later_codes
+from tests.protocols.kafka.test_scram_users import upsertion
 
 Request = tuple[object, int | None]  # The version of a request with a table.
 
@@ -78,6 +114,17 @@ def changes(topic: bytes, new: bytes) -> dict[type, Request]:
             4,
         ),
         DeleteTopicsRequest: (DeleteTopicsRequest(topic_names=[topic]), 3),
+        OffsetDeleteRequest: (
+            OffsetDeleteRequest(
+                group_id=b"idle",
+                topics=[
+                    OffsetDeleteRequestTopic(
+                        name=topic, partitions=[OffsetDeleteRequestPartition()]
+                    )
+                ],
+            ),
+            0,
+        ),
         CreatePartitionsRequest: (
             CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=topic, count=3)]),
             1,
@@ -98,6 +145,10 @@ def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
     return {
         m.ProduceRequest: (produce(topic, {0: message_set(b"x")}), None),
         DeleteRecordsRequest: (delete_records(topic, 0, 1), 1),
+        AlterUserScramCredentialsRequest: (
+            AlterUserScramCredentialsRequest(upsertions=[upsertion(b"anna")]),
+            0,
+        ),
         JoinGroupRequest: (
             JoinGroupRequest(
                 group_id=b"g",
@@ -124,6 +175,14 @@ def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
             ),
             1,
         ),
+        ShareGroupHeartbeatRequest: (
+            ShareGroupHeartbeatRequest(
+                group_id=b"g", member_id=b"m", subscribed_topic_names=[topic]
+            ),
+            1,
+        ),
+        AlterShareGroupOffsetsRequest: (AlterShareGroupOffsetsRequest(group_id=b"g"), 0),
+        DeleteShareGroupOffsetsRequest: (DeleteShareGroupOffsetsRequest(group_id=b"g"), 0),
     }
 
 
@@ -134,13 +193,25 @@ CHANGE_NOTHING = {
     *(DescribeGroupsRequest, ListGroupsRequest, DescribeConfigsRequest),
     *(ConsumerGroupDescribeRequest, DescribeClusterRequest),
     *(DescribeAclsRequest, CreateAclsRequest, DeleteAclsRequest),  # All are refused.
-    *(DescribeLogDirsRequest,),
+    *(DescribeLogDirsRequest, DescribeTopicPartitionsRequest, DescribeProducersRequest),
+    *(DescribeClientQuotasRequest, AlterClientQuotasRequest, DescribeUserScramCredentialsRequest),
+    *(ElectLeadersRequest, AlterReplicaLogDirsRequest, DescribeQuorumRequest),
+    *(AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest),
+    *(UpdateFeaturesRequest,),
+    *(ShareGroupDescribeRequest, DescribeShareGroupOffsetsRequest),
+    # A session and its records are the connection's, at the broker of the partition.
+    *(ShareFetchRequest, ShareAcknowledgeRequest),
 }
+OF_ANOTHER_OWNER = (
+    Code.NOT_LEADER_FOR_PARTITION,
+    Code.NOT_COORDINATOR,
+    Code.NOT_CONTROLLER,
+)
 TOLD = {
-    Code.NONE: Told.DONE,
-    Code.REQUEST_TIMED_OUT: Told.UNKNOWN,
-    Code.COORDINATOR_LOAD_IN_PROGRESS: Told.UNKNOWN,  # The client repeats the commit.
-    Code.LEADER_NOT_AVAILABLE: Told.UNKNOWN,  # The client requests the metadata again.
+    Code.NONE: ChangeOutcome.DONE,
+    Code.REQUEST_TIMED_OUT: ChangeOutcome.UNKNOWN,
+    Code.COORDINATOR_LOAD_IN_PROGRESS: ChangeOutcome.UNKNOWN,  # The client repeats the commit.
+    Code.LEADER_NOT_AVAILABLE: ChangeOutcome.UNKNOWN,  # The client requests the metadata again.
 }
 
 
@@ -149,10 +220,10 @@ def test_every_request_with_an_effect_has_a_sample() -> None:
     assert sampled | CHANGE_NOTHING == {*COMMANDS}
 
 
-class Near:
+class NearKafka:
     """A client of the broker that owns neither the catalogue nor the topic."""
 
-    def __init__(self, client: Client, topic: bytes, new: bytes) -> None:
+    def __init__(self, client: RawKafka, topic: bytes, new: bytes) -> None:
         self._client = client
         self.requests = changes(topic, new)
         self.of_the_owner = at_the_owner_alone(topic)
@@ -161,13 +232,15 @@ class Near:
         """The code that the client gets."""
         body, version = request
         reply = await self._client.call(body, version)  # type: ignore[arg-type]
-        given = later_codes if version not in (None, 2) else codes
-        (code,) = given(reply)
+        codes_of = later_codes if version not in (None, 2) else codes
+        (code,) = codes_of(reply)
         return Code(code)
 
 
 @asynccontextmanager
-async def prepared(path: Path, *, coordinates: bool) -> AsyncIterator[tuple[Near, States, Cutter]]:
+async def prepared(
+    path: Path, *, coordinates: bool
+) -> AsyncIterator[tuple[NearKafka, States, Cutter]]:
     """Yield a client, the owner's state, and the cutter of the link to the owner.
 
     With `coordinates`, the client's broker coordinates all groups, otherwise the owner does.
@@ -175,21 +248,25 @@ async def prepared(path: Path, *, coordinates: bool) -> AsyncIterator[tuple[Near
     async with lossy(path) as (asker, owner, cutter, _), open_listeners(asker.broker) as connect:
         name, new = (topic_of(owner.held, prefix) for prefix in ("tp", "new"))
         placement = asker.broker.placement
-        there = placement.others()[0]
-        placement.owner_of_name = lambda name: None if coordinates else there  # type: ignore
+        other = placement.others()[0]
+        placement.owner_of_name = lambda name: None if coordinates else other  # type: ignore
         topic = await owner.broker.topics.create(name, 2)
         await fill(owner.broker, name.topic.encode())
         subscription = owner.broker.subscriptions.open(topic, b"idle")
         subscription.commit(0, 1)
-        client = Client(await connect("kafka"))
-        yield Near(client, name.topic.encode(), new.topic.encode()), States(owner.broker), cutter
+        client = RawKafka(await connect("kafka"))
+        yield (
+            NearKafka(client, name.topic.encode(), new.topic.encode()),
+            States(owner.broker),
+            cutter,
+        )
 
 
 async def fill(broker: Broker, topic: bytes) -> None:
     """Store two records in the first partition, through the owner's own listener."""
     async with open_listeners(broker) as connect:
         sent = produce(topic, {0: message_set(b"a", b"b")})
-        assert codes(await Client(await connect("kafka")).call(sent)) == [Code.NONE]
+        assert codes(await RawKafka(await connect("kafka")).call(sent)) == [Code.NONE]
 
 
 @pytest.mark.slow
@@ -197,15 +274,18 @@ async def fill(broker: Broker, topic: bytes) -> None:
 async def test_the_answer_after_a_lost_answer_is_true(tmp_path: Path, kind: type) -> None:
     async with prepared(tmp_path / "whole", coordinates=True) as (near, states, _):
         before = states.now()
-        assert TOLD[await near.ask(near.requests[kind])] in (Told.DONE, Told.UNKNOWN)
+        assert TOLD[await near.ask(near.requests[kind])] in (
+            ChangeOutcome.DONE,
+            ChangeOutcome.UNKNOWN,
+        )
         after = states.now()
     async with prepared(tmp_path / "cut", coordinates=True) as (near, states, cutter):
         assert states.now() == before
         cutter.answers_to_lose = 1
-        told = TOLD.get(await near.ask(near.requests[kind]), Told.NOT_DONE)
+        outcome = TOLD.get(await near.ask(near.requests[kind]), ChangeOutcome.NOT_DONE)
         assert cutter.lost == 1
-        check_told(told, before, states.now(), after)
-        if told is not Told.DONE:
+        check_told(outcome, before, states.now(), after)
+        if outcome is not ChangeOutcome.DONE:
             await near.ask(near.requests[kind])
         assert states.now() == after
 
@@ -215,5 +295,5 @@ async def test_owner_only_requests_are_refused_without_effect(tmp_path: Path, ki
     async with prepared(tmp_path, coordinates=False) as (near, states, cutter):
         cutter.answers_to_lose, before = 1, states.now()
         code = await near.ask(near.of_the_owner[kind])
-        assert code in (Code.NOT_LEADER_FOR_PARTITION, Code.NOT_COORDINATOR)
+        assert code in OF_ANOTHER_OWNER
         assert states.now() == before and not cutter.lost

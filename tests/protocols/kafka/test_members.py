@@ -20,18 +20,18 @@ TOPIC = SimpleNamespace(name=TopicName("public", "default", "t"), partitions=[No
 def members(*described, kind=PROTOCOL_TYPE):
     """Return the topic's partitions by member, in the view of other tools."""
     group = SimpleNamespace(protocol_type=kind, described=lambda: described)
-    told = KafkaMembers(
+    known = KafkaMembers(
         lambda name: group if name == b"g" else None, lambda name: None, "public/default"
     )
-    return {one.name: list(one.partitions) for one in told.of(TOPIC, b"g")}
+    return {member.name: list(member.partitions) for member in known.of(TOPIC, b"g")}
 
 
-def described(name, wants=(), **given):
-    given = {topic.encode(): partitions for topic, partitions in given.items()}
+def described(name, wants=(), **assigned):
+    assigned = {topic.encode(): partitions for topic, partitions in assigned.items()}
     return DescribedGroupMember(
         member_id=name,
         member_metadata=subscription_of(wants),
-        member_assignment=assignment_of(given) if given else b"",
+        member_assignment=assignment_of(assigned) if assigned else b"",
     )
 
 
@@ -46,20 +46,20 @@ def test_members_subscribe_to_the_topic_or_have_its_partitions():
 
 
 @pytest.mark.parametrize(
-    "given", [[-1, 1], [1, PARTITIONS], [1, 1], [(1 << 31) - 1, 1, -(1 << 31)]]
+    "assigned", [[-1, 1], [1, PARTITIONS], [1, 1], [(1 << 31) - 1, 1, -(1 << 31)]]
 )
-def test_missing_partitions_of_an_assignment_are_not_shown(given):
-    assert members(described(b"a", t=given)) == {"a": [1]}
+def test_missing_partitions_of_an_assignment_are_not_shown(assigned):
+    assert members(described(b"a", t=assigned)) == {"a": [1]}
 
 
 def test_a_foreign_member_appears_once_with_all_its_topics():
     other = SimpleNamespace(name=TopicName("public", "default", "u"))
-    found = [
+    listed = [
         (TOPIC, SubscriptionMember("pulsar", "p", "::1", (0, 1))),
         (other, SubscriptionMember("pulsar", "p", "::1", (2,))),
         (TOPIC, SubscriptionMember("iggy", "7", "", ())),
     ]
-    first, second = described_others(found)
+    first, second = described_others(listed)
     assert (first.member_id, first.client_id, first.client_host) == (b"p", b"pulsar", b"::1")
     assert first.member_assignment == assignment_of({b"t": (0, 1), b"u": (2,)})
     assert first.member_metadata == subscription_of([b"t", b"u"])
@@ -67,5 +67,5 @@ def test_a_foreign_member_appears_once_with_all_its_topics():
 
 
 def test_a_name_too_long_for_kafka_is_cut():
-    (one,) = described_others([(TOPIC, SubscriptionMember("pulsar", "n" * 40_000, "", (0,)))])
-    assert len(string(one.member_id)) == 2 + (1 << 15) - 1
+    (member,) = described_others([(TOPIC, SubscriptionMember("pulsar", "n" * 40_000, "", (0,)))])
+    assert len(string(member.member_id)) == 2 + (1 << 15) - 1

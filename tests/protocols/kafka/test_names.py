@@ -2,7 +2,6 @@
 
 import pytest
 
-from braidlog.protocols.kafka import names
 from braidlog.protocols.kafka.names import IllegalName, NameSpace, name_space, visible
 from braidlog.storage.metadata.names import TopicName
 
@@ -49,9 +48,8 @@ def test_all_connections_share_known_names() -> None:
     assert name_space("acme/other").topic_name(b"orders") != known
 
 
-def test_cached_names_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "NAMES_KEPT_MAX", 3)
-    space = NameSpace("acme/sales")
+def test_cached_names_have_a_limit() -> None:
+    space = NameSpace("acme/sales", names_max=3)
     first = space.topic_name(b"t0")
     for number in range(1, 4):
         assert space.topic_name(b"t0") is first

@@ -10,7 +10,7 @@ from braidlog.protocols.kafka.wire.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
@@ -67,38 +67,38 @@ def test_the_newest_entry_that_is_not_later_counts() -> None:
 # Through the wire.
 
 
-async def test_offsets_of_a_partition(client: Client) -> None:
+async def test_offsets_of_a_partition(client: RawKafka) -> None:
     await produce_one(client, message_set(b"a", b"b"))
     for time_ms, offsets in ((-1, [2, 0]), (-2, [0]), (1 << 62, [2, 0]), (0, [])):
         request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(time_ms, 5)}})
         assert await client.call(request) == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, offsets)}})
 
 
-async def test_negative_number_of_offsets_and_unknown_partition(client: Client) -> None:
+async def test_negative_number_of_offsets_and_unknown_partition(client: RawKafka) -> None:
     targets = {0: m.OffsetsTarget(-1, -1), 4: m.OffsetsTarget(-1, 1)}
     reply = await client.call(m.OffsetsRequest(-1, {FOO: targets}))
     assert reply == m.OffsetsReply({FOO: {0: m.OffsetsFound(-1, []), 4: m.OffsetsFound(3, [])}})
 
 
-async def test_the_latest_offset_counts_records_of_acks_0(client: Client) -> None:
+async def test_the_latest_offset_counts_records_of_acks_0(client: RawKafka) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}, acks=0))
     reply = await client.call(m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 1)}}))
     assert reply == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [1])}})
 
 
-async def test_an_empty_partition_has_a_single_offset(client: Client) -> None:
+async def test_an_empty_partition_has_a_single_offset(client: RawKafka) -> None:
     request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 5)}})
     assert await client.call(request) == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [0])}})
 
 
-async def test_records_not_yet_on_disk_are_not_counted(broker: Broker, client: Client) -> None:
+async def test_records_not_yet_on_disk_are_not_counted(broker: Broker, client: RawKafka) -> None:
     foreign_append(broker, "foo", [b"a", b"b"])
     partition = broker.topics.partition(FOO_NAME, 0)
     assert (partition.next_offset, partition.high_watermark) == (2, 0)
     assert offsets_before(known_offsets(partition, NOW), -1, 1) == [0]
 
 
-async def found(client: Client, version: int, time_ms: int) -> tuple[int, int, int, int]:
+async def found(client: RawKafka, version: int, time_ms: int) -> tuple[int, int, int, int]:
     """Return code, offset, time and leader epoch of a ListOffsets answer for partition 0."""
     target = ListOffsetsPartition(timestamp=time_ms, current_leader_epoch=-1)
     topics = [ListOffsetsTopic(name=FOO, partitions=[target])]
@@ -107,7 +107,7 @@ async def found(client: Client, version: int, time_ms: int) -> tuple[int, int, i
     return result.error_code, result.offset, result.timestamp, result.leader_epoch
 
 
-async def test_the_first_record_of_the_latest_time_is_found(client: Client) -> None:
+async def test_the_first_record_of_the_latest_time_is_found(client: RawKafka) -> None:
     assert await found(client, 7, -3) == (0, -1, -1, -1)
     await produce_one(client, message_set(b"without a time"))
     assert await found(client, 7, -3) == (0, -1, -1, -1)
@@ -121,7 +121,7 @@ async def test_the_first_record_of_the_latest_time_is_found(client: Client) -> N
     [(-3, 7, -1), (-4, 8, 0), (-5, 9, -1), (-6, 11, -1), (-7, 99, 0)],
 )
 async def test_special_times_have_a_first_version(
-    client: Client, time_ms: int, since: int, offset: int
+    client: RawKafka, time_ms: int, since: int, offset: int
 ) -> None:
     """As Kafka 4.3.1 answers."""
     await produce_one(client, message_set(b"without a time"))
@@ -131,7 +131,7 @@ async def test_special_times_have_a_first_version(
         assert await found(client, version, time_ms) == expected
 
 
-async def test_records_without_a_time_are_skipped(client: Client) -> None:
+async def test_records_without_a_time_are_skipped(client: RawKafka) -> None:
     await produce_one(client, message_set(b"without a time"))
     await produce_one(client, batch_of(b"a", time_ms=5))
     assert await found(client, 5, 0) == (0, 1, 5, 0)

@@ -8,21 +8,21 @@ import pytest
 import trio
 
 from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.classic_group import KafkaGroup
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_table import GroupTable, groups_of
+from braidlog.protocols.kafka.group_coordinator import GroupCoordinator, groups_of
 from braidlog.protocols.kafka.long_polls import (
     CALLED_S,
     CLIENT_POLLS_MAX,
     CLIENTS_CALLED_MAX,
     REJOIN_POLL_S,
 )
-from braidlog.protocols.kafka.membership import KafkaGroup
 from braidlog.protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
 from braidlog.protocols.kafka.roster import HEARD_SHARE, RECONNECT_S, KafkaMember
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.protocols.kafka.frames import Client, fetch
+from tests.protocols.kafka.frames import RawKafka, fetch
 from tests.protocols.kafka.talk import FOO, OpenClient
-from tests.protocols.kafka.test_groups import (
+from tests.protocols.kafka.test_classic_groups import (
     GROUP,
     another_waits,
     beat,
@@ -52,7 +52,7 @@ def admit(group: KafkaGroup, instance: bytes | None = None) -> KafkaMember:
     return group.admit(request, CLIENT, trio.current_time())
 
 
-async def poll(table: GroupTable, client: tuple[bytes, bytes] = CLIENT) -> float:
+async def poll(table: GroupCoordinator, client: tuple[bytes, bytes] = CLIENT) -> float:
     """Wait in a poll; return its duration."""
     begun = trio.current_time()
     with table.polls.waiting(client, POLL_S):
@@ -74,7 +74,9 @@ async def own_nursery(task_status: trio.TaskStatus[trio.Nursery]) -> None:
         await trio.sleep_forever()
 
 
-def presence_in(nursery: trio.Nursery, table: GroupTable, *, is_open: bool = True) -> Presence:
+def presence_in(
+    nursery: trio.Nursery, table: GroupCoordinator, *, is_open: bool = True
+) -> Presence:
     nursery.start_soon(trio.sleep_forever)  # As the task that keeps a connection's time.
     connection: Any = SimpleNamespace(nursery=nursery, is_open=is_open)
     return Presence(connection, table)
@@ -83,7 +85,7 @@ def presence_in(nursery: trio.Nursery, table: GroupTable, *, is_open: bool = Tru
 async def test_a_disconnected_member_is_dead_before_its_session_ends(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get(GROUP)
     async with trio.open_nursery() as nursery:
         first, second = presence_in(nursery, table), presence_in(nursery, table)
@@ -103,7 +105,7 @@ async def test_a_disconnected_member_is_dead_before_its_session_ends(
 async def test_without_a_watcher_another_members_long_poll_still_ends(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get(GROUP)
     async with trio.open_nursery() as staying:
         ending = await staying.start(own_nursery)
@@ -133,7 +135,7 @@ async def test_dead_members_are_found_after_the_watching_connection_has_no_membe
     autojump_clock: trio.abc.Clock, way: str
 ) -> None:
     """The member has left, or speaks over another connection, before its first connection ends."""
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get(GROUP)
     async with trio.open_nursery() as staying:
         ending = await staying.start(own_nursery)
@@ -173,7 +175,7 @@ def test_a_static_member_may_be_away_for_its_session() -> None:
 
 
 async def test_a_member_on_a_new_connection_is_not_lost() -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get(GROUP)
     async with trio.open_nursery() as nursery:
         old, new = presence_in(nursery, table), presence_in(nursery, table)
@@ -187,7 +189,7 @@ async def test_a_member_on_a_new_connection_is_not_lost() -> None:
 
 
 async def test_memberships_of_a_connection_have_a_limit() -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     async with trio.open_nursery() as nursery:
         presence = presence_in(nursery, table)
         for number in range(MEMBERSHIPS_MAX + 5):
@@ -200,7 +202,7 @@ async def test_memberships_of_a_connection_have_a_limit() -> None:
 async def test_a_long_poll_ends_early_for_a_rejoin(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get(GROUP)
     admit(group)
     group.assign({}, trio.current_time())
@@ -220,7 +222,7 @@ async def test_a_long_poll_ends_early_for_a_rejoin(
 async def test_polls_are_short_for_a_while_after_a_rejoin_request(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     table.polls.call(CLIENT)
     assert await poll(table) == pytest.approx(REJOIN_POLL_S)
     await trio.sleep(CALLED_S)
@@ -230,7 +232,7 @@ async def test_polls_are_short_for_a_while_after_a_rejoin_request(
 async def test_many_polls_of_the_same_client_id_are_not_ended(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     begun = trio.current_time()
     async with trio.open_nursery() as waiting:
         for _ in range(CLIENT_POLLS_MAX + 1):
@@ -241,14 +243,14 @@ async def test_many_polls_of_the_same_client_id_are_not_ended(
 
 
 async def test_the_oldest_rejoin_requests_are_forgotten() -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     for number in range(CLIENTS_CALLED_MAX + 5):
         table.polls.call((b"%d" % number, b""))
     assert len(table.polls._called) == CLIENTS_CALLED_MAX
 
 
 async def test_the_end_of_a_connection_reaches_the_group(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     other, first, second = await two_members(client, open_client)
     async with trio.open_nursery() as nursery:
@@ -267,7 +269,7 @@ async def test_the_end_of_a_connection_reaches_the_group(
 
 
 async def test_a_fetch_of_a_member_ends_early_in_a_rebalance(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     async with another_waits(broker, client, open_client) as (first, _, _):
         await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=600_000))
@@ -275,7 +277,7 @@ async def test_a_fetch_of_a_member_ends_early_in_a_rebalance(
 
 
 async def test_a_killed_member_is_noticed_while_its_fetch_waits(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     other, first, second = await two_members(client, open_client)
     async with trio.open_nursery() as nursery:
@@ -290,7 +292,7 @@ async def test_a_killed_member_is_noticed_while_its_fetch_waits(
 async def test_a_wait_after_a_change_is_woken_by_the_next_change(
     autojump_clock: trio.abc.Clock,
 ) -> None:
-    table = GroupTable()
+    table = GroupCoordinator()
     group = table.get(GROUP)
     member = admit(group)
     woken = []

@@ -16,9 +16,10 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.errors import NotAuthorized
 from braidlog.broker.reading.unpacking import unpacking_limiter
 from braidlog.broker.runtime.steps import run
+from braidlog.broker.server.written_topics import WrittenTopics
 from braidlog.protocols.kafka.context import KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_table import GroupTable
+from braidlog.protocols.kafka.group_coordinator import GroupCoordinator
 from braidlog.protocols.kafka.login import KafkaLogin
 from braidlog.protocols.kafka.names import NameSpace
 from braidlog.protocols.kafka.options import KafkaOptions
@@ -40,7 +41,7 @@ from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
 from braidlog.storage.formats.record import Record
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, message, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, message, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
@@ -60,26 +61,28 @@ BASE = 1000
 
 
 @pytest.mark.parametrize("acks", [1, -1, 2, 32767, -2, -32768])
-async def test_any_acks_but_0_are_answered_with_the_base_offset(client: Client, acks: int) -> None:
+async def test_any_acks_but_0_are_answered_with_the_base_offset(
+    client: RawKafka, acks: int
+) -> None:
     assert await produce_one(client, message_set(b"a", b"b"), acks) == m.Produced(0, 0)
     assert await produce_one(client, message_set(b"c"), acks) == m.Produced(0, 2)
 
 
-async def test_an_answered_message_is_on_disk(broker: Broker, client: Client) -> None:
+async def test_an_answered_message_is_on_disk(broker: Broker, client: RawKafka) -> None:
     await produce_one(client, message_set(b"a"))
     partition = broker.topics.partition(FOO_NAME, 0)
     assert partition.log.durable_offset == 1
 
 
-async def test_acks_0_has_no_answer(client: Client) -> None:
+async def test_acks_0_has_no_answer(client: RawKafka) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}, acks=0))
     assert values(await fetch_one(client, 0)) == [(0, b"a")]
 
 
-@pytest.mark.parametrize("what", ["partition", "crc"])
-async def test_a_failed_acks_0_closes_without_later_answers(client: Client, what: str) -> None:
+@pytest.mark.parametrize("fault", ["partition", "crc"])
+async def test_a_failed_acks_0_closes_without_later_answers(client: RawKafka, fault: str) -> None:
     damaged = message(b"a")[:-1] + b"b"
-    sets = {7: message_set(b"a")} if what == "partition" else {0: damaged}
+    sets = {7: message_set(b"a")} if fault == "partition" else {0: damaged}
     await client.send(
         m.ConsumerMetadataRequest(b"g"),
         produce(FOO, sets, acks=0),
@@ -90,7 +93,7 @@ async def test_a_failed_acks_0_closes_without_later_answers(client: Client, what
 
 
 async def test_a_failed_acks_0_closes_once_other_partitions_are_readable(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
     for at in range(20):
@@ -100,31 +103,31 @@ async def test_a_failed_acks_0_closes_once_other_partitions_are_readable(
         assert partition.high_watermark == at + 1
 
 
-async def test_a_bad_partition_does_not_affect_the_others(client: Client) -> None:
+async def test_a_bad_partition_does_not_affect_the_others(client: RawKafka) -> None:
     reply = await client.call(produce(FOO, {5: message_set(b"a"), 0: message_set(b"b")}))
     assert reply == m.ProduceReply({FOO: {5: m.Produced(3, -1), 0: m.Produced(0, 0)}})
 
 
-async def test_a_bad_message_rejects_its_whole_set(client: Client) -> None:
+async def test_a_bad_message_rejects_its_whole_set(client: RawKafka) -> None:
     damaged = message(b"b")[:-1] + b"x"
     assert await produce_one(client, message(b"a") + damaged) == m.Produced(2, -1)
     assert (await fetch_one(client, 0)).high_watermark == 0
 
 
-async def test_the_limit_of_a_message_is_exact(client: Client) -> None:
+async def test_the_limit_of_a_message_is_exact(client: RawKafka) -> None:
     largest = bytes(1_000_012 - 26)
     assert await produce_one(client, message(largest + b"x")) == m.Produced(10, -1)
     assert await produce_one(client, message(largest)) == m.Produced(0, 0)
 
 
 @pytest.mark.parametrize("data", [b"", message(b"abc")[:-1]], ids=["nothing", "a partial one"])
-async def test_empty_set_succeeds_with_base_offset_minus_1(client: Client, data: bytes) -> None:
+async def test_empty_set_succeeds_with_base_offset_minus_1(client: RawKafka, data: bytes) -> None:
     await produce_one(client, message_set(b"a"))
     assert await produce_one(client, data) == m.Produced(0, -1)
 
 
 async def test_large_set_is_stored_in_batches_of_limited_size(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     data = message_set(*(bytes([at]) * 700_000 for at in range(5)))
     assert await produce_one(client, data) == m.Produced(0, 0)
@@ -139,7 +142,7 @@ async def test_large_set_is_stored_in_batches_of_limited_size(
 
 @pytest.mark.slow
 async def test_thousand_pipelined_produces_are_answered_in_order(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     rounds = broker.durability.durable_ticket
     await client.send(*(produce(FOO, {0: message_set(b"%d" % at)}) for at in range(1000)))
@@ -162,11 +165,11 @@ def no_thread_unpacks() -> Iterator[None]:
     """Make unpacking and packing in threads wait."""
     limiter = unpacking_limiter()
     busy = [object() for _ in range(int(limiter.available_tokens))]
-    for one in busy:
-        limiter.acquire_on_behalf_of_nowait(one)
+    for borrower in busy:
+        limiter.acquire_on_behalf_of_nowait(borrower)
     yield
-    for one in busy:
-        limiter.release_on_behalf_of(one)
+    for borrower in busy:
+        limiter.release_on_behalf_of(borrower)
 
 
 def incompressible(count: int) -> bytes:
@@ -175,7 +178,7 @@ def incompressible(count: int) -> bytes:
 
 
 async def test_a_large_compressed_set_gets_offsets_despite_other_appends(
-    broker: Broker, client: Client, open_client: OpenClient
+    broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     large = gzipped(incompressible(100))
     assert len(large) > INLINE_INFLATED_MAX
@@ -193,7 +196,7 @@ async def test_a_large_compressed_set_gets_offsets_despite_other_appends(
 
 @pytest.mark.parametrize("before", [b"", message(b"plain")], ids=["alone", "behind a plain one"])
 async def test_a_set_that_unpacks_to_much_delays_no_other(
-    client: Client, open_client: OpenClient, before: bytes
+    client: RawKafka, open_client: OpenClient, before: bytes
 ) -> None:
     small_bomb = before + gzipped(message(bytes(10 * INLINE_INFLATED_MAX)))
     assert len(small_bomb) < 5000
@@ -207,23 +210,25 @@ async def test_a_set_that_unpacks_to_much_delays_no_other(
 
 
 async def test_compressed_sets_of_a_partition_are_packed_in_turn(
-    client: Client, open_client: OpenClient
+    client: RawKafka, open_client: OpenClient
 ) -> None:
     others = [client, await another(open_client), await another(open_client)]
     large = gzipped(incompressible(70))
     with no_thread_unpacks():
-        for one in others:
-            await one.send(produce(FOO, {0: large}))
+        for other in others:
+            await other.send(produce(FOO, {0: large}))
             await trio.testing.wait_all_tasks_blocked()
-    for at, one in enumerate(others):
-        reply = await one.answer(m.ProduceRequest)
+    for at, other in enumerate(others):
+        reply = await other.answer(m.ProduceRequest)
         assert reply == m.ProduceReply({FOO: {0: m.Produced(0, 70 * at)}})
 
 
 def context_of(broker: Broker) -> KafkaContext:
     address = m.BrokerAddress(1, b"localhost", 9092)
-    connection: Any = SimpleNamespace(check=lambda action, resource: None)
-    groups = GroupTable()
+    connection: Any = SimpleNamespace(
+        check=lambda action, resource: None, written_topics=WrittenTopics()
+    )
+    groups = GroupCoordinator()
     return KafkaContext(
         broker,
         connection,
@@ -242,7 +247,7 @@ def context_of(broker: Broker) -> KafkaContext:
     ids=["waits for a thread", "takes a whole turn"],
 )
 async def test_a_right_lost_in_the_midst_of_a_request_ends_its_sets(
-    broker: Broker, client: Client, first: bytes
+    broker: Broker, client: RawKafka, first: bytes
 ) -> None:
     checks: list[Resource] = []
 
@@ -269,7 +274,7 @@ async def test_a_right_lost_in_the_midst_of_a_request_ends_its_sets(
 
 
 async def test_a_set_that_is_always_overtaken_is_stored_unpacked(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
 
@@ -300,7 +305,7 @@ async def test_a_set_that_is_always_overtaken_is_stored_unpacked(
 async def test_the_unpacked_size_of_a_request_has_a_limit(
     broker: Broker, open_client: OpenClient
 ) -> None:
-    client = Client(await open_client("kafka", inflated_bytes_max=10_000))
+    client = RawKafka(await open_client("kafka", inflated_bytes_max=10_000))
     await broker.topics.create(FOO_NAME, 3)
     wrapper = gzipped(message(bytes(4_000)))
     reply = await client.call(produce(FOO, {0: wrapper, 1: wrapper, 2: wrapper}))
@@ -311,7 +316,7 @@ async def test_the_unpacked_size_of_a_request_has_a_limit(
 async def test_a_compressed_set_above_the_unpacked_limit_is_too_large(
     broker: Broker, open_client: OpenClient
 ) -> None:
-    client = Client(await open_client("kafka", inflated_bytes_max=10_000))
+    client = RawKafka(await open_client("kafka", inflated_bytes_max=10_000))
     await client.call(m.MetadataRequest([FOO]))
     for size, error in ((9_000, 0), (11_000, 10)):
         wrapper = gzipped(message(bytes(size)))
@@ -326,7 +331,7 @@ def tiny_batch() -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("one", "most"),
+    ("damaged_message", "most"),
     [
         (message(b""), SET_MESSAGES_MAX),
         (timed(b"", 1000), SET_MESSAGES_MAX),
@@ -335,17 +340,17 @@ def tiny_batch() -> bytes:
     ids=["format 0", "format 1", "batches"],
 )
 async def test_a_set_of_very_many_messages_is_refused_without_a_long_turn(
-    client: Client, one: bytes, most: int
+    client: RawKafka, damaged_message: bytes, most: int
 ) -> None:
     """No turn of the loop is long (`tests/turns.py`), even for the largest accepted set."""
-    assert await produce_one(client, one * (most + 1)) == m.Produced(10, -1)
+    assert await produce_one(client, damaged_message * (most + 1)) == m.Produced(10, -1)
     assert (await fetch_one(client, 0)).high_watermark == 0
-    assert (await produce_one(client, one * most)).error == 0
+    assert (await produce_one(client, damaged_message * most)).error == 0
     assert (await fetch_one(client, 0)).high_watermark == most
 
 
 @pytest.mark.slow
-async def test_a_set_that_unpacks_to_very_many_messages_is_refused(client: Client) -> None:
+async def test_a_set_that_unpacks_to_very_many_messages_is_refused(client: RawKafka) -> None:
     assert await produce_one(client, gzipped(message(b"") * (SET_MESSAGES_MAX + 1))) == (
         m.Produced(10, -1)
     )

@@ -7,19 +7,21 @@ from braidlog.protocols.kafka.produce import BYTES_PER_TURN
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.record import Record
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, message, produce
+from tests.protocols.kafka.frames import RawKafka, message, produce
 from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, values
 
 
-async def produced(client: Client, sets: dict[int, bytes]) -> dict[int, tuple[int, int]]:
+async def produced(client: RawKafka, sets: dict[int, bytes]) -> dict[int, tuple[int, int]]:
     """Return code and base offset of each set."""
     reply = await client.call(produce(FOO, sets))
     assert isinstance(reply, m.ProduceReply)
-    return {index: (one.error, one.base_offset) for index, one in reply.topics[FOO].items()}
+    return {
+        index: (answer.error, answer.base_offset) for index, answer in reply.topics[FOO].items()
+    }
 
 
 async def test_sets_after_many_bytes_are_stored_in_a_later_turn(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     await broker.topics.add_partitions(FOO_NAME, 3)
     large = message(bytes(BYTES_PER_TURN - 100))
@@ -30,11 +32,11 @@ async def test_sets_after_many_bytes_are_stored_in_a_later_turn(
             7: (Code.UNKNOWN_TOPIC_OR_PARTITION, -1),
         }
     topic = broker.topics.get(FOO_NAME)
-    assert [one.high_watermark for one in topic.partitions] == [2, 2, 2]
+    assert [partition.high_watermark for partition in topic.partitions] == [2, 2, 2]
 
 
 async def test_a_compacted_topic_takes_only_records_with_keys(
-    broker: Broker, client: Client
+    broker: Broker, client: RawKafka
 ) -> None:
     await broker.topics.alter_settings(FOO_NAME, {"cleanup_policy": "compact"})
     for size in (1, INLINE_BYTES):

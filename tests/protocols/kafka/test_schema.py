@@ -45,15 +45,15 @@ def written(value: Struct, version: int) -> bytes:
 
 def read_whole(kind: type[Struct], data: bytes, version: int) -> Struct:
     reader = FieldReader(memoryview(data))
-    found = kind.read(reader, version)
+    value = kind.read(reader, version)
     assert not reader.left
-    return found
+    return value
 
 
 def requests_and_responses() -> Iterator[tuple[type[Struct], type[Struct]]]:
-    for found in pkgutil.iter_modules(wire.__path__):
-        module = vars(importlib.import_module(f"{wire.__name__}.{found.name}"))
-        (request,) = (one for one in module.values() if hasattr(one, "KEY"))
+    for module_info in pkgutil.iter_modules(wire.__path__):
+        module = vars(importlib.import_module(f"{wire.__name__}.{module_info.name}"))
+        (request,) = (structure for structure in module.values() if hasattr(structure, "KEY"))
         yield request, module[request.__name__.removesuffix("Request") + "Response"]
 
 
@@ -165,10 +165,10 @@ def test_tags_count_as_entries() -> None:
 
 
 def test_structures_compare_by_fields_and_show_non_default_values() -> None:
-    one = ApiVersion(api_key=18, max_version=4)
-    assert one == ApiVersion(api_key=18, max_version=4) != ApiVersion(api_key=18)
-    assert one != Cursor()
-    assert repr(one) == "ApiVersion(api_key=18, max_version=4)"
+    version = ApiVersion(api_key=18, max_version=4)
+    assert version == ApiVersion(api_key=18, max_version=4) != ApiVersion(api_key=18)
+    assert version != Cursor()
+    assert repr(version) == "ApiVersion(api_key=18, max_version=4)"
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,10 @@ def test_every_version_of_every_message_round_trips(
 def filled(kind: type[Struct], version: int, rng: random.Random) -> Struct:
     """Return a structure with values in all fields of a version."""
     values = {
-        one.name: value_of(one, version, rng)
-        for one in kind.FIELDS
-        if one.since <= version <= one.until and not (one.tag is not None and rng.random() < 0.5)
+        field.name: value_of(field, version, rng)
+        for field in kind.FIELDS
+        if field.since <= version <= field.until
+        and not (field.tag is not None and rng.random() < 0.5)
     }
     return kind(**values)
 

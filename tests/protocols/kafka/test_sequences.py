@@ -17,7 +17,7 @@ from braidlog.storage.log.sequences import ProducerState, StoredBatch
 from conformance.server import RunningBroker
 from tests.broker.held_disk import HeldDisk
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, message_set, table_request
+from tests.protocols.kafka.frames import RawKafka, message_set, table_request
 from tests.protocols.kafka.talk import FOO, FOO_NAME, another, fetch_one, produce_one, values
 from tests.storage.formats.kafka.test_record_batches import batch
 from tests.waiting import HANG_S, until
@@ -32,9 +32,9 @@ def sequenced(first: int, count: int = 1, *, epoch: int = 0, pid: int = PID) -> 
     return batch(records, count, pid=pid, epoch=epoch, seq=first)
 
 
-async def send(client: Client, sent: bytes) -> tuple[int, int]:
-    found = await produce_one(client, sent)
-    return found.error, found.base_offset
+async def send(client: RawKafka, sent: bytes) -> tuple[int, int]:
+    answer = await produce_one(client, sent)
+    return answer.error, answer.base_offset
 
 
 def state(*sequences: tuple[int, int], epoch: int = 3, first: int = -1) -> ProducerState:
@@ -76,17 +76,17 @@ def test_the_result_of_a_batch(
     assert judge(known, info) == judgement
 
 
-async def test_a_resent_batch_is_stored_once_and_answered_as_before(client: Client) -> None:
+async def test_a_resent_batch_is_stored_once_and_answered_as_before(client: RawKafka) -> None:
     sent = [sequenced(at * 2, 2) for at in range(7)]
-    assert [await send(client, one) for one in sent] == [(0, at * 2) for at in range(7)]
-    assert [await send(client, one) for one in sent[2:]] == [(0, at * 2) for at in range(2, 7)]
+    assert [await send(client, batch) for batch in sent] == [(0, at * 2) for at in range(7)]
+    assert [await send(client, batch) for batch in sent[2:]] == [(0, at * 2) for at in range(2, 7)]
     # Clients treat this as success; after an out-of-order error, Java's would store the batch
     # again.
     assert (await send(client, sent[1]))[0] == Code.DUPLICATE_SEQUENCE
     assert len(values(await fetch_one(client, 0))) == 14
 
 
-async def test_gaps_and_old_epochs_are_errors(client: Client) -> None:
+async def test_gaps_and_old_epochs_are_errors(client: RawKafka) -> None:
     assert await send(client, sequenced(0)) == (0, 0)
     assert (await send(client, sequenced(2)))[0] == Code.OUT_OF_ORDER_SEQUENCE
     assert await send(client, sequenced(0, epoch=1)) == (0, 1)
@@ -94,12 +94,12 @@ async def test_gaps_and_old_epochs_are_errors(client: Client) -> None:
     assert await send(client, sequenced(1, epoch=1)) == (0, 2)
 
 
-async def test_sequences_wrap_around(client: Client) -> None:
+async def test_sequences_wrap_around(client: RawKafka) -> None:
     assert await send(client, sequenced(SEQUENCE_MAX - 1, 3)) == (0, 0)
     assert await send(client, sequenced(1)) == (0, 3)
 
 
-async def test_producers_and_partitions_have_separate_sequences(client: Client) -> None:
+async def test_producers_and_partitions_have_separate_sequences(client: RawKafka) -> None:
     assert await send(client, sequenced(0, pid=0)) == (0, 0)
     assert await send(client, sequenced(0, pid=1)) == (0, 1)
     assert await send(client, sequenced(0, pid=0)) == (0, 0)
@@ -116,15 +116,15 @@ async def test_producers_and_partitions_have_separate_sequences(client: Client) 
         sequenced(0, pid=-2),
     ],
 )
-async def test_invalid_idempotent_batches_are_refused(client: Client, sent: bytes) -> None:
+async def test_invalid_idempotent_batches_are_refused(client: RawKafka, sent: bytes) -> None:
     assert (await send(client, sent))[0] == Code.INVALID_MESSAGE
 
 
-async def test_two_connections_at_once_store_a_batch_once(open_client, client: Client) -> None:
+async def test_two_connections_at_once_store_a_batch_once(open_client, client: RawKafka) -> None:
     again = await another(open_client)
-    for one in (client, again):
-        await one.send(m.ProduceRequest(1, 1000, {FOO: {0: memoryview(sequenced(0))}}))
-    answers = [await one.answer(m.ProduceRequest) for one in (client, again)]
+    for connection in (client, again):
+        await connection.send(m.ProduceRequest(1, 1000, {FOO: {0: memoryview(sequenced(0))}}))
+    answers = [await connection.answer(m.ProduceRequest) for connection in (client, again)]
     assert answers == [m.ProduceReply({FOO: {0: m.Produced(0, 0)}})] * 2
     assert len(values(await fetch_one(client, 0))) == 1
 
@@ -142,8 +142,8 @@ def test_sequences_are_known_after_a_kill(tmp_path) -> None:
     def store(sent: bytes) -> tuple[int, int]:
         body = m.ProduceRequest(-1, 1000, {FOO: {0: memoryview(sent)}})
         answer = exchange(body, 0, 3)
-        found: tuple[int, int] = struct.unpack_from(">hq", answer, 4 + 4 + 5 + 4 + 4)
-        return found
+        answered: tuple[int, int] = struct.unpack_from(">hq", answer, 4 + 4 + 5 + 4 + 4)
+        return answered
 
     with running:
         exchange(m.MetadataRequest([FOO]), 3, 4)
@@ -160,7 +160,7 @@ def test_sequences_are_known_after_a_kill(tmp_path) -> None:
 
 
 async def test_a_resent_batch_waits_until_the_first_copy_is_durable(
-    open_client, client: Client, broker: Broker, nursery: trio.Nursery
+    open_client, client: RawKafka, broker: Broker, nursery: trio.Nursery
 ) -> None:
     """With and without a known place of the first copy."""
     await send(client, sequenced(0))

@@ -10,7 +10,7 @@ from braidlog.protocols.kafka.adapter import ADAPTER
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client, message_set, produce
+from tests.protocols.kafka.frames import RawKafka, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
     OpenClient,
@@ -34,7 +34,7 @@ async def test_invalid_bytes_close_at_once(broker: Broker, open_client: OpenClie
         assert await client.frame() is None
 
 
-async def test_answers_before_a_bad_request_are_still_sent(client: Client) -> None:
+async def test_answers_before_a_bad_request_are_still_sent(client: RawKafka) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}))
     await client.stream.send_all(bytes.fromhex("0000000d 7fff 0000 00000001 0003636964"))
     assert await client.frame() is not None
@@ -63,20 +63,20 @@ async def test_clients_receive_the_advertised_address(
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
     assert reply.brokers == [m.BrokerAddress(1, b"kafka.example.org", 19092)]
-    found = await client.call(m.ConsumerMetadataRequest(b"g"))
-    assert found == m.ConsumerMetadataReply(0, reply.brokers[0])
+    coordinator = await client.call(m.ConsumerMetadataRequest(b"g"))
+    assert coordinator == m.ConsumerMetadataReply(0, reply.brokers[0])
     await first.stream.aclose()
 
 
 async def test_listener_serves_its_own_namespace(broker: Broker, open_client: OpenClient) -> None:
     await broker.namespaces.create("public", "sales")
-    client = Client(await open_client("kafka", namespace="public/sales"))
+    client = RawKafka(await open_client("kafka", namespace="public/sales"))
     await client.call(m.MetadataRequest([b"orders"]))
     assert broker.topics.find(TopicName("public", "sales", "orders")) is not None
     assert broker.topics.find(TopicName("public", "default", "orders")) is None
 
 
-async def test_requests_and_refusals_are_counted(broker: Broker, client: Client) -> None:
+async def test_requests_and_refusals_are_counted(broker: Broker, client: RawKafka) -> None:
     await client.call(m.ConsumerMetadataRequest(b"g"))
     await client.call(produce(b"nowhere", {0: message_set(b"a")}))
     number = broker.metrics.number

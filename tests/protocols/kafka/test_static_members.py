@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.classic_group import EMPTY_KEPT_S
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_table import groups_of
-from braidlog.protocols.kafka.membership import EMPTY_KEPT_S
+from braidlog.protocols.kafka.group_coordinator import groups_of
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
@@ -22,20 +22,20 @@ from braidlog.protocols.kafka.wire.offset_commit import (
 )
 from braidlog.protocols.kafka.wire.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.talk import FOO
-from tests.protocols.kafka.test_groups import GROUP, join, joined, synced
+from tests.protocols.kafka.test_classic_groups import GROUP, join, joined, synced
 
 INSTANCE = b"i"
 
 
-async def static_join(client: Client) -> JoinGroupResponse:
+async def static_join(client: RawKafka) -> JoinGroupResponse:
     request = join()
     request.group_instance_id = INSTANCE
     return await client.call_with_table(request, 5)
 
 
-async def static_sync(client: Client, reply: JoinGroupResponse, *assignments: bytes) -> bytes:
+async def static_sync(client: RawKafka, reply: JoinGroupResponse, *assignments: bytes) -> bytes:
     request = SyncGroupRequest(
         group_id=GROUP,
         generation_id=reply.generation_id,
@@ -52,7 +52,7 @@ async def static_sync(client: Client, reply: JoinGroupResponse, *assignments: by
 
 
 async def committed(
-    client: Client,
+    client: RawKafka,
     generation: int = -1,
     member_id: bytes = b"",
     instance: bytes | None = None,
@@ -77,7 +77,7 @@ async def committed(
     return answer.topics[0].partitions[0].error_code
 
 
-async def test_a_static_member_that_comes_back_keeps_its_assignment(client: Client) -> None:
+async def test_a_static_member_that_comes_back_keeps_its_assignment(client: RawKafka) -> None:
     first = await static_join(client)
     assert await static_sync(client, first, b"mine") == b"mine"
     again = await static_join(client)
@@ -98,7 +98,7 @@ async def test_a_static_member_that_comes_back_keeps_its_assignment(client: Clie
     assert await beat(b"x", b"other") == Code.UNKNOWN_MEMBER_ID
 
 
-async def test_commits_of_static_members_are_checked(client: Client) -> None:
+async def test_commits_of_static_members_are_checked(client: RawKafka) -> None:
     first = await static_join(client)
     await static_sync(client, first, b"mine")
     again = await static_join(client)
@@ -111,7 +111,7 @@ async def test_commits_of_static_members_are_checked(client: Client) -> None:
     assert await committed(client) == Code.NONE
 
 
-async def test_a_consumer_that_joins_no_group_may_have_an_instance(client: Client) -> None:
+async def test_a_consumer_that_joins_no_group_may_have_an_instance(client: RawKafka) -> None:
     assert await committed(client, -1, b"", INSTANCE) == Code.NONE
 
 
@@ -120,7 +120,7 @@ async def test_a_consumer_that_joins_no_group_may_have_an_instance(client: Clien
     [(1, None, -1), (2, b"", -1), (4, b"", -1), (5, b"", 5)],
 )
 async def test_a_fetch_shows_metadata_and_leader_epoch_as_its_version_does(
-    client: Client, version: int, metadata: bytes | None, leader_epoch: int
+    client: RawKafka, version: int, metadata: bytes | None, leader_epoch: int
 ) -> None:
     assert await committed(client, metadata=None, leader_epoch=5) == Code.NONE
     topics = [OffsetFetchRequestTopic(name=FOO, partition_indexes=[0])]
@@ -129,26 +129,26 @@ async def test_a_fetch_shows_metadata_and_leader_epoch_as_its_version_does(
     assert (partition.metadata, partition.committed_leader_epoch) == (metadata, leader_epoch)
 
 
-async def one_left(client: Client) -> None:
+async def one_left(client: RawKafka) -> None:
     """Let a member join the group, and leave."""
     reply = await joined(client)
     await synced(client, reply)
     await client.call_with_table(LeaveGroupRequest(group_id=GROUP, member_id=reply.member_id), 0)
 
 
-async def listed(client: Client) -> list[tuple[bytes | None, bytes | None]]:
+async def listed(client: RawKafka) -> list[tuple[bytes | None, bytes | None]]:
     groups = (await client.call_with_table(ListGroupsRequest(), 2)).groups
     return [(group.group_id, group.protocol_type) for group in groups]
 
 
-async def deleted(client: Client) -> int:
+async def deleted(client: RawKafka) -> int:
     answer = await client.call_with_table(DeleteGroupsRequest(groups_names=[GROUP]), 1)
     return answer.results[0].error_code
 
 
 @pytest.mark.parametrize("commits", [False, True])
 async def test_a_group_whose_members_left_is_shown_and_deleted(
-    client: Client, commits: bool
+    client: RawKafka, commits: bool
 ) -> None:
     await one_left(client)
     if commits:
@@ -161,7 +161,7 @@ async def test_a_group_whose_members_left_is_shown_and_deleted(
     assert await deleted(client) == Code.GROUP_ID_NOT_FOUND
 
 
-async def test_a_group_without_members_and_commits_ends(broker: Broker, client: Client) -> None:
+async def test_a_group_without_members_and_commits_ends(broker: Broker, client: RawKafka) -> None:
     await one_left(client)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None

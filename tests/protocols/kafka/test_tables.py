@@ -99,7 +99,7 @@ def test_api_versions_in_the_fallback_layout() -> None:
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
     )
     assert written(reply, 0).hex(" ", 2) == "0023 0000 0001 0012 0000 0002"
-    assert ("produce", next(one.min_version for one in ranges())) == ("produce", 0)
+    assert ("produce", next(version.min_version for version in ranges())) == ("produce", 0)
 
 
 def test_fetch_v11_with_a_session_and_a_rack() -> None:
@@ -139,11 +139,11 @@ NAMES = [None, b"", b"topic"]
 
 
 def by_partition(
-    rng: random.Random, one: Callable[[], object], names: Sequence[bytes | None] = NAMES
+    rng: random.Random, make: Callable[[], object], names: Sequence[bytes | None] = NAMES
 ) -> m.ByPartition[Any]:
     """Return values for some partitions of some topics."""
     return {
-        name: {rng.randrange(-(2**31), 2**31): one() for _ in range(rng.randrange(1, 4))}
+        name: {rng.randrange(-(2**31), 2**31): make() for _ in range(rng.randrange(1, 4))}
         for name in rng.sample(names, rng.randrange(4))
     }
 
@@ -171,6 +171,15 @@ def check_by_hand(api_key: int, version: int, request: m.RequestBody, reply: m.R
     assert answer[BODY_POS:] == tags + written(m.full(reply), version)
 
 
+def produced(rng: random.Random) -> m.Produced:
+    """Return the result of a set; only an error has a message and wrong records."""
+    result = m.Produced(rng.choice((0, 2, 79)), rng.randrange(2**40), rng.randrange(9), 3)
+    if result.error:
+        result.message = rng.choice((None, b"wrong"))
+        result.wrong = [(rng.randrange(9), rng.choice((None, b"why")))] * rng.randrange(3)
+    return result
+
+
 @pytest.mark.parametrize("version", range(APIS[0].version_max + 1))
 def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
     rng = random.Random(version)
@@ -186,11 +195,7 @@ def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
         reply = m.ProduceReply(
             by_partition(
                 rng,
-                lambda: m.Produced(
-                    *(rng.randrange(80), rng.randrange(2**40), rng.randrange(9), 3),
-                    rng.choice((None, b"wrong")),
-                    [(rng.randrange(9), rng.choice((None, b"why")))] * rng.randrange(3),
-                ),
+                lambda: produced(rng),
                 names,
             )
         )

@@ -13,7 +13,14 @@ from braidlog.protocols.kafka.sequences import NEXT, judge
 from braidlog.storage.errors import StoreUnanswered
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT
-from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of, two_brokers
+from tests.broker.cluster.nodes import (
+    LEASE_MS,
+    SteppedBroker,
+    balanced,
+    settle,
+    topic_of,
+    two_brokers,
+)
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
@@ -49,7 +56,9 @@ async def check_next_owner(node, name):
     known = (await partition.sequences()).find(info(0).producer_id)
     judged = [judge(known, info(number)) for number in range(STORED)]
     assert judged[:2] == [Code.DUPLICATE_SEQUENCE] * 2
-    assert [one.base_offset for one in judged[2:]] == [2 * number for number in range(2, STORED)]
+    assert [judgement.base_offset for judgement in judged[2:]] == [
+        2 * number for number in range(2, STORED)
+    ]
     assert judge(known, info(STORED + 1)) is Code.OUT_OF_ORDER_SEQUENCE, "one is missing before"
     await store_next(partition, STORED)
 
@@ -58,7 +67,10 @@ async def check_next_owner(node, name):
 async def owner_and_other(tmp_path):
     """The owner of a topic and another broker, without steps in the background."""
     store = SharedStore(tmp_path)
-    async with Node(store, 1).running() as first, Node(store, 3).running() as second:
+    async with (
+        SteppedBroker(store, 1).running() as first,
+        SteppedBroker(store, 3).running() as second,
+    ):
         await balanced(store, first, second)
         name = topic_of(first.held)
         if first.broker.catalogue.is_owned:

@@ -41,7 +41,7 @@ def test_the_words_of_a_list_have_no_order():
 
 
 @pytest.mark.parametrize(
-    ("setting", "text", "told"),
+    ("setting", "text", "reason"),
     [
         (row("max_message_bytes", Count), "much", "max.message.bytes=much is not such a number"),
         (row("a_switch", Switch), "1", "a.switch=1 is not served"),
@@ -52,8 +52,8 @@ def test_the_words_of_a_list_have_no_order():
     ],
     ids=lambda part: part.name if isinstance(part, TopicSetting) else None,
 )
-def test_a_text_that_is_no_value_is_refused(setting, text, told):
-    with pytest.raises(AdminRefused, match=told):
+def test_a_text_that_is_no_value_is_refused(setting, text, reason):
+    with pytest.raises(AdminRefused, match=reason):
         stored(setting, text)
 
 

@@ -9,19 +9,22 @@ import trio
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.alone import Alone
-from braidlog.broker.cluster.peers import Asker, Committed, Place
+from braidlog.broker.cluster.peers import Asker, Committed, Place, Standing
 from braidlog.broker.cluster.placement import Tries
-from braidlog.broker.errors import BrokerError, NotOwner
+from braidlog.broker.errors import BrokerError, NotOwner, Unanswered
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.kafka import commits
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.wire import alter_share_group_offsets as alter
+from braidlog.protocols.kafka.wire import delete_share_group_offsets as delete
+from braidlog.protocols.kafka.wire import describe_share_group_offsets as describe
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.cluster.nodes import Node, topic_of, two_brokers
+from tests.broker.cluster.nodes import SteppedBroker, topic_of, two_brokers
 from tests.listeners import open_listeners
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.frames import RawKafka
 from tests.storage.shared.shared_dirs import SharedStore
 
 GROUP = b"g"
@@ -39,10 +42,12 @@ class CutOff(Alone):
         raise NotOwner("broker 2 is not reached")
 
 
-class Cluster:
+class TwoBrokers:
     """A client of the first of two brokers, and the topics of both."""
 
-    def __init__(self, nodes: Sequence[Node], names: Sequence[TopicName], client: Client) -> None:
+    def __init__(
+        self, nodes: Sequence[SteppedBroker], names: Sequence[TopicName], client: RawKafka
+    ) -> None:
         self.first, self.second = nodes
         self.mine, self.theirs = (name.topic.encode() for name in names)
         self.client = client
@@ -70,8 +75,8 @@ class Cluster:
     async def committed(self, *wanted: tuple[bytes, int]) -> list[tuple[int, bytes, int]]:
         """Return offset, metadata and code of each place."""
         reply = await self.fetch(1, *wanted)
-        found = [reply.topics[topic][index] for topic, index in wanted]
-        return [(one.offset, one.metadata, one.error) for one in found]
+        positions = [reply.topics[topic][index] for topic, index in wanted]
+        return [(position.offset, position.metadata, position.error) for position in positions]
 
     async def everything(self) -> m.OffsetFetchReply:
         """Return all positions of the group."""
@@ -98,20 +103,20 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[TwoBrokers]:
     async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
         # Either broker may coordinate the group.
         nodes[0].broker.placement.owner_of_name = lambda name: None
         async with open_listeners(nodes[0].broker) as connect:
-            yield Cluster(nodes, names, Client(await connect("kafka")))
+            yield TwoBrokers(nodes, names, RawKafka(await connect("kafka")))
 
 
-async def test_positions_are_kept_by_the_owner_of_each_topic(cluster: Cluster) -> None:
+async def test_positions_are_kept_by_the_owner_of_each_topic(cluster: TwoBrokers) -> None:
     mine, theirs = cluster.mine, cluster.theirs
     assert await cluster.commit((mine, 0, 3), (theirs, 1, 5), (theirs, 0, 7)) == [0, 0, 0]
-    there = cluster.second.broker
-    topic = there.topics.get(TopicName("public", "default", theirs.decode()))
-    subscription = there.subscriptions.get(topic, GROUP)
+    owner = cluster.second.broker
+    topic = owner.topics.get(TopicName("public", "default", theirs.decode()))
+    subscription = owner.subscriptions.get(topic, GROUP)
     assert (subscription.position(0), subscription.position(1)) == (7, 5)
     assert await cluster.committed((theirs, 1), (mine, 0), (mine, 1), (theirs, 0)) == [
         (5, b"at 5", 0),
@@ -121,14 +126,17 @@ async def test_positions_are_kept_by_the_owner_of_each_topic(cluster: Cluster) -
     ]
 
 
-async def test_all_positions_are_those_of_both_brokers(cluster: Cluster) -> None:
+async def test_all_positions_are_those_of_both_brokers(cluster: TwoBrokers) -> None:
     await cluster.commit((cluster.mine, 0, 3), (cluster.theirs, 1, 5))
-    found = (await cluster.everything()).topics
-    offsets = {name: {n: one.offset for n, one in some.items()} for name, some in found.items()}
+    topics = (await cluster.everything()).topics
+    offsets = {
+        name: {n: position.offset for n, position in partitions.items()}
+        for name, partitions in topics.items()
+    }
     assert offsets == {cluster.mine: {0: 3}, cluster.theirs: {1: 5}}
 
 
-async def test_a_group_with_positions_only_at_another_broker_exists(cluster: Cluster) -> None:
+async def test_a_group_with_positions_only_at_another_broker_exists(cluster: TwoBrokers) -> None:
     assert await cluster.state() == (Code.NONE, b"Dead")
     await cluster.commit((cluster.theirs, 0, 5))
     assert await cluster.state() == (Code.NONE, b"Empty")
@@ -138,26 +146,23 @@ async def test_a_group_with_positions_only_at_another_broker_exists(cluster: Clu
 
 
 async def test_a_group_with_readers_at_another_broker_is_kept(
-    cluster: Cluster,
+    cluster: TwoBrokers,
 ) -> None:
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 7))
     readers = [SubscriptionMember("pulsar", "p", "", (0,))]
     cluster.second.broker.members.add_source(lambda topic, name: readers)
     assert await cluster.delete() == Code.NON_EMPTY_GROUP
-    found = await cluster.committed((mine, 0), (theirs, 0))
-    assert [offset for offset, _, _ in found] == [3, 7]
+    positions = await cluster.committed((mine, 0), (theirs, 0))
+    assert [offset for offset, _, _ in positions] == [3, 7]
     readers.clear()
     assert await cluster.delete() == Code.NONE
 
 
-async def test_clients_retry_if_the_other_broker_is_unreachable(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clients_retry_if_the_other_broker_is_unreachable(cluster: TwoBrokers) -> None:
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 5))
     cluster.cut_off()
-    monkeypatch.setattr(commits, "FIND_S", 0)
     again = Code.COORDINATOR_LOAD_IN_PROGRESS
     assert await cluster.commit((mine, 0, 4), (theirs, 0, 6)) == [Code.NONE, again]
     assert await cluster.committed((mine, 0), (theirs, 0)) == [(4, b"at 4", 0), (-1, b"", again)]
@@ -167,41 +172,40 @@ async def test_clients_retry_if_the_other_broker_is_unreachable(
 
 @pytest.mark.parametrize("version", [1, 2, 5])
 async def test_positions_wait_for_the_new_owner_of_a_topic(
-    cluster: Cluster, version: int, monkeypatch: pytest.MonkeyPatch
+    cluster: TwoBrokers, version: int
 ) -> None:
     """Clients stop reading a partition whose position was an error."""
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 5))
-    there, asked = cluster.first.broker.peers, 0
+    peers, calls = cluster.first.broker.peers, 0
 
-    class Moving(Alone):
+    class OwnerlessPeers(Alone):
         """Other brokers where the topic has no owner at first."""
 
         def tries(self, seconds: float) -> Tries:
-            return there.tries(seconds)
+            return peers.tries(seconds)
 
         async def committed(
             self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
         ) -> Mapping[Place, Committed | BrokerError]:
-            nonlocal asked
-            asked += 1
-            if asked < 3:
+            nonlocal calls
+            calls += 1
+            if calls < 3:
                 return {place: NotOwner("it moves") for _, place in wanted}
-            return await there.committed(asker, group, wanted, deadline)
+            return await peers.committed(asker, group, wanted, deadline)
 
-    cluster.first.broker.peers = Moving()
+    cluster.first.broker.peers = OwnerlessPeers()
     reply = await cluster.fetch(version, (mine, 0), (theirs, 0))
-    assert (reply.error, asked) == (0, 3)
+    assert (reply.error, calls) == (0, 3)
     assert (reply.topics[mine][0].offset, reply.topics[theirs][0].offset) == (3, 5)
 
 
 async def test_without_an_owner_the_whole_answer_fails_in_later_versions(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: TwoBrokers,
 ) -> None:
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 5))
     cluster.cut_off()
-    monkeypatch.setattr(commits, "FIND_S", 0)
     again = Code.COORDINATOR_LOAD_IN_PROGRESS
     reply = await cluster.fetch(1, (mine, 0), (theirs, 0))
     assert (reply.topics[mine][0].error, reply.topics[theirs][0].error) == (0, again)
@@ -210,14 +214,26 @@ async def test_without_an_owner_the_whole_answer_fails_in_later_versions(
         assert (reply.error, reply.topics) == (again, {})
 
 
-async def test_a_hanging_broker_is_awaited_no_longer_than_a_new_owner(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def hang(*_: object) -> NoReturn:
-        await trio.sleep_forever()
+async def test_a_hanging_broker_is_awaited_no_longer_than_a_new_owner(cluster: TwoBrokers) -> None:
+    peers = cluster.first.broker.peers
 
-    monkeypatch.setattr(cluster.first.broker.peers, "_ask_node", hang)
-    monkeypatch.setattr(commits, "FIND_S", 0.01)
+    class HangingPeers(Alone):
+        """Other brokers that answer nothing until the deadline."""
+
+        def tries(self, seconds: float) -> Tries:
+            assert seconds == commits.FIND_S
+            return peers.tries(0.01)
+
+        async def committed(
+            self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
+        ) -> Mapping[Place, Committed | BrokerError]:
+            return await peers.committed(asker, group, wanted, deadline)
+
+        async def _hang(self, *_: object) -> NoReturn:
+            await trio.sleep_forever()
+
+    cluster.first.broker.peers = hanging = HangingPeers()
+    peers._ask_node = hanging._hang
     with trio.fail_after(10):
         reply = await cluster.fetch(2, (cluster.theirs, 0))
     assert reply.error == Code.COORDINATOR_LOAD_IN_PROGRESS
@@ -225,7 +241,7 @@ async def test_a_hanging_broker_is_awaited_no_longer_than_a_new_owner(
 
 @pytest.mark.parametrize("version", [1, 2])
 async def test_a_topic_deleted_at_its_owner_fails_no_other_topic(
-    cluster: Cluster, version: int
+    cluster: TwoBrokers, version: int
 ) -> None:
     """The asked broker has not followed the deletion yet."""
     theirs = TopicName("public", "default", cluster.theirs.decode())
@@ -242,7 +258,7 @@ async def test_a_topic_deleted_at_its_owner_fails_no_other_topic(
     assert (gone.offset, gone.error) == (-1, expected)
 
 
-async def test_a_refusal_of_the_owner_is_returned(cluster: Cluster) -> None:
+async def test_a_refusal_of_the_owner_is_returned(cluster: TwoBrokers) -> None:
     class Rules:
         """Rules that forbid consuming."""
 
@@ -252,3 +268,115 @@ async def test_a_refusal_of_the_owner_is_returned(cluster: Cluster) -> None:
     cluster.second.broker.access.rules = Rules()
     (code,) = await cluster.commit((cluster.theirs, 0, 5))
     assert code == Code.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_a_share_groups_positions_are_shown_moved_and_ended_at_their_owners(
+    cluster: TwoBrokers,
+) -> None:
+    mine, theirs, call = cluster.mine, cluster.theirs, cluster.client.call_whole
+    move = alter.AlterShareGroupOffsetsRequest(
+        group_id=GROUP,
+        topics=[
+            alter.AlterShareGroupOffsetsRequestTopic(
+                topic_name=name,
+                partitions=[
+                    alter.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+                ],
+            )
+            for name in (mine, theirs)
+        ],
+    )
+    moved = (await call(move, 0)).responses
+    assert [topic.partitions[0].error_code for topic in moved] == [Code.NONE] * 2
+
+    async def positions(names: Sequence[bytes] | None) -> dict[bytes, list[tuple[int, int, int]]]:
+        topics = None
+        if names is not None:
+            topics = [
+                describe.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0])
+                for name in names
+            ]
+        wanted = describe.DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=topics)
+        (group,) = (
+            await call(describe.DescribeShareGroupOffsetsRequest(groups=[wanted]), 1)
+        ).groups
+        assert group.error_code == Code.NONE
+        return {
+            topic.topic_name: [
+                (part.start_offset, part.lag, part.error_code) for part in topic.partitions
+            ]
+            for topic in group.topics
+        }
+
+    assert await positions([mine, theirs]) == {mine: [(0, 0, 0)], theirs: [(0, 0, 0)]}
+    assert await positions(None) == {mine: [(0, 0, 0)], theirs: [(0, 0, 0)]}
+    end = delete.DeleteShareGroupOffsetsRequest(
+        group_id=GROUP,
+        topics=[
+            delete.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in (mine, theirs)
+        ],
+    )
+    ended = (await call(end, 0)).responses
+    assert [topic.error_code for topic in ended] == [Code.NONE] * 2
+    assert await positions(None) == {}
+    assert await positions([theirs]) == {theirs: [(-1, -1, 0)]}
+    assert (await call(end, 0)).error_code == Code.GROUP_ID_NOT_FOUND
+
+
+async def test_an_owner_answers_when_a_crash_takes_back_no_position(cluster: TwoBrokers) -> None:
+    owner = cluster.second.broker
+    name = TopicName("public", "default", cluster.theirs.decode())
+    owner.subscriptions.open(owner.topics.get(name), GROUP).commit(0, 5)
+    assert await cluster.committed((cluster.theirs, 0)) == [(5, b"", 0)]
+    assert owner.subscriptions.settle() <= owner.durability.durable_ticket
+
+
+class SilentOwners(Alone):
+    """Peers that answer nothing about positions; each call would wait for its time limit."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def standing(self, node: int, asker: Asker, group: bytes, place: Place) -> Standing:
+        self.calls.append("standing")
+        raise NotOwner("broker 2 is not reached")
+
+    async def seek(self, node: int, asker: Asker, group: bytes, place: Place, offset: int) -> None:
+        self.calls.append("seek")
+        raise Unanswered("broker 2 has not answered")
+
+
+async def test_a_silent_owner_of_a_share_groups_topic_is_asked_once(cluster: TwoBrokers) -> None:
+    cluster.first.broker.peers = peers = SilentOwners()
+    move = alter.AlterShareGroupOffsetsRequestTopic(
+        topic_name=cluster.theirs,
+        partitions=[
+            alter.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=0)
+            for index in (0, 1)
+        ],
+    )
+    moving = alter.AlterShareGroupOffsetsRequest(group_id=GROUP, topics=[move])
+    look = describe.DescribeShareGroupOffsetsRequestTopic(
+        topic_name=cluster.theirs, partitions=[0, 1]
+    )
+    group = describe.DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=[look])
+    looking = describe.DescribeShareGroupOffsetsRequest(groups=[group])
+    (moved,) = (await cluster.client.call_whole(moving, 0)).responses
+    (shown,) = (await cluster.client.call_whole(looking, 1)).groups
+    for topic in (moved, *shown.topics):
+        codes = [partition.error_code for partition in topic.partitions]
+        assert codes == [Code.COORDINATOR_LOAD_IN_PROGRESS] * 2
+    assert peers.calls == ["seek", "standing"]
+
+
+async def test_a_missing_partition_of_another_broker_leaves_no_share_group(
+    cluster: TwoBrokers,
+) -> None:
+    place = alter.AlterShareGroupOffsetsRequestPartition(partition_index=99, start_offset=0)
+    topic = alter.AlterShareGroupOffsetsRequestTopic(topic_name=cluster.theirs, partitions=[place])
+    request = alter.AlterShareGroupOffsetsRequest(group_id=GROUP, topics=[topic])
+    (moved,) = (await cluster.client.call_whole(request, 0)).responses
+    assert moved.partitions[0].error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+    owner = cluster.second.broker
+    name = TopicName("public", "default", cluster.theirs.decode())
+    assert owner.subscriptions.names(owner.topics.get(name)) == []

@@ -2,13 +2,23 @@
 
 import pytest
 
-from tests.protocols.pulsar.talk import Client
+from braidlog.protocols.pulsar.limits import PulsarLimits
+from braidlog.protocols.pulsar.shared import SharedState
+from tests.protocols.pulsar.talk import RawPulsar
 
 
 @pytest.fixture
-async def client(open_client):
+def with_limits(request, broker):
+    """Give the broker's Pulsar listeners the limits of the mark `pulsar_limits`."""
+    mark = request.node.get_closest_marker("pulsar_limits")
+    if mark is not None:
+        broker.shared_states["pulsar"] = SharedState(broker, PulsarLimits(**mark.kwargs))
+
+
+@pytest.fixture
+async def client(with_limits, open_client):
     """Return a connected client."""
-    connected = Client(await open_client("pulsar"))
+    connected = RawPulsar(await open_client("pulsar"))
     await connected.connect()
     yield connected
     await connected.stream.aclose()
@@ -21,7 +31,7 @@ def impatient(open_client):
     """
 
     async def connect():
-        connected = Client(await open_client("pulsar", liveness_check_s=0.05))
+        connected = RawPulsar(await open_client("pulsar", liveness_check_s=0.05))
         await connected.connect()
         return connected
 
@@ -29,9 +39,9 @@ def impatient(open_client):
 
 
 @pytest.fixture
-async def other(open_client):
+async def other(with_limits, open_client):
     """Return another client, on its own connection."""
-    connected = Client(await open_client("pulsar"))
+    connected = RawPulsar(await open_client("pulsar"))
     await connected.connect()
     yield connected
     await connected.stream.aclose()

@@ -61,7 +61,7 @@ def entry(payload=b"hello", *, count=None, checksum=True, **metadata):
     return b"\x0e\x01" + struct.pack(">I", crc32c(checked)) + checked
 
 
-class Client(FrameStream):
+class RawPulsar(FrameStream):
     """A connection. Answers are commands; a MESSAGE is the command and its body."""
 
     def __init__(self, stream):
@@ -131,12 +131,12 @@ class Client(FrameStream):
 
     async def take(self, count):
         """Return (entry id, redelivery count, ack set) of the next messages."""
-        taken = []
+        deliveries = []
         for _ in range(count):
             message, _ = await self.next(Type.MESSAGE)
             identity = message.message_id
-            taken.append((identity.entryId, message.redelivery_count, list(message.ack_set)))
-        return taken
+            deliveries.append((identity.entryId, message.redelivery_count, list(message.ack_set)))
+        return deliveries
 
     async def silent(self):
         """Check that no frame has arrived or is in transit: it would come before this PONG."""
@@ -149,7 +149,7 @@ class Client(FrameStream):
 
 @asynccontextmanager
 async def talking(open_client, **settings):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     await client.connect(**settings)
     yield client
     await client.stream.aclose()

@@ -9,7 +9,7 @@ from braidlog.protocols.pulsar.machine import FIELDS, Type
 from braidlog.protocols.pulsar.session import COMMANDS
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
 from tests.broker.access.rules import Nothing
-from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, Client, entry
+from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, RawPulsar, entry
 
 DENIED = ServerError.AuthorizationError
 SCHEMA = {"name": "s", "schema_data": b"{}", "type": Schema.Type.Json}
@@ -146,7 +146,7 @@ async def test_a_refusal_does_not_reveal_the_topics_existence(broker, client, ki
 async def test_before_a_login_no_command_is_served(broker, open_client, kind):
     rules = Nothing()
     broker.access = Access(rules)
-    stranger = Client(await open_client("pulsar"))
+    stranger = RawPulsar(await open_client("pulsar"))
     fields, _ = SAMPLES.get(kind, ({}, None))
     if kind == Type.SEND:
         await stranger.send(kind, entry(), producer_id=0, sequence_id=0)

@@ -32,8 +32,8 @@ async def five(client):
     return [0, 1, 2, 3, 13]
 
 
-def entry_ids(taken):
-    return [entry_id for entry_id, _, _ in taken]
+def entry_ids(deliveries):
+    return [entry_id for entry_id, _, _ in deliveries]
 
 
 # Subscribing.
@@ -306,12 +306,12 @@ async def test_the_epoch_of_a_redelivery_is_on_later_messages(client, five):
     message, _ = await client.next(Type.MESSAGE)
     assert (message.HasField("consumer_epoch"), message.consumer_epoch) == (True, 0)
     await client.take(4)
-    for epoch, told in ((3, 3), (2, 3)):
+    for epoch, shown in ((3, 3), (2, 3)):
         await client.send(
             Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=0, consumer_epoch=epoch
         )
         message, _ = await client.next(Type.MESSAGE)
-        assert (message.message_id.entryId, message.consumer_epoch) == (0, told)
+        assert (message.message_id.entryId, message.consumer_epoch) == (0, shown)
         await client.take(4)
 
 

@@ -8,7 +8,7 @@ from braidlog.protocols.pulsar.errors import WIRE_CODES
 from braidlog.protocols.pulsar.machine import FIRST_FRAME_BYTES_MAX, PulsarMachine, Type
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE, PING, PONG, ReceiptWriter, success
 from braidlog.storage.metadata.names import parse_topic
-from tests.protocols.contract import AdapterContract, Exchange
+from tests.protocols.contract import AdapterContract, AnsweredFrame
 from tests.protocols.pulsar.golden import sent, taken_apart
 
 RECEIPTS = ReceiptWriter()
@@ -25,16 +25,16 @@ class TestPulsarContract(AdapterContract):
 
     protocol = "pulsar"
     exchanges = (
-        Exchange(sent("connect_none"), [b"CONNECTED"]),
-        Exchange(PING, [PONG]),
-        Exchange(PONG),
-        Exchange(sent("partitioned_metadata"), [sent("partitioned_metadata_response")]),
-        Exchange(sent("lookup"), [b"LOOKUP_RESPONSE"]),
-        Exchange(sent("producer_named"), [sent("producer_success")]),
-        Exchange(sent("send_plain"), [receipt(0)]),
-        Exchange(sent("send_key_ordering_props_eventtime"), [receipt(1)]),
-        Exchange(sent("send_deliver_at"), [receipt(2)]),
-        Exchange(sent("close_producer"), [success(3)]),
+        AnsweredFrame(sent("connect_none"), [b"CONNECTED"]),
+        AnsweredFrame(PING, [PONG]),
+        AnsweredFrame(PONG),
+        AnsweredFrame(sent("partitioned_metadata"), [sent("partitioned_metadata_response")]),
+        AnsweredFrame(sent("lookup"), [b"LOOKUP_RESPONSE"]),
+        AnsweredFrame(sent("producer_named"), [sent("producer_success")]),
+        AnsweredFrame(sent("send_plain"), [receipt(0)]),
+        AnsweredFrame(sent("send_key_ordering_props_eventtime"), [receipt(1)]),
+        AnsweredFrame(sent("send_deliver_at"), [receipt(2)]),
+        AnsweredFrame(sent("close_producer"), [success(3)]),
     )
     opening = 1
     oversized = struct.pack(">I", FIRST_FRAME_BYTES_MAX)

@@ -11,7 +11,7 @@ from tests.protocols.pulsar.talk import (
     EARLIEST,
     NAME,
     TOPIC,
-    Client,
+    RawPulsar,
     command_bytes,
     entry,
     message_id,
@@ -52,7 +52,7 @@ async def test_a_producer_that_waits_for_its_turn_is_refused(broker, client):
 
 
 async def java(open_client):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     await client.connect(client="Pulsar-Java-v4.2.4")
     return client
 

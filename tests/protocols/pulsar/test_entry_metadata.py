@@ -6,7 +6,7 @@ import pytest
 
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BrokerEntryMetadata
-from tests.protocols.pulsar.talk import EARLIEST, Client, entry
+from tests.protocols.pulsar.talk import EARLIEST, RawPulsar, entry
 
 FLAG = {"supports_broker_entry_metadata": True}
 
@@ -16,7 +16,7 @@ def connect(open_client):
     """Return `connect`: `await connect(...)` returns a client of a listener with that setting."""
 
     async def connect(*, enabled=True, version=18, flags=FLAG):
-        client = Client(await open_client("pulsar", broker_entry_metadata=enabled))
+        client = RawPulsar(await open_client("pulsar", broker_entry_metadata=enabled))
         await client.send(
             Type.CONNECT, client_version="c", protocol_version=version, feature_flags=flags
         )
@@ -37,9 +37,9 @@ async def test_time_and_last_offset_precede_each_entry(broker, connect):
         _, received = await consumer.next(Type.MESSAGE)
         assert received[:2] == b"\x0e\x02"
         (size,) = struct.unpack_from(">I", received, 2)
-        said = BrokerEntryMetadata.FromString(bytes(received[6 : 6 + size]))
-        assert said.index == last_offset
-        assert before_ms <= said.broker_timestamp <= broker.now_us() // 1000
+        metadata = BrokerEntryMetadata.FromString(bytes(received[6 : 6 + size]))
+        assert metadata.index == last_offset
+        assert before_ms <= metadata.broker_timestamp <= broker.now_us() // 1000
         assert received[6 + size :] == body
     await consumer.stream.aclose()
 

@@ -13,7 +13,7 @@ from braidlog.protocols.pulsar.lanes import Lanes
 from braidlog.protocols.pulsar.limits import LANE_MAX, LANES_MAX
 
 
-class Connection:
+class LanesConnection:
     """The connection's interface for lanes."""
 
     def __init__(self, nursery):
@@ -42,7 +42,7 @@ def work():
 
 @pytest.fixture
 def lanes(nursery):
-    return Lanes(Connection(nursery))
+    return Lanes(LanesConnection(nursery))
 
 
 async def test_work_of_a_lane_runs_in_order_even_without_waits(lanes, work):
@@ -84,17 +84,17 @@ async def test_reading_stops_while_all_lanes_have_work(lanes, work, nursery):
 
 
 async def test_an_ended_connections_work_is_freed(work):
-    class Client:
+    class LanesHolder:
         """Holds the lanes, like the work of its commands."""
 
-    client = Client()
+    client = LanesHolder()
     gone = weakref.ref(client)
 
     async def of(client):
         await work.let.wait()
 
     async with trio.open_nursery() as nursery:
-        client.lanes = Lanes(Connection(nursery))
+        client.lanes = Lanes(LanesConnection(nursery))
         for number in range(2):
             client.lanes.in_order(("consumer", 1), partial(of, client))
             client.lanes.in_order(("consumer", 2 + number), partial(of, client))

@@ -44,8 +44,8 @@ async def open_all(client):
 def living(broker):
     """Return a function that counts the present dispatchers that are not freed yet."""
     (partition,) = broker.topics.get(NAME).partitions
-    found = [broker.dispatchers.find(partition, b"s%d" % number) for number in range(COUNT)]
-    references = [weakref.ref(one) for one in found]
+    dispatchers = [broker.dispatchers.find(partition, b"s%d" % number) for number in range(COUNT)]
+    references = [weakref.ref(dispatcher) for dispatcher in dispatchers]
     return lambda: sum(reference() is not None for reference in references)
 
 
@@ -112,5 +112,5 @@ async def test_all_consumers_continue_once_the_client_reads(broker, open_client)
         for number in range(count):
             await client.flow(1, number)
         await trio.testing.wait_all_tasks_blocked()
-        given = {(await client.next(Type.MESSAGE))[0].consumer_id for _ in range(count)}
-        assert given == set(range(count))
+        receivers = {(await client.next(Type.MESSAGE))[0].consumer_id for _ in range(count)}
+        assert receivers == set(range(count))

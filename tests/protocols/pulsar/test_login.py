@@ -12,7 +12,7 @@ from braidlog.protocols.pulsar.machine import Type
 from braidlog.protocols.pulsar.session import KEEPALIVE_S
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from braidlog.storage.metadata.user_records import Grant
-from tests.protocols.pulsar.talk import NAME, TOPIC, Client, entry
+from tests.protocols.pulsar.talk import NAME, TOPIC, RawPulsar, entry
 from tests.waiting import until
 
 KEY = Path(__file__).parents[2] / "broker" / "access" / "hs256.key"
@@ -32,7 +32,7 @@ def token(name="root", expires_s=NEVER_S):
 
 @pytest.fixture
 async def stranger(open_client):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     yield client
     await client.stream.aclose()
 
@@ -287,7 +287,7 @@ async def test_revoked_producers_and_consumers_are_closed_and_refused(stranger, 
 async def test_a_waiting_producer_is_refused_after_a_revocation(stranger, broker, open_client):
     await come_in(stranger, broker)
     await stranger.produce(producer_access_mode=1)
-    other = Client(await open_client("pulsar"))
+    other = RawPulsar(await open_client("pulsar"))
     await come_in(other, broker, "bert")
     waiting = {"topic": TOPIC, "producer_id": 0, "request_id": 9, "producer_access_mode": 2}
     await other.send(Type.PRODUCER, **waiting)

@@ -16,7 +16,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.broker.cluster.cut_links import States, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
-from tests.protocols.pulsar.talk import Client
+from tests.protocols.pulsar.talk import RawPulsar
 
 # These create a missing topic, through the owner of the catalogue.
 MAKING = {
@@ -46,7 +46,7 @@ async def prepared(path):
     topics: this broker would own the first, the other broker the second.
     """
     async with lossy(path) as (asker, owner, cutter, _), open_listeners(asker.broker) as connect:
-        client = Client(await connect("pulsar"))
+        client = RawPulsar(await connect("pulsar"))
         await client.connect()
         mine, theirs = (topic_of(node.held, "new") for node in (asker, owner))
         yield client, (mine, theirs), owner.broker, cutter

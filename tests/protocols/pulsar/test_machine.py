@@ -58,8 +58,8 @@ def test_frame_is_known_to_be_whole_at_its_last_byte(name):
     frame = golden.sent(name)
     machine = machine_in(state_for(name))
     for size in range(len(frame)):
-        found = machine.frame_size(memoryview(frame)[:size])
-        assert found == (None if size < 4 else len(frame))
+        size_read = machine.frame_size(memoryview(frame)[:size])
+        assert size_read == (None if size < 4 else len(frame))
     assert machine.frame_size(memoryview(frame + golden.sent("flow"))) == len(frame)
 
 
@@ -97,17 +97,17 @@ def test_only_connect_and_ping_come_first_and_connect_comes_once():
 def test_a_run_takes_the_same_frames_as_decode(name):
     frame = golden.sent(name)
     before, behind = b"before", golden.sent("flow")
-    taken = machine_in(ConnectionState.CONNECTED).next_send(
+    sent = machine_in(ConnectionState.CONNECTED).next_send(
         memoryview(before + frame + behind), len(before)
     )
     if name.startswith("connect"):
-        assert taken is None
+        assert sent is None
         return
     command = machine_in(ConnectionState.CONNECTED).decode(memoryview(frame))
     if command.payload is None:
-        assert taken is None
+        assert sent is None
     else:
-        fields, payload_pos, end = taken
+        fields, payload_pos, end = sent
         assert fields == command.fields
         assert end == len(before + frame)
         assert (before + frame)[payload_pos:] == bytes(command.payload)
@@ -127,13 +127,13 @@ def test_a_run_takes_no_damaged_send_that_decode_refuses(seed):
     for _ in range(200):
         frame = bytearray(golden.sent("send_plain"))
         frame[rng.randrange(30)] = rng.randrange(256)
-        taken = machine_in(ConnectionState.CONNECTED).next_send(memoryview(frame), 0)
-        if taken is None:
+        sent = machine_in(ConnectionState.CONNECTED).next_send(memoryview(frame), 0)
+        if sent is None:
             continue
-        assert taken[2] == machine_in(ConnectionState.CONNECTED).frame_size(memoryview(frame))
-        command = machine_in(ConnectionState.CONNECTED).decode(memoryview(frame)[: taken[2]])
-        assert (command.type, command.fields) == (Type.SEND, taken[0])
-        assert command.payload == memoryview(frame)[taken[1] : taken[2]]
+        assert sent[2] == machine_in(ConnectionState.CONNECTED).frame_size(memoryview(frame))
+        command = machine_in(ConnectionState.CONNECTED).decode(memoryview(frame)[: sent[2]])
+        assert (command.type, command.fields) == (Type.SEND, sent[0])
+        assert command.payload == memoryview(frame)[sent[1] : sent[2]]
 
 
 # Violations.

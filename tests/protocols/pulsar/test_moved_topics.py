@@ -4,7 +4,6 @@ import pytest
 
 from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, Tries, elsewhere
-from braidlog.protocols.pulsar import resolving
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import NAME, TOPIC, talking
@@ -12,7 +11,7 @@ from tests.protocols.pulsar.talk import NAME, TOPIC, talking
 FIELDS = {"topic": TOPIC, "subscription": "s", "subType": 0, "consumer_id": 7}
 
 
-class Elsewhere(Placement):
+class OwnedByOthers(Placement):
     """A placement in which another broker owns everything."""
 
     is_alone = False
@@ -21,7 +20,7 @@ class Elsewhere(Placement):
         raise elsewhere(str(name), Owner(2))
 
 
-class Moving(Placement):
+class LateOwner(Placement):
     """A placement without owners at the first queries, and then with the given owner."""
 
     def __init__(self, owner):
@@ -49,7 +48,7 @@ class Several(Alone):
 
 @pytest.fixture
 async def moved(broker):
-    broker.topics._placement = Elsewhere()
+    broker.catalogue.placement = OwnedByOthers()
     return await broker.topics.create(NAME, 1)
 
 
@@ -74,20 +73,20 @@ async def test_a_client_during_a_move_waits_for_the_owner(broker, open_client, m
     broker.peers = Several(broker)
     await broker.topics.create(NAME, 1)
     async with talking(open_client) as client:
-        broker.placement = Moving(Owner(2, {"pulsar": ("other", 6650)}))
-        told = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)
-        assert told.brokerServiceUrl == "pulsar://other:6650"
-        broker.placement = Moving(None)
+        broker.placement = LateOwner(Owner(2, {"pulsar": ("other", 6650)}))
+        lookup = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)
+        assert lookup.brokerServiceUrl == "pulsar://other:6650"
+        broker.placement = LateOwner(None)
         await client.produce()
-        broker.placement = Moving(None)
+        broker.placement = LateOwner(None)
         await client.subscribe()
 
 
-async def test_a_wait_without_owner_ends_with_a_retry_error(broker, open_client, monkeypatch):
-    monkeypatch.setattr(resolving, "FIND_S", 0.0)
+@pytest.mark.pulsar_limits(find_s=0.0)
+async def test_a_wait_without_owner_ends_with_a_retry_error(broker, with_limits, open_client):
     broker.peers = Several(broker)
     async with talking(open_client) as client:
-        broker.placement = Moving(None)
+        broker.placement = LateOwner(None)
         broker.placement.looks = 1000
-        told = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)
-        assert told.error == ServerError.ServiceNotReady
+        lookup = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC)
+        assert lookup.error == ServerError.ServiceNotReady

@@ -50,7 +50,7 @@ async def test_a_consumer_without_permits_misses_the_message(broker, client, oth
     await client.put(entry(b"9"))
     assert await payloads(other, 1) == [b"9"]
     topic = broker.non_persistent.find(NAME, None)
-    assert (topic.messages_in, topic.messages_dropped) == (6, 3)
+    assert (topic.traffic.records_in, topic.messages_dropped) == (6, 3)
     assert topic.subscriptions[b"s"].messages_dropped == 3
 
 
@@ -103,8 +103,8 @@ async def test_failover_has_one_active_consumer(client, other):
             **fields,
         )
         changes = [await other.next(Type.ACTIVE_CONSUMER_CHANGE) for _ in range(1 + number)]
-        told = {change.consumer_id: change.is_active for change in changes}
-        assert told == ({0: False, 1: True} if number else {0: True})
+        is_active = {change.consumer_id: change.is_active for change in changes}
+        assert is_active == ({0: False, 1: True} if number else {0: True})
         await other.next(Type.SUCCESS)
         await other.flow(10, number)
     await other.silent()
@@ -229,8 +229,8 @@ async def test_schemas_are_kept_while_the_topic_is_used(client):
     schema = {"name": "s", "schema_data": b"null", "type": 1}
     produced = await client.produce(NON_PERSISTENT, schema=schema)
     assert produced.schema_version == bytes(8)
-    found = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=NON_PERSISTENT)
-    assert found.schema.schema_data == b"null"
+    answer = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=NON_PERSISTENT)
+    assert answer.schema.schema_data == b"null"
 
 
 async def test_a_send_during_a_deletion_asks_for_a_new_lookup(broker, client):
@@ -247,3 +247,13 @@ async def test_ended_connections_release_their_objects(broker, open_client):
         topic = broker.non_persistent.find(NAME, None)
         assert not topic.is_idle
     await until(lambda: topic.is_idle)
+
+
+async def test_only_the_enabled_kinds_of_subscription_are_served(broker, client):
+    types = {"subscription_types": "Exclusive,Failover"}
+    await broker.topics.alter_namespace("public", "default", types)
+    subscribe = {"topic": NON_PERSISTENT, "subscription": "s", "consumer_id": 1}
+    refused = await client.refused(Type.SUBSCRIBE, **subscribe, subType=SHARED)
+    text = f"Topic[{{{NON_PERSISTENT}}}] doesn't support Shared sub type!"
+    assert refused == (ServerError.NotAllowedError, text)
+    await client.subscribe(topic=NON_PERSISTENT)

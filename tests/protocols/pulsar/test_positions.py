@@ -32,8 +32,8 @@ async def four(client):
     return [0, 1, 6, 7]
 
 
-def entry_ids(taken):
-    return [entry_id for entry_id, _, _ in taken]
+def entry_ids(deliveries):
+    return [entry_id for entry_id, _, _ in deliveries]
 
 
 async def seek(client, **fields):
@@ -184,8 +184,8 @@ async def test_a_batch_of_a_single_message_has_batch_index_0(client):
 async def test_mark_delete_of_a_reader_is_right_from_the_start(client, four, start, deleted):
     """Clients compare it with the last id to find out if there are messages."""
     await client.subscribe(durable=False, start_message_id=start)
-    last, told = await last_id(client)
-    assert (last.entryId, told.entryId) == (7, deleted)
+    last, deleted_id = await last_id(client)
+    assert (last.entryId, deleted_id.entryId) == (7, deleted)
 
 
 async def test_ids_of_partitioned_topics_have_the_partition(broker, client):

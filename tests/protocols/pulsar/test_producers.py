@@ -11,7 +11,7 @@ from braidlog.storage.errors import StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.pulsar.entry_runs import entries
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
-from tests.protocols.pulsar.talk import NAME, TOPIC, Client, command_bytes, entry, talking
+from tests.protocols.pulsar.talk import NAME, TOPIC, RawPulsar, command_bytes, entry, talking
 
 NO_NUMBER = 2**64 - 1
 
@@ -54,7 +54,7 @@ async def test_a_producer_creates_a_topic_but_no_single_partition(broker, client
     assert code == ServerError.TopicNotFound
 
 
-@pytest.mark.parametrize("opening", [Client.produce, Client.subscribe])
+@pytest.mark.parametrize("opening", [RawPulsar.produce, RawPulsar.subscribe])
 async def test_folders_of_a_new_topic_are_created_in_a_thread(broker, client, opening):
     """There may be thousands of folders."""
     disk, threads = broker._storage.files.disk, []
@@ -164,8 +164,8 @@ async def test_a_run_of_sends_is_a_single_stored_batch_of_unchanged_entries(brok
     await client.produce(producer_name="p", user_provided_producer_name=True)
     bodies = [entry(b"m%d" % number, sequence_id=number) for number in range(50)]
     assert await client.put(*bodies, sequence_id=7) == list(range(50))
-    ((header, kept),) = await stored(broker)
-    assert kept == bodies
+    ((header, entries),) = await stored(broker)
+    assert entries == bodies
     assert header.body_format == BodyFormat.PULSAR
     assert (header.record_count, header.last_offset_delta) == (50, 49)
     assert (header.first_sequence, header.last_sequence) == (7, 56)
@@ -225,7 +225,7 @@ async def test_a_wrong_checksum_is_answered_in_order_and_later_sends_continue(br
     assert (error.sequence_id, error.error) == (1, ServerError.ChecksumError)
     assert error.message == "Checksum failed on the broker"
     assert (await client.next(Type.SEND_RECEIPT)).message_id.entryId == 1
-    assert [len(kept) for _, kept in await stored(broker)] == [2]
+    assert [len(entries) for _, entries in await stored(broker)] == [2]
 
 
 @pytest.mark.parametrize(
@@ -350,12 +350,12 @@ async def test_full_disk_refuses_the_turn_of_a_waiting_producer(broker, client, 
     async with talking(open_client) as first, talking(open_client) as second:
         await client.produce(producer_access_mode=1)
         await client.produce(producer_id=1, topic=TOPIC + "-other", producer_name="p")
-        asked = [(one, await waits(one)) for one in (first, second)]
+        requests = [(connection, await waits(connection)) for connection in (first, second)]
         state, broker.catalogue.state = broker.catalogue.state, FullState(broker.catalogue.state)
         await client.stream.aclose()
-        for one, request_id in asked:
+        for connection, request_id in requests:
             with trio.fail_after(10):
-                error = await one.next(Type.ERROR)
+                error = await connection.next(Type.ERROR)
             assert (error.request_id, error.error) == (request_id, ServerError.PersistenceError)
         broker.catalogue.state = state
         assert (await first.produce(producer_access_mode=1)).producer_ready

@@ -63,7 +63,7 @@ async def test_versions(client):
 async def test_versions_survive_a_read_of_the_catalogue(broker, client):
     await client.produce(schema=schema())
     (topic,) = broker.topics.all()
-    assert [one.data for one in broker.catalogue.state.topic(topic.name).schemas] == [EMPTY]
+    assert [schema.data for schema in broker.catalogue.state.topic(topic.name).schemas] == [EMPTY]
 
 
 async def test_another_type_is_incompatible_and_no_schema_is_compatible(client):
@@ -173,8 +173,8 @@ async def test_bytes_with_a_name_are_a_schema_as_in_apache(client):
     schema = {"name": "bytes", "schema_data": b"", "type": 0}
     answer = await client.produce(schema=schema)
     assert answer.schema_version == bytes(8)
-    found = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=TOPIC)
-    assert found.HasField("schema") and found.schema.type == 0
+    schema_answer = await client.ask(Type.GET_SCHEMA, Type.GET_SCHEMA_RESPONSE, topic=TOPIC)
+    assert schema_answer.HasField("schema") and schema_answer.schema.type == 0
     assert (
         await client.produce(producer_id=1, schema={**schema, "name": ""})
     ).schema_version == b""

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from braidlog.broker.delivery.client_policies import ClientPolicies
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.topics.client_limits import ClientLimits
-from braidlog.broker.topics.partition import Appended
+from braidlog.broker.topics.partition_calls import Appended
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.machine import PulsarMachine
 from braidlog.protocols.pulsar.sending import Sending
@@ -46,6 +46,7 @@ class FakeClient:
         self.broker = SimpleNamespace(now_us=lambda: 5, metrics=metrics, client_policies=policies)
         self._end = 100
         partition = SimpleNamespace(
+            traffic=None,
             is_persistent=True,
             append=self._append,
             partition_id=7,
@@ -146,8 +147,8 @@ def one_by_one(frames, last_sequence=None):
     """Return the client after all frames were parsed."""
     client = FakeClient(last_sequence=last_sequence)
     taking = Sending(client)
-    for one in frames:
-        command = client.machine.decode(memoryview(one))
+    for frame in frames:
+        command = client.machine.decode(memoryview(frame))
         taking.add(command.fields, command.payload)
     taking.flush()
     return client
@@ -161,16 +162,16 @@ def in_runs(frames, rng, last_sequence=None):
     taking = Sending(client)
     parsed = 0
     client.machine.next_send = counting = CountingNext(client.machine.next_send)
-    data, kept = b"".join(frames), b""
+    data, pending = b"".join(frames), b""
     while data:
         size = rng.choice([50, 3000, 100_000])
-        kept, data = kept + data[:size], data[size:]
+        pending, data = pending + data[:size], data[size:]
         while True:
-            taken, count = taking.take(memoryview(bytearray(kept)), FRAMES_MAX)
-            kept = kept[taken:]
+            taken_bytes, count = taking.take(memoryview(bytearray(pending)), FRAMES_MAX)
+            pending = pending[taken_bytes:]
             if not count:
                 break
-    assert not kept
+    assert not pending
     taking.flush()
     parsed = counting.found
     return client, len(frames) - parsed
@@ -184,9 +185,9 @@ class CountingNext:
         self.found = 0
 
     def __call__(self, view, pos):
-        found = self._next_send(view, pos)
-        self.found += found is not None
-        return found
+        send = self._next_send(view, pos)
+        self.found += send is not None
+        return send
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -8,25 +8,26 @@ from braidlog.broker.metrics import Metrics
 from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.pulsar import client as served
 from braidlog.protocols.pulsar import connecting, patterns
+from braidlog.protocols.pulsar.limits import PULSAR_LIMITS
 from braidlog.protocols.pulsar.machine import ConnectionState, Type
 from braidlog.protocols.pulsar.messages import PING
 from braidlog.protocols.pulsar.options import PulsarOptions
 from braidlog.protocols.pulsar.session import KEEPALIVE_S, PulsarSession
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import answered, sent
-from tests.protocols.pulsar.talk import NAME, TOPIC, Client, command_bytes, entry, talking
+from tests.protocols.pulsar.talk import NAME, TOPIC, RawPulsar, command_bytes, entry, talking
 from tests.waiting import until
 
 
 async def test_ping_is_answered_before_connect(open_client):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     await client.send(Type.PING)
     assert await client.frame() == answered("pong")
 
 
 @pytest.mark.parametrize(("theirs", "agreed"), [(0, 0), (12, 12), (20, 20), (21, 21), (99, 21)])
 async def test_the_protocol_version_is_the_smaller_of_both(open_client, theirs, agreed):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     connected = await client.connect(version=theirs)
     assert connected.protocol_version == agreed
     assert connected.max_message_size == 5_242_880
@@ -44,13 +45,13 @@ async def test_the_first_client_is_accepted_once_schemas_can_be_parsed(open_clie
     monkeypatch.setattr(connecting, "has_parser", lambda: bool(loaded))
     monkeypatch.setattr(connecting, "load_parser", load)
     for _ in range(2):
-        await Client(await open_client("pulsar")).connect()
+        await RawPulsar(await open_client("pulsar")).connect()
         assert loaded == [True]
 
 
 @pytest.mark.parametrize("name", ["connect_token", "connect_none", "connect_via_proxy"])
 async def test_any_authentication_is_accepted(open_client, name):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     await client.stream.send_all(sent(name))
     await client.next(Type.CONNECTED)
 
@@ -66,9 +67,9 @@ BREAKING = {
 }
 
 
-@pytest.mark.parametrize("what", BREAKING)
-async def test_a_violation_closes_the_connection(client, what):
-    await client.stream.send_all(BREAKING[what])
+@pytest.mark.parametrize("violation", BREAKING)
+async def test_a_violation_closes_the_connection(client, violation):
+    await client.stream.send_all(BREAKING[violation])
     await client.closed()
 
 
@@ -76,7 +77,7 @@ async def test_a_violation_closes_the_connection(client, what):
     "first", [command_bytes(Type.CONNECT), command_bytes(Type.LOOKUP, topic="t", request_id=1)]
 )
 async def test_first_command_is_a_connect_with_a_version(open_client, first):
-    client = Client(await open_client("pulsar"))
+    client = RawPulsar(await open_client("pulsar"))
     await client.stream.send_all(first)
     await client.closed()
 
@@ -154,7 +155,7 @@ async def test_an_ended_connection_releases_everything(broker, open_client, clie
 # Keepalive.
 
 
-class Outbox:
+class FakeOutbox:
     def __init__(self):
         self.frames = []
         self.has_answers_room = True
@@ -170,8 +171,8 @@ def session():
         now_us=lambda: 0,
         version="1",
     )
-    shared = SimpleNamespace(broker=broker, topic_lists=None)
-    connection = SimpleNamespace(protocol="pulsar", outbox=Outbox(), end=lambda reason: None)
+    shared = SimpleNamespace(broker=broker, topic_lists=None, limits=PULSAR_LIMITS)
+    connection = SimpleNamespace(protocol="pulsar", outbox=FakeOutbox(), end=lambda reason: None)
     return PulsarSession(
         served.PulsarClient(shared, connection, PulsarOptions())
     ), connection.outbox

@@ -2,7 +2,6 @@
 
 import pytest
 
-from braidlog.protocols.pulsar import limits, producers, subscribing
 from braidlog.protocols.pulsar.machine import FIELDS, Type
 from braidlog.protocols.pulsar.text import not_text, text_fields
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
@@ -131,8 +130,8 @@ def test_valid_text_is_accepted():
 # Limits of a connection.
 
 
-async def test_producers_above_a_connections_limit_are_refused(client, monkeypatch):
-    monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
+@pytest.mark.pulsar_limits(producers=2)
+async def test_producers_above_a_connections_limit_are_refused(client):
     for number in range(2):
         await client.produce(producer_id=number)
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=2)
@@ -140,14 +139,13 @@ async def test_producers_above_a_connections_limit_are_refused(client, monkeypat
     await client.produce(producer_id=1)
 
 
-async def test_consumers_above_a_connections_limit_are_refused(client, monkeypatch):
-    monkeypatch.setattr(subscribing, "CONSUMERS_MAX", 1)
+@pytest.mark.pulsar_limits(consumers=1)
+async def test_consumers_above_a_connections_limit_are_refused(client):
     await client.subscribe()
     code, _ = await client.refused(
         Type.SUBSCRIBE, topic=TOPIC, subscription="t", subType=0, consumer_id=1
     )
     assert code == ServerError.NotAllowedError
-    assert limits.CONSUMERS_MAX > 1
 
 
 async def test_the_transaction_coordinator_is_found_so_that_it_can_refuse(client):
@@ -156,7 +154,7 @@ async def test_the_transaction_coordinator_is_found_so_that_it_can_refuse(client
         Type.PARTITIONED_METADATA, Type.PARTITIONED_METADATA_RESPONSE, topic=topic
     )
     assert (answer.response, answer.partitions) == (0, 0)
-    found = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=topic)
-    assert found.response == 1
+    lookup = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=topic)
+    assert lookup.response == 1
     code, text = await client.refused(Type.TC_CLIENT_CONNECT_REQUEST, tc_id=0)
     assert (code, text) == (ServerError.NotAllowedError, "Transactions are not enabled.")

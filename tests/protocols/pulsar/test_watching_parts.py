@@ -4,11 +4,10 @@ import pytest
 
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
-from braidlog.protocols.pulsar import watchers
 from braidlog.protocols.pulsar.topic_lists import topics_hash
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.broker.access.rules import Nothing
-from tests.protocols.pulsar.test_watching import ALL, full, named, refused, update, watch
+from tests.protocols.pulsar.test_watch_commands import ALL, full, named, refused, update, watch
 
 pytest.importorskip("re2", reason="google-re2 is not installed: clients poll")
 
@@ -49,23 +48,23 @@ async def test_a_hidden_topic_is_removed_with_the_next_change(broker, client):
     assert await update(client) == (full("a2"), full("b1"), topics_hash(full("a1", "a2")))
 
 
-async def test_a_partial_watch_has_a_limit_of_topics(broker, client, part, monkeypatch):
-    monkeypatch.setattr(watchers, "SEEN_NAMES_MAX", 1)
+@pytest.mark.pulsar_limits(seen_names=1)
+async def test_a_partial_watch_has_a_limit_of_topics(broker, client, part):
     assert list((await watch(client)).topic) == full("a1")
     await broker.topics.create(named("b2"), 1)
     await broker.topics.create(named("a2"), 1)
     await client.closed()
 
 
-async def test_a_partial_watch_above_the_limit_is_refused(broker, client, part, monkeypatch):
-    monkeypatch.setattr(watchers, "SEEN_NAMES_MAX", 0)
+@pytest.mark.pulsar_limits(seen_names=0)
+async def test_a_partial_watch_above_the_limit_is_refused(broker, client, part):
     error, text = await refused(client, ALL)
     assert error == ServerError.NotAllowedError
     assert "too many topics to watch a part of them" in text
 
 
-async def test_too_many_changes_end_a_partial_watch(mock_clock, broker, client, part, monkeypatch):
-    monkeypatch.setattr(watchers, "CHANGED_NAMES_TOGETHER", 1)
+@pytest.mark.pulsar_limits(changed_names_together=1)
+async def test_too_many_changes_end_a_partial_watch(mock_clock, broker, client, part):
     await watch(client)
     await broker.topics.create(named("a2"), 1)
     assert await update(client) == (full("a2"), [], topics_hash(full("a1", "a2")))

@@ -1,10 +1,10 @@
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.protocols.http import requests
 from braidlog.protocols.http.bodies import PROMPT_S
-from braidlog.protocols.http.server import KEEP_ALIVE_S
+from braidlog.protocols.http.requests import REQUESTS_MAX
 from braidlog.protocols.transport.connection import HALF_CLOSED_S, HttpConnection
+from braidlog.protocols.transport.serving import KEEP_ALIVE_S
 from braidlog.storage.metadata.names import TopicName
 from tests.cycles import watched_cycles
 from tests.protocols.http.listening import READ_BYTES, ask, connect, read_to_end
@@ -66,7 +66,7 @@ async def test_an_ended_connection_is_freed_at_once_without_a_cycle(
         async with await connect(address) as stream:
             await talk(stream)
         await until(lambda: counted.admission.open == 0)
-        assert not [one for one in left() if isinstance(one, HttpConnection)]
+        assert not [item for item in left() if isinstance(item, HttpConnection)]
 
 
 async def test_a_connection_without_requests_is_closed_in_time(mock_clock, listener):
@@ -80,12 +80,9 @@ async def test_a_connection_without_requests_is_closed_in_time(mock_clock, liste
     assert await read_to_end(stream) == b""
 
 
-async def test_stalled_uploads_do_not_block_other_requests(
-    mock_clock, listener, counted, monkeypatch
-):
-    monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
+async def test_stalled_uploads_do_not_block_other_requests(mock_clock, listener):
     head = "POST /topics/public/default/orders HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
-    stalled = [await connect(listener[0]) for _ in range(3)]
+    stalled = [await connect(listener[0]) for _ in range(REQUESTS_MAX)]
     for stream in stalled:
         await stream.send_all(head.encode())
     other = await connect(listener[0])

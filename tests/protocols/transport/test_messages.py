@@ -102,9 +102,9 @@ def test_response_is_read_by_a_client(method, messages, read_body, pieces):
     sent = [piece for message in messages for piece in response.write(message)]
     assert len(sent) == pieces
     assert response.is_complete and connection.our_state is h11.DONE
-    head, found, client = read(method, sent)
+    head, body, client = read(method, sent)
     assert head.status_code == messages[0]["status"]
-    assert found == read_body
+    assert body == read_body
     assert client.their_state is h11.DONE  # The connection can serve another request.
     assert b"date" in dict(head.headers)
 
@@ -125,14 +125,14 @@ def test_the_head_of_an_endless_response_is_sent_at_once():
     assert not response.is_complete
 
 
-@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("is_asked", [False, True])
 @pytest.mark.parametrize("announced", [False, True])
-def test_response_may_announce_the_end_of_the_connection(asked, announced):
-    response, connection = responding(header=b"\r\nConnection: close" if asked else b"")
+def test_response_may_announce_the_end_of_the_connection(is_asked, announced):
+    response, connection = responding(header=b"\r\nConnection: close" if is_asked else b"")
     close = [(b"connection", b"close")] if announced else []
     assert response.write(start(200, length(0), *close)) == []
     (head,) = response.write(body(b""))
-    ends = asked or announced
+    ends = is_asked or announced
     assert (connection.our_state is h11.MUST_CLOSE) == ends
     assert head.lower().count(b"connection: close\r\n") == int(ends)
 

@@ -29,8 +29,8 @@ async def counted(broker):
 
 
 def post(body: bytes, size: int | None = None, path: str = TOPIC) -> bytes:
-    told = len(body) if size is None else size
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {told}\r\n\r\n".encode() + body
+    stated = len(body) if size is None else size
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {stated}\r\n\r\n".encode() + body
 
 
 async def answer(stream) -> tuple[int, bytes]:
@@ -72,7 +72,7 @@ async def test_pipelined_requests_are_answered_in_turn(listener):
     received = b""
     while received.count(b"HTTP/1.1") < 3 or not received.endswith(b"}"):
         received += await stream.receive_some(READ_BYTES)
-    assert [int(one[1:4]) for one in received.split(b"HTTP/1.1")[1:]] == [200, 200, 400]
+    assert [int(part[1:4]) for part in received.split(b"HTTP/1.1")[1:]] == [200, 200, 400]
     await stream.send_all(HEALTH[9:])
     assert await answer(stream) == (200, b"ok\n")
 

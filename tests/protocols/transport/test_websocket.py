@@ -38,7 +38,7 @@ HEADERS = [
 ]
 
 
-class Client:
+class WebSocketPeer:
     """The peer of a WebSocket: a fake stream below, and wsproto's client machine."""
 
     def __init__(self):
@@ -80,7 +80,7 @@ class Client:
 
 @pytest.fixture
 async def client():
-    peer = Client()
+    peer = WebSocketPeer()
     await peer.socket.accept([(b"x-request-id", b"7")])
     (accepted,) = peer.events
     assert isinstance(accepted, AcceptConnection)
@@ -154,7 +154,7 @@ async def test_messages_arrive_whole_from_any_chunks(client):
 
 
 async def test_frames_after_the_opening_request_are_received():
-    peer = Client()
+    peer = WebSocketPeer()
     peer.socket._received = frame(0x1, b"early")
     await peer.socket.accept([])
     assert (await peer.socket.receive())["text"] == "early"
@@ -278,8 +278,8 @@ async def test_finish_ends_when_the_client_answers(client, nursery, autojump_clo
 async def test_frames_of_several_tasks_stay_whole(client, nursery):
     for number in range(20):
         nursery.start_soon(client.socket.send, f"{number} " * 50)
-    taken = [event.data for event in await client.taken()]
-    assert sorted(taken) == sorted(f"{number} " * 50 for number in range(20))
+    received = [event.data for event in await client.taken()]
+    assert sorted(received) == sorted(f"{number} " * 50 for number in range(20))
 
 
 async def test_lost_client_costs_no_further_sends(client):

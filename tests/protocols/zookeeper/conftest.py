@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.protocols.zookeeper.talk import Client
+from tests.protocols.zookeeper.talk import RawZooKeeper
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ async def session(broker, open_client):
     await (await open_client("kafka")).aclose()
 
     async def begin(**fields):
-        return await Client(await open_client("zookeeper")).connect(**fields)
+        return await RawZooKeeper(await open_client("zookeeper")).connect(**fields)
 
     return begin
 

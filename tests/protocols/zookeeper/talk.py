@@ -41,7 +41,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Client:
+class RawZooKeeper:
     """A session on a connection; `events` are (type, path), in order."""
 
     def __init__(self, stream):
@@ -94,7 +94,7 @@ class Client:
         self._xid += 1
         await self.stream.send_all(request_frame(self._xid, op, *fields))
         xid, code, reader = await self.answer()
-        assert op in (Op.PING, Op.AUTH) or xid == self._xid
+        assert op == Op.PING or xid == self._xid
         if code:
             raise Refused(code)
         values = jute.read(reader, REPLIES[op])

@@ -51,7 +51,7 @@ async def ready(client, broker):
     return client
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda one: f"{one[0].name} {one[1][0]}")
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample[0].name} {sample[1][0]}")
 async def test_an_operation_needs_its_own_action_and_no_other(ready, broker, sample):
     op, fields, action = sample
     rules = Nothing()

@@ -21,7 +21,7 @@ async def read(client, path):
 
 
 async def make_topic(client, name="t", partitions=2):
-    assignment = {"version": 1, "partitions": {str(one): [1] for one in range(partitions)}}
+    assignment = {"version": 1, "partitions": {str(index): [1] for index in range(partitions)}}
     await client.create(f"/brokers/topics/{name}", json.dumps(assignment).encode())
 
 
@@ -30,9 +30,9 @@ async def store_consumer(client, consumer="c-1", topic="t", group="g"):
     await client.create(f"/consumers/{group}")
     for name in ("ids", "owners", f"owners/{topic}"):
         await client.create(f"/consumers/{group}/{name}")
-    told = {"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1"}
+    registration = {"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1"}
     path = f"/consumers/{group}/ids/{consumer}"
-    await client.create(path, json.dumps(told).encode(), EPHEMERAL)
+    await client.create(path, json.dumps(registration).encode(), EPHEMERAL)
     path = f"/consumers/{group}/owners/{topic}/0"
     await client.create(path, f"{consumer}-0".encode(), EPHEMERAL)
 
@@ -88,10 +88,17 @@ async def test_a_topic_without_a_sensible_assignment_is_refused(client, broker, 
 
 async def test_a_topic_does_not_shrink_and_has_a_legal_name(client):
     await make_topic(client)
-    one = b'{"version":1,"partitions":{"0":[1]}}'
-    assert await client.code(Op.SET_DATA, "/brokers/topics/t", one, -1) == ZkCode.BAD_ARGUMENTS
-    assert await client.code(Op.CREATE, "/brokers/topics/a b", one, OPEN, 0) == ZkCode.BAD_ARGUMENTS
-    assert await client.code(Op.CREATE, "/brokers/topics/t", one, OPEN, 0) == ZkCode.NODE_EXISTS
+    assignment = b'{"version":1,"partitions":{"0":[1]}}'
+    assert (
+        await client.code(Op.SET_DATA, "/brokers/topics/t", assignment, -1) == ZkCode.BAD_ARGUMENTS
+    )
+    assert (
+        await client.code(Op.CREATE, "/brokers/topics/a b", assignment, OPEN, 0)
+        == ZkCode.BAD_ARGUMENTS
+    )
+    assert (
+        await client.code(Op.CREATE, "/brokers/topics/t", assignment, OPEN, 0) == ZkCode.NODE_EXISTS
+    )
     assert await client.code(Op.DELETE, "/brokers/topics/t", -1) == ZkCode.NO_AUTH
 
 
@@ -153,6 +160,15 @@ async def test_a_position_is_that_of_the_group_in_every_protocol(client, broker)
     assert await client.get(path) == b"3"
 
 
+async def test_a_position_is_shown_when_a_crash_does_not_take_it_back(client, broker):
+    await make_topic(client)
+    subscription = broker.subscriptions.open(broker.topics.get(T), b"g")
+    for position, lazy in ((5, False), (7, True)):
+        subscription.commit(1, position, lazy=lazy)
+        assert await client.get("/consumers/g/offsets/t/1") == b"%d" % position
+        assert broker.subscriptions.settle() <= broker.durability.durable_ticket
+
+
 async def test_groups_of_all_protocols_are_shown(client, broker):
     await make_topic(client)
     topic = broker.topics.get(T)
@@ -199,6 +215,38 @@ async def test_an_old_number_of_a_consumer_that_lost_the_partition_moves_nothing
     assert await owner.get(path) == b"6"
 
 
+@pytest.mark.parametrize(
+    ("subscription", "moved"),
+    [
+        (b'{"version":1,"subscription":{"t":1},"pattern":"static"}', b"10"),
+        (b'{"version":1,"subscription":{".*":1},"pattern":"white_list"}', b"10"),
+        (b'{"version":1,"subscription":{"other":1},"pattern":"static"}', b"4"),
+        (b'{"version": 1, "subscription": {"other": 1}, "pattern": "static"}', b"4"),
+    ],
+)
+async def test_an_old_number_moves_nothing_while_others_share_out_the_partitions(
+    session, broker, subscription, moved
+):
+    other, former = await session(), await session()
+    await make_topic(other)
+    await other.create("/consumers/g", b"")
+    await other.create("/consumers/g/ids", b"")
+    await other.create("/consumers/g/ids/g_other", subscription, EPHEMERAL)
+    await former.create("/consumers/g/ids/g_former", subscription, EPHEMERAL)
+    broker.subscriptions.open(broker.topics.get(T), b"g").seek(0, 10)
+    await former.set("/consumers/g/offsets/t/0", b"4")
+    assert await other.get("/consumers/g/offsets/t/0") == moved
+
+
+async def test_the_only_consumer_of_a_group_may_go_back(client, broker):
+    await make_topic(client)
+    await store_consumer(client)
+    await client.delete("/consumers/g/owners/t/0")
+    broker.subscriptions.open(broker.topics.get(T), b"g").seek(0, 10)
+    await client.set("/consumers/g/offsets/t/0", b"4")
+    assert await client.get("/consumers/g/offsets/t/0") == b"4"
+
+
 async def test_consumers_are_members_in_every_tool(client, broker):
     await make_topic(client)
     await store_consumer(client)
@@ -236,7 +284,7 @@ async def test_a_watch_on_a_position_fires_before_the_read_that_shows_it(client,
     assert await client.get(path, watch=True) == b"2"
     assert list(client.events) == [(Event.DATA_CHANGED, path)]
     subscription.seek(0, 3)
-    await ADAPTER.services[broker].check(float("inf"))  # Without a read, within a second.
+    await ADAPTER.services[broker].look_at_watched(0.0)  # Without a read, within a second.
     await client.exists("/")
     assert len(client.events) == 2
 

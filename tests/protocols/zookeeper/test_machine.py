@@ -50,7 +50,9 @@ def connected():
     return machine
 
 
-@pytest.mark.parametrize("vector", [one for one in VECTORS if one.operation in OPS], ids=repr)
+@pytest.mark.parametrize(
+    "vector", [vector for vector in VECTORS if vector.operation in OPS], ids=repr
+)
 def test_recorded_requests_and_answers_are_read_and_written_alike(vector):
     machine, op = connected(), OPS[vector.operation]
     assert machine.frame_size(memoryview(vector.request)) == len(vector.request)
@@ -67,7 +69,9 @@ def test_recorded_requests_and_answers_are_read_and_written_alike(vector):
     assert machine.encode(xid, zxid, op, values) == vector.answer
 
 
-@pytest.mark.parametrize("vector", [one for one in VECTORS if one.operation == "connect"], ids=repr)
+@pytest.mark.parametrize(
+    "vector", [vector for vector in VECTORS if vector.operation == "connect"], ids=repr
+)
 def test_recorded_sessions_begin_alike(vector):
     machine = ZooKeeperMachine(1 << 20)
     assert machine.frame_size(memoryview(vector.request)) == len(vector.request)
@@ -83,15 +87,15 @@ def test_recorded_sessions_begin_alike(vector):
 
 
 def test_recorded_events_are_written_alike():
-    found = [one.answer for one in VECTORS if one.operation == "event"]
-    assert found
-    for answer in found:
+    events = [vector.answer for vector in VECTORS if vector.operation == "event"]
+    assert events
+    for answer in events:
         kind, _, path = jute.read(JuteReader(memoryview(answer), 20), ("int", "int", "string"))
         assert encode_event(Event(kind), path) == answer
 
 
 def test_a_recorded_transaction_is_read_and_answered_alike():
-    (vector,) = (one for one in VECTORS if one.operation == "multi")
+    (vector,) = (candidate for candidate in VECTORS if candidate.operation == "multi")
     machine = connected()
     request = machine.decode(memoryview(vector.request))
     kinds = [op for op, _ in request.fields]

@@ -3,15 +3,19 @@
 import pytest
 import trio
 
+from braidlog.broker.coordination.nodes import NodeMade
+from braidlog.broker.limits import OUTPUT_SHARE_BYTES_MIN
 from braidlog.protocols.zookeeper.adapter import ADAPTER
 from braidlog.protocols.zookeeper.errors import ZkCode
 from braidlog.protocols.zookeeper.messages import Event, Op
-from braidlog.protocols.zookeeper.words import NOT_ALLOWED
+from braidlog.protocols.zookeeper.operations import NAMES_BYTES_MAX
+from braidlog.protocols.zookeeper.paths import PATH_BYTES_MAX
+from braidlog.protocols.zookeeper.words import NOT_ALLOWED, WORD_BYTES_MAX
 from tests.protocols.zookeeper.talk import (
     EPHEMERAL,
     OPEN,
     SEQUENTIAL,
-    Client,
+    RawZooKeeper,
     connect_frame,
     multi_frame,
     request_frame,
@@ -59,7 +63,7 @@ async def test_errors_are_those_of_zookeeper(client):
         (Op.GET_CHILDREN2, "/none", False),
         (Op.CHECK, "/a", 1),
     ]
-    assert [await client.code(*one) for one in codes] == [
+    assert [await client.code(*code) for code in codes] == [
         ZkCode.NODE_EXISTS,
         ZkCode.NO_NODE,
         ZkCode.NO_CHILDREN_FOR_EPHEMERALS,
@@ -79,11 +83,11 @@ async def test_errors_are_those_of_zookeeper(client):
 
 async def test_sequence_numbers_count_created_children_and_never_repeat(client):
     await client.create("/q")
-    made = []
+    paths = []
     for _ in range(3):
-        made.append(await client.create("/q/n-", b"", SEQUENTIAL))
-        await client.delete(made[-1])
-    assert made == ["/q/n-0000000000", "/q/n-0000000001", "/q/n-0000000002"]
+        paths.append(await client.create("/q/n-", b"", SEQUENTIAL))
+        await client.delete(paths[-1])
+    assert paths == ["/q/n-0000000000", "/q/n-0000000001", "/q/n-0000000002"]
 
 
 async def test_unknown_operations_are_unimplemented_and_the_session_goes_on(client):
@@ -267,7 +271,7 @@ async def test_limits_of_watches_and_sizes_are_refused(client):
 async def test_below_the_chroot_the_tree_is_shown_again(open_client, broker):
     await (await open_client("kafka")).aclose()
     stream = await open_client("zookeeper", chroot="/kafka")
-    client = await Client(stream).connect()
+    client = await RawZooKeeper(stream).connect()
     assert await client.children("/kafka/brokers/ids") == ["1"]
     await client.exists("/kafka/a", watch=True)
     assert await client.create("/kafka/a", b"x") == "/kafka/a"
@@ -275,3 +279,51 @@ async def test_below_the_chroot_the_tree_is_shown_again(open_client, broker):
     assert await client.get("/a") == b"x"
     assert list(client.events) == [(Event.CREATED, "/kafka/a")]
     assert await client.exists("/kafkaesque") is None
+
+
+async def test_a_large_answer_waits_for_memory_and_then_shows_the_newest_data(
+    client, session, broker, nursery
+):
+    other, answers = await session(), []
+    await client.create("/big", bytes(OUTPUT_SHARE_BYTES_MIN + 1))
+    large = broker.config.memory.output_bytes - OUTPUT_SHARE_BYTES_MIN
+    broker.output.charge(large)  # As of peers that do not read.
+
+    async def read():
+        answers.append(await client.get("/big", watch=True))
+
+    nursery.start_soon(read)
+    assert (await other.exists("/big"))[8] == OUTPUT_SHARE_BYTES_MIN + 1
+    await other.set("/big", b"new" * OUTPUT_SHARE_BYTES_MIN)
+    assert not answers
+    broker.output.charge(-large)
+    while not answers:
+        await trio.sleep(0)
+    assert answers == [b"new" * OUTPUT_SHARE_BYTES_MIN]
+    assert not client.events  # The watch was set with the answer.
+    await other.set("/big", b"")
+    await client.exists("/big")
+    assert list(client.events) == [(Event.DATA_CHANGED, "/big")]
+
+
+async def test_a_list_of_children_has_a_limit(client, broker):
+    nodes = ADAPTER.services[broker].nodes
+    with nodes.together():
+        for number in range(NAMES_BYTES_MAX // PATH_BYTES_MAX + 2):
+            name = f"{number:05d}".ljust(PATH_BYTES_MAX - 1, "x")
+            nodes.apply(NodeMade(f"/{name}", b"", OPEN, 0, nodes.next_zxid(), 1))
+    assert await client.code(Op.GET_CHILDREN2, "/", False) == ZkCode.SYSTEM_ERROR
+    assert await client.exists("/") is not None
+
+
+async def test_a_word_has_a_limited_answer(client, open_client, broker):
+    nodes = ADAPTER.services[broker].nodes
+    with nodes.together():
+        for number in range(WORD_BYTES_MAX // PATH_BYTES_MAX + 10):
+            path = f"/{number}".ljust(PATH_BYTES_MAX, "x")
+            owner = client.session_id
+            nodes.apply(NodeMade(path, b"", OPEN, owner, nodes.next_zxid(), 1))
+    stream = await open_client("zookeeper")
+    await stream.send_all(b"dump")
+    text = b"".join([part async for part in stream])
+    assert WORD_BYTES_MAX <= len(text) < WORD_BYTES_MAX + PATH_BYTES_MAX + 100

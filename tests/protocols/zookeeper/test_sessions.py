@@ -2,10 +2,11 @@
 
 from braidlog.broker.coordination.nodes import Nodes
 from braidlog.protocols.zookeeper.sessions import LiveSessions
+from tests.fake_clock import FakeClock
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 
-class SessionHolder:
+class EndedHolder:
     peer = "127.0.0.1:1"
 
     def __init__(self):
@@ -15,13 +16,6 @@ class SessionHolder:
         self.ended.append(reason)
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
 def opened(journal, clock):
     nodes = Nodes(lambda: journal, report=lambda error: None)
     nodes.open()
@@ -29,9 +23,9 @@ def opened(journal, clock):
 
 
 def test_a_session_expires_its_timeout_after_the_last_sign_of_life():
-    clock = Clock()
+    clock = FakeClock(100.0)
     sessions = opened(MemoryJournal(), clock)
-    live = sessions.begin(6000, SessionHolder())
+    live = sessions.begin(6000, EndedHolder())
     clock.now += 5
     live.heard(clock.now)
     clock.now += 5.9
@@ -39,13 +33,13 @@ def test_a_session_expires_its_timeout_after_the_last_sign_of_life():
     clock.now += 0.1
     assert sessions.expired(clock.now) == [live]
     sessions.end(live.session_id)
-    assert sessions.resume(live.session_id, live.password, 6000, SessionHolder()) is None
+    assert sessions.resume(live.session_id, live.password, 6000, EndedHolder()) is None
 
 
 def test_a_broker_that_stood_still_does_not_blame_its_clients():
-    clock = Clock()
+    clock = FakeClock(100.0)
     sessions = opened(MemoryJournal(), clock)
-    sessions.begin(4000, SessionHolder())
+    sessions.begin(4000, EndedHolder())
     due = clock.now + 0.5
     clock.now += 30
     assert sessions.expired(due) == []
@@ -54,21 +48,21 @@ def test_a_broker_that_stood_still_does_not_blame_its_clients():
 
 
 def test_sessions_outlive_a_restart_and_have_their_whole_timeout_again():
-    clock, journal = Clock(), MemoryJournal()
-    live = opened(journal, clock).begin(4000, SessionHolder())
+    clock, journal = FakeClock(100.0), MemoryJournal()
+    live = opened(journal, clock).begin(4000, EndedHolder())
     clock.now += 1000
     sessions = opened(journal.reopened(), clock)
     assert sessions.expired(clock.now) == []
-    assert sessions.resume(live.session_id, b"wrong", 4000, SessionHolder()) is None
-    found = sessions.resume(live.session_id, live.password, 8000, SessionHolder())
-    assert found.timeout_s == 8
+    assert sessions.resume(live.session_id, b"wrong", 4000, EndedHolder()) is None
+    resumed = sessions.resume(live.session_id, live.password, 8000, EndedHolder())
+    assert resumed.timeout_s == 8
     clock.now += 8
-    assert sessions.expired(clock.now) == [found]
+    assert sessions.expired(clock.now) == [resumed]
 
 
 def test_a_session_that_moves_ends_the_connection_before():
-    sessions = opened(MemoryJournal(), Clock())
-    first, second = SessionHolder(), SessionHolder()
+    sessions = opened(MemoryJournal(), FakeClock(100.0))
+    first, second = EndedHolder(), EndedHolder()
     live = sessions.begin(4000, first)
     moved = sessions.resume(live.session_id, live.password, 4000, second)
     assert first.ended

@@ -185,11 +185,11 @@ def test_a_removal_can_be_interrupted_between_two_folders(tmp_path):
 
 def test_a_clean_stop_makes_everything_durable(tmp_path):
     disk = RecordingDisk()
-    one = OneLog(tmp_path, disk)
-    journal = one.data_dir.open_journal("catalogue", one.committer)
-    one.append(b"x")
+    opened = OneLog(tmp_path, disk)
+    journal = opened.data_dir.open_journal("catalogue", opened.committer)
+    opened.append(b"x")
     journal.append_lazy(b"y")
-    one.stop()
+    opened.stop()
     last_sync = max(n for n, name in enumerate(disk.names()) if name.startswith("sync"))
     assert "write" not in disk.names()[last_sync:]
     again = OneLog(tmp_path)
@@ -205,10 +205,10 @@ def test_many_partitions_need_few_descriptors(tmp_path):
     data_dir, committer = DataDir.open(tmp_path, files), Committer(files)
     new = [NewPartition(number, "public/default/t", number - 1) for number in range(1, 101)]
     logs = data_dir.create_partitions(new, SETTINGS, committer)
-    one = OneLog.append
+    append = OneLog.append
     for round_number in range(3):
         for log in logs[:15]:
-            one(Holder(log), b"%d" % round_number)
+            append(PartitionHolder(log), b"%d" % round_number)
         committer.commit()
     for log in logs:
         for batch in log.read(0, 100) if log.high_watermark else []:
@@ -217,7 +217,7 @@ def test_many_partitions_need_few_descriptors(tmp_path):
     data_dir.close(committer)
 
 
-class Holder:
+class PartitionHolder:
     """The part of a OneLog that appends."""
 
     def __init__(self, log):

@@ -32,13 +32,13 @@ def rows(data, start=0, end=None, limits=CHUNK_LIMITS):
     bad = []
     with FolderReader(data.directory.path).open(TOPIC, 0, 1) as log:
         end = log.high_watermark if end is None else end
-        found = RangeRows(log, start, end, ColumnTarget(1, 0), bad.append, limits)
+        batches = RangeRows(log, start, end, ColumnTarget(1, 0), bad.append, limits)
         pairs = [
             pair
-            for batch in found
+            for batch in batches
             for pair in zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
         ]
-    return pairs, [(one.offset, one.reason) for one in bad]
+    return pairs, [(failure.offset, failure.reason) for failure in bad]
 
 
 def filler(data, count):
@@ -72,8 +72,8 @@ def test_many_open_messages_at_a_time_are_not_lost(data):
     for number in range(2):
         for name in range(150):
             piece(data, f"m{name}", number, 2)
-    found, bad = rows(data)
-    assert ([offset for offset, _ in found], bad) == (list(range(150, 300)), [])
+    records, bad = rows(data)
+    assert ([offset for offset, _ in records], bad) == (list(range(150, 300)), [])
 
 
 def test_chunks_that_no_longer_fit_memory_are_read_again(data):
@@ -85,8 +85,8 @@ def test_chunks_that_no_longer_fit_memory_are_read_again(data):
 
 def test_a_single_last_chunk_is_a_dead_letter_and_no_damage(data):
     piece(data, "m", 1, 2)
-    found, bad = rows(data)
-    assert found == []
+    records, bad = rows(data)
+    assert records == []
     assert bad == [(0, "1 of 2 pieces of the chunked message are not in the log")]
     assert data.export()[0].count == 1  # Even in the mode in which damage would stop the export.
 
@@ -95,8 +95,8 @@ def test_a_message_with_too_old_chunks_is_a_dead_letter(data):
     piece(data, "m", 0, 2)
     filler(data, 10_000)
     piece(data, "m", 1, 2)
-    found, bad = rows(data, 10_001, limits=ChunkLimits(look_back_bytes_max=0))
-    assert found == []
+    records, bad = rows(data, 10_001, limits=ChunkLimits(look_back_bytes_max=0))
+    assert records == []
     assert "not within 0 bytes" in bad[0][1]
 
 

@@ -31,8 +31,8 @@ def export(data, run, topic=TOPIC):
 
 
 def rows(data):
-    found = parquet.read_table(data.root, columns=["offset", "value"]).to_pylist()
-    return sorted((row["offset"], row["value"]) for row in found)
+    table = parquet.read_table(data.root, columns=["offset", "value"]).to_pylist()
+    return sorted((row["offset"], row["value"]) for row in table)
 
 
 def test_neighbours_are_merged_and_every_row_appears_once(data):

@@ -118,9 +118,9 @@ def test_an_intent_with_expired_records_is_a_clear_stop_or_a_gap(data, spark):
     with pytest.raises(RecordsLost, match="offsets 10 to"):
         run_export(job(data), spark)
     summary = run_export(job(data, fail_on_loss=False), spark)
-    kept = data.log.log_start_offset
-    assert kept > 15
-    assert (summary.rows, summary.lost) == (31 - kept, kept - 10)
+    log_start = data.log.log_start_offset
+    assert log_start > 15
+    assert (summary.rows, summary.lost) == (31 - log_start, log_start - 10)
     assert run_export(job(data), spark).rows == 0
 
 

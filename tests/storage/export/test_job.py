@@ -22,22 +22,12 @@ from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.names import parse_topic
+from conformance.exports.living import InThisProcess
 from tests.storage.export.test_worker import record
 from tests.storage.open_directories import open_directory
 
 
-class InThisProcess:
-    """Runs tasks in turn, in the place of Spark."""
-
-    def map(self, work, parts, total, report):
-        done = []
-        outcomes = list(work(done.append, parts))
-        if report is not None:
-            report(sum(done), total)
-        return outcomes
-
-
-class House:
+class ExportedTopics:
     """A data directory with topics, and an export of them."""
 
     def __init__(self, path):
@@ -62,8 +52,8 @@ class House:
         log = self.logs[name, index]
         base = log.log_end_offset
         records = [record(value=value, publish_us=publish_us) for value in values]
-        for number, one in enumerate(records):
-            one.offset = base + number
+        for number, appended in enumerate(records):
+            appended.offset = base + number
         codec = codec_for(body_format)
         body = codec.encode(records, base)
         log.append([body], codec.inspect(body), body_format=body_format, append_us=5)
@@ -78,17 +68,17 @@ class House:
         """Return (topic folder, partition, offset, value) of every row that readers of the folder
         see.
         """
-        found = []
+        all_rows = []
         for path in self.root.glob("topic=*/**/*.parquet"):
             table = parquet.ParquetFile(path).read(columns=["partition", "offset", "value"])
             topic = path.relative_to(self.root).parts[0]
-            found += [(topic, *row.values()) for row in table.to_pylist()]
-        return sorted(found)
+            all_rows += [(topic, *row.values()) for row in table.to_pylist()]
+        return sorted(all_rows)
 
 
 @pytest.fixture
 def house(tmp_path):
-    return House(tmp_path)
+    return ExportedTopics(tmp_path)
 
 
 def values(count, start=0):
@@ -242,5 +232,5 @@ def test_runs_beside_a_live_writer_export_each_record_once(house):
         runs += 1
     writer.join()
     house.export("orders")
-    found = [int(row[3]) for row in house.rows()]
-    assert sorted(found) == list(range(count))
+    exported = [int(row[3]) for row in house.rows()]
+    assert sorted(exported) == list(range(count))

@@ -19,7 +19,7 @@ from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.names import parse_topic
-from tests.storage.export.test_job import House, InThisProcess, values
+from tests.storage.export.test_job import ExportedTopics, InThisProcess, values
 from tests.storage.log.compaction.compacting import compact_log, read_all
 
 FORMATS = ("plain", "kafka", "kafka_batches", "pulsar", "iggy_typed")
@@ -39,11 +39,11 @@ class Meanwhile(InThisProcess):
 
 @pytest.fixture
 def house(tmp_path):
-    made = House(tmp_path)
+    exported = ExportedTopics(tmp_path)
     for topic in ("orders", "bills"):  # Partitions 1 and 2.
-        made.topic(topic)
-        made.append(topic, values(4))
-    return made
+        exported.topic(topic)
+        exported.append(topic, values(4))
+    return exported
 
 
 def export(house, change, *topics, **more):
@@ -161,12 +161,12 @@ def test_a_compacted_log_is_exported_and_continues_behind_its_holes(house, seed)
     def write(batches):
         for _ in range(batches):
             base, codec = log.log_end_offset, codec_named(chosen.choice(FORMATS))
-            made = [
+            records = [
                 Record(base + n, 5, key=b"key %d" % chosen.randrange(8), value=bytes(100))
                 for n in range(chosen.randint(1, 6))
             ]
-            written.update(one.offset for one in made)
-            body = codec.encode(made, base)
+            written.update(record.offset for record in records)
+            body = codec.encode(records, base)
             log.append([body], codec.inspect(body), body_format=codec.format, append_us=5)
         house.committer.commit()
 

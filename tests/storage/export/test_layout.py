@@ -74,8 +74,8 @@ def test_a_name_of_any_length_has_its_own_folder(tmp_path, name):
     assert len(folders) == 3
     for folder in folders:
         os.mkdir(tmp_path / folder)
-        kept, _, digest = folder.removeprefix("topic=").partition("+")
-        assert topic.startswith(unquote(kept, errors="strict")) and len(digest) == 16
+        readable, _, digest = folder.removeprefix("topic=").partition("+")
+        assert topic.startswith(unquote(readable, errors="strict")) and len(digest) == 16
     os.close(os.open(tmp_path / str(FileName.of(Range(1, 9999, 0, 1, topic))), os.O_CREAT))
 
 

@@ -14,13 +14,14 @@ import pyarrow.parquet as parquet
 import pytest
 
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
-from braidlog.storage.export import network
 from braidlog.storage.export.commit import StagedFile
-from braidlog.storage.export.network import BrokerReader, BrokerRefused, tell_broker
+from braidlog.storage.export.export import ExportJob, ExportSource, Progress, run_export
+from braidlog.storage.export.network import BUSY_TRIES, BrokerReader, BrokerRefused, tell_broker
 from braidlog.storage.export.places import open_log, tell_positions
 from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.registered import AVRO
 from braidlog.storage.export.worker import Job, TaskFailed, write_range
+from braidlog.storage.metadata.names import parse_topic
 from conformance.server import RunningBroker
 
 pytestmark = pytest.mark.slow
@@ -96,11 +97,11 @@ def test_registered_schemas_over_the_network_equal_the_folders(broker):
         url = f"{broker.url}/admin/v2/schemas/{TOPIC}/schema"
         urllib.request.urlopen(urllib.request.Request(url, schema, JSON, method="POST")).close()
     topics = [TOPIC, "public/default/none"]
-    found = open_log(broker.url).schemas(topics)
-    assert found == open_log(str(broker.data_dir)).schemas(topics)
-    assert list(found) == [TOPIC]
-    assert [one.type for one in found[TOPIC]] == [AVRO, AVRO]
-    definitions = [json.loads(one.definition) for one in found[TOPIC]]
+    schemas = open_log(broker.url).schemas(topics)
+    assert schemas == open_log(str(broker.data_dir)).schemas(topics)
+    assert list(schemas) == [TOPIC]
+    assert [schema.type for schema in schemas[TOPIC]] == [AVRO, AVRO]
+    definitions = [json.loads(schema.definition) for schema in schemas[TOPIC]]
     assert definitions == [json.loads(avro), json.loads(wider)]
 
 
@@ -177,9 +178,8 @@ def test_a_busy_broker_is_asked_again(answering):
     assert (state.topic, state.watermark, state.size_bytes) == (TOPIC, 9, 90)
 
 
-def test_a_permanently_busy_broker_is_an_error_with_its_message(answering, monkeypatch):
-    monkeypatch.setattr(network, "BUSY_TRIES", 2)
-    answering.answers = [(503, {"message": "is starting"})] * 2
+def test_a_permanently_busy_broker_is_an_error_with_its_message(answering):
+    answering.answers = [(503, {"message": "is starting"})] * BUSY_TRIES
     with pytest.raises(BrokerRefused, match="is starting"):
         BrokerReader(url_of(answering)).partitions()
 
@@ -199,14 +199,16 @@ def test_partitions_of_other_brokers_are_requested_and_deleted_ones_skipped(answ
         (404, b""),
         (200, {**PAGE, "partitions": []}),
     ]
-    found = BrokerReader(url_of(answering)).partitions(lambda topic: topic == TOPIC)
-    assert [(one.topic, one.index, one.watermark) for one in found] == [
+    partitions = BrokerReader(url_of(answering)).partitions(lambda topic: topic == TOPIC)
+    assert [
+        (partition.topic, partition.index, partition.watermark) for partition in partitions
+    ] == [
         (TOPIC, 0, 9),
         (TOPIC, 1, 9),
     ]
-    asked = [path for path, _ in answering.asked]
-    assert asked[1] == f"/api/v1/log/{TOPIC}/1?partition_id=1"
-    assert asked[3] == "/api/v1/log?after=x"
+    paths = [path for path, _ in answering.asked]
+    assert paths[1] == f"/api/v1/log/{TOPIC}/1?partition_id=1"
+    assert paths[3] == "/api/v1/log?after=x"
 
 
 @pytest.mark.parametrize("login", [":to%20ken@", ""])
@@ -255,9 +257,9 @@ def test_changed_bytes_are_found(broker, answering):
 def test_batches_end_at_the_requested_offset(broker):
     (state,) = open_log(broker.url).partitions()
     with open_log(broker.url).open(TOPIC, 0, state.partition_id) as reader:
-        found = list(reader.batches(600, 1100))
-    assert found[0].base_offset <= 600 < found[0].next_offset
-    assert found[-1].base_offset < 1100 <= found[-1].next_offset
+        batches = list(reader.batches(600, 1100))
+    assert batches[0].base_offset <= 600 < batches[0].next_offset
+    assert batches[-1].base_offset < 1100 <= batches[-1].next_offset
 
 
 def test_a_refused_position_is_an_error(answering):
@@ -271,3 +273,26 @@ def test_a_refused_position_is_an_error(answering):
 def test_an_invalid_broker_url_is_an_error(url):
     with pytest.raises(OSError, match="is not the URL of a broker"):
         BrokerReader(url).partitions()
+
+
+class InTurn:
+    """Runs the tasks of an export in this process."""
+
+    def map(self, task, parts, total, report):
+        return [outcome for part in parts for outcome in task(lambda count: None, [part])]
+
+
+def test_a_run_appears_in_the_list_of_the_broker(broker, tmp_path):
+    job = ExportJob(
+        source=ExportSource(broker.url, (parse_topic(TOPIC),)),
+        target=tmp_path / "lake",
+        progress=Progress(broker.url, "nightly"),
+    )
+    summary = run_export(job, InTurn())
+    assert (summary.rows, summary.untold) == (RECORDS, None)
+    assert run_export(job, InTurn()).rows == 0  # Reports nothing: there was no run.
+    with urllib.request.urlopen(f"{broker.url}/api/v1/exports") as answer:
+        (run,) = json.load(answer)["runs"]
+    assert (run["target"], run["group"]) == (str(tmp_path / "lake"), "nightly")
+    assert (run["rows"], run["files"], run["bytes"]) == (RECORDS, summary.files, summary.bytes)
+    assert sum(part["end"] - part["start"] for part in run["ranges"]) == RECORDS

@@ -69,8 +69,8 @@ def test_there_are_never_more_tasks_than_records():
 
 
 def test_a_gap_is_reported_with_the_range_behind_it():
-    found = whole_plan([state(start=40)], {7: 10}, fail_on_loss=False)
-    assert found.gaps == [Range(7, 0, 10, 40, TOPIC)]
+    plan = whole_plan([state(start=40)], {7: 10}, fail_on_loss=False)
+    assert plan.gaps == [Range(7, 0, 10, 40, TOPIC)]
 
 
 def test_small_backlogs_are_split_only_if_worthwhile():

@@ -8,13 +8,13 @@ from tests.storage.log.logs import OneLog
 
 
 def test_a_topic_deleted_while_partitions_are_listed_is_left_out(tmp_path):
-    one = OneLog(tmp_path)
+    opened = OneLog(tmp_path)
     new = [NewPartition(2, "public/default/clicks", 0)]
-    one.data_dir.create_partitions(new, one.settings, one.committer)
+    opened.data_dir.create_partitions(new, opened.settings, opened.committer)
 
     def is_wanted(topic):
         if topic == "public/default/clicks":
-            shutil.rmtree(one.data_dir.partition_folder(2))
+            shutil.rmtree(opened.data_dir.partition_folder(2))
         return True
 
     states = FolderReader(str(tmp_path)).partitions(is_wanted)

@@ -28,7 +28,7 @@ TOPICS = {"public/default/a": [3, 1], "public/default/b": [2]}
 AVRO_TYPE = 4
 
 
-class Broker(Life):
+class ExportedBroker(Life):
     """A life with a catalogue, and logs of its topics."""
 
     def __init__(self, store):
@@ -52,7 +52,7 @@ class Broker(Life):
         codec = codec_for(BodyFormat.KAFKA_BATCHES)
         base = log.log_end_offset
         body = codec.encode(
-            [Record(base + at, 5, value=one) for at, one in enumerate(values)], base
+            [Record(base + at, 5, value=value) for at, value in enumerate(values)], base
         )
         log.append([body], codec.inspect(body), body_format=BodyFormat.KAFKA_BATCHES, append_us=7)
         self.committer.commit()
@@ -65,7 +65,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def broker(store):
-    life = Broker(store)
+    life = ExportedBroker(store)
     yield life
     life.stop()
 
@@ -83,7 +83,10 @@ def values(log, state):
 
 def test_partitions_come_from_the_catalogue_by_topic_and_index(store, broker):
     log = reader(store)
-    empty = [(one.topic, one.partition_id, one.index, one.watermark) for one in log.partitions()]
+    empty = [
+        (partition.topic, partition.partition_id, partition.index, partition.watermark)
+        for partition in log.partitions()
+    ]
     assert empty == [
         ("public/default/a", 3, 0, 0),
         ("public/default/a", 1, 1, 0),
@@ -121,19 +124,19 @@ def test_schemas_come_from_the_topics_shards(store, broker):
     meta = broker.catalogue.topic(name)
     broker.catalogue.add_schema(meta.topic_id, SchemaMeta(AVRO_TYPE, "a", b'"long"', {}))
     broker.committer.commit()
-    found = reader(store).schemas([topic, "public/default/none"])
-    assert found == {topic: [RegisteredSchema(AVRO, '"long"')]}
+    schemas = reader(store).schemas([topic, "public/default/none"])
+    assert schemas == {topic: [RegisteredSchema(AVRO, '"long"')]}
 
 
 def test_an_unreachable_store_is_an_os_error(store):
-    class Silent(MemoryLedger):
+    class NoJournalLedger(MemoryLedger):
         def journal(self, shard, kind, after=0):
             raise LedgerUnanswered("PostgreSQL: nobody there")
 
     def give_up(seconds):
         raise LedgerUnanswered("PostgreSQL: nobody there")
 
-    silent = Silent()
+    silent = NoJournalLedger()
     silent.init(store.ledger.cluster())
     log = StoreReader(StoreLook(silent, store.objects, lambda: Patience(give_up)))
     with pytest.raises(OSError, match="nobody there"):

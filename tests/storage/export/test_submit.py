@@ -61,5 +61,5 @@ def test_a_cluster_of_processes_exports_with_a_summary(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1])["rows"] == 100
     files = (tmp_path / "lake").glob("topic=*/**/*.parquet")
-    found = [value for path in files for value in parquet.read_table(path)["value"].to_pylist()]
-    assert sorted(found, key=int) == [b"%d" % number for number in range(100)]
+    values = [value for path in files for value in parquet.read_table(path)["value"].to_pylist()]
+    assert sorted(values, key=int) == [b"%d" % number for number in range(100)]

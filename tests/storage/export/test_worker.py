@@ -62,13 +62,13 @@ class Data:
 def rows_of(outcomes):
     files = [outcome for outcome in outcomes if isinstance(outcome, StagedFile)]
     assert len(files) == len(outcomes), outcomes
-    found = []
+    all_rows = []
     for file in files:
         table = parquet.read_table(file.staged)
         assert table.schema.equals(FILE_SCHEMA)
         assert table.num_rows == file.rows
-        found += table.to_pylist()
-    return sorted(found, key=lambda row: row["offset"])
+        all_rows += table.to_pylist()
+    return sorted(all_rows, key=lambda row: row["offset"])
 
 
 def record(append_us=1_700_000_000_000_000, **fields):

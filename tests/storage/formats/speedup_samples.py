@@ -20,19 +20,19 @@ def mutated(chance, data):
     """Return the data, or the data with bytes changed, cut off or inserted."""
     if chance.random() < 0.5 or not data:
         return data
-    made = bytearray(data)
+    changed = bytearray(data)
     for _ in range(chance.choice([1, 1, 2, 5])):
-        place = chance.randrange(len(made))
+        place = chance.randrange(len(changed))
         kind = chance.random()
         if kind < 0.6:
-            made[place] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+            changed[place] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
         elif kind < 0.8:
-            del made[place : place + chance.choice([1, 4, 20])]
+            del changed[place : place + chance.choice([1, 4, 20])]
         else:
-            made[place:place] = chance.randbytes(chance.choice([1, 4, 20]))
-        if not made:
+            changed[place:place] = chance.randbytes(chance.choice([1, 4, 20]))
+        if not changed:
             break
-    return bytes(made)
+    return bytes(changed)
 
 
 def sized(data):

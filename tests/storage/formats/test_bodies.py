@@ -20,7 +20,9 @@ NAMES |= {"iggy": "iggy", "iggy_typed": "iggy-typed", "plain": "rest"}
 @given(records=record_lists())
 def test_a_format_carries_the_records_of_its_readers(name: str, records: list[Record]) -> None:
     codec = codec_named(name)
-    assert [codec.carries(one) for one in records] == [is_carried(name, one) for one in records]
+    assert [codec.carries(record) for record in records] == [
+        is_carried(name, record) for record in records
+    ]
 
 
 def is_carried(name: str, record: Record) -> bool:

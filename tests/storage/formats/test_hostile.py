@@ -108,10 +108,10 @@ def test_a_failure_keeps_no_memory_for_the_declared_size(compression: int) -> No
     gc.disable()
     try:
         before = resident_bytes()
-        kept = [codec.decode(stored, 0, 1) for _ in range(8)]
+        decodings = [codec.decode(stored, 0, 1) for _ in range(8)]
         assert resident_bytes() - before < LIE // 2
     finally:
         gc.enable()
-    for decoded in kept:
+    for decoded in decodings:
         assert isinstance(decoded.failed, BodyError)
         assert decoded.failed.__traceback__ is decoded.failed.__context__ is None

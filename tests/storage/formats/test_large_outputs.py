@@ -4,6 +4,7 @@ import gzip
 import mmap
 import random
 import threading
+import tracemalloc
 import zlib
 from collections.abc import Callable
 
@@ -13,11 +14,15 @@ import pytest
 from braidlog.storage.errors import RecordTooLarge, UnreadableBody
 from braidlog.storage.formats import compression
 from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.base import BodyCodec
 from braidlog.storage.formats.compression import (
     gunzip,
     sliceable,
 )
 from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.pulsar.entry import record_to_entry
+from braidlog.storage.formats.record import Record
 from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
 from tests.storage.formats.kafka.test_message_sets import entry, message, wrapper
 
@@ -119,3 +124,35 @@ def test_the_refusal_applies_only_to_its_thread() -> None:
         other.start()
         other.join()
     assert bytes(unpacked[0]) == LARGE
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda record: KAFKA.encode([record], 5),
+        lambda record: KAFKA_BATCHES.encode([record], 5),
+        record_to_entry,
+    ],
+    ids=["kafka", "kafka batches", "pulsar"],
+)
+def test_a_large_record_is_encoded_in_a_single_copy(encode: Callable[[Record], bytes]) -> None:
+    record = Record(5, 1_000_000, value=LARGE, headers=(), key=b"k")
+    tracemalloc.start()
+    try:
+        encoded = encode(record)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * len(encoded)
+
+
+@pytest.mark.parametrize("codec", [KAFKA, KAFKA_BATCHES])
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_a_large_record_behind_small_records_is_decoded_whole(codec: BodyCodec, key: bytes) -> None:
+    small = [Record(offset, 1_000_000, value=b"v%d" % offset) for offset in (5, 6)]
+    large = Record(8, 3_000_000, key=key, value=LARGE)
+    encoded = codec.encode([*small, large], 5)
+    decoded = codec.decode(encoded, 5, 1_000_000)
+    assert [(r.offset, r.key, r.value) for r in decoded.records] == [
+        (r.offset, r.key, r.value) for r in (*small, large)
+    ]

@@ -28,7 +28,7 @@ BASE = 70  # Offset of the first record of a stored body of Pulsar's.
 @pytest.mark.parametrize("seed", range(4))
 def test_entries_of_sets_sound_and_mutated(seed):
     chance = random.Random(seed)
-    made = 0
+    entry_count = 0
     for _ in range(ROUNDS):
         data, start = mutated(chance, kafka_set(chance)), chance.choice([0, 0, 1, 5, 20])
         count_max = chance.choice([1, 3, 100])
@@ -37,8 +37,8 @@ def test_entries_of_sets_sound_and_mutated(seed):
         records = KAFKA.decode(data, 0, APPEND_US, start_offset=start).records[: len(entries)]
         assert [record.offset for record in records] == list(range(start, start + len(entries)))
         assert entries == records_to_entries(records), (seed, data)
-        made += len(entries)
-    assert made > ROUNDS // 5
+        entry_count += len(entries)
+    assert entry_count > ROUNDS // 5
 
 
 @pytest.mark.parametrize("first", [0, 100, 127, (1 << 14) - 3, (1 << 35) - 3, (1 << 62) - 3])
@@ -48,8 +48,8 @@ def test_a_whole_valid_set_becomes_entries(first, key):
         Record(offset, APPEND_US, key=key, value=b"v" * (offset - first))
         for offset in range(first, first + 300)
     ]
-    made = set_to_entries(KAFKA.encode(records, first), first, APPEND_US, 1000)
-    assert made == records_to_entries(records)
+    converted = set_to_entries(KAFKA.encode(records, first), first, APPEND_US, 1000)
+    assert converted == records_to_entries(records)
 
 
 def test_times_before_1970_equal_the_codecs():
@@ -114,7 +114,7 @@ def converted(stored, wanted):
 @pytest.mark.parametrize("seed", range(6))
 def test_sets_of_entries_sound_and_mutated(seed):
     chance = random.Random(seed)
-    made = 0
+    message_count = 0
     for _ in range(ROUNDS):
         entries = [some_entry(chance) for _ in range(chance.randrange(1, 6))]
         if chance.random() < 0.3:
@@ -129,7 +129,7 @@ def test_sets_of_entries_sound_and_mutated(seed):
         wanted = WantedRecords(start, chance.choice([1, 7, 100]), chance.choice([60, 500, 9000]))
         part = converted(stored, wanted)
         assert len(part.records) <= wanted.bytes_max and part.count <= wanted.records_max
-        made += part.count
+        message_count += part.count
         if not part.count:
             continue
         limits = {"start_offset": start, "records_max": part.count}
@@ -140,7 +140,7 @@ def test_sets_of_entries_sound_and_mutated(seed):
         following = PULSAR.decode(stored, BASE, APPEND_US, start_offset=part.next_offset).records
         whole = PULSAR.decode(stored, BASE, APPEND_US, start_offset=start)
         assert whole.failed or whole.records == records + following, (seed, stored)
-    assert made > ROUNDS
+    assert message_count > ROUNDS
 
 
 def test_a_whole_valid_body_becomes_a_set():

@@ -75,15 +75,15 @@ def test_kafka_sets_sound_and_mutated(seed, in_python):
         data = mutated(chance, kafka_set(chance))
         limit = chance.choice([NO_LIMIT, NO_LIMIT, 60])
         ours, theirs = bytearray(data), bytearray(data)
-        found = C.kafka_check_and_stamp(ours, 1000, limit)
+        checked = C.kafka_check_and_stamp(ours, 1000, limit)
         wanted = in_python(
             kafka_prepare, kafka_prepare.check_and_stamp, memoryview(theirs), 1000, limit
         )
-        if found is None:
+        if checked is None:
             refused += 1
             assert issubclass(wanted[0], StorageError), (seed, data)
         else:
-            assert (found, ours) == (wanted, theirs), (seed, data)
+            assert (checked, ours) == (wanted, theirs), (seed, data)
     assert 0 < refused < ROUNDS
 
 
@@ -137,7 +137,7 @@ def keyed_entry(chance):
 @pytest.mark.parametrize("seed", range(4))
 def test_keys_of_pulsar_entries_sound_and_mutated(seed, monkeypatch):
     chance = random.Random(seed)
-    found = 0
+    key_count = 0
     for _ in range(ROUNDS):
         entry = memoryview(mutated(chance, keyed_entry(chance)))
         quick = C.entry_key(entry)
@@ -148,8 +148,8 @@ def test_keys_of_pulsar_entries_sound_and_mutated(seed, monkeypatch):
             except CorruptBatch:
                 continue
         assert quick in (None, wanted), (seed, bytes(entry))
-        found += quick is not None
-    assert found > ROUNDS / 4
+        key_count += quick is not None
+    assert key_count > ROUNDS / 4
 
 
 def sends_in_python(received, count):
@@ -177,17 +177,17 @@ def sends_in_python(received, count):
 @pytest.mark.parametrize("seed", range(4))
 def test_pulsar_sends_sound_and_mutated(seed):
     chance = random.Random(seed)
-    taken = 0
+    send_count = 0
     for _ in range(ROUNDS):
         producer, received = pulsar_sends(chance)
         received = mutated(chance, received)
-        found = C.send_producer(received, *LIMITS)
+        sender = C.send_producer(received, *LIMITS)
         result = C.cut_sends(received, 50, *LIMITS, producer, 0, NO_SEQUENCE)
         count = len(result[1])
         assert result == sends_in_python(received, count), (seed, received)
-        assert (found == producer) == bool(count)
-        taken += count
-    assert taken > ROUNDS
+        assert (sender == producer) == bool(count)
+        send_count += count
+    assert send_count > ROUNDS
 
 
 def test_pulsar_sends_end_with_the_producer_the_frames_and_the_size():
@@ -232,7 +232,7 @@ def test_kafka_batches_sound_and_mutated(seed, in_python):
         limit = chance.choice([NO_LIMIT, NO_LIMIT, 100])
         base_offset = chance.choice((0, 1, 1 << 40))
         theirs = bytearray(data)
-        found = C.kafka_batch(data, base_offset, limit)
+        info = C.kafka_batch(data, base_offset, limit)
         wanted = in_python(
             record_batches,
             record_batches.prepare,
@@ -240,11 +240,11 @@ def test_kafka_batches_sound_and_mutated(seed, in_python):
             base_offset,
             message_bytes_max=limit,
         )
-        if found is None:
+        if info is None:
             refused += 1
             assert isinstance(wanted, tuple) or wanted.info.record_count == 0, (seed, theirs)
         else:
-            assert BodyInfo(*found) == wanted.info, (seed, theirs)
+            assert BodyInfo(*info) == wanted.info, (seed, theirs)
             assert data == theirs
     assert ROUNDS / 10 < refused < ROUNDS * 0.9
 
@@ -273,9 +273,9 @@ def test_batch_heads_of_any_fields(seed, in_python):
         )
         body = [chance.randbytes(chance.randrange(300))]
         salt = chance.randrange(1 << 32)
-        found = batch.head_of(salt, body, 0, fields)
-        assert found == C.batch_head(salt, body[0], *fields)
-        assert found == in_python(batch, batch.head_of, salt, body, 0, fields)
+        head = batch.head_of(salt, body, 0, fields)
+        assert head == C.batch_head(salt, body[0], *fields)
+        assert head == in_python(batch, batch.head_of, salt, body, 0, fields)
 
 
 @pytest.mark.parametrize("place", range(17))

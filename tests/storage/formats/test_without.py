@@ -31,18 +31,18 @@ def plain(name: str) -> tuple[Codec, bytes]:
 def kafka_wrapped(number: int) -> tuple[Codec, bytes]:
     """Return plain messages around a compressed set."""
     codec = codec_named("kafka")
-    some = records()
-    middle = packed(codec.encode(some[2:7], BASE), number, BASE + 6)
-    return codec, codec.encode(some[:2], BASE) + middle + codec.encode(some[7:], BASE)
+    all_records = records()
+    middle = packed(codec.encode(all_records[2:7], BASE), number, BASE + 6)
+    return codec, codec.encode(all_records[:2], BASE) + middle + codec.encode(all_records[7:], BASE)
 
 
 def batches_packed(number: int) -> tuple[Codec, bytes]:
-    def one(some: list[Record]) -> bytes:
-        inner = PACK[number](KAFKA_BATCHES.encode(some, BASE)[61:])
+    def one(members: list[Record]) -> bytes:
+        inner = PACK[number](KAFKA_BATCHES.encode(members, BASE)[61:])
         head = {"base_ms": 5000, "max_ms": 5000}
-        made = bytearray(batch(inner, len(some), attributes=number, **head))
-        made[:8] = some[0].offset.to_bytes(8, "big")
-        return bytes(made)
+        changed = bytearray(batch(inner, len(members), attributes=number, **head))
+        changed[:8] = members[0].offset.to_bytes(8, "big")
+        return bytes(changed)
 
     return KAFKA_BATCHES, one(records()[:4]) + one(records()[4:])
 

@@ -26,7 +26,7 @@ GROUP = b"billing"
 BATCH_RECORDS = 3
 
 
-class Directory:
+class LogDirectory:
     """A data directory as a broker opens it: created with a topic, or opened by a start."""
 
     def __init__(self, path, *, partitions=1, topic="orders", **settings):
@@ -51,8 +51,8 @@ class Directory:
         name = parse_topic(topic)
         ids = [self.catalogue.next_partition_id() for _ in range(partitions)]
         new = [NewPartition(number, name.full, index) for index, number in enumerate(ids)]
-        made = self.data_dir.create_partitions(new, self.settings, self.committer)
-        self.logs.update(zip(ids, made, strict=True))
+        created = self.data_dir.create_partitions(new, self.settings, self.committer)
+        self.logs.update(zip(ids, created, strict=True))
         self.catalogue.create_topic(name, ids, partitioned=partitions > 1, created_us=1)
         topic_id = self.catalogue.topic(name).topic_id
         self.cursors.open(topic_id, GROUP, partitions=partitions)
@@ -104,15 +104,15 @@ class Directory:
     def values(self, number=1):
         """Return offset -> value of every readable record; gaps have none."""
         log = self.logs[number]
-        found, offset = {}, log.log_start_offset
+        values, offset = {}, log.log_start_offset
         while batches := log.read(offset, 1 << 20):
             for batch in batches:
                 if batch.header.record_count:
                     decoded = codec_of(batch).decode(batch.body, batch.base_offset, 0)
                     assert decoded.failed is None
-                    found |= {record.offset: record.value for record in decoded.records}
+                    values |= {record.offset: record.value for record in decoded.records}
             offset = batches[-1].next_offset
-        return found
+        return values
 
     def crash(self):
         self.data_dir.abandon()
@@ -137,13 +137,13 @@ def value_of(offset):
 
 def verified(path):
     """Return (findings, report) of a verification."""
-    found = []
-    report = Verifier(path, found.append, lambda done, total: None).run()
-    return found, report
+    findings = []
+    report = Verifier(path, findings.append, lambda done, total: None).run()
+    return findings, report
 
 
-def levels(found, level):
-    return [one for one in found if one.level == level]
+def levels(findings, level):
+    return [finding for finding in findings if finding.level == level]
 
 
 def snapshot_of(path):

@@ -57,11 +57,11 @@ class OneLog:
         return [bytes(batch.body) for batch in self.all_batches(bytes_max)]
 
     def all_batches(self, bytes_max=1 << 20):
-        found, offset = [], self.log.log_start_offset
+        batches_read, offset = [], self.log.log_start_offset
         while batches := self.log.read(offset, bytes_max):
-            found += batches
+            batches_read += batches
             offset = batches[-1].next_offset
-        return found
+        return batches_read
 
     def crash(self):
         """End like a killed process: nothing more is written."""
@@ -90,8 +90,8 @@ def flip(path, pos, mask=0x40):
         file.write(bytes([byte ^ mask]))
 
 
-def before_and_after_restart(one):
+def before_and_after_restart(opened):
     """Yield the log, then the log after a clean restart."""
-    yield one.log
-    one.stop()
-    yield OneLog(one.path, **{name: getattr(one.settings, name) for name in SETTINGS}).log
+    yield opened.log
+    opened.stop()
+    yield OneLog(opened.path, **{name: getattr(opened.settings, name) for name in SETTINGS}).log

@@ -78,7 +78,7 @@ class ReadOnlyDisk(FailingDisk):
 
     def open(self, path, flags):
         if flags & os.O_RDWR:
-            self._check("open", path)
+            self._check("write", path)
         return super().open(path, flags)
 
 
@@ -87,7 +87,7 @@ def test_a_read_only_disk_refuses_writes_and_allows_reads(tmp_path):
     files = LocalFiles(tmp_path, disk, handles_max=0)
     file = files.create(str(tmp_path / "a"))
     file.write_at([b"good"], 0)
-    for name in ("open", "write", "truncate"):
+    for name in ("write", "truncate"):
         disk.fail(name, errno.EROFS)
     assert file.read_at(10, 0) == b"good"
     file.hold_to_read()  # A reader has the descriptor, which allows no writes.
@@ -135,21 +135,21 @@ def test_without_page_cache_queries_the_read_waits(tmp_path):
 
 def test_idle_descriptors_stay_within_the_budget(tmp_path):
     files = LocalFiles(tmp_path, handles_max=3)
-    made = [files.create(str(tmp_path / str(number))) for number in range(10)]
-    for number, file in enumerate(made):
+    created = [files.create(str(tmp_path / str(number))) for number in range(10)]
+    for number, file in enumerate(created):
         file.write_at([b"%d" % number], 0)
     assert files.open_count <= 3
-    assert [bytes(file.read_at(10, 0)) for file in made] == [b"%d" % n for n in range(10)]
+    assert [bytes(file.read_at(10, 0)) for file in created] == [b"%d" % n for n in range(10)]
     assert files.open_count <= 3
 
 
 def test_held_descriptors_stay_open_beyond_the_budget(tmp_path):
     files = LocalFiles(tmp_path, handles_max=2)
-    made = [files.create(str(tmp_path / str(number))) for number in range(6)]
-    fds = [file.hold() for file in made]
+    created = [files.create(str(tmp_path / str(number))) for number in range(6)]
+    fds = [file.hold() for file in created]
     assert files.open_count == 6
     assert [os.fstat(fd).st_size for fd in fds] == [0] * 6
-    for file in made:
+    for file in created:
         file.release()
     assert files.open_count == 2
 
@@ -274,24 +274,24 @@ def test_two_threads_remove_an_incomplete_file_once(tmp_path):
     """The loop writes a journal while a thread creates a topic: both try the removal."""
     entered, leave = threading.Event(), threading.Event()
 
-    class HeldDisk(FailingDisk):
+    class HeldUnlink(FailingDisk):
         def unlink(self, path):
             if "unlink" not in self.failing:
                 entered.set()
                 assert leave.wait(60)
             super().unlink(path)
 
-    disk = HeldDisk()
+    disk = HeldUnlink()
     files = LocalFiles(tmp_path, disk)
     (tmp_path / "vain").write_bytes(b"")
     disk.fail("unlink", errno.EROFS)
     files.discard(str(tmp_path / "vain"))
     disk.heal()
-    found = []
+    exists = []
 
     def second():
         files.clear_discarded()
-        found.append((tmp_path / "vain").exists())
+        exists.append((tmp_path / "vain").exists())
 
     first = threading.Thread(target=files.clear_discarded)
     first.start()
@@ -301,7 +301,7 @@ def test_two_threads_remove_an_incomplete_file_once(tmp_path):
     leave.set()
     first.join()
     other.join()
-    assert found == [False]
+    assert exists == [False]
 
 
 class SlowToOpen(FailingDisk):

@@ -21,20 +21,20 @@ from tests.storage.log.logs import FORMAT, OneLog, before_and_after_restart, fli
 
 
 def test_offsets_count_records(tmp_path):
-    one = OneLog(tmp_path)
-    assert one.append(b"a", 3) == 0
-    assert one.append(b"b", 1) == 3
-    assert one.append(b"c", 10) == 4
-    assert one.log.log_end_offset == 14
+    opened = OneLog(tmp_path)
+    assert opened.append(b"a", 3) == 0
+    assert opened.append(b"b", 1) == 3
+    assert opened.append(b"c", 10) == 4
+    assert opened.log.log_end_offset == 14
 
 
 def test_a_batch_round_trips(tmp_path):
-    one = OneLog(tmp_path)
+    opened = OneLog(tmp_path)
     info = BodyInfo(
         3, 11, 22, BatchFlag.COMPRESSED, producer_id=5, producer_epoch=6, first_sequence=7,
         last_sequence=9,
     )  # fmt: skip
-    one.log.append(
+    opened.log.append(
         [b"he", bytearray(b"ll"), memoryview(b"o")],
         info,
         body_format=2,
@@ -43,8 +43,8 @@ def test_a_batch_round_trips(tmp_path):
         last_offset_delta=4,
         positions=[0, 2, 4],
     )
-    one.commit()
-    (batch,) = one.log.read(0, 100)
+    opened.commit()
+    (batch,) = opened.log.read(0, 100)
     header = batch.header
     assert bytes(batch.body) == b"hello"
     assert batch.positions.tobytes() == b"".join(n.to_bytes(4, "little") for n in (0, 2, 4))
@@ -58,137 +58,137 @@ def test_a_batch_round_trips(tmp_path):
 
 def test_an_append_is_a_single_write(tmp_path):
     disk = RecordingDisk()
-    one = OneLog(tmp_path, disk)
+    opened = OneLog(tmp_path, disk)
     del disk.calls[:]
-    one.log.append([b"a", b"b", b"c"], BodyInfo(3), body_format=FORMAT, append_us=1)
+    opened.log.append([b"a", b"b", b"c"], BodyInfo(3), body_format=FORMAT, append_us=1)
     (call,) = disk.calls
     assert (call.name, len(call.data)) == ("write", HEADER_BYTES + 3)
 
 
 def test_a_batch_must_cover_an_offset(tmp_path):
-    one = OneLog(tmp_path)
+    opened = OneLog(tmp_path)
     with pytest.raises(ValueError, match="cover 0 offsets"):
-        one.append(b"a", 0)
-    assert one.log.log_end_offset == 0
+        opened.append(b"a", 0)
+    assert opened.log.log_end_offset == 0
 
 
 def test_nothing_above_the_durable_offset_is_read_in_synced_mode(tmp_path):
-    one = OneLog(tmp_path)
-    one.append(b"a", 2)
-    assert one.log.high_watermark == 0
-    assert one.log.read(0, 100) == []
+    opened = OneLog(tmp_path)
+    opened.append(b"a", 2)
+    assert opened.log.high_watermark == 0
+    assert opened.log.read(0, 100) == []
     with pytest.raises(OffsetOutOfRange):
-        one.log.read(1, 100)
-    running = one.committer.begin()
-    one.append(b"b", 2)
-    one.committer.sync(running)
-    one.committer.finish(running)
-    assert one.log.high_watermark == 2
-    assert [bytes(batch.body) for batch in one.log.read(0, 100)] == [b"a"]
-    assert one.log.read(2, 100) == []
+        opened.log.read(1, 100)
+    running = opened.committer.begin()
+    opened.append(b"b", 2)
+    opened.committer.sync(running)
+    opened.committer.finish(running)
+    assert opened.log.high_watermark == 2
+    assert [bytes(batch.body) for batch in opened.log.read(0, 100)] == [b"a"]
+    assert opened.log.read(2, 100) == []
 
 
 def test_headers_have_the_durable_offset_of_their_write(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a", b"b"], 5)
-    one.append(b"c")
-    one.append(b"d")
-    one.commit()
-    assert [batch.header.durable_offset for batch in one.all_batches()] == [0, 5, 10, 10]
+    opened = OneLog(tmp_path)
+    opened.fill([b"a", b"b"], 5)
+    opened.append(b"c")
+    opened.append(b"d")
+    opened.commit()
+    assert [batch.header.durable_offset for batch in opened.all_batches()] == [0, 5, 10, 10]
 
 
 def test_a_failed_sync_publishes_nothing(tmp_path):
     disk = FailingDisk()
-    one = OneLog(tmp_path, disk)
-    one.append(b"a")
+    opened = OneLog(tmp_path, disk)
+    opened.append(b"a")
     disk.fail("sync_data", errno.EIO)
     disk.fail("sync_file_system", errno.EIO)
     with pytest.raises(StorageFailed):
-        one.commit()
-    assert (one.log.durable_offset, one.log.high_watermark) == (0, 0)
-    assert one.committer.durable_ticket == 0
+        opened.commit()
+    assert (opened.log.durable_offset, opened.log.high_watermark) == (0, 0)
+    assert opened.committer.durable_ticket == 0
 
 
 def test_reads_return_whole_batches_up_to_the_requested_bytes(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"x" * 100] * 10)
+    opened = OneLog(tmp_path)
+    opened.fill([b"x" * 100] * 10)
 
     def count(bytes_max):
-        return len(one.log.read(0, bytes_max))
+        return len(opened.log.read(0, bytes_max))
 
     assert [count(n) for n in (0, 1, 199, 200, 299, 300, 10_000)] == [1, 1, 1, 2, 2, 3, 10]
 
 
 def test_a_batch_above_the_requested_bytes_is_returned_whole(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a", b"x" * 300_000, b"b"])
-    assert [len(batch.body) for batch in one.log.read(1, 10)] == [300_000]
+    opened = OneLog(tmp_path)
+    opened.fill([b"a", b"x" * 300_000, b"b"])
+    assert [len(batch.body) for batch in opened.log.read(1, 10)] == [300_000]
 
 
 def test_batches_of_a_read_are_views_of_the_same_buffer(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a", b"b", b"c"])
-    batches = one.log.read(0, 100)
+    opened = OneLog(tmp_path)
+    opened.fill([b"a", b"b", b"c"])
+    batches = opened.log.read(0, 100)
     assert {id(batch.body.obj) for batch in batches} == {id(batches[0].body.obj)}
     assert all(batch.body.readonly for batch in batches)
 
 
 def test_a_read_begins_with_the_batch_that_contains_the_offset(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a", b"b", b"c"], 10)
+    opened = OneLog(tmp_path)
+    opened.fill([b"a", b"b", b"c"], 10)
     for offset in range(30):
-        assert one.log.read(offset, 0)[0].base_offset == offset // 10 * 10
+        assert opened.log.read(offset, 0)[0].base_offset == offset // 10 * 10
 
 
 def test_offsets_outside_the_log_are_refused(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a"], 5)
+    opened = OneLog(tmp_path)
+    opened.fill([b"a"], 5)
     for offset in (-1, 6, 1 << 62):
         with pytest.raises(OffsetOutOfRange) as caught:
-            one.log.read(offset, 100)
+            opened.log.read(offset, 100)
         assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 5)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_offset_is_found_over_segments_and_indexes(tmp_path, seed):
     rng = random.Random(seed)
-    one = OneLog(tmp_path, segment_bytes=20_000, index_interval_bytes=rng.choice([1, 300, 5000]))
+    opened = OneLog(tmp_path, segment_bytes=20_000, index_interval_bytes=rng.choice([1, 300, 5000]))
     bodies = [rng.randbytes(rng.randint(0, 2000)) for _ in range(150)]
-    bases = [one.append(body, rng.randint(1, 9)) for body in bodies]
-    one.commit()
-    assert len(one.log.segments()) > 5
-    for log in before_and_after_restart(one):
+    bases = [opened.append(body, rng.randint(1, 9)) for body in bodies]
+    opened.commit()
+    assert len(opened.log.segments()) > 5
+    for log in before_and_after_restart(opened):
         for _ in range(300):
             offset = rng.randrange(log.log_end_offset)
             number = max(n for n, base in enumerate(bases) if base <= offset)
-            found = log.read(offset, rng.choice([0, 1000, 50_000]))
-            expected = bodies[number : number + len(found)]
-            assert [bytes(batch.body) for batch in found] == expected
+            batches = log.read(offset, rng.choice([0, 1000, 50_000]))
+            expected = bodies[number : number + len(batches)]
+            assert [bytes(batch.body) for batch in batches] == expected
 
 
 def test_segments_roll_by_size(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=1000)
-    one.fill([b"x" * 300] * 6, 10)
-    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (0, 20, 40)]
-    assert [base for base, _, _ in one.log.segments()] == [0, 20, 40]
-    assert max(size for _, _, size in one.log.segments()) <= 1000
-    assert one.all_bodies() == [b"x" * 300] * 6
+    opened = OneLog(tmp_path, segment_bytes=1000)
+    opened.fill([b"x" * 300] * 6, 10)
+    assert segment_names(opened.folder) == [f"{base:020d}.log" for base in (0, 20, 40)]
+    assert [base for base, _, _ in opened.log.segments()] == [0, 20, 40]
+    assert max(size for _, _, size in opened.log.segments()) <= 1000
+    assert opened.all_bodies() == [b"x" * 300] * 6
 
 
 def test_a_batch_larger_than_a_segment_has_its_own_segment(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=1000)
-    one.fill([b"a", b"x" * 5000, b"b"])
-    assert [base for base, _, _ in one.log.segments()] == [0, 1, 2]
-    assert one.all_bodies() == [b"a", b"x" * 5000, b"b"]
+    opened = OneLog(tmp_path, segment_bytes=1000)
+    opened.fill([b"a", b"x" * 5000, b"b"])
+    assert [base for base, _, _ in opened.log.segments()] == [0, 1, 2]
+    assert opened.all_bodies() == [b"a", b"x" * 5000, b"b"]
 
 
 def test_segments_roll_by_the_age_of_their_first_record(tmp_path):
-    one = OneLog(tmp_path, segment_ms=10)
+    opened = OneLog(tmp_path, segment_ms=10)
     for append_us in (0, 9_999, 10_000, 15_000, 20_000):
-        one.append(b"x", append_us=append_us)
-        one.commit()
-    assert [base for base, _, _ in one.log.segments()] == [0, 2, 4]
-    one.stop()
+        opened.append(b"x", append_us=append_us)
+        opened.commit()
+    assert [base for base, _, _ in opened.log.segments()] == [0, 2, 4]
+    opened.stop()
     again = OneLog(tmp_path, segment_ms=10)
     again.append(b"x", append_us=29_999)
     again.append(b"x", append_us=30_000)
@@ -197,39 +197,39 @@ def test_segments_roll_by_the_age_of_their_first_record(tmp_path):
 
 def test_a_roll_syncs_the_folder_and_both_segments(tmp_path):
     disk = RecordingDisk()
-    one = OneLog(tmp_path, disk, segment_bytes=600)
-    one.files.adopt("/proc")  # From here on, each file is synced separately.
-    one.append(b"x" * 200)
-    one.commit()
+    opened = OneLog(tmp_path, disk, segment_bytes=600)
+    opened.files.adopt("/proc")  # From here on, each file is synced separately.
+    opened.append(b"x" * 200)
+    opened.commit()
     del disk.calls[:]
-    one.append(b"y" * 200)
-    one.commit()
+    opened.append(b"y" * 200)
+    opened.commit()
     synced = [call.file_name for call in disk.calls if call.name.startswith("sync")]
     assert sorted(synced) == ["00000000000000000001.log", "1"]
-    one.append(b"a")
-    one.append(b"z" * 200)
+    opened.append(b"a")
+    opened.append(b"z" * 200)
     del disk.calls[:]
-    one.commit()
+    opened.commit()
     synced = [call.file_name for call in disk.calls if call.name.startswith("sync")]
     assert synced == ["00000000000000000001.log", "00000000000000000003.log", "1"]
 
 
 def test_no_space_refuses_the_append_and_changes_nothing(tmp_path):
     disk = FailingDisk()
-    one = OneLog(tmp_path, disk, segment_bytes=1000)
-    one.fill([b"a" * 500])
+    opened = OneLog(tmp_path, disk, segment_bytes=1000)
+    opened.fill([b"a" * 500])
     disk.fail("write", errno.ENOSPC, bytes_first=77)
     with pytest.raises(StorageFull):
-        one.append(b"b" * 100)
+        opened.append(b"b" * 100)
     disk.fail("create", errno.EROFS)
     with pytest.raises(StorageFull):
-        one.append(b"c" * 900)
-    assert (one.log.log_end_offset, one.all_bodies()) == (1, [b"a" * 500])
+        opened.append(b"c" * 900)
+    assert (opened.log.log_end_offset, opened.all_bodies()) == (1, [b"a" * 500])
     disk.heal()
-    one.fill([b"d", b"e" * 900])
-    assert one.all_bodies() == [b"a" * 500, b"d", b"e" * 900]
-    one.crash()
-    assert one.again().all_bodies() == [b"a" * 500, b"d", b"e" * 900]
+    opened.fill([b"d", b"e" * 900])
+    assert opened.all_bodies() == [b"a" * 500, b"d", b"e" * 900]
+    opened.crash()
+    assert opened.again().all_bodies() == [b"a" * 500, b"d", b"e" * 900]
 
 
 PIECES = [(b"%d" % number * 300, BodyInfo(5, max_publish_us=number)) for number in range(4)]
@@ -239,67 +239,67 @@ PIECES = [(b"%d" % number * 300, BodyInfo(5, max_publish_us=number)) for number 
 def test_several_batches_are_stored_atomically(tmp_path, durability):
     disk = FailingDisk()
     settings = {"segment_bytes": 1000, "index_interval_bytes": 300, "durability": durability}
-    one = OneLog(tmp_path, disk, **settings)
-    one.fill([b"a" * 500])
+    opened = OneLog(tmp_path, disk, **settings)
+    opened.fill([b"a" * 500])
     for bytes_first in (0, 200, 700, 1500):  # In the header, and in each piece.
         disk.fail("write", errno.ENOSPC, bytes_first=bytes_first)
         with pytest.raises(StorageFull):
-            one.log.append_all(PIECES, body_format=1, append_us=1)
-        assert (one.log.log_end_offset, one.all_bodies()) == (1, [b"a" * 500])
+            opened.log.append_all(PIECES, body_format=1, append_us=1)
+        assert (opened.log.log_end_offset, opened.all_bodies()) == (1, [b"a" * 500])
         disk.heal()
-    assert one.log.append_all(PIECES, body_format=1, append_us=1) == 1
-    one.fill([b"z"])
+    assert opened.log.append_all(PIECES, body_format=1, append_us=1) == 1
+    opened.fill([b"z"])
     for _ in range(2):
-        batches = one.all_batches()
+        batches = opened.all_batches()
         assert [bytes(batch.body) for batch in batches[1:-1]] == [body for body, _ in PIECES]
         assert [batch.base_offset for batch in batches] == [0, 1, 6, 11, 16, 21]
         for offset in range(22):
-            found = one.log.read(offset, 1)[0]
-            assert found.base_offset <= offset < found.next_offset
-        assert len(segment_names(one.folder)) == 3, "together in one segment, larger than others"
-        one.stop()
-        one = one.again(**settings)
+            holding = opened.log.read(offset, 1)[0]
+            assert holding.base_offset <= offset < holding.next_offset
+        assert len(segment_names(opened.folder)) == 3, "together in one segment, larger than others"
+        opened.stop()
+        opened = opened.again(**settings)
 
 
 def test_several_batches_are_a_single_disk_call(tmp_path):
     disk = RecordingDisk()
-    one = OneLog(tmp_path, disk)
+    opened = OneLog(tmp_path, disk)
     del disk.calls[:]
-    one.log.append_all(PIECES, body_format=1, append_us=1)
+    opened.log.append_all(PIECES, body_format=1, append_us=1)
     assert disk.names() == ["write"]
     with pytest.raises(ValueError, match="a batch cannot cover"):
-        one.log.append_all([(b"", BodyInfo(0))], body_format=1, append_us=1)
+        opened.log.append_all([(b"", BodyInfo(0))], body_format=1, append_us=1)
 
 
 def test_a_failed_roll_leaves_no_file(tmp_path):
     disk = FailingDisk()
-    one = OneLog(tmp_path, disk, segment_bytes=1000)
-    one.fill([b"a" * 900])
+    opened = OneLog(tmp_path, disk, segment_bytes=1000)
+    opened.fill([b"a" * 900])
     disk.fail("write", errno.ENOSPC, bytes_first=10)
     with pytest.raises(StorageFull):
-        one.append(b"b" * 900)
-    assert segment_names(one.folder) == ["00000000000000000000.log"]
+        opened.append(b"b" * 900)
+    assert segment_names(opened.folder) == ["00000000000000000000.log"]
 
 
 def test_damaged_bytes_are_never_served(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a" * 50, b"b" * 50, b"c" * 50])
-    batches = one.all_batches()
-    flip(one.file("00000000000000000000.log"), batches[1].file_pos + HEADER_BYTES + 7)
-    assert [bytes(batch.body) for batch in one.log.read(0, 1000)] == [b"a" * 50]
+    opened = OneLog(tmp_path)
+    opened.fill([b"a" * 50, b"b" * 50, b"c" * 50])
+    batches = opened.all_batches()
+    flip(opened.file("00000000000000000000.log"), batches[1].file_pos + HEADER_BYTES + 7)
+    assert [bytes(batch.body) for batch in opened.log.read(0, 1000)] == [b"a" * 50]
     with pytest.raises(DamagedLog) as caught:
-        one.log.read(1, 1000)
+        opened.log.read(1, 1000)
     assert (caught.value.file_pos, caught.value.offset) == (batches[1].file_pos, 1)
-    assert [bytes(batch.body) for batch in one.log.read(2, 1000)] == [b"c" * 50]
+    assert [bytes(batch.body) for batch in opened.log.read(2, 1000)] == [b"c" * 50]
 
 
 def test_behind_a_damaged_header_later_offsets_are_still_found(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a" * 50, b"b" * 50, b"c" * 50], 10)
-    batches = one.all_batches()
-    one.stop()
-    flip(one.file("00000000000000000000.log"), batches[1].file_pos + 41)
-    again = one.again()
+    opened = OneLog(tmp_path)
+    opened.fill([b"a" * 50, b"b" * 50, b"c" * 50], 10)
+    batches = opened.all_batches()
+    opened.stop()
+    flip(opened.file("00000000000000000000.log"), batches[1].file_pos + 41)
+    again = opened.again()
     with pytest.raises(DamagedLog, match="header checksum"):
         again.log.read(15, 1000)
     assert [bytes(batch.body) for batch in again.log.read(25, 1000)] == [b"c" * 50]
@@ -307,12 +307,12 @@ def test_behind_a_damaged_header_later_offsets_are_still_found(tmp_path):
 
 def test_good_batches_near_damage_are_read_without_an_error(tmp_path):
     """This also holds in the loop: reads that need a search through the file request a thread."""
-    one = OneLog(tmp_path)
-    one.fill([b"%d" % number * 50 for number in range(9)], 10)
-    damaged = one.all_batches()[4]
-    one.stop()
-    flip(one.file("00000000000000000000.log"), damaged.file_pos + 41)
-    again = one.again()
+    opened = OneLog(tmp_path)
+    opened.fill([b"%d" % number * 50 for number in range(9)], 10)
+    damaged = opened.all_batches()[4]
+    opened.stop()
+    flip(opened.file("00000000000000000000.log"), damaged.file_pos + 41)
+    again = opened.again()
     log = again.log
     assert [batch.base_offset for batch in log.read(0, 10_000, wait=False)] == [0, 10, 20, 30]
     for offset in range(90):
@@ -331,79 +331,81 @@ def test_good_batches_near_damage_are_read_without_an_error(tmp_path):
 
 def test_a_disk_that_cannot_read_is_damage_with_its_place(tmp_path):
     disk = FailingDisk()
-    one = OneLog(tmp_path, disk)
-    one.fill([b"a"])
+    opened = OneLog(tmp_path, disk)
+    opened.fill([b"a"])
     disk.fail("read", errno.EIO)
     with pytest.raises(DamagedLog, match="cannot be read"):
-        one.log.read(0, 100)
+        opened.log.read(0, 100)
 
 
 def test_a_read_without_waiting_raises_would_block(tmp_path):
     disk = FailingDisk()
-    one = OneLog(tmp_path, disk)
-    one.fill([b"a", b"b"])
-    assert len(one.log.read(0, 100, wait=False)) == 2
+    opened = OneLog(tmp_path, disk)
+    opened.fill([b"a", b"b"])
+    assert len(opened.log.read(0, 100, wait=False)) == 2
     disk.fail("read_cached", errno.EAGAIN)
     with pytest.raises(WouldBlock):
-        one.log.read(0, 100, wait=False)
-    assert len(one.log.read(0, 100)) == 2
+        opened.log.read(0, 100, wait=False)
+    assert len(opened.log.read(0, 100)) == 2
 
 
 def test_batch_before_an_offset(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=400)
-    one.fill([b"x" * 100] * 5, 10)
-    assert one.log.batch_before(0) is None
+    opened = OneLog(tmp_path, segment_bytes=400)
+    opened.fill([b"x" * 100] * 5, 10)
+    assert opened.log.batch_before(0) is None
     for offset in range(1, 51):
-        assert one.log.batch_before(offset).base_offset == (offset - 1) // 10 * 10
+        assert opened.log.batch_before(offset).base_offset == (offset - 1) // 10 * 10
 
 
 @pytest.mark.parametrize("interval", [1, 500, 100_000])
 def test_first_batch_at_or_after_a_time(tmp_path, interval):
-    one = OneLog(tmp_path, segment_bytes=700, index_interval_bytes=interval)
+    opened = OneLog(tmp_path, segment_bytes=700, index_interval_bytes=interval)
     times = [100, 200, 150, 400, 300, 500, 500, 450, 600]
     for time_us in times:
-        one.append(b"x" * 100, max_publish_us=time_us, append_us=7)
-    one.append(b"y" * 100, append_us=700)
-    one.commit()
+        opened.append(b"x" * 100, max_publish_us=time_us, append_us=7)
+    opened.append(b"y" * 100, append_us=700)
+    opened.commit()
     times.append(700)
 
     def expected(time_us):
-        return next((n for n, found in enumerate(times) if found >= time_us), len(times))
+        return next((n for n, time in enumerate(times) if time >= time_us), len(times))
 
-    for log in before_and_after_restart(one):
+    for log in before_and_after_restart(opened):
         for time_us in range(50, 800, 25):
             assert log.offset_at_or_after(time_us) == expected(time_us), time_us
 
 
 def test_bytes_between_offsets(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=5_000, index_interval_bytes=1)
-    one.fill([b"x" * 872] * 20, commit=False)
-    one.commit()
-    assert one.log.bytes_between(3, 3) == one.log.bytes_between(4, 3) == 0
-    assert one.log.bytes_between(0, 20) == 20_000
-    assert one.log.bytes_between(5, 6) == 1000
-    assert one.log.bytes_between(19, 20) == 1000
-    assert one.log.size_bytes == sum(size for _, _, size in one.log.segments())
+    opened = OneLog(tmp_path, segment_bytes=5_000, index_interval_bytes=1)
+    opened.fill([b"x" * 872] * 20, commit=False)
+    opened.commit()
+    assert opened.log.bytes_between(3, 3) == opened.log.bytes_between(4, 3) == 0
+    assert opened.log.bytes_between(0, 20) == 20_000
+    assert opened.log.bytes_between(5, 6) == 1000
+    assert opened.log.bytes_between(19, 20) == 1000
+    assert opened.log.size_bytes == sum(size for _, _, size in opened.log.segments())
 
 
 def test_bytes_between_is_never_zero_for_a_record(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"x"], 10)
-    assert one.log.bytes_between(2, 3) >= 1
+    opened = OneLog(tmp_path)
+    opened.fill([b"x"], 10)
+    assert opened.log.bytes_between(2, 3) >= 1
 
 
 @pytest.mark.slow
 def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=20_000, retention_bytes=60_000, index_interval_bytes=512)
+    opened = OneLog(
+        tmp_path, segment_bytes=20_000, retention_bytes=60_000, index_interval_bytes=512
+    )
     stop, errors, seen = threading.Event(), [], []
 
     def follow():
         offset = 0
-        while not stop.is_set() or offset < one.log.high_watermark:
+        while not stop.is_set() or offset < opened.log.high_watermark:
             try:
-                batches = one.log.read(offset, 5_000)
+                batches = opened.log.read(offset, 5_000)
             except OffsetOutOfRange:
-                offset = one.log.log_start_offset
+                offset = opened.log.log_start_offset
                 continue
             except Exception as error:  # The test fails with the reader's error.
                 errors.append(error)
@@ -418,12 +420,12 @@ def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
     for reader in readers:
         reader.start()
     for number in range(800):
-        one.append(number.to_bytes(8, "big") + b"x" * (number % 700))
+        opened.append(number.to_bytes(8, "big") + b"x" * (number % 700))
         if number % 5 == 0:
-            one.commit()
+            opened.commit()
         if number % 50 == 0:
-            one.log.retain(now_us=0)
-    one.commit()
+            opened.log.retain(now_us=0)
+    opened.commit()
     stop.set()
     for reader in readers:
         reader.join()
@@ -432,55 +434,55 @@ def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
 
 
 def test_all_records_are_dropped_and_offsets_continue(tmp_path):
-    one = OneLog(tmp_path)
-    one.append(b"a", 3)
-    one.commit()
-    one.append(b"b", 2)
-    assert one.log.drop() == 0  # Undurable records stay.
-    one.commit()
-    assert one.log.drop() > 0
-    one.commit()
-    assert (one.log.log_start_offset, one.log.log_end_offset) == (5, 5)
-    assert one.log.drop() == 0  # There are no more records.
-    assert one.append(b"c", 1) == 5
-    one.commit()
-    for log in before_and_after_restart(one):
+    opened = OneLog(tmp_path)
+    opened.append(b"a", 3)
+    opened.commit()
+    opened.append(b"b", 2)
+    assert opened.log.drop() == 0  # Undurable records stay.
+    opened.commit()
+    assert opened.log.drop() > 0
+    opened.commit()
+    assert (opened.log.log_start_offset, opened.log.log_end_offset) == (5, 5)
+    assert opened.log.drop() == 0  # There are no more records.
+    assert opened.append(b"c", 1) == 5
+    opened.commit()
+    for log in before_and_after_restart(opened):
         assert (log.log_start_offset, log.log_end_offset) == (5, 6)
         with pytest.raises(OffsetOutOfRange):
             log.read(0, 100)
 
 
 def test_the_oldest_segments_are_dropped_and_the_last_stays(tmp_path):
-    one = OneLog(tmp_path, segment_bytes=300)
+    opened = OneLog(tmp_path, segment_bytes=300)
     for _ in range(6):
-        one.append(bytes(200), 1)
-        one.commit()
-    bases = [base for base, _, _ in one.log.segments()]
+        opened.append(bytes(200), 1)
+        opened.commit()
+    bases = [base for base, _, _ in opened.log.segments()]
     assert len(bases) > 3
-    assert one.log.drop(2) == 2
-    assert one.log.log_start_offset == bases[2]
-    assert one.log.drop(99) == len(bases) - 3
-    assert one.log.log_start_offset == bases[-1]
-    assert one.log.drop(0) == 0
+    assert opened.log.drop(2) == 2
+    assert opened.log.log_start_offset == bases[2]
+    assert opened.log.drop(99) == len(bases) - 3
+    assert opened.log.log_start_offset == bases[-1]
+    assert opened.log.drop(0) == 0
 
 
 def test_a_closed_log_raises_a_clear_error(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a"])
-    one.log.close()
+    opened = OneLog(tmp_path)
+    opened.fill([b"a"])
+    opened.log.close()
     with pytest.raises(LogClosed):
-        one.append(b"b")
+        opened.append(b"b")
     with pytest.raises(LogClosed):
-        one.log.read(0, 100)
-    one.committer.commit()
+        opened.log.read(0, 100)
+    opened.committer.commit()
 
 
 def test_a_log_closed_during_a_round_takes_no_harm(tmp_path):
-    one = OneLog(tmp_path)
-    one.append(b"a")
-    running = one.committer.begin()
-    one.data_dir.retire_partition(1)
-    one.committer.sync(running)
-    one.committer.finish(running)
-    assert one.files.open_count <= 1
-    assert not os.path.exists(one.folder)
+    opened = OneLog(tmp_path)
+    opened.append(b"a")
+    running = opened.committer.begin()
+    opened.data_dir.retire_partition(1)
+    opened.committer.sync(running)
+    opened.committer.finish(running)
+    assert opened.files.open_count <= 1
+    assert not os.path.exists(opened.folder)

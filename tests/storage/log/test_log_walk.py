@@ -3,7 +3,7 @@ import os
 import pytest
 
 from braidlog.storage.log.log_walk import LogWalk, Missing, Overlap
-from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
@@ -11,12 +11,12 @@ from tests.storage.log.logs import OneLog, flip
 @pytest.fixture
 def segments(tmp_path):
     """Return four segments of two batches each, a record per batch."""
-    one = OneLog(tmp_path, segment_bytes=700)
-    one.fill([b"x" * 100] * 8)
-    found = list(one.log.segment_set.view.segments)
-    assert [segment.base_offset for segment in found] == [0, 2, 4, 6]
-    yield found
-    one.crash()
+    opened = OneLog(tmp_path, segment_bytes=700)
+    opened.fill([b"x" * 100] * 8)
+    segments_open = list(opened.log.segment_set.view.segments)
+    assert [segment.base_offset for segment in segments_open] == [0, 2, 4, 6]
+    yield segments_open
+    opened.crash()
 
 
 def offsets(walk):
@@ -68,10 +68,10 @@ def test_a_segment_that_begins_too_early_is_an_overlap(segments):
 def test_a_fault_does_not_move_the_walk(segments):
     flip(segments[1].path, SEGMENT_HEADER_BYTES + 3)
     walk = LogWalk(segments, proven=0)
-    found = walk.batches(0)
-    assert [next(found)[2].base_offset for _ in range(2)] == [0, 1]
-    with pytest.raises(Fault) as caught:
-        next(found)
+    batches = walk.batches(0)
+    assert [next(batches)[2].base_offset for _ in range(2)] == [0, 1]
+    with pytest.raises(BadBatch) as caught:
+        next(batches)
     assert (caught.value.file_pos, walk.number, walk.offset) == (SEGMENT_HEADER_BYTES, 1, 2)
 
 

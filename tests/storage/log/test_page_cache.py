@@ -9,7 +9,7 @@ from braidlog.storage.log.page_cache import PageCache
 
 
 @pytest.fixture
-def asked(tmp_path):
+def fd(tmp_path):
     """Return a file with a page that was written and a page that never was."""
     with open(tmp_path / "file", "wb+", buffering=0) as file:
         file.write(b"x" * mmap.PAGESIZE)
@@ -21,16 +21,16 @@ def asked(tmp_path):
         yield file.fileno()
 
 
-def test_a_written_page_is_in_memory(asked):
+def test_a_written_page_is_in_memory(fd):
     cache = PageCache()
-    assert cache.holds(asked, 0, mmap.PAGESIZE)
-    assert cache.holds(asked, 17, 100)
+    assert cache.holds(fd, 0, mmap.PAGESIZE)
+    assert cache.holds(fd, 17, 100)
 
 
-def test_a_single_unread_page_is_not_in_memory(asked):
+def test_a_single_unread_page_is_not_in_memory(fd):
     cache = PageCache()
-    assert not cache.holds(asked, mmap.PAGESIZE, 1)
-    assert not cache.holds(asked, mmap.PAGESIZE - 1, 2)
+    assert not cache.holds(fd, mmap.PAGESIZE, 1)
+    assert not cache.holds(fd, mmap.PAGESIZE - 1, 2)
 
 
 def test_a_bad_descriptor_is_an_error():

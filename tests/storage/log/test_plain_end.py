@@ -47,7 +47,7 @@ def ends(folder, mark=None):
     """Return the results of the short check and of the recovery, on copies of a
     partition's folder.
     """
-    found = []
+    summaries = []
     for number, look in enumerate((plain_end, recover)):
         path = f"{folder}-{number}"
         shutil.rmtree(path, ignore_errors=True)
@@ -58,9 +58,9 @@ def ends(folder, mark=None):
         identity = LogIdentity(path, KIND_PARTITION, 1)
         slot = mark or read_watermark(path, 1)
         recovered = look(files, identity, slot, INTERVAL_BYTES, files.names(path))
-        found.append(recovered and told(recovered))
+        summaries.append(recovered and told(recovered))
         files.close()
-    return found
+    return summaries
 
 
 def told(recovered):
@@ -69,8 +69,8 @@ def told(recovered):
     if last is not None and last.header is None:  # Damaged, or not read.
         last = None
     return {
-        "segments": [(one.base_offset, one.size) for one in recovered.segments],
-        "ages": [one.newest_append_us for one in recovered.segments],
+        "segments": [(segment.base_offset, segment.size) for segment in recovered.segments],
+        "ages": [segment.newest_append_us for segment in recovered.segments],
         "offsets": (
             recovered.log_start_offset,
             recovered.log_end_offset,
@@ -93,20 +93,20 @@ def told(recovered):
 
 def filled(path, rng, ending, **settings):
     """Return the folder of a log with random batches after that ending."""
-    one = OneLog(path, **(SETTINGS | settings))
+    opened = OneLog(path, **(SETTINGS | settings))
     for turn in range(rng.randrange(1, 4)):
         for _ in range(rng.randrange(40)):
-            one.append(rng.randbytes(rng.randrange(400)), append_us=rng.randrange(1, 10**9))
+            opened.append(rng.randbytes(rng.randrange(400)), append_us=rng.randrange(1, 10**9))
             if rng.random() < 0.5:
-                one.commit()
+                opened.commit()
         if turn == 0 and rng.random() < 0.5:
-            one.commit()
-            one.stop()
-            one = OneLog(path, **(SETTINGS | settings))
+            opened.commit()
+            opened.stop()
+            opened = OneLog(path, **(SETTINGS | settings))
     if rng.random() < 0.8:
-        one.commit()
-    getattr(one, ending)()
-    return one.folder
+        opened.commit()
+    getattr(opened, ending)()
+    return opened.folder
 
 
 @pytest.mark.slow
@@ -157,15 +157,15 @@ def test_damage_is_left_to_the_recovery_or_harmless(tmp_path):
     ],
 )
 def test_unusual_logs_are_left_to_the_recovery(tmp_path, harm):
-    one = OneLog(tmp_path / "data", **SETTINGS)
-    one.fill([b"x" * 100] * 5)
+    opened = OneLog(tmp_path / "data", **SETTINGS)
+    opened.fill([b"x" * 100] * 5)
     if harm == "durable ahead":  # A batch has a durable offset beyond the existing batches.
-        one.log.durable_offset = 99
-        one.append(b"x" * 100)
-        one.crash()
+        opened.log.durable_offset = 99
+        opened.append(b"x" * 100)
+        opened.crash()
     else:
-        one.stop()
-    log = one.file(f"{FIRST}.log")
+        opened.stop()
+    log = opened.file(f"{FIRST}.log")
     if harm == "no segment":
         os.unlink(log)
     elif harm == "0 bytes":
@@ -181,36 +181,36 @@ def test_unusual_logs_are_left_to_the_recovery(tmp_path, harm):
             into.seek(64)
             into.write(file.read())
     elif harm == "left over":
-        open(one.file("topic.new"), "wb").close()
+        open(opened.file("topic.new"), "wb").close()
     elif harm == "body":  # Of the last batch, which nothing proves.
-        os.unlink(one.file("watermark"))
+        os.unlink(opened.file("watermark"))
         flip(log, os.path.getsize(log) - 1)
     elif harm == "behind the slot":
         with open(log, "ab") as file:
             file.write(b"torn")
-    assert ends(one.folder)[0] is None
+    assert ends(opened.folder)[0] is None
 
 
 @pytest.mark.parametrize("slot", ["behind", "missing"])
 def test_batches_above_the_slot_are_written_and_synced_again(tmp_path, slot):
     """The short check writes the same bytes at the same places as the recovery."""
-    one = OneLog(tmp_path / "data", **SETTINGS)
-    one.fill([b"x" * 100] * 5)
-    one.append(b"y" * 100)
-    one.append(b"z" * 100)
-    one.crash()
+    opened = OneLog(tmp_path / "data", **SETTINGS)
+    opened.fill([b"x" * 100] * 5)
+    opened.append(b"y" * 100)
+    opened.append(b"z" * 100)
+    opened.crash()
     if slot == "missing":
-        os.unlink(one.file("watermark"))
-    plain, whole = ends(one.folder)
+        os.unlink(opened.file("watermark"))
+    plain, whole = ends(opened.folder)
     assert plain == whole
     assert plain["to do"][0] == 1 and plain["offsets"][1:] == (7, 5 if slot == "behind" else 0)
     written = []
     for look in (plain_end, recover):
         disk = RecordingDisk()
-        files = LocalFiles(one.folder, disk)
-        slot_now = read_watermark(one.folder, 1)
-        identity = LogIdentity(one.folder, KIND_PARTITION, 1)
-        assert look(files, identity, slot_now, INTERVAL_BYTES, files.names(one.folder))
+        files = LocalFiles(opened.folder, disk)
+        slot_now = read_watermark(opened.folder, 1)
+        identity = LogIdentity(opened.folder, KIND_PARTITION, 1)
+        assert look(files, identity, slot_now, INTERVAL_BYTES, files.names(opened.folder))
         written.append([call for call in disk.calls if call.name == "write"])
         files.close()
     assert written[0] == written[1] and written[0]
@@ -218,29 +218,29 @@ def test_batches_above_the_slot_are_written_and_synced_again(tmp_path, slot):
 
 @pytest.mark.parametrize("index", ["missing", "empty", "flipped"])
 def test_a_small_log_needs_no_index(tmp_path, index):
-    one = OneLog(tmp_path, **SETTINGS)
-    one.fill([b"x" * 100] * 5)
-    one.stop()
-    path = one.file(f"{FIRST}.index")
+    opened = OneLog(tmp_path, **SETTINGS)
+    opened.fill([b"x" * 100] * 5)
+    opened.stop()
+    path = opened.file(f"{FIRST}.index")
     if index == "missing":
         os.unlink(path)
     elif index == "empty":
         os.truncate(path, 0)
     else:
         flip(path, 9)
-    plain, whole = ends(one.folder)
+    plain, whole = ends(opened.folder)
     assert plain == whole and plain["report"].batches_walked == 5
-    again = one.again(**SETTINGS)
+    again = opened.again(**SETTINGS)
     assert again.all_bodies() == [b"x" * 100] * 5
     again.stop()
     assert os.path.getsize(path) > 0
 
 
 def test_a_log_far_beyond_its_index_is_left_to_the_recovery(tmp_path):
-    one = OneLog(tmp_path, index_interval_bytes=1 << 20)
-    one.fill([b"x" * 1000] * (BEHIND_BYTES_MAX // 1000 + 1))
-    one.crash()
-    assert ends(one.folder)[0] is None
+    opened = OneLog(tmp_path, index_interval_bytes=1 << 20)
+    opened.fill([b"x" * 1000] * (BEHIND_BYTES_MAX // 1000 + 1))
+    opened.crash()
+    assert ends(opened.folder)[0] is None
 
 
 def test_a_start_makes_few_calls_for_a_partition(tmp_path):
@@ -249,9 +249,9 @@ def test_a_start_makes_few_calls_for_a_partition(tmp_path):
     After a kill, the end of a log that is no longer small is read, too. The directory's id is read
     once.
     """
-    one = OneLog(tmp_path, **SETTINGS)
-    one.fill([b"x" * 1000] * 10)
-    one.stop()
+    opened = OneLog(tmp_path, **SETTINGS)
+    opened.fill([b"x" * 1000] * 10)
+    opened.stop()
     disk = CountingDisk()
     again = OneLog(tmp_path, disk, **SETTINGS)
     assert (disk.counts["open"], disk.counts["read"], disk.counts["write"]) == (6, 5, 0)  # + root
@@ -265,29 +265,29 @@ def test_a_start_makes_few_calls_for_a_partition(tmp_path):
 
 
 def test_a_stop_does_nothing_for_an_unused_log(tmp_path):
-    one = OneLog(tmp_path, **SETTINGS)
-    one.fill([b"x"] * 3)
-    one.stop()
+    opened = OneLog(tmp_path, **SETTINGS)
+    opened.fill([b"x"] * 3)
+    opened.stop()
     disk = RecordingDisk()
     again = OneLog(tmp_path, disk, **SETTINGS)
     disk.calls.clear()
     again.stop()
     assert disk.calls == []
-    assert one.again(**SETTINGS).all_bodies() == [b"x"] * 3
+    assert opened.again(**SETTINGS).all_bodies() == [b"x"] * 3
 
 
 def test_a_stop_needs_few_descriptors(tmp_path):
     """Every log gets its index, though there are fewer descriptors than logs, and other code holds
     some.
     """
-    one = OneLog(tmp_path, **SETTINGS)
+    opened = OneLog(tmp_path, **SETTINGS)
     others = [os.open(os.devnull, os.O_RDONLY) for _ in range(200)]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
     try:
         new = [NewPartition(number, "t", number) for number in range(2, 80)]
-        logs = one.data_dir.create_partitions(new, one.settings, one.committer)
-        one.stop()
+        logs = opened.data_dir.create_partitions(new, opened.settings, opened.committer)
+        opened.stop()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for other in others:

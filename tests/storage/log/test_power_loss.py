@@ -45,15 +45,15 @@ class Witness:
 
     def work(self, steps):
         for number in range(steps):
-            what = self.rng.random()
-            if what < 0.5:
+            draw = self.rng.random()
+            if draw < 0.5:
                 body = self.rng.randbytes(self.rng.choice([3, 200, 1500]))
                 self.written[self.append(body)] = body
-            elif what < 0.7:
+            elif draw < 0.7:
                 self.say(number)
-            elif what < 0.75:
-                self.journal.snapshot([b"%d" % one for one in self.said])
-            elif what < 0.8:
+            elif draw < 0.75:
+                self.journal.snapshot([b"%d" % number for number in self.said])
+            elif draw < 0.8:
                 self.log.retain(now_us=0)
             else:
                 self.committer.commit()
@@ -69,7 +69,7 @@ class Witness:
 
 def check(folder, witness, promised):
     """Start on the state after the cut, and compare."""
-    _, log_start, durable, said = promised
+    _, log_start, durable, acked_count = promised
     files = LocalFiles(folder)
     committer = Committer(files)
     data_dir = DataDir.open(folder, files)
@@ -87,7 +87,7 @@ def check(folder, witness, promised):
     assert offset == log.log_end_offset
     records = [int(body) for body in journal.replay()]
     assert records == witness.said[: len(records)]
-    assert len(records) >= said
+    assert len(records) >= acked_count
     assert log.append([b"next"], BodyInfo(1), body_format=1, append_us=1) == offset
     journal.append(b"0")
     data_dir.close(committer)
@@ -106,7 +106,7 @@ def test_power_cuts_lose_no_acknowledged_record(tmp_path, seed):
     first = witness.promises[0][0]
     for number in range(STATES):
         cut = rng.randint(first, len(calls))
-        promised = [one for one in witness.promises if one[0] <= cut][-1]
+        promised = [promise for promise in witness.promises if promise[0] <= cut][-1]
         folder = tmp_path / str(number)
         folder.mkdir()
         Power(calls[:cut], witness.path).leave(folder, rng)

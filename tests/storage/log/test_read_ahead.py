@@ -21,7 +21,7 @@ from tests.waiting import until_seen
 FOLDERS = [str(number) for number in range(5 * AHEAD_FOLDERS + 7)]
 
 
-class Disk:
+class UnreadDisk:
     """A caller's reads, with `blocks_a_folder` disk blocks for each folder that was not prefetched.
 
     Prefetches are recorded, and end at once.
@@ -63,19 +63,19 @@ def opened(disk, folders):
 
 
 def test_from_memory_nothing_is_prefetched():
-    disk = Disk(0)
+    disk = UnreadDisk(0)
     assert opened(disk, FOLDERS) == FOLDERS
     assert not disk.fetched
 
 
 def test_a_few_blocks_a_folder_are_no_cold_disk():
-    disk = Disk(COLD_BLOCKS - 1)
+    disk = UnreadDisk(COLD_BLOCKS - 1)
     assert opened(disk, FOLDERS) == FOLDERS
     assert not disk.fetched
 
 
 def test_from_a_disk_the_next_folders_are_prefetched_once_in_order():
-    disk, seen = Disk(40), []
+    disk, seen = UnreadDisk(40), []
     for folder in read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read):
         seen.append(folder)
         disk.open(folder)
@@ -86,7 +86,7 @@ def test_from_a_disk_the_next_folders_are_prefetched_once_in_order():
 
 
 def test_only_the_next_folders_are_prefetched():
-    disk = Disk(40)
+    disk = UnreadDisk(40)
     folders = read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read)
     for _ in range(LOOK_FOLDERS + 1):  # The first check that sees a cold disk follows.
         disk.open(next(folders))
@@ -96,7 +96,7 @@ def test_only_the_next_folders_are_prefetched():
 
 
 def test_unopened_folders_are_not_awaited():
-    disk = Disk(40)
+    disk = UnreadDisk(40)
     folders = read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read)
     assert next(folders) == FOLDERS[0]
     folders.close()
@@ -105,7 +105,7 @@ def test_unopened_folders_are_not_awaited():
 
 @pytest.mark.parametrize("count", [0, 1, LOOK_FOLDERS, LOOK_FOLDERS + SHARE_FOLDERS + 1])
 def test_few_folders_are_not_prefetched(count):
-    assert opened(Disk(40), FOLDERS[:count]) == FOLDERS[:count]
+    assert opened(UnreadDisk(40), FOLDERS[:count]) == FOLDERS[:count]
 
 
 def test_the_program_reads_existing_files(tmp_path):

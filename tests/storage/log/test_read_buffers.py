@@ -43,12 +43,12 @@ def test_kept_views_keep_their_bytes():
 def test_a_query_changes_neither_size_nor_content():
     buffer = bytearray(range(256))
     assert not is_lent(buffer)
-    for made in (memoryview, lambda lent: memoryview(lent)[3:5].toreadonly().cast("B")):
-        view = made(buffer)
+    for lend in (memoryview, lambda lent: memoryview(lent)[3:5].toreadonly().cast("B")):
+        view = lend(buffer)
         assert is_lent(buffer)
         assert buffer == bytearray(range(256))
         view.release()
-        assert not is_lent(buffer) or made is not memoryview
+        assert not is_lent(buffer) or lend is not memoryview
         del view
         assert not is_lent(buffer)
     assert buffer == bytearray(range(256))
@@ -62,17 +62,17 @@ def test_no_reader_receives_bytes_of_another_reader(seed):
 
     def read(number):
         rng = random.Random(seed * 100 + number)
-        kept = []
+        held = []
         for turn in range(150):
             mark = bytes([number, turn % 256])
             view = buffers.take(rng.choice([POOLED_BYTES_MIN, POOLED_BYTES_MIN + 7, BUFFER_BYTES]))
             view[:2], view[-2:] = mark, mark
             parts = (view[:2].toreadonly(), view[2:][-2:])
-            kept.append((mark, rng.choice(parts)))
+            held.append((mark, rng.choice(parts)))
             del view, parts
-            rng.shuffle(kept)
-            del kept[rng.randrange(1, 12) :]
-            faults.extend(mark for mark, part in kept if bytes(part) != mark)
+            rng.shuffle(held)
+            del held[rng.randrange(1, 12) :]
+            faults.extend(mark for mark, part in held if bytes(part) != mark)
 
     threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
     for thread in threads:

@@ -13,20 +13,20 @@ from tests.storage.log.logs import OneLog
 
 
 def test_written_mode_shows_at_once_and_syncs_lazily(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a", 3)
-    assert (one.log.high_watermark, one.log.durable_offset) == (3, 0)
-    assert one.all_bodies() == [b"a"]
-    assert one.committer.begin() is None
-    one.commit()
-    assert one.log.durable_offset == 3
+    opened = OneLog(tmp_path, durability=Durability.WRITTEN)
+    opened.append(b"a", 3)
+    assert (opened.log.high_watermark, opened.log.durable_offset) == (3, 0)
+    assert opened.all_bodies() == [b"a"]
+    assert opened.committer.begin() is None
+    opened.commit()
+    assert opened.log.durable_offset == 3
 
 
 def test_written_mode_continues_above_its_reservation_after_a_crash(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a", 3)
-    one.crash()
-    again = one.again(durability=Durability.WRITTEN)
+    opened = OneLog(tmp_path, durability=Durability.WRITTEN)
+    opened.append(b"a", 3)
+    opened.crash()
+    again = opened.again(durability=Durability.WRITTEN)
     assert again.log.recovery.gap == (3, RESERVE_OFFSETS)
     assert again.append(b"b") == RESERVE_OFFSETS
     first, gap, last = again.all_batches()
@@ -37,73 +37,73 @@ def test_written_mode_continues_above_its_reservation_after_a_crash(tmp_path):
 
 
 def test_written_mode_after_a_clean_stop_has_no_gap(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a", 3)
-    one.stop()
-    again = one.again(durability=Durability.WRITTEN)
+    opened = OneLog(tmp_path, durability=Durability.WRITTEN)
+    opened.append(b"a", 3)
+    opened.stop()
+    again = opened.again(durability=Durability.WRITTEN)
     assert (again.log.recovery.gap, again.append(b"b")) == (None, 3)
 
 
 def test_written_mode_never_assigns_offsets_above_the_durable_reservation(tmp_path):
     disk = RecordingDisk()
-    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
+    opened = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
     big = RESERVE_OFFSETS // 2 + 1
-    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
-    one.commit()  # Half is used: the round reserves more.
+    opened.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    opened.commit()  # Half is used: the round reserves more.
     del disk.calls[:]
-    one.log.append([b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    opened.log.append([b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
     assert disk.names("sync_data") == []
-    one.log.append([b"c"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big)
+    opened.log.append([b"c"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big)
     names = [(call.name, call.file_name) for call in disk.calls]
     assert names.index(("sync_data", "reserved")) < len(names) - 1
-    end = one.log.log_end_offset
-    one.crash()
-    again = one.again(durability=Durability.WRITTEN)
+    end = opened.log.log_end_offset
+    opened.crash()
+    again = opened.again(durability=Durability.WRITTEN)
     assert again.append(b"d") >= end
 
 
 def test_a_log_that_became_synced_respects_the_reservation(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a")
-    one.crash()
-    again = one.again()
+    opened = OneLog(tmp_path, durability=Durability.WRITTEN)
+    opened.append(b"a")
+    opened.crash()
+    again = opened.again()
     assert again.append(b"b") == RESERVE_OFFSETS
 
 
 def test_the_next_round_covers_the_first_append_of_a_log_that_became_synced(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a")
-    one.log.alter(LogSettings(durability=Durability.SYNCED))
-    one.append(b"b")
-    one.committer.finish(one.committer.begin())
-    assert one.log.high_watermark == 2
+    opened = OneLog(tmp_path, durability=Durability.WRITTEN)
+    opened.append(b"a")
+    opened.log.alter(LogSettings(durability=Durability.SYNCED))
+    opened.append(b"b")
+    opened.committer.finish(opened.committer.begin())
+    assert opened.log.high_watermark == 2
 
 
 def test_durability_can_change_while_the_log_is_open(tmp_path):
-    one = OneLog(tmp_path)
-    one.append(b"a")
-    one.log.alter(LogSettings(durability=Durability.WRITTEN))
-    assert one.log.high_watermark == 1
-    one.append(b"b")
-    one.log.alter(LogSettings(durability=Durability.SYNCED))
-    assert one.log.high_watermark == 2, "what was shown stays shown"
-    one.append(b"c")
-    assert [bytes(batch.body) for batch in one.log.read(1, 100)] == [b"b"]
-    one.commit()
-    assert (one.log.high_watermark, one.log.durable_offset) == (3, 3)
-    one.commit()  # Lazily: no client waits for the return of the reservation.
-    one.crash()
-    again = one.again()
+    opened = OneLog(tmp_path)
+    opened.append(b"a")
+    opened.log.alter(LogSettings(durability=Durability.WRITTEN))
+    assert opened.log.high_watermark == 1
+    opened.append(b"b")
+    opened.log.alter(LogSettings(durability=Durability.SYNCED))
+    assert opened.log.high_watermark == 2, "what was shown stays shown"
+    opened.append(b"c")
+    assert [bytes(batch.body) for batch in opened.log.read(1, 100)] == [b"b"]
+    opened.commit()
+    assert (opened.log.high_watermark, opened.log.durable_offset) == (3, 3)
+    opened.commit()  # Lazily: no client waits for the return of the reservation.
+    opened.crash()
+    again = opened.again()
     assert (again.log.recovery.gap, again.append(b"d")) == (None, 3)
 
 
 def test_a_start_without_room_for_the_gap_reads_and_appends_later(tmp_path):
-    one = OneLog(tmp_path, durability=Durability.WRITTEN)
-    one.append(b"a", 3)
-    one.crash()
+    opened = OneLog(tmp_path, durability=Durability.WRITTEN)
+    opened.append(b"a", 3)
+    opened.crash()
     disk = FailingDisk()
     disk.fail("write", errno.ENOSPC)
-    again = one.again(disk, durability=Durability.WRITTEN)
+    again = opened.again(disk, durability=Durability.WRITTEN)
     assert again.all_bodies() == [b"a"]
     with pytest.raises(StorageFull):
         again.append(b"b")
@@ -113,7 +113,7 @@ def test_a_start_without_room_for_the_gap_reads_and_appends_later(tmp_path):
     assert again.append(b"b") == RESERVE_OFFSETS
     assert again.all_bodies() == [b"a", b"", b"b"]
     again.stop()
-    assert one.again(durability=Durability.WRITTEN).log.recovery.gap is None
+    assert opened.again(durability=Durability.WRITTEN).log.recovery.gap is None
 
 
 def test_a_reservation_of_an_earlier_life_gets_a_durable_name(tmp_path):
@@ -129,33 +129,35 @@ def test_a_reservation_of_an_earlier_life_gets_a_durable_name(tmp_path):
 def test_a_full_disk_at_a_reservations_confirmation_ends_no_round(tmp_path, number):
     """The second slot is written after the sync: a refusal is retried."""
     disk = FailingDisk()
-    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
+    opened = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
     big = RESERVE_OFFSETS // 2 + 1
-    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
-    one.committer.promote_lazy()
-    running = one.committer.begin()
-    one.committer.sync(running)
+    opened.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    opened.committer.promote_lazy()
+    running = opened.committer.begin()
+    opened.committer.sync(running)
     disk.fail("write", number)
-    one.committer.finish(running)
+    opened.committer.finish(running)
     with pytest.raises(StorageFull):
-        one.log.append([b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big)
+        opened.log.append(
+            [b"b"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=2 * big
+        )
     disk.heal()
-    one.append(b"c")
-    one.commit()
-    one.log.append([b"d"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
-    end = one.log.log_end_offset
-    one.crash()
-    assert one.again(durability=Durability.WRITTEN).append(b"e") >= end
+    opened.append(b"c")
+    opened.commit()
+    opened.log.append([b"d"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    end = opened.log.log_end_offset
+    opened.crash()
+    assert opened.again(durability=Durability.WRITTEN).append(b"e") >= end
 
 
 def test_a_round_without_descriptors_for_a_reservation_continues(tmp_path):
     disk = FailingDisk()
-    one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
+    opened = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
     big = RESERVE_OFFSETS // 2 + 1
-    one.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
-    one.committer.promote_lazy()
+    opened.log.append([b"a"], BodyInfo(1), body_format=1, append_us=1, last_offset_delta=big - 1)
+    opened.committer.promote_lazy()
     disk.fail("write", errno.EMFILE)
-    running = one.committer.begin()
-    one.committer.sync(running)
-    one.committer.finish(running)
-    assert one.log.high_watermark == big
+    running = opened.committer.begin()
+    opened.committer.sync(running)
+    opened.committer.finish(running)
+    assert opened.log.high_watermark == big

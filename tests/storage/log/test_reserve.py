@@ -8,7 +8,7 @@ import pytest
 from braidlog.storage.errors import StorageFailed, StorageFull
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, Reserve
-from tests.storage.files_twins import FailingDisk, SmallDisk
+from tests.storage.files_twins import FailingDisk, LimitedDisk
 
 SIZE = 2 * PIECE_BYTES
 BLOCKS_KEPT = SIZE // BLOCK_BYTES
@@ -19,7 +19,7 @@ class Home:
     """A small disk with a reserve, and a file for changes."""
 
     def __init__(self, folder):
-        self.disk = SmallDisk(folder, BLOCKS)
+        self.disk = LimitedDisk(folder, BLOCKS)
         self.path = str(folder / "reserve")
         self.start()
         self.journal = self.files.create(str(folder / "journal"))
@@ -102,7 +102,7 @@ def test_the_reserve_is_refilled_once_there_is_room(home):
 
 
 def test_the_reserve_takes_all_room_of_a_small_disk(tmp_path):
-    disk = SmallDisk(tmp_path, 3)
+    disk = LimitedDisk(tmp_path, 3)
     reserve = Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     assert not reserve.is_whole
@@ -120,15 +120,15 @@ def test_room_is_checked_by_allocating_and_freeing(home):
 
 
 @pytest.mark.parametrize(
-    ("number", "found"),
+    ("number", "has_room"),
     [(errno.EROFS, False), (errno.EDQUOT, False), (errno.EOPNOTSUPP, True), (errno.EMFILE, True)],
 )
-def test_an_unknown_amount_of_room_counts_as_room(tmp_path, number, found):
+def test_an_unknown_amount_of_room_counts_as_room(tmp_path, number, has_room):
     disk = FailingDisk()
     reserve = Reserve(LocalFiles(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
     disk.fail("allocate", number)
-    assert reserve.has_room(1) == found
+    assert reserve.has_room(1) == has_room
 
 
 @pytest.mark.parametrize("left", [None, 0, 1, SIZE - 1, SIZE])

@@ -58,11 +58,11 @@ def test_the_last_segment_is_always_kept():
 
 @pytest.mark.parametrize(("settings", "acknowledged", "start"), TABLE)
 def test_skipped_queries_would_not_change_the_decision(settings, acknowledged, start):
-    kept = LogSettings(**settings)
-    if not drops_anything(kept):
+    settings_kept = LogSettings(**settings)
+    if not drops_anything(settings_kept):
         assert start == 0
-    if not asks_for_positions(kept):
-        assert new_log_start(SEGMENTS, kept, NOW_US, 150) == start
+    if not asks_for_positions(settings_kept):
+        assert new_log_start(SEGMENTS, settings_kept, NOW_US, 150) == start
 
 
 HOLD = {"retention_bytes": 0, "retention_hold": "export:lake"}
@@ -84,5 +84,5 @@ HOLD = {"retention_bytes": 0, "retention_hold": "export:lake"}
     ],
 )
 def test_a_hold_keeps_unread_records_up_to_its_cap(settings, held, start):
-    found = LogSettings(**HOLD, **settings)
-    assert new_log_start(SEGMENTS, found, NOW_US, 400, held) == start
+    log_settings = LogSettings(**HOLD, **settings)
+    assert new_log_start(SEGMENTS, log_settings, NOW_US, 400, held) == start

@@ -35,15 +35,15 @@ def test_header_bytes_equal_the_format_page():
 
 def test_a_header_with_its_directory_has_the_second_version():
     header = SegmentHeader(1, 0xDEADBEEF, 12, 7, FLAG_COMPACTED, 9, 8, -5, directory_id=1 << 63)
-    for one in (header, replace(HEADER, directory_id=5)):
-        data = pack_segment_header(one)
+    for written_header in (header, replace(HEADER, directory_id=5)):
+        data = pack_segment_header(written_header)
         parsed = NAMED_SEGMENT_HEADER.parse(data)
         assert len(data) == SEGMENT_HEADER_BYTES == NAMED_SEGMENT_HEADER.sizeof()
         for name in SegmentHeader.__dataclass_fields__:
-            assert parsed[name] == getattr(one, name)
+            assert parsed[name] == getattr(written_header, name)
         assert parsed.crc == crc32c(data[:60])
         assert NAMED_SEGMENT_HEADER.build(parsed) == data
-        assert unpack_segment_header(data) == one
+        assert unpack_segment_header(data) == written_header
 
 
 def test_a_header_of_the_second_version_must_name_a_directory():
@@ -94,9 +94,9 @@ def test_salts_differ_and_are_never_zero():
 
 
 def test_a_segment_starts_with_its_header_and_batches_follow_without_space(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"abc", b"de"])
-    data = Path(one.file("00000000000000000000.log")).read_bytes()
+    opened = OneLog(tmp_path)
+    opened.fill([b"abc", b"de"])
+    data = Path(opened.file("00000000000000000000.log")).read_bytes()
     header = unpack_segment_header(data)
     assert (header.kind, header.partition_id, header.base_offset, header.flags) == (1, 1, 0, 0)
     assert len(data) == SEGMENT_HEADER_BYTES + 2 * 128 + 5

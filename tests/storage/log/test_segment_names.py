@@ -39,7 +39,7 @@ def test_a_compacted_file_replaces_segments_that_begin_within_it():
     names = [plain(0), plain(10), plain(20), made(0, 20, 1), made(0, 10, 1), made(0, 20, 2)]
     current, replaced = segment_names(names)
     assert current == [SegmentName(0, 2, 20), SegmentName(20)]
-    assert [one.file_name for one in replaced] == [
+    assert [name.file_name for name in replaced] == [
         plain(10),
         made(0, 20, 1),
         made(0, 10, 1),
@@ -49,5 +49,5 @@ def test_a_compacted_file_replaces_segments_that_begin_within_it():
 
 def test_the_newest_view_is_first():
     names = [made(0, 20, 1, ".view"), made(0, 30, 2, ".view"), plain(0)]
-    assert [one.generation for one in view_names(names)] == [2, 1]
+    assert [view.generation for view in view_names(names)] == [2, 1]
     assert segment_names(names)[0] == [SegmentName(0)]

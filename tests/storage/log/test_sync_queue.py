@@ -20,11 +20,11 @@ def eventfd():
 @pytest.fixture
 def queue(eventfd):
     try:
-        made = AioQueue(eventfd)
+        sync_queue = AioQueue(eventfd)
     except OSError:
         pytest.skip("no AIO here")
-    yield made
-    assert made.close(HANG_S)
+    yield sync_queue
+    assert sync_queue.close(HANG_S)
 
 
 @pytest.fixture
@@ -46,6 +46,18 @@ def answered(eventfd, count):
         assert poll.poll(HANG_S * 1000)
         count -= os.eventfd_read(eventfd)
     assert count == 0
+
+
+def test_a_larger_queue_takes_more_files(files, eventfd):
+    queue = AioQueue(eventfd, 2 * SYNCS_MAX)
+    twice = files * 2
+    begun = queue.submit(twice)
+    if not begun:
+        pytest.skip("the file system of the tests has no such syncs")
+    assert begun == len(twice)
+    answered(eventfd, begun)
+    assert sorted(queue.results()) == sorted((path, 0) for path, _ in twice)
+    assert queue.close(HANG_S)
 
 
 @pytest.mark.parametrize("count", [1, 3, SYNCS_MAX])

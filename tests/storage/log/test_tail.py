@@ -22,18 +22,18 @@ def written_again(one_path):
 
 
 def test_nothing_is_written_again_after_a_clean_stop(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a", b"b"])
-    one.stop()
+    opened = OneLog(tmp_path)
+    opened.fill([b"a", b"b"])
+    opened.stop()
     assert written_again(tmp_path)[1] == []
 
 
 def test_batches_without_a_durable_slot_are_rewritten_unchanged(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a", b"b"])
-    known_bytes = one.log.size_bytes
-    one.fill([b"c", b"d"], commit=False)
-    one.crash()
+    opened = OneLog(tmp_path)
+    opened.fill([b"a", b"b"])
+    known_bytes = opened.log.size_bytes
+    opened.fill([b"c", b"d"], commit=False)
+    opened.crash()
     before = (tmp_path / "partitions" / "1" / FIRST_LOG).read_bytes()
     again, writes = written_again(tmp_path)
     assert writes == [(known_bytes, before[known_bytes:])]
@@ -42,28 +42,28 @@ def test_batches_without_a_durable_slot_are_rewritten_unchanged(tmp_path):
 
 
 def test_later_batches_prove_the_durable_offset_without_the_slot(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a", b"b", b"c"])
-    last = one.log.read(2, 0)[0].file_pos
-    one.crash()
+    opened = OneLog(tmp_path)
+    opened.fill([b"a", b"b", b"c"])
+    last = opened.log.read(2, 0)[0].file_pos
+    opened.crash()
     (tmp_path / "partitions" / "1" / "watermark").unlink()
     assert [pos for pos, _ in written_again(tmp_path)[1]] == [last]
 
 
 def test_a_segment_rewritten_from_its_first_batch_includes_its_header(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a"], commit=False)
-    one.crash()
+    opened = OneLog(tmp_path)
+    opened.fill([b"a"], commit=False)
+    opened.crash()
     (pos, data), *rest = written_again(tmp_path)[1]
     assert (pos, rest) == (0, [])
     assert len(data) > SEGMENT_HEADER_BYTES
 
 
 def test_a_read_only_disk_does_not_stop_a_start(tmp_path):
-    one = OneLog(tmp_path)
-    one.fill([b"a"])
-    one.fill([b"b"], commit=False)
-    one.crash()
+    opened = OneLog(tmp_path)
+    opened.fill([b"a"])
+    opened.fill([b"b"], commit=False)
+    opened.crash()
     disk = FailingDisk()
     disk.fail("write", errno.EROFS)
     again = OneLog(tmp_path, disk)

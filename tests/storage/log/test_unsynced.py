@@ -43,14 +43,14 @@ def test_a_file_is_open_from_its_first_write_to_the_end_of_its_round(tmp_path, f
 
 
 def test_writes_during_a_round_belong_to_the_next(tmp_path, files, unsynced):
-    one, other = (files.create(str(tmp_path / name)) for name in "ab")
-    unsynced.hold(one)
+    first, other = (files.create(str(tmp_path / name)) for name in "ab")
+    unsynced.hold(first)
     running = unsynced.take(1)
-    unsynced.hold(one)
+    unsynced.hold(first)
     unsynced.hold(other)
     unsynced.synced(running)
-    assert one.fd >= 0
-    assert unsynced.take(2).files == [one, other]
+    assert first.fd >= 0
+    assert unsynced.take(2).files == [first, other]
     assert unsynced.take(3).files == []
 
 
@@ -69,8 +69,8 @@ def test_a_changed_slot_is_written_and_its_name_synced(tmp_path, unsynced, slot)
     assert slot.mark.sequence == 1
     unsynced.write_slot(slot, 2, 6)
     assert unsynced.take(0).folders == []
-    found = read_watermark(str(tmp_path), 7)
-    assert (found.log_start_offset, found.durable_offset) == (2, 6)
+    stored_slot = read_watermark(str(tmp_path), 7)
+    assert (stored_slot.log_start_offset, stored_slot.durable_offset) == (2, 6)
 
 
 def test_a_slot_may_lag_on_a_full_disk_but_not_on_a_broken_disk(tmp_path, disk, unsynced, slot):
@@ -84,13 +84,13 @@ def test_a_slot_may_lag_on_a_full_disk_but_not_on_a_broken_disk(tmp_path, disk, 
 
 
 def test_closing_releases_files_that_no_round_took(tmp_path, files, unsynced):
-    one, other = (files.create(str(tmp_path / name)) for name in "ab")
-    unsynced.hold(one)
+    first, other = (files.create(str(tmp_path / name)) for name in "ab")
+    unsynced.hold(first)
     point = unsynced.take(1)
     unsynced.hold(other)
     unsynced.close()
     assert other.fd < 0
-    assert one.fd >= 0  # A round still holds the file.
+    assert first.fd >= 0  # A round still holds the file.
     unsynced.synced(point)
     assert files.open_count == 0
     assert unsynced.take(2).files == []

@@ -94,9 +94,9 @@ def test_numbers_chosen_by_iggy_clients_have_priority(catalogue):
     numbers = [catalogue.stream_id(meta) for meta in catalogue.namespaces()]
     assert len(set(numbers)) == 4
     assert catalogue.stream_id(catalogue.namespace("public", "large")) == MADE_ID_FIRST + 3
-    taken = catalogue.topic_id(made(catalogue, ORDERS)) + 1
-    assert catalogue.topic_id(made(catalogue, PAID, iggy_id=taken)) == taken
-    assert catalogue.topic_id(made(catalogue, TopicName("public", "default", "x"))) > taken
+    next_id = catalogue.topic_id(made(catalogue, ORDERS)) + 1
+    assert catalogue.topic_id(made(catalogue, PAID, iggy_id=next_id)) == next_id
+    assert catalogue.topic_id(made(catalogue, TopicName("public", "default", "x"))) > next_id
 
 
 def test_numbers_are_never_reused_even_after_a_snapshot(catalogue, journal):
@@ -205,10 +205,10 @@ def change_at_random(rng, catalogue):
     meta = rng.choice(topics) if topics else None
     kind = rng.random()
     if catalogue.namespace("public", namespace) is None:
-        taken = rng.choice([None, 1 + len(catalogue.namespaces()) * 1000])
-        if taken is not None and catalogue.namespace_by_stream_id(taken):
-            taken = None
-        catalogue.create_namespace("public", namespace, created_us=1, iggy_id=taken)
+        iggy_id = rng.choice([None, 1 + len(catalogue.namespaces()) * 1000])
+        if iggy_id is not None and catalogue.namespace_by_stream_id(iggy_id):
+            iggy_id = None
+        catalogue.create_namespace("public", namespace, created_us=1, iggy_id=iggy_id)
     elif kind < 0.3 or meta is None:
         name = TopicName("public", namespace, str(rng.randrange(5)))
         if catalogue.topic(name) is None:
@@ -325,10 +325,10 @@ def test_only_a_rename_record_has_the_later_layout(catalogue, journal):
 
 
 def test_a_name_goes_to_the_later_holder_if_a_deletion_is_lost(catalogue, journal):
-    one, two = (made(catalogue, TopicName("public", "default", name)) for name in "ab")
+    first, two = (made(catalogue, TopicName("public", "default", name)) for name in "ab")
     catalogue.delete_topic(two.topic_id)
     end = len(journal.records) - 1
-    catalogue.rename_topic(one.topic_id, "b")
+    catalogue.rename_topic(first.topic_id, "b")
     del journal.records[end]
     again = JournalCatalogue(journal.reopened(), now_us=0).catalogue
-    assert [meta.topic_id for meta in again.all_topics()] == [one.topic_id]
+    assert [meta.topic_id for meta in again.all_topics()] == [first.topic_id]

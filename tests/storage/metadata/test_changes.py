@@ -35,10 +35,10 @@ def test_changes_are_replayed_in_order():
     changes = opened(journal)
     ranges = RangeSet()
     ranges.add(3, 9)
-    said = [Said("a"), Ranged(None), Ranged(ranges), Said("")]
-    assert [changes.append(change) for change in said] == [1, 2, 3, 4]
+    sent = [Said("a"), Ranged(None), Ranged(ranges), Said("")]
+    assert [changes.append(change) for change in sent] == [1, 2, 3, 4]
     assert changes.ticket == 4
-    assert replayed(journal) == said
+    assert replayed(journal) == sent
 
 
 def test_a_record_is_a_version_and_an_array_of_changes():
@@ -100,12 +100,12 @@ def test_a_repair_reads_the_readable_changes_of_a_damaged_record():
     changes, lost = [], []
     opened(journal).replay(changes.append, lost.append)
     assert changes == [Said("a"), Said("b")]
-    assert [one.reason for one in lost] == [
+    assert [record.reason for record in lost] == [
         "a change cannot be read: Expected `str`, got `bytes` - at `$[0][1]`"
     ]
 
 
-@pytest.mark.parametrize("layout", ["00 90", "05 90"])
+@pytest.mark.parametrize("layout", ["00 90", "07 90"])
 def test_a_record_of_another_layout_ends_every_replay(layout):
     for lost in (None, print):
         with pytest.raises(Unknown, match="sayings"):

@@ -15,10 +15,10 @@ NAME = b"billing"
 
 
 def ranges_of(*ranges):
-    made = RangeSet()
+    range_set = RangeSet()
     for start, end in ranges:
-        made.add(start, end)
-    return made
+        range_set.add(start, end)
+    return range_set
 
 
 def state_of(store):
@@ -28,6 +28,7 @@ def state_of(store):
             store.find(topic_id, name).partitions,
             store.find(topic_id, name).properties,
             {i: store.get(topic_id, i, name) for i in store.find(topic_id, name).cursors},
+            [store.deliveries((topic_id, name, index)) for index in range(4)],
         )
         for topic_id in sorted(store.topic_ids())
         for name in store.names(topic_id)
@@ -60,6 +61,16 @@ def test_a_subscription_begins_with_unset_cursors(store):
     assert store.names(TOPIC) == [NAME]
     assert store.open(TOPIC, NAME, partitions=2, properties={"c": "d"}) == 1
     assert store.find(TOPIC, NAME).properties == {"a": "b"}
+
+
+def test_properties_are_replaced(store, journal):
+    store.open(TOPIC, NAME, partitions=2, properties={"a": "b"})
+    store.move(moved(1, 10, 10, ranges=ranges_of((12, 13))))
+    assert store.set_properties(TOPIC, NAME, {"c": "d"}) == 3
+    subscription = JournalPositions(journal).find(TOPIC, NAME)
+    assert subscription.properties == {"c": "d"}
+    assert subscription.cursors == {1: StoredCursor(10, 10, ranges_of((12, 13)), None)}
+    assert [record[0] for record in journal.records] == [2, 2, 6]  # The layouts of the records.
 
 
 def test_a_cursor_is_its_last_value_and_ranges_accumulate(store, journal):
@@ -204,6 +215,9 @@ def change_at_random(rng, store):
     kind = rng.random()
     if store.find(topic_id, name) is None:
         store.open(topic_id, name, partitions=rng.randrange(1, 4), properties={"k": "ä"})
+    elif kind < 0.1:
+        runs = [(5, 6 + rng.randrange(9), 2), (20, 21, 3)][: rng.randrange(3)]
+        store.count_deliveries((topic_id, name, rng.randrange(3)), runs)
     elif kind < 0.85:
         kafka = rng.choice([None, KafkaCommit(rng.randrange(-9, 99), b"m" * rng.randrange(3), 5)])
         start = rng.randrange(2 ** rng.choice([4, 40]))
@@ -224,6 +238,8 @@ def change_at_random(rng, store):
             store.move(change, lazy=rng.random() < 0.5)
     elif kind < 0.93:
         store.delete(topic_id, rng.randrange(3), name)
+    elif kind < 0.95:
+        store.set_properties(topic_id, name, {"k": str(rng.random())})
     elif kind < 0.97:
         store.resize(topic_id, rng.randrange(1, 5))
     else:
@@ -244,10 +260,14 @@ def make_together_at_random(rng, store, change):
 
 def counted(store):
     """Return the expected totals."""
-    found = [one for topic_id in store.topic_ids() for one in store.subscriptions(topic_id)]
-    cursors = [cursor for one in found for cursor in one.cursors.values()]
+    subscriptions = [
+        subscription
+        for topic_id in store.topic_ids()
+        for subscription in store.subscriptions(topic_id)
+    ]
+    cursors = [cursor for subscription in subscriptions for cursor in subscription.cursors.values()]
     ranges = sum(len(cursor.acked) for cursor in cursors if cursor.acked is not None)
-    return CursorTotals(len(found), len(cursors), ranges)
+    return CursorTotals(len(subscriptions), len(cursors), ranges)
 
 
 @pytest.mark.parametrize("gather_max", [module.GATHER_CURSORS, 1])
@@ -272,15 +292,15 @@ def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed, gather_max)
             store = JournalPositions(journal, gather_max=gather_max)
 
 
-@pytest.mark.parametrize("kept", [0, 1, 5])
-def test_a_truncated_journal_yields_an_earlier_state(journal, kept):
+@pytest.mark.parametrize("record_count", [0, 1, 5])
+def test_a_truncated_journal_yields_an_earlier_state(journal, record_count):
     store = JournalPositions(journal)
     opened(store)
     for position in range(1, 7):
         store.move(moved(0, position, position))
-    again = JournalPositions(MemoryJournal(journal.records[: kept + 1]))
+    again = JournalPositions(MemoryJournal(journal.records[: record_count + 1]))
     cursor = again.get(TOPIC, 0, NAME)
-    assert (cursor.position if cursor else 0) == kept
+    assert (cursor.position if cursor else 0) == record_count
 
 
 class MeasuredJournal(MemoryJournal):

@@ -43,10 +43,10 @@ def change_at_random(rng, nodes):
         return AclSet(path, (Acl(rng.randrange(32), "ip", "127.0.0.1"),))
     while nodes.nodes[path].owner:  # An ephemeral node has no children.
         path = parent_of(path)
-    made = f"{path.rstrip('/')}/{rng.randrange(6)}"
-    if made in nodes.nodes:
-        return NodeSet(made, b"again", zxid, time_ms)
-    return NodeMade(made, b"x", OPEN, rng.choice([0, 0, 1, 2]), zxid, time_ms)
+    path_made = f"{path.rstrip('/')}/{rng.randrange(6)}"
+    if path_made in nodes.nodes:
+        return NodeSet(path_made, b"again", zxid, time_ms)
+    return NodeMade(path_made, b"x", OPEN, rng.choice([0, 0, 1, 2]), zxid, time_ms)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -111,14 +111,17 @@ def test_zxids_go_on_above_every_zxid_seen_before_a_crash():
     assert StoredNodes(journal.reopened()).next_zxid() > nodes.zxid
 
 
-def test_a_session_that_ended_leaves_orphans_after_a_crash():
+def test_a_session_that_ended_can_leave_nodes_after_a_crash():
     journal = MemoryJournal()
     nodes = StoredNodes(journal)
     nodes.begin_session(SessionMade(1, b"secret", 4000))
     nodes.apply(NodeMade("/a", b"", OPEN, 1, nodes.next_zxid(), 1))
     nodes.write()
+    assert nodes.ended_with_nodes() == []
     nodes.end_session(1)
-    assert StoredNodes(journal.reopened()).orphans() == ["/a"]
+    reopened = StoredNodes(journal.reopened())
+    assert reopened.ended_with_nodes() == [1]
+    assert reopened.ephemerals(1) == {"/a"}
 
 
 def test_a_change_of_a_missing_node_is_damage():
@@ -126,7 +129,7 @@ def test_a_change_of_a_missing_node_is_damage():
     nodes = StoredNodes(journal)
     nodes.apply(NodeMade("/a", b"", OPEN, 0, 1, 1))
     nodes.write()
-    journal.records = [one for one in journal.records if b"/a" not in one]
+    journal.records = [record for record in journal.records if b"/a" not in record]
     nodes.apply(NodeSet("/a", b"x", 2, 2))
     nodes.write()
     with pytest.raises(DamagedLog, match="NodeSet of unknown '/a'"):

@@ -17,7 +17,7 @@ from tests.storage.open_directories import open_directory
 NAMES = [b"billing", b"audit", b"\xff"]
 
 
-class Broker:
+class MetadataOnDisk:
     """The parts of a broker that catalogue and cursors need."""
 
     def __init__(self, path):
@@ -72,7 +72,7 @@ def change_at_random(rng, broker, *, lazy=False):
 @pytest.mark.parametrize("seed", range(3))
 def test_changes_survive_a_kill_or_a_stop(tmp_path, seed):
     rng = random.Random(seed)
-    broker = Broker(tmp_path)
+    broker = MetadataOnDisk(tmp_path)
     for end in ("killed", "stopped", "killed"):
         for _ in range(30):
             change_at_random(rng, broker)
@@ -80,13 +80,13 @@ def test_changes_survive_a_kill_or_a_stop(tmp_path, seed):
             broker.committer.commit()
         before = state_of(broker)
         getattr(broker, end)()
-        broker = Broker(tmp_path)
+        broker = MetadataOnDisk(tmp_path)
         assert state_of(broker) == before
     broker.stopped()
 
 
 def test_tickets_belong_to_the_committers_rounds(tmp_path):
-    broker = Broker(tmp_path)
+    broker = MetadataOnDisk(tmp_path)
     broker.committer.commit()
     ticket = broker.cursors.open(1, b"billing", partitions=1)
     assert ticket > broker.committer.durable_ticket
@@ -98,18 +98,18 @@ def test_tickets_belong_to_the_committers_rounds(tmp_path):
     broker.committer.commit()
     assert broker.committer.durable_ticket >= ticket
     broker.killed()
-    broker = Broker(tmp_path)
+    broker = MetadataOnDisk(tmp_path)
     assert broker.cursors.get(1, 0, b"billing").position == 5
     broker.stopped()
 
 
 def test_lazy_changes_are_on_disk_after_the_next_round(tmp_path):
-    broker = Broker(tmp_path)
+    broker = MetadataOnDisk(tmp_path)
     broker.cursors.open(1, b"billing", partitions=1)
     broker.cursors.move(Moved(1, b"billing", 0, 5, 5), lazy=True)
     broker.committer.commit()
     broker.killed()
-    broker = Broker(tmp_path)
+    broker = MetadataOnDisk(tmp_path)
     assert broker.cursors.get(1, 0, b"billing").position == 5
     broker.stopped()
 
@@ -118,7 +118,7 @@ def test_lazy_changes_are_on_disk_after_the_next_round(tmp_path):
 @pytest.mark.parametrize("ending", ["killed", "stopped"])
 def test_journals_stay_short_and_complete_over_snapshots(tmp_path, ending):
     rng = random.Random(3)
-    broker = Broker(tmp_path)
+    broker = MetadataOnDisk(tmp_path)
     for _ in range(12):
         for _ in range(1500):
             change_at_random(rng, broker, lazy=rng.random() < 0.5)
@@ -128,7 +128,7 @@ def test_journals_stay_short_and_complete_over_snapshots(tmp_path, ending):
     sizes = [file.stat().st_size for file in (tmp_path / "cursors").glob("*.log")]
     assert sum(sizes) < 3 << 20
     assert not (tmp_path / "cursors" / f"{0:020}.log").exists()
-    broker = Broker(tmp_path)
+    broker = MetadataOnDisk(tmp_path)
     assert state_of(broker) == before
     broker.stopped()
 
@@ -137,7 +137,7 @@ def test_journals_stay_short_and_complete_over_snapshots(tmp_path, ending):
 def test_a_torn_tail_loses_only_the_last_changes(tmp_path):
     """Cut anywhere above the durable end, the journal yields a prefix of the changes."""
     rng = random.Random(5)
-    broker = Broker(tmp_path / "whole")
+    broker = MetadataOnDisk(tmp_path / "whole")
     broker.cursors.open(1, b"billing", partitions=3)
     broker.committer.commit()
     (log,) = (tmp_path / "whole" / "cursors").glob("*.log")
@@ -153,7 +153,7 @@ def test_a_torn_tail_loses_only_the_last_changes(tmp_path):
         path = Path(shutil.copytree(tmp_path / "whole", tmp_path / str(cut)))
         with (path / "cursors" / log.name).open("r+b") as file:
             file.truncate(cut)
-        again = Broker(path)
+        again = MetadataOnDisk(path)
         seen.append(states.index(state_of(again)))
         again.cursors.open(1, b"late", partitions=3)
         again.stopped()

@@ -6,10 +6,10 @@ from braidlog.storage.metadata.ranges import RANGES_MAX, STALE_MAX, RangeSet
 
 
 def ranges_of(*ranges, ranges_max=RANGES_MAX):
-    made = RangeSet(ranges_max=ranges_max)
+    range_set = RangeSet(ranges_max=ranges_max)
     for start, end in ranges:
-        assert made.add(start, end)
-    return made
+        assert range_set.add(start, end)
+    return range_set
 
 
 def offsets_of(ranges):
@@ -18,13 +18,13 @@ def offsets_of(ranges):
 
 def as_ranges(offsets):
     """Return the canonical ranges of a set of offsets."""
-    found = []
+    ranges = []
     for offset in sorted(offsets):
-        if found and found[-1][1] == offset:
-            found[-1] = (found[-1][0], offset + 1)
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1] = (ranges[-1][0], offset + 1)
         else:
-            found.append((offset, offset + 1))
-    return found
+            ranges.append((offset, offset + 1))
+    return ranges
 
 
 def check_against(ranges, model, span):
@@ -37,6 +37,8 @@ def check_against(ranges, model, span):
         for end in (start + 1, start + 5, span):
             if end <= start:
                 continue
+            below = next(offset for offset in range(end - 1, -3, -1) if offset not in model)
+            assert ranges.gap_before(end) == below
             inside = model & set(range(start, end))
             assert ranges.contains(start, end) == (inside == set(range(start, end)))
             assert ranges.within(start, end) == as_ranges(inside)
@@ -112,13 +114,13 @@ def test_update_is_the_union(seed):
     rng = random.Random(seed)
     sets = []
     for _ in range(2):
-        made = RangeSet()
+        range_set = RangeSet()
         low = rng.choice([0, 0, 60])
         for _ in range(rng.choice([0, 3, 12])):
             start = low + rng.randrange(60)
-            made.add(start, start + rng.randrange(1, 4))
-        made.pop_below(low + rng.randrange(30))
-        sets.append(made)
+            range_set.add(start, start + rng.randrange(1, 4))
+        range_set.pop_below(low + rng.randrange(30))
+        sets.append(range_set)
     first, second = sets
     union = offsets_of(first) | offsets_of(second)
     first.update(second)

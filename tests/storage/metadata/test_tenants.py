@@ -64,7 +64,7 @@ def test_the_bytes_of_both_changes(catalogue, journal):
 def test_an_earlier_journal_has_no_tenants_and_accepts_them():
     journal = MemoryJournal(EARLIER)
     catalogue = JournalCatalogue(journal, now_us=0).catalogue
-    assert [(one.tenant, one.namespace) for one in catalogue.namespaces()] == [
+    assert [(namespace.tenant, namespace.namespace) for namespace in catalogue.namespaces()] == [
         ("acme", "shop"),
         ("public", "default"),
     ]

@@ -20,12 +20,12 @@ def main():
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--report", type=Path, metavar="FILE")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     # A single thread runs at a time: passing the turn costs half as much within a core.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     counts, violations, acked = {}, [], 0
     begun = time.process_time()
-    for number, seed in enumerate(range(asked.first, asked.first + asked.seeds), 1):
+    for number, seed in enumerate(range(options.first, options.first + options.seeds), 1):
         try:
             world = run_seed(seed, STEPS)
         except Violation as violation:
@@ -38,17 +38,17 @@ def main():
         if number % TOLD_EVERY == 0:
             print(f"{number} seeds, {len(violations)} violations", flush=True)
     counts["acknowledged records"] = acked
-    page = report(asked, counts, violations, time.process_time() - begun)
+    page = report(options, counts, violations, time.process_time() - begun)
     print(page)
-    if asked.report:
-        asked.report.write_text(page)
+    if options.report:
+        options.report.write_text(page)
     return int(bool(violations))
 
 
-def report(asked, counts, violations, seconds):
+def report(options, counts, violations, seconds):
     """Return the run as a page."""
     python = ".".join(map(str, sys.version_info[:3]))
-    command = f"{asked.seeds} --first {asked.first}"
+    command = f"{options.seeds} --first {options.first}"
     happened = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     result = f"**{len(violations)} violations**" if violations else "0 violations"
     lines = [
@@ -64,7 +64,7 @@ def report(asked, counts, violations, seconds):
         "| | |",
         "| --- | --- |",
         f"| command | `python -m tests.storage.shared.campaign --seeds {command}` |",
-        f"| seeds | {asked.seeds:,} of {STEPS:,} steps |",
+        f"| seeds | {options.seeds:,} of {STEPS:,} steps |",
         f"| happened | {happened} |",
         f"| processor time | {seconds / 60:.0f} minutes of one process |",
         f"| on | {os.uname().sysname} {os.uname().machine}, CPython {python} |",

@@ -131,8 +131,8 @@ class MemoryLedger:
             self._sessions[session] = replace(self._sessions[session], listeners=listeners)
 
     def drain(self, node, *, drains):
-        found = [row for row in self._sessions.values() if row.node == node]
-        live = [row.session for row in found if row.state is SessionState.LIVE]
+        rows = [row for row in self._sessions.values() if row.node == node]
+        live = [row.session for row in rows if row.state is SessionState.LIVE]
         for session in live:
             self._sessions[session] = replace(self._sessions[session], drains=drains)
         return bool(live)
@@ -173,16 +173,16 @@ class MemoryLedger:
     def take(self, session, wanted):
         if not self.is_live(session):
             return {}
-        taken = {}
+        epochs = {}
         round_ = self._sessions[session].round
         for shard in wanted:
             row = self._shards[shard]
             if row.session is None:
-                taken[shard] = row.epoch + 1
+                epochs[shard] = row.epoch + 1
                 self._shards[shard] = ShardRow(shard, row.epoch + 1, session)
                 tenure = Tenure(shard, row.epoch + 1, session, round_, None, round_)
                 self._tenures[shard, row.epoch + 1] = tenure
-        return taken
+        return epochs
 
     def owns(self, owned):
         row = self._shards[owned.shard]
@@ -227,7 +227,9 @@ class MemoryLedger:
 
     def contents(self, shards):
         wanted = set(shards)
-        tenures = [one for key, one in sorted(self._tenures.items()) if one.shard in wanted]
+        tenures = [
+            tenure for key, tenure in sorted(self._tenures.items()) if tenure.shard in wanted
+        ]
         rounds = [
             row
             for (session, number), row in sorted(self._rounds.items())
@@ -238,7 +240,7 @@ class MemoryLedger:
             rounds,
             [row for _, row in sorted(self._packs.items()) if row.shard in wanted],
             [row for _, row in sorted(self._segments.items()) if row.shard in wanted],
-            {p: one for p, one in self._starts.items() if one[0] in wanted},
+            {p: start for p, start in self._starts.items() if start[0] in wanted},
         )
 
     def _wants(self, tenure, session, number):
@@ -329,9 +331,9 @@ class MemoryLedger:
             for part in range(len(row.parts)):
                 self._throw(round_name(session, number, part), after_ms)
         self._tenures = {
-            key: one
-            for key, one in self._tenures.items()
-            if one.to_round is None or one.packed_round < one.to_round
+            key: tenure
+            for key, tenure in self._tenures.items()
+            if tenure.to_round is None or tenure.packed_round < tenure.to_round
         }
         return count
 

@@ -20,7 +20,7 @@ from tests.storage.shared.model_catalogue import (
     ModelCatalogue,
 )
 from tests.storage.shared.model_logs import HEAD_BYTES, RECORD, ModelLog, ModelPacker
-from tests.storage.shared.model_turns import Port, Turn
+from tests.storage.shared.model_turns import BrokerThread, Port
 
 POSITIONS = 3  # The kind of journal rows that hold positions.
 POSITION = struct.Struct("<QQ")  # Partition and position.
@@ -35,7 +35,7 @@ RARE = ("release", "fence_somebody", "leave")
 class ModelPublisher(Publisher):
     """Waits by passing the turn, and puts its parts in sequence."""
 
-    turn: Turn
+    turn: BrokerThread
 
     def pause(self, seconds):
         self.turn.switch()
@@ -44,7 +44,7 @@ class ModelPublisher(Publisher):
         return [job() for job in jobs]
 
 
-class Broker:
+class ModelBroker:
     """A broker over several lives; `live` is the body of a turn."""
 
     def __init__(self, world, node):
@@ -127,8 +127,8 @@ class Broker:
         self.drop_left()
         for log, point in points:
             log.published(point)
-            for one in point.slices:
-                self.acknowledge(one)
+            for piece in point.slices:
+                self.acknowledge(piece)
         self.world.positions.update(positions)
 
     def mark(self):
@@ -137,9 +137,9 @@ class Broker:
             with suppress(StoreUnanswered):
                 self.marker.put(Mark(self.session, self.publisher.round, 0))
 
-    def acknowledge(self, one):
-        entry = one.entry
-        data = one.file.read_at(entry.size, entry.file_pos)
+    def acknowledge(self, piece):
+        entry = piece.entry
+        data = piece.file.read_at(entry.size, entry.file_pos)
         data = data[HEAD_BYTES:] if entry.file_pos == 0 else data
         self.world.acknowledge((entry.partition_id, *record) for record in RECORD.iter_unpack(data))
 
@@ -171,7 +171,7 @@ class Broker:
 
     def take_over(self, owned):
         try:
-            found = self.world.takeover(
+            takeover = self.world.takeover(
                 self.ledger, self.objects, [owned.shard], self.patience, at_once=1
             )
         except BadObject:
@@ -181,22 +181,22 @@ class Broker:
         rows = self.surely(lambda: self.ledger.journal(owned.shard, POSITIONS))
         self.places[owned.shard] = rows[-1].place + 1 if rows else 1
         self.know_catalogue()
-        contents = found.contents
+        contents = takeover.contents
         whole = {(row.partition_id, row.base) for row in contents.segments}
         starts = {number: start for number, (_, start) in contents.starts.items()}
-        shard = Shard(owned, found.shards[owned.shard], whole, starts)
+        shard = Shard(owned, takeover.shards[owned.shard], whole, starts)
         numbers = self.catalogue.numbers(owned.shard)
-        for number in numbers & found.partitions.keys():
-            found.partitions[number].check()  # Otherwise the shard is unavailable.
+        for number in numbers & takeover.partitions.keys():
+            takeover.partitions[number].check()  # Otherwise the shard is unavailable.
         logs = {
-            number: self.open(found.partitions.get(number), number, shard) for number in numbers
+            number: self.open(takeover.partitions.get(number), number, shard) for number in numbers
         }
-        shard.gone |= found.partitions.keys() - numbers
+        shard.gone |= takeover.partitions.keys() - numbers
         self.held[owned.shard] = shard, logs
         self.world.counts["takeovers"] += 1
 
-    def open(self, found, number, shard):
-        return ModelLog(self.objects, found, number, shard.owned.shard)
+    def open(self, pieces, number, shard):
+        return ModelLog(self.objects, pieces, number, shard.owned.shard)
 
     # The catalogue.
 
@@ -231,8 +231,8 @@ class Broker:
             return
         before = {*self.catalogue.partitions.items()}
         gone = sorted(TOPIC_SHARDS.keys() - self.catalogue.partitions.keys())
-        some = gone if gone and self.random.random() < 0.6 else sorted(TOPIC_SHARDS)
-        self.catalogue.change(self.random.choice(some))
+        shards = gone if gone and self.random.random() < 0.6 else sorted(TOPIC_SHARDS)
+        self.catalogue.change(self.random.choice(shards))
         self.world.counts["topics deleted or made"] += 1
         self.changed(before)
         if "drops before the round" in self.world.mistakes:

@@ -67,13 +67,13 @@ class PieceFile:
 class ModelLog:
     """The interface of `SharedLog` for a packer and a round."""
 
-    def __init__(self, objects, found, number, shard):
+    def __init__(self, objects, pieces_of_log, number, shard):
         self.partition_id, self.shard = number, shard
-        self.log_start_offset = found.log_start if found else 0
-        self.log_end_offset = self.durable_offset = found.log_end if found else 0
+        self.log_start_offset = pieces_of_log.log_start if pieces_of_log else 0
+        self.log_end_offset = self.durable_offset = pieces_of_log.log_end if pieces_of_log else 0
         self.segments = []
         self.whole = set()
-        for pieces in found.segments if found else ():
+        for pieces in pieces_of_log.segments if pieces_of_log else ():
             file = PieceFile(objects, pieces)
             self.segments.append(ModelSegment(pieces.base, file, pieces.size, pieces.end_offset))
             if pieces.is_whole:
@@ -112,28 +112,31 @@ class ModelLog:
 
     def published(self, point):
         self.durable_offset = max(self.durable_offset, point.end_offset)
-        for one in point.slices:
-            track = self.tracks.get(one.entry.segment_base)
+        for piece in point.slices:
+            track = self.tracks.get(piece.entry.segment_base)
             if track is not None:
-                track.published_pos = one.entry.file_end
-                track.published_offset = one.entry.end_offset
+                track.published_pos = piece.entry.file_end
+                track.published_offset = piece.entry.end_offset
 
     def segments_to_upload(self):
         return [
-            (one, one.end_offset)
-            for one in self.segments
-            if one is not self.active
-            and one.base_offset not in self.whole
-            and (one.base_offset not in self.tracks or one.published_pos == one.size)
+            (segment, segment.end_offset)
+            for segment in self.segments
+            if segment is not self.active
+            and segment.base_offset not in self.whole
+            and (segment.base_offset not in self.tracks or segment.published_pos == segment.size)
         ]
 
     def slices_to_pack(self):
         return [
             self._slice(
-                one, one.packed_pos, one.published_pos, (one.packed_offset, one.published_offset)
+                track,
+                track.packed_pos,
+                track.published_pos,
+                (track.packed_offset, track.published_offset),
             )
-            for one in self.tracks.values()
-            if one.published_pos > one.packed_pos
+            for track in self.tracks.values()
+            if track.published_pos > track.packed_pos
         ]
 
     def packed(self, entry):
@@ -142,9 +145,9 @@ class ModelLog:
             track.packed_pos, track.packed_offset = entry.file_end, entry.end_offset
 
     def repacked(self, base, pieces):
-        for one in self.segments:
-            if one.base_offset == base and isinstance(one.file, PieceFile):
-                one.file.pieces = pieces
+        for segment in self.segments:
+            if segment.base_offset == base and isinstance(segment.file, PieceFile):
+                segment.file.pieces = pieces
 
     def uploaded(self, segment, pieces):
         self.whole.add(segment.base_offset)
@@ -153,12 +156,12 @@ class ModelLog:
     def retain(self, count):
         """Drop the oldest segments, of the durable records."""
         dropped = self.segments[:count]
-        kept = self.segments[count:]
-        if dropped and kept and kept[0].base_offset <= self.durable_offset:
-            self.log_start_offset = kept[0].base_offset
-            self.segments = kept
-            for one in dropped:
-                self.tracks.pop(one.base_offset, None)
+        segments = self.segments[count:]
+        if dropped and segments and segments[0].base_offset <= self.durable_offset:
+            self.log_start_offset = segments[0].base_offset
+            self.segments = segments
+            for segment in dropped:
+                self.tracks.pop(segment.base_offset, None)
 
     def purge(self):
         """Drop everything, if all records are durable."""

@@ -14,7 +14,7 @@ class Killed(BaseException):
     """The process of a broker was killed."""
 
 
-class Turn(threading.Thread):
+class BrokerThread(threading.Thread):
     """A broker's process: runs during its turn, and passes the turn at each external call."""
 
     def __init__(self, world, body):

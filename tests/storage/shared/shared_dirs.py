@@ -58,9 +58,9 @@ def hold_all(directory, committer=None):
     """Hold the shards of the folder's session; return the committer of its rounds."""
     committer = committer or Committer(directory.files, keeper=directory.keeper)
     shards = sorted(directory.session.epochs)
-    taken = directory.read(shards)
+    contents = directory.read(shards)
     for shard in shards:
-        directory.hold(shard, taken, committer)
+        directory.hold(shard, contents, committer)
     return committer
 
 
@@ -91,11 +91,11 @@ class Life:
     def read(self, offset=None, *, wait=True):
         """Return all bodies from an offset on."""
         offset = self.log.log_start_offset if offset is None else offset
-        found = []
+        bodies = []
         while batches := self.log.read(offset, 1 << 20, wait=wait):
-            found += [bytes(batch.body) for batch in batches]
+            bodies += [bytes(batch.body) for batch in batches]
             offset = batches[-1].next_offset
-        return found
+        return bodies
 
     def pack(self):
         """Run a cycle over all shards, and delete due objects."""

@@ -17,10 +17,10 @@ from braidlog.storage.shared.pieces import partitions_of
 from braidlog.storage.shared.sweeper import Sweeper
 from braidlog.storage.shared.takeover import is_unpacked, read_shards, round_slices
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
-from tests.storage.shared.model_broker import POSITION, POSITIONS, USUAL, Broker
+from tests.storage.shared.model_broker import POSITION, POSITIONS, USUAL, ModelBroker
 from tests.storage.shared.model_catalogue import SHARDS, published_catalogue
 from tests.storage.shared.model_logs import HEAD_BYTES, RECORD
-from tests.storage.shared.model_turns import Turn
+from tests.storage.shared.model_turns import BrokerThread
 
 NODES = 3
 COUNTED = ("rounds", "takeovers", "packs", "uploads", "fenced", "topics deleted or made")
@@ -49,7 +49,7 @@ class World:
         self.store = MemoryStore()
         self.takeover = takeover
         self.sweeper = sweeper
-        self.mistakes = mistakes  # Of brokers, by the names that `Broker` checks.
+        self.mistakes = mistakes  # Of brokers, by the names that `ModelBroker` checks.
         self.late = []
         self.acked = {}  # (partition, offset) -> value.
         self.published = {}
@@ -97,7 +97,7 @@ class World:
         node = self.random.randrange(NODES)
         turn = self.lives.get(node)
         if turn is None or turn.over:
-            self.lives[node] = turn = Turn(self, Broker(self, node).live)
+            self.lives[node] = turn = BrokerThread(self, ModelBroker(self, node).live)
             turn.start()
         elif chance < 0.001 * self.unrest * (1 + 5 * (self.fault_rate > 0)):
             turn.killed = True
@@ -144,28 +144,28 @@ class World:
         located = []
         try:
             for row in contents.rounds:
-                for one in round_slices(self.store, row):
-                    tenures = [t for t in contents.tenures if t.shard == one.entry.shard]
+                for round_slice in round_slices(self.store, row):
+                    tenures = [t for t in contents.tenures if t.shard == round_slice.entry.shard]
                     if is_unpacked(row, tenures):
-                        located.append(one)
-            found = partitions_of(contents, located)
+                        located.append(round_slice)
+            partitions = partitions_of(contents, located)
         except Exception as error:
             raise Violation(f"the store cannot be read: {error}") from error
-        there = {*published_catalogue(self.ledger).partitions.values()}
+        known = {*published_catalogue(self.ledger).partitions.values()}
         for number, records in self._by_partition().items():
-            if number in there:
-                self._check_partition(found.get(number), number, records)
+            if number in known:
+                self._check_partition(partitions.get(number), number, records)
         self._check_tenures(contents.tenures)
         for (shard, number), position in self.positions.items():
-            if number in there:
-                self._check_position(shard, found.get(number), number, position)
+            if number in known:
+                self._check_position(shard, partitions.get(number), number, position)
 
-    def _check_position(self, shard, found, number, position):
+    def _check_position(self, shard, partition_state, number, position):
         moves = [POSITION.unpack(row.body) for row in self.ledger.journal(shard, POSITIONS)]
-        told = [to for partition, to in moves if partition == number]
-        if not told or told[-1] < position:
+        targets = [to for partition, to in moves if partition == number]
+        if not targets or targets[-1] < position:
             raise Violation(f"the position {position} of partition {number} is lost")
-        if found is not None and position > found.log_end:
+        if partition_state is not None and position > partition_state.log_end:
             raise Violation(f"position {position} lies beyond the log of partition {number}")
 
     def _by_partition(self):
@@ -174,20 +174,20 @@ class World:
             groups.setdefault(number, []).append((offset, value))
         return groups
 
-    def _check_partition(self, found, number, records):
-        if found is None or found.fault:
-            raise Violation(f"partition {number} is gone: {found and found.fault}")
-        there = {}
-        for segment in found.segments:
+    def _check_partition(self, partition, number, records):
+        if partition is None or partition.fault:
+            raise Violation(f"partition {number} is gone: {partition and partition.fault}")
+        values = {}
+        for segment in partition.segments:
             data = b""
             for piece in segment.pieces:
                 whole = self.store.objects.get(piece.object)
                 if whole is None:
                     raise Violation(f"{piece.object} is gone")
                 data += whole[piece.object_pos : piece.object_pos + piece.size]
-            there.update(RECORD.iter_unpack(data[HEAD_BYTES:]))
+            values.update(RECORD.iter_unpack(data[HEAD_BYTES:]))
         for offset, value in records:
-            if offset >= found.log_start and there.get(offset) != value:
+            if offset >= partition.log_start and values.get(offset) != value:
                 raise Violation(f"acknowledged offset {offset} of partition {number} is lost")
 
     def _check_tenures(self, tenures):

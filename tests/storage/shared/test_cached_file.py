@@ -13,13 +13,14 @@ from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.shared.cached_file import BLOCK_BYTES, GETS_AT_ONCE, Cache, CachedFiles
 from braidlog.storage.shared.pieces import Piece, SegmentPieces
+from tests.storage.files_twins import FailingDisk
 from tests.storage.shared.memory import MemoryStore
 from tests.waiting import HANG_S
 
 DATA = b"0123456789" * 10
 
 
-class Store(MemoryStore):
+class HookedStore(MemoryStore):
     """Calls `before_get` before each get."""
 
     before_get = staticmethod(lambda: None)
@@ -29,41 +30,10 @@ class Store(MemoryStore):
         return super().get(name, pos, size)
 
 
-class FailingDisk(Disk):
-    """Fails a system call with an error; `fails` names the call."""
-
-    def __init__(self, fails, number=errno.EIO):
-        self.fails, self.number = fails, number
-
-    def _check(self, call):
-        if call == self.fails:
-            raise OSError(self.number, os.strerror(self.number))
-
-    def open(self, path, flags):
-        self._check("create" if flags & os.O_CREAT else "open")
-        return super().open(path, flags)
-
-    def write(self, path, fd, parts, pos):
-        self._check("write")
-        return super().write(path, fd, parts, pos)
-
-    def read(self, path, fd, size, pos):
-        self._check("read")
-        return super().read(path, fd, size, pos)
-
-    def read_cached(self, path, fd, into, pos):
-        self._check("read")
-        return super().read_cached(path, fd, into, pos)
-
-    def truncate(self, path, fd, size):
-        self._check("truncate")
-        super().truncate(path, fd, size)
-
-
 @pytest.fixture
 def files(tmp_path):
     (tmp_path / "1").mkdir()
-    return CachedFiles(tmp_path, Store(), Cache(1 << 20))
+    return CachedFiles(tmp_path, HookedStore(), Cache(1 << 20))
 
 
 def cached(files, name="0.log", data=DATA):
@@ -133,11 +103,11 @@ def test_a_reader_leaves_no_file_in_the_folder_of_the_next_tenure(files):
     assert not os.listdir(f"{files.local.root}/1")
 
 
-@pytest.mark.parametrize("fails", ["create", "open", "write", "read"])
+@pytest.mark.parametrize("fails", ["create", "open", "write", "read read_cached"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
 def test_an_error_of_the_cache_disk_fails_no_read_that_may_wait(files, fails, number):
     file = cached(files)
-    files.local.disk = FailingDisk(fails, number)
+    files.local.disk = FailingDisk(*fails.split(), number=number)
     assert file.read_at(20, 5) == DATA[5:25]
     with pytest.raises(WouldBlock):
         file.read_at(20, 5, wait=False)
@@ -189,6 +159,6 @@ def test_a_store_without_an_answer_fails_the_read(files):
 def test_the_other_blocks_stay_while_the_disk_is_full(files):
     file = cached(files, data=bytes(BLOCK_BYTES + 10))
     file.read_at(10, 0)
-    files.local.disk = FailingDisk("write", errno.ENOSPC)
+    files.local.disk = FailingDisk("write", number=errno.ENOSPC)
     assert file.read_at(10, BLOCK_BYTES) == bytes(10)
     assert bytes(file.read_at(10, 0, wait=False)) == bytes(10)

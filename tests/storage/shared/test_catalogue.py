@@ -14,7 +14,7 @@ from braidlog.storage.shared.ledger import SNAPSHOT
 SHARDS, SHARD, OTHER = 4, 3, 2
 
 
-class Rows:
+class ShardRows:
     """A shard's rows, after rounds and their snapshots."""
 
     def __init__(self):
@@ -40,7 +40,7 @@ def owner(rows, shard=SHARD):
 
 
 def test_producers_of_a_shard_have_unique_numbers_over_owners():
-    rows = Rows()
+    rows = ShardRows()
     numbers = []
     for life in range(3):
         catalogue, end_round = owner(rows)
@@ -53,7 +53,7 @@ def test_producers_of_a_shard_have_unique_numbers_over_owners():
 
 
 def test_the_number_of_a_forgotten_producer_is_never_reused():
-    rows = Rows()
+    rows = ShardRows()
     catalogue, end_round = owner(rows)
     gone = catalogue.catalogue.producer_id(b"gone", SHARD)
     catalogue.catalogue.forget_producers([gone])
@@ -63,17 +63,17 @@ def test_the_number_of_a_forgotten_producer_is_never_reused():
 
 
 def test_numbers_of_different_shards_differ():
-    catalogue, _ = owner(Rows())
+    catalogue, _ = owner(ShardRows())
     with pytest.raises(NotOwned):
         catalogue.catalogue.producer_id(b"p", OTHER)
-    journal = LedgerJournal(OTHER, 2, [], Committer(None, keeper=Rows()))
+    journal = LedgerJournal(OTHER, 2, [], Committer(None, keeper=ShardRows()))
     catalogue.hold(OTHER, journal)
     assert catalogue.catalogue.producer_id(b"p", OTHER) >> SCOPE_BITS == OTHER
     assert catalogue.catalogue.producer_id(b"p", SHARD) >> SCOPE_BITS == SHARD
 
 
 def test_a_returning_shard_is_counted_from_its_journal():
-    rows = Rows()
+    rows = ShardRows()
     catalogue, end_round = owner(rows)
     first = catalogue.catalogue.producer_id(b"here", SHARD)
     end_round()
@@ -87,7 +87,7 @@ def test_a_returning_shard_is_counted_from_its_journal():
 
 
 def test_tenants_are_followed_and_kept_by_the_next_owner():
-    rows = Rows()
+    rows = ShardRows()
     committer = Committer(None, keeper=rows)
     first, follower = SharedCatalogue(SHARDS), SharedCatalogue(SHARDS)
     first.own(LedgerJournal(0, 2, [], committer), now_us=1)
@@ -112,10 +112,10 @@ def test_tenants_are_followed_and_kept_by_the_next_owner():
 
 def test_holders_of_the_users_see_changes_of_any_owner():
     """Logins and permissions were built with the first user book."""
-    rows = Rows()
+    rows = ShardRows()
     committer = Committer(None, keeper=rows)
     first, follower, next_owner = (SharedCatalogue(SHARDS) for _ in range(3))
-    books = [one.catalogue.users for one in (first, follower, next_owner)]
+    books = [life.catalogue.users for life in (first, follower, next_owner)]
     first.own(LedgerJournal(0, 2, [], committer), now_us=1)
     first.catalogue.change_users(UserSet(UserMeta(7, "bob", "", 1, True, [])))
     granted = Grant("bob", "produce", "topic public/default/t")
@@ -132,3 +132,33 @@ def test_holders_of_the_users_see_changes_of_any_owner():
         follower.catalogue.users.version > before[0]
         and follower.catalogue.users.grants_version > before[1]
     )
+
+
+def test_a_follower_remembers_changes_at_the_owners_places_and_goes_on_as_owner():
+    rows = ShardRows()
+    committer = Committer(None, keeper=rows)
+    first, follower = SharedCatalogue(SHARDS), SharedCatalogue(SHARDS)
+    first.own(LedgerJournal(0, 2, [], committer), now_us=1)
+    committer.commit()
+    follower.follow_anew(rows.rows)
+    begun, seen = follower.place, len(rows.rows)
+    for number in range(3):
+        first.catalogue.create_namespace("public", f"n{number}", created_us=5)
+    committer.commit()
+    follower.follow(rows.rows[seen:])
+
+    def places(catalogue, after):
+        past = catalogue.catalogue.history.after(after)
+        return [(change.place, change.after.namespace) for change in past]
+
+    assert follower.catalogue.history.begins_after == begun
+    expected = [(begun + 1 + number, f"n{number}") for number in range(3)]
+    assert places(follower, begun) == places(first, begun) == expected
+    follower.own(LedgerJournal(0, 2, [*rows.rows], Committer(None, keeper=rows)), now_us=2)
+    assert places(follower, begun) == expected
+    follower.catalogue.delete_namespace("public", "n1")
+    (gone,) = follower.catalogue.history.after(expected[-1][0])
+    assert (gone.before.namespace, gone.after) == ("n1", None)
+    late = SharedCatalogue(SHARDS)
+    late.own(LedgerJournal(0, 2, [*rows.rows], Committer(None, keeper=rows)), now_us=2)
+    assert late.catalogue.history.begins_after == expected[-1][0]

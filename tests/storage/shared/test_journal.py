@@ -8,7 +8,7 @@ from braidlog.storage.shared.journal import NOTHING, LedgerJournal
 from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
 
 
-class Keeper:
+class RecordingKeeper:
     """Records the rounds' rows."""
 
     def __init__(self):
@@ -25,7 +25,7 @@ class Keeper:
 
 @pytest.fixture
 def keeper():
-    return Keeper()
+    return RecordingKeeper()
 
 
 def opened(keeper, rows=()):

@@ -28,13 +28,13 @@ LONG_AGO_MS = -1  # Any session has been silent for longer.
 @pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.slow)])
 def ledger(request):
     if request.param == "memory":
-        made = MemoryLedger()
+        fresh = MemoryLedger()
     else:
-        made = fresh_postgres(request.getfixturevalue("postgres").database)
-    assert made.cluster() is None
-    assert made.init(Cluster("c1", FORMAT, 4))
-    yield made
-    made.close()
+        fresh = fresh_postgres(request.getfixturevalue("postgres").database)
+    assert fresh.cluster() is None
+    assert fresh.init(Cluster("c1", FORMAT, 4))
+    yield fresh
+    fresh.close()
 
 
 def fresh_postgres(database):
@@ -107,8 +107,8 @@ def test_a_follower_is_notified_at_once_and_rejects_another_format(postgres):
     ):
         assert change()
         waiting.await_news(3600)
-    for one in (ledger, waiting):
-        one.close()
+    for open_ledger in (ledger, waiting):
+        open_ledger.close()
     older = fresh_postgres(postgres.database)
     older.init(Cluster("c1", FORMAT, 1))
     for number in (FORMAT_MIN - 1, FORMAT + 1):
@@ -314,8 +314,8 @@ def test_a_publication_and_a_fence_are_ordered(postgres):
         assert others[1].leave(next_owner)
         tenure = next(t for t in ledger.contents([1]).tenures if t.epoch == epoch)
         assert tenure.to_round == len(published)
-    for one in (ledger, *others):
-        one.close()
+    for open_ledger in (ledger, *others):
+        open_ledger.close()
 
 
 @pytest.mark.slow

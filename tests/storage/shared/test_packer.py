@@ -56,10 +56,10 @@ def test_packs_have_all_slices_by_partition_with_a_size_limit(drawn):
         for at, (number, size) in enumerate(drawn)
     ]
     packs = list(in_packs(slices, 500))
-    places = [(one.entry.partition_id, one.entry.file_pos) for some in packs for one in some]
-    assert places == sorted((one.entry.partition_id, one.entry.file_pos) for one in slices)
-    sizes = [sum(one.entry.size for one in some) for some in packs]
-    assert all(some and size <= 500 for some, size in zip(packs, sizes, strict=True))
+    places = [(piece.entry.partition_id, piece.entry.file_pos) for pack in packs for piece in pack]
+    assert places == sorted((piece.entry.partition_id, piece.entry.file_pos) for piece in slices)
+    sizes = [sum(piece.entry.size for piece in pack) for pack in packs]
+    assert all(pack and size <= 500 for pack, size in zip(packs, sizes, strict=True))
     assert all(a + b[0].entry.size > 500 for a, b in zip(sizes, packs[1:], strict=False))
 
 
@@ -83,8 +83,8 @@ def test_a_pack_before_a_failing_pack_is_withdrawn(store, life):
 
     for todo in directory.plans(lambda: directory.publisher.round):
         if todo.slices:
-            log, one = todo.slices[1]
-            todo.slices[1] = log, replace(one, file=Gone())
+            log, piece = todo.slices[1]
+            todo.slices[1] = log, replace(piece, file=Gone())
             directory.carry_out(todo)
             directory.apply(todo)
             assert not todo.packed
@@ -103,7 +103,7 @@ def test_objects_deleted_by_the_next_owner_are_no_damage(store):
     directory = second.directory
     for name in store.names("rounds/"):
         store.objects.delete(name)
-    (todo,) = (one for one in directory.plans(lambda: directory.publisher.round) if one.uploads)
+    (todo,) = (plan for plan in directory.plans(lambda: directory.publisher.round) if plan.uploads)
     with pytest.raises((DamagedLog, ObjectMissing)):
         directory.carry_out(todo)
     assert store.ledger.fence(todo.shard.owned.session, -1)

@@ -134,13 +134,13 @@ def test_repeated_refused_starts_change_nothing(store):
         life = Life(store)
         life.append(b"after it")
     life.stop()
-    kept, store.ledger = store.ledger, dump
+    ledger, store.ledger = store.ledger, dump
     before = dump.sessions()
     for _ in range(8):
         with pytest.raises(LedgerWentBack):
             store.session()
     assert dump.sessions() == before
-    store.ledger = kept
+    store.ledger = ledger
 
 
 def test_marks_of_sessions_that_ended_before_a_start_are_removed(store):

@@ -37,7 +37,7 @@ class Bytes:
         return self.data[pos : pos + size]
 
 
-class Flaky:
+class ScriptedFaults:
     """Loses calls of a target by a script: `before` their effect, or `after`."""
 
     def __init__(self, target, error, **script):
@@ -87,8 +87,12 @@ def point(data=b"x" * 100, rows=()):
 @pytest.mark.parametrize("calls", [["before"], ["after"], ["before", "after"], ["after"] * 3])
 def test_a_put_or_statement_without_an_answer_is_done_once(calls):
     publisher, ledger, store, session = made(
-        lambda base: Flaky(base, LedgerUnanswered, publish=[*calls], session_state=["before"]),
-        lambda base: Flaky(base, StoreUnanswered, put=[*calls], size=["before"], get=["after"]),
+        lambda base: ScriptedFaults(
+            base, LedgerUnanswered, publish=[*calls], session_state=["before"]
+        ),
+        lambda base: ScriptedFaults(
+            base, StoreUnanswered, put=[*calls], size=["before"], get=["after"]
+        ),
     )
     first = point()
     publisher.keep([first])
@@ -140,7 +144,9 @@ def test_a_foreign_object_with_the_rounds_name_stops_the_session():
 
 
 def test_an_ended_session_abandons_its_round():
-    publisher, *_ = made(objects=lambda base: Flaky(base, StoreUnanswered, put=["before"] * 99))
+    publisher, *_ = made(
+        objects=lambda base: ScriptedFaults(base, StoreUnanswered, put=["before"] * 99)
+    )
     publisher.end(Fenced("over"))
     with pytest.raises(Fenced):
         publisher.keep([point()])
@@ -148,7 +154,7 @@ def test_an_ended_session_abandons_its_round():
 
 def test_a_broker_without_the_store_does_not_stop_others():
     publisher, ledger, _, _ = made(
-        objects=lambda base: Flaky(base, StoreUnanswered, put=["before"] * 99), stall_ms=-1
+        objects=lambda base: ScriptedFaults(base, StoreUnanswered, put=["before"] * 99), stall_ms=-1
     )
     other = ledger.join(2, {})
     ledger.beat(other, store_ok=True)
@@ -177,20 +183,20 @@ def test_a_large_round_is_cut_into_parts_that_carry_the_whole_slices_offsets():
     assert len(row.parts) == 6
     slices = round_slices(store, row)
     assert {(s.entry.first_offset, s.entry.end_offset) for s in slices} == {(0, 3)}
-    found = b"".join(
+    joined = b"".join(
         store.get(s.object, s.entry.object_pos, s.entry.size)
         for s in sorted(slices, key=lambda s: s.entry.file_pos)
     )
-    assert found == data
+    assert joined == data
 
 
 def test_cuts_lose_and_double_no_byte():
     entries = [SliceEntry(1, n, 0, 10, size, 0, 1, 0, 0) for n, size in enumerate((5, 30, 1, 64))]
     parts = list(cut([Slice(entry, None) for entry in entries], 10))
-    assert all(sum(one.entry.size for one in part) == 10 for part in parts)
+    assert all(sum(piece.entry.size for piece in part) == 10 for part in parts)
     for entry in entries:
         mine = [s.entry for p in parts for s in p if s.entry.partition_id == entry.partition_id]
-        assert sum(one.size for one in mine) == entry.size
+        assert sum(piece.size for piece in mine) == entry.size
         assert mine[0].file_pos == 10
         assert all(a.file_end == b.file_pos for a, b in pairwise(mine))
 
@@ -198,24 +204,24 @@ def test_cuts_lose_and_double_no_byte():
 def test_only_rounds_with_records_are_paced():
     publisher, *_ = made(round_ms=60_000)
 
-    class Log:
+    class NoLog:
         has_records = True
 
-    assert publisher.wait_s([Log()]) == 0.0
+    assert publisher.wait_s([NoLog()]) == 0.0
     publisher.keep([point()])
-    assert 50 < publisher.wait_s([object(), Log()]) <= 60
+    assert 50 < publisher.wait_s([object(), NoLog()]) <= 60
     assert publisher.wait_s([object()]) == 0.0
 
 
 def test_a_full_backlog_is_reported_and_refuses():
-    told = []
+    calls = []
     backlog = Backlog(100, 300)
-    backlog.call_when_full(lambda: told.append(1))
+    backlog.call_when_full(lambda: calls.append(1))
     backlog.appended(99)
-    assert not told and not backlog.is_full
+    assert not calls and not backlog.is_full
     backlog.appended(1)
     backlog.appended(150)
-    assert told == [1]
+    assert calls == [1]
     backlog.begun(250)
     backlog.appended(60)
     assert backlog.is_full and backlog.bytes == 310

@@ -66,9 +66,9 @@ def test_published_records_are_read_at_any_place(store, look):
     for number in range(6):
         life = Life(store, settings=SMALL)
         for _ in range(12):
-            some = [chance.randbytes(chance.randrange(1, 400)) for _ in range(3)]
-            life.append(*some)
-            expected += some
+            appended = [chance.randbytes(chance.randrange(1, 400)) for _ in range(3)]
+            life.append(*appended)
+            expected += appended
             with look.open(TOPIC, 1) as log:
                 assert (log.log_start_offset, log.high_watermark) == (0, len(expected))
                 assert bodies(log) == expected
@@ -93,14 +93,14 @@ def test_objects_packed_and_deleted_during_a_read_are_looked_up_again(store, loo
     life.append(*[b"%03d" % number * 50 for number in range(40)])
     with look.open(TOPIC, 1) as log:
         batches = log.batches(0)
-        found = [bytes(next(batches).body)]
+        bodies = [bytes(next(batches).body)]
         before = set(store.names("rounds/"))
         life.append(b"a round behind it")
         sweep(store, life)
         assert len(before - set(store.names("rounds/"))) == 1
         log._segments.clear()  # No segment is in memory.
-        found += [bytes(batch.body) for batch in batches]
-    assert found == [b"%03d" % number * 50 for number in range(40)]
+        bodies += [bytes(batch.body) for batch in batches]
+    assert bodies == [b"%03d" % number * 50 for number in range(40)]
     life.stop()
 
 
@@ -111,12 +111,12 @@ def test_footers_deleted_during_a_read_are_looked_up_again(store):
     contents, looks = store.ledger.contents, []
 
     def late(shards):
-        found = contents(shards)
+        result = contents(shards)
         if not looks:
             life.append(b"c")
             sweep(store, life)
         looks.append(shards)
-        return found
+        return result
 
     ledger.contents = late
     log = StoreLook(ledger, store.objects).open(TOPIC, 1)
@@ -200,20 +200,20 @@ def test_little_is_read_at_a_time(store):
     objects = OnlyRead(store.objects, "get", "size")
     with StoreLook(store.ledger, objects).open(TOPIC, 1) as log:
         objects.asked.clear()
-        (found,) = log.batches(150, 151)
-        assert bytes(found.body[:5]) == b"00150"
-        asked = [arguments[2] for _, arguments in objects.asked]
-        assert max(asked) <= (4 << 20) + AHEAD_BYTES
-        assert sum(asked) < size * count / 2, "it searched for the place, and read no more"
+        (batch,) = log.batches(150, 151)
+        assert bytes(batch.body[:5]) == b"00150"
+        sizes = [arguments[2] for _, arguments in objects.asked]
+        assert max(sizes) <= (4 << 20) + AHEAD_BYTES
+        assert sum(sizes) < size * count / 2, "it searched for the place, and read no more"
         objects.asked.clear()
         assert sum(1 for _ in log.batches(0)) == count
-        asked = [arguments[2] for _, arguments in objects.asked]
-        assert sum(asked) < size * count * 1.25, "few bytes are asked for twice, to find the place"
-        assert max(asked) <= (4 << 20) + AHEAD_BYTES
+        sizes = [arguments[2] for _, arguments in objects.asked]
+        assert sum(sizes) < size * count * 1.25, "few bytes are asked for twice, to find the place"
+        assert max(sizes) <= (4 << 20) + AHEAD_BYTES
     life.stop()
 
 
-class Flaky:
+class AlternateFaults:
     """Gives no answer every second time."""
 
     def __init__(self, inner, error):
@@ -233,8 +233,8 @@ def test_a_store_without_an_answer_is_asked_again(store):
     life = Life(store, settings=SMALL)
     life.append(*[b"%03d" % number * 50 for number in range(10)])
     life.pack()
-    ledger = Flaky(store.ledger, LedgerUnanswered)
-    objects = Flaky(store.objects, StoreUnanswered)
+    ledger = AlternateFaults(store.ledger, LedgerUnanswered)
+    objects = AlternateFaults(store.objects, StoreUnanswered)
     pauses = []
     look = StoreLook(ledger, store.objects, lambda: Patience(pauses.append))
     look.catalogue()  # The reader now knows the cluster.
@@ -245,11 +245,11 @@ def test_a_store_without_an_answer_is_asked_again(store):
 
 
 def test_a_permanently_silent_store_is_reported_with_its_error(store):
-    class Silent(MemoryLedger):
+    class NoContentsLedger(MemoryLedger):
         def contents(self, shards):
             raise LedgerUnanswered("PostgreSQL: nobody there")
 
-    ledger = Silent()
+    ledger = NoContentsLedger()
     ledger.init(store.ledger.cluster())
 
     slept = []

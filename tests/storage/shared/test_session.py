@@ -173,17 +173,17 @@ def test_a_broker_without_postgres_for_long_stops(store):
 
 
 def test_a_hanging_store_delays_no_beat(store):
-    hangs, asked = threading.Event(), threading.Event()
+    hangs, is_asked = threading.Event(), threading.Event()
     answer = store.objects.size
 
     def hanging(name):
-        asked.set()
+        is_asked.set()
         hangs.wait(60)
         return answer(name)
 
     store.objects.size = hanging
     session = session_of(store, 1)
-    assert asked.wait(60)
+    assert is_asked.wait(60)
     store.now_ms += 1000
     session._beat()
     [row] = store.ledger.sessions()
@@ -210,13 +210,13 @@ def test_an_outdated_database_is_noticed_at_every_start(store):
     life.append(b"a")
     life.append(b"b")
     life.crash()
-    kept = store.ledger
+    ledger = store.ledger
     store.ledger = MemoryLedger(lambda: store.now_ms)  # The state before any session.
-    store.ledger.init(kept.cluster())
+    store.ledger.init(ledger.cluster())
     for _ in range(3):
         with pytest.raises((LedgerWentBack, ObjectForged)):
             session_of(store, 1)
-    store.ledger = kept
+    store.ledger = ledger
     assert Life(store).read() == [b"a", b"b"]
 
 
@@ -228,7 +228,7 @@ def test_a_silent_store_begins_no_session(store):
     assert row.state is SessionState.LEFT, "others need not wait for its lease"
 
 
-class Flaky:
+class RandomFaults:
     """A ledger or store whose calls may have no answer; some take effect nonetheless."""
 
     def __init__(self, target, unanswered, seed):
@@ -253,18 +253,18 @@ class Flaky:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_start_asks_silent_stores_again(store, seed):
-    ledger = Flaky(store.ledger, LedgerUnanswered, seed)
-    objects = Flaky(store.objects, StoreUnanswered, -seed)
-    now_s, told = [0.0], []
+    ledger = RandomFaults(store.ledger, LedgerUnanswered, seed)
+    objects = RandomFaults(store.objects, StoreUnanswered, -seed)
+    now_s, reports = [0.0], []
 
     def sleep(seconds):
         now_s[0] += seconds
 
-    patience = for_a_while(lambda: now_s[0], sleep, seconds=3600, tell=told.append)
+    patience = for_a_while(lambda: now_s[0], sleep, seconds=3600, tell=reports.append)
     cluster = surely(lambda: open_cluster(ledger, objects), patience)
     session = ClusterSession(ledger, objects, cluster, SessionSettings(1, beat_ms=NEVER_MS))
     session.begin({}, patience)
-    assert told and 0 < now_s[0] < 3600
+    assert reports and 0 < now_s[0] < 3600
     live = [row.session for row in store.ledger.sessions() if row.state is SessionState.LIVE]
     assert live == [session.number]
     session.close()

@@ -28,6 +28,7 @@ from braidlog.storage.shared.ledger import Fenced
 from braidlog.storage.shared.pieces import PartitionPieces, Piece, SegmentPieces
 from braidlog.storage.shared.shared_dir import MARK_NAME, SEQUENCE_OFFSETS, NotACache
 from braidlog.storage.shared.verifying import verify_store
+from tests.storage.files_twins import FailingDisk
 from tests.storage.shared.shared_dirs import SHARDS, Life, SharedStore, hold_all
 
 SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=200)
@@ -142,13 +143,6 @@ def test_the_cache_evicts_the_least_used_blocks(store):
     second.stop()
 
 
-class FullDisk(Disk):
-    """A full disk."""
-
-    def write(self, path, fd, parts, pos):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
 def test_a_full_cache_disk_refuses_appends_and_everything_can_be_read(store):
     first = Life(store, settings=SMALL)
     first.append(*BODIES[:30])
@@ -159,7 +153,7 @@ def test_a_full_cache_disk_refuses_appends_and_everything_can_be_read(store):
     held = second.directory.cache.bytes
     for segment in second.log.local.segment_set.view.segments[:3]:
         segment.file.empty()  # The records are no longer in the cache.
-    second.directory.files.local.disk = FullDisk()
+    second.directory.files.local.disk = FailingDisk("write", number=errno.ENOSPC)
     assert second.read() == BODIES[:30]
     assert second.directory.cache.bytes < held, "it makes room"
     with pytest.raises(StorageFull):
@@ -250,15 +244,15 @@ def test_leftovers_of_a_deleted_partition_in_packs_block_no_owner(store):
     first.pack()
     first.crash()
     second = Life(store, partition_id=3)
-    taken = second.directory.read([shard])
-    assert "offset 0 is in no object" in taken.shards.partitions[1].fault
-    second.directory.check(taken, [2, 3])
+    contents = second.directory.read([shard])
+    assert "offset 0 is in no object" in contents.shards.partitions[1].fault
+    second.directory.check(contents, [2, 3])
     with pytest.raises(DamagedLog, match="partition 1: offset 0"):
-        second.directory.check(taken, [1, 2, 3])
-    found = second.directory.open_of_topic(
+        second.directory.check(contents, [1, 2, 3])
+    log = second.directory.open_of_topic(
         NewPartition(2, beside, 0), LogSettings(), second.committer
     )
-    assert found.log_end_offset == 3
+    assert log.log_end_offset == 3
     faults = []
     verify_store(store.ledger, store.objects, faults.append)
     assert len(faults) == 1 and "partition 1: offset 0" in faults[0], "it may be a topic's"
@@ -302,8 +296,8 @@ def test_a_retaken_shard_continues_at_the_other_owners_end(store):
     second.give_up(shard)
     second.session.release(shard)
     first.directory.session.take([shard])
-    taken = first.directory.read([shard])
-    first.directory.hold(shard, taken, first.committer)
+    contents = first.directory.read([shard])
+    first.directory.hold(shard, contents, first.committer)
     first.log = first.directory.open_of_topic(named, LogSettings(), first.committer)
     assert first.read() == [b"a", b"b"]
     first.append(b"c")
@@ -347,10 +341,10 @@ def test_a_missing_object_is_named_and_stops_the_start(store):
     first.append(b"a")
     (name,) = [name for name in store.names("rounds/") if not name.endswith(f"{0:020d}.0")]
     first.crash()
-    kept = store.objects.objects.pop(name)
+    content = store.objects.objects.pop(name)
     with pytest.raises(DamagedLog, match=name):
         Life(store)
-    store.objects.objects[name] = kept[:-1] + b"x"
+    store.objects.objects[name] = content[:-1] + b"x"
     with pytest.raises(DamagedLog, match=name):
         Life(store)
     faults = []
@@ -462,7 +456,7 @@ def test_the_newest_bytes_of_a_log_begin_at_about_that_offset(size_bytes, offset
     def piece(file_pos, size, end_offset):
         return Piece("o", 0, file_pos, size, end_offset, 0)
 
-    found = PartitionPieces(1, 1, log_start=5)
-    found.segments.append(SegmentPieces(0, (piece(0, 500, 40), piece(500, 300, 70))))
-    found.segments.append(SegmentPieces(70, (piece(0, 300, 100),)))
-    assert found.offset_before(size_bytes) == offset
+    pieces = PartitionPieces(1, 1, log_start=5)
+    pieces.segments.append(SegmentPieces(0, (piece(0, 500, 40), piece(500, 300, 70))))
+    pieces.segments.append(SegmentPieces(70, (piece(0, 300, 100),)))
+    assert pieces.offset_before(size_bytes) == offset

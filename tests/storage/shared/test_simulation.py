@@ -69,26 +69,26 @@ class NoEpochCheck(MemoryLedger):
 
 def without_rounds(ledger, objects, shards, patience, *, at_once):
     """Take over without reading unpacked rounds."""
-    found = read_shards(ledger, objects, shards, patience, at_once=at_once)
-    found.partitions = partitions_of(found.contents, [])
-    return found
+    contents = read_shards(ledger, objects, shards, patience, at_once=at_once)
+    contents.partitions = partitions_of(contents.contents, [])
+    return contents
 
 
 def without_starts(ledger, objects, shards, patience, *, at_once):
     """Take over with log ends from pieces alone."""
-    found = read_shards(ledger, objects, shards, patience, at_once=at_once)
-    for one in found.partitions.values():
-        if not one.segments:
-            one.log_start = 0
-    return found
+    contents = read_shards(ledger, objects, shards, patience, at_once=at_once)
+    for partition in contents.partitions.values():
+        if not partition.segments:
+            partition.log_start = 0
+    return contents
 
 
 def shut_by_leftovers(ledger, objects, shards, patience, *, at_once):
     """Take over and require every partition to be complete, even partitions without topic."""
-    found = read_shards(ledger, objects, shards, patience, at_once=at_once)
-    for one in found.partitions.values():
-        one.check()
-    return found
+    contents = read_shards(ledger, objects, shards, patience, at_once=at_once)
+    for partition in contents.partitions.values():
+        partition.check()
+    return contents
 
 
 class SweepsEverything(Sweeper):

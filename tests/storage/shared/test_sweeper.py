@@ -5,11 +5,8 @@ import pytest
 from braidlog.storage.shared.layout import pack_name, round_name, segment_name
 from braidlog.storage.shared.sweeper import Sweeper
 from braidlog.storage.shared.verifying import verify_store
+from tests.storage.shared.model_turns import Killed
 from tests.storage.shared.shared_dirs import Life, SharedStore
-
-
-class Killed(BaseException):
-    """The process was killed."""
 
 
 class Dies:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.storage.log.directories import Directory
+from tests.storage.log.directories import LogDirectory
 from tests.storage.open_files import closed_files
 
 __all__ = ["closed_files"]
@@ -17,9 +17,9 @@ def crashed(tmp_path):
     """Return a directory: partition 1 has 12 batches of 3 records in several segments, partition 2
     has one segment.
     """
-    one = Directory(tmp_path / "data", partitions=2, **SMALL)
-    one.fill(BATCHES)
-    one.fill(1, 2)
-    one.move_cursor(5)
-    one.crash()
-    return one
+    directory = LogDirectory(tmp_path / "data", partitions=2, **SMALL)
+    directory.fill(BATCHES)
+    directory.fill(1, 2)
+    directory.move_cursor(5)
+    directory.crash()
+    return directory

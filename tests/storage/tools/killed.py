@@ -3,10 +3,7 @@
 import shutil
 
 from braidlog.storage.tools.repair import Repair
-
-
-class Killed(BaseException):
-    """The process was killed."""
+from tests.storage.shared.model_turns import Killed
 
 
 def killed_repairs(data_dir, folder):

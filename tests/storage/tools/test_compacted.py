@@ -14,22 +14,26 @@ SETTINGS = {"segment_bytes": 1500}
 
 def compacted(path):
     """Return a log with a compacted segment, a view, and later records."""
-    one = OneLog(path, **SETTINGS)
+    opened = OneLog(path, **SETTINGS)
     for number in range(60):
-        append(one, [(b"k%d" % (number % 7), b"%d" % number), (b"x", b"y")], "plain", number + 1)
-    one.commit()
+        append(opened, [(b"k%d" % (number % 7), b"%d" % number), (b"x", b"y")], "plain", number + 1)
+    opened.commit()
     for _ in range(3):
-        compact_log(one)
-    compact_view(one)
-    found = read_all(one.log)
-    one.stop()
-    paths = [one.file(name) for name in segment_names(one.folder) if "-" in name]
-    return max(paths, key=os.path.getsize), found
+        compact_log(opened)
+    compact_view(opened)
+    records = read_all(opened.log)
+    opened.stop()
+    paths = [opened.file(name) for name in segment_names(opened.folder) if "-" in name]
+    return max(paths, key=os.path.getsize), records
 
 
 def faults(path):
-    found, _ = verified(path)
-    return [one for one in found if "partitions" in one.path and one.level is Level.FAULT]
+    findings, _ = verified(path)
+    return [
+        finding
+        for finding in findings
+        if "partitions" in finding.path and finding.level is Level.FAULT
+    ]
 
 
 def test_a_compacted_log_is_clean(tmp_path):
@@ -71,5 +75,5 @@ def test_a_damaged_view_is_a_warning_without_repair(tmp_path):
     path = os.path.join(folder, view)
     flip(path, os.path.getsize(path) - 1)
     assert faults(tmp_path) == []
-    (warning,) = [one for one in verified(tmp_path)[0] if one.path == path]
+    (warning,) = [finding for finding in verified(tmp_path)[0] if finding.path == path]
     assert warning.level is Level.WARNING

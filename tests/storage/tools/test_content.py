@@ -47,7 +47,7 @@ def test_a_valid_body_has_no_finding(name):
 
 @pytest.mark.parametrize("name", ["plain", "kafka", "pulsar", "iggy"])
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"last_offset_delta": 3, "record_count": 4}, "3 records in the body"),
         ({"record_count": 4}, "4 records on 3 offsets"),
@@ -57,12 +57,12 @@ def test_a_valid_body_has_no_finding(name):
         ({"positions": (0, 1, 2)}, "positions table"),
     ],
 )
-def test_a_header_unlike_its_body_is_a_finding(name, changes, said):
+def test_a_header_unlike_its_body_is_a_finding(name, changes, reason):
     if name in ("plain", "pulsar") and "base_offset" in changes:
         return  # Their offsets are relative to the batch: none can be wrong alone.
     body_format, body, _ = body_of(name)
     fields = {key: value for key, value in changes.items() if key != "positions"}
-    with pytest.raises(BadContent, match=said):
+    with pytest.raises(BadContent, match=reason):
         check(header(body_format, 3, **fields), body, changes.get("positions", ()))
 
 
@@ -105,8 +105,8 @@ def test_unknown_formats_are_not_judged():
 
 
 def test_compacted_messages_of_a_pulsar_batch_are_not_counted():
-    kept = PULSAR.without(bytes(run_of((batch(b"a", b"b", b"c"), 3))), 10, [11].__contains__)
+    rest = PULSAR.without(bytes(run_of((batch(b"a", b"b", b"c"), 3))), 10, [11].__contains__)
     changes = {"last_offset_delta": 2, "flags": int(BatchFlag.COMPACTED)}
-    assert check(header(BodyFormat.PULSAR, 2, **changes), kept.body)
+    assert check(header(BodyFormat.PULSAR, 2, **changes), rest.body)
     with pytest.raises(BadContent, match="2 records in the body, 3 in the header"):
-        check(header(BodyFormat.PULSAR, 3, **changes), kept.body)
+        check(header(BodyFormat.PULSAR, 3, **changes), rest.body)

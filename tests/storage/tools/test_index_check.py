@@ -57,7 +57,7 @@ def test_right_entries(tmp_path, entries):
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "reason"),
     [
         ([(2, 264, 50)], "says offset 2, it is 1"),
         ([(1, 264, 49)], "wrong time"),
@@ -68,8 +68,8 @@ def test_right_entries(tmp_path, entries):
         ([(3, END, 90), (4, END + 200, 90)], "behind the last batch"),
     ],
 )
-def test_wrong_entries(tmp_path, entries, said):
-    assert said in checked(tmp_path, entries)
+def test_wrong_entries(tmp_path, entries, reason):
+    assert reason in checked(tmp_path, entries)
 
 
 @pytest.mark.parametrize("grows", [True, False])

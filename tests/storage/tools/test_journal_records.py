@@ -14,21 +14,21 @@ END = BatchFlag.MARKER
 
 def replayed(*segments, end_offset=1000, log_start_offset=0):
     """Return the counting records of segments (base, is a snapshot, [(offset, records or END)])."""
-    records, made = JournalRecords(), []
+    records, built = JournalRecords(), []
     for base, is_snapshot, batches in segments:
         flags = FLAG_SNAPSHOT if is_snapshot else 0
         segment = SimpleNamespace(
             base_offset=base, path=str(base), header=SimpleNamespace(flags=flags)
         )
-        made.append(segment)
+        built.append(segment)
         for offset, content in batches:
             is_end = content is END
             body = b"" if is_end else pack_records(content)
             records.batch(Good(segment, 64, header(offset, content is END)), body)
     survey = SimpleNamespace(
-        segments=made, end_offset=end_offset, log_start_offset=log_start_offset, holes=[]
+        segments=built, end_offset=end_offset, log_start_offset=log_start_offset, holes=[]
     )
-    return [bytes(one) for one in records.records(survey, records.start(survey))]
+    return [bytes(record) for record in records.records(survey, records.start(survey))]
 
 
 def header(offset, is_end):

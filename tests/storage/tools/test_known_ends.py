@@ -7,11 +7,11 @@ import pytest
 
 from braidlog.storage.tools.findings import Level
 from braidlog.storage.tools.repair import Repair
-from tests.storage.log.directories import Directory, repaired, verified
+from tests.storage.log.directories import LogDirectory, repaired, verified
 from tests.storage.tools.conftest import SMALL
 
 
-class Noting(Directory):
+class Noting(LogDirectory):
     """A directory that notes the ends of its logs, like a broker."""
 
     def _open(self):
@@ -32,9 +32,9 @@ def warnings_of(path):
 
 @pytest.fixture
 def noting(tmp_path):
-    one = Noting(tmp_path / "data", **SMALL)
-    one.fill(12)
-    return one
+    directory = Noting(tmp_path / "data", **SMALL)
+    directory.fill(12)
+    return directory
 
 
 def test_full_segments_and_a_stop_note_the_end(noting):
@@ -68,18 +68,18 @@ def test_an_older_folder_with_newer_positions_is_a_warning(noting, tmp_path):
 
 
 def test_an_emptied_active_segment_without_watermark_is_a_warning(tmp_path):
-    one = Noting(tmp_path / "data")
-    one.fill(4)
-    one.stop()
-    os.truncate(one.segments()[-1], 0)
-    (one.path / "partitions/1/watermark").unlink()
-    (one.path / "partitions/1" / f"{0:020d}.index").unlink()
-    (reason,), plan = warnings_of(one.path)
+    directory = Noting(tmp_path / "data")
+    directory.fill(4)
+    directory.stop()
+    os.truncate(directory.segments()[-1], 0)
+    (directory.path / "partitions/1/watermark").unlink()
+    (directory.path / "partitions/1" / f"{0:020d}.index").unlink()
+    (reason,), plan = warnings_of(directory.path)
     assert "below 12 was on disk" in reason
     assert plan.steps
-    repaired(one.path)
-    assert verified(one.path)[0] == []
-    mended = Noting(one.path)
+    repaired(directory.path)
+    assert verified(directory.path)[0] == []
+    mended = Noting(directory.path)
     assert mended.append() == 12
     mended.crash()
 
@@ -98,13 +98,13 @@ def test_a_position_above_the_end_is_a_warning_and_nothing_continues_above_it(no
 
 
 def test_a_log_with_an_unknown_end_continues_above_the_positions(tmp_path):
-    one = Directory(tmp_path / "data")
-    one.fill(4)
-    one.move_cursor(7)
-    one.stop()
-    shutil.rmtree(one.path / "partitions/1")
-    repaired(one.path)
-    mended = Directory(one.path)
+    directory = LogDirectory(tmp_path / "data")
+    directory.fill(4)
+    directory.move_cursor(7)
+    directory.stop()
+    shutil.rmtree(directory.path / "partitions/1")
+    repaired(directory.path)
+    mended = LogDirectory(directory.path)
     assert mended.append() == 7
     mended.crash()
 

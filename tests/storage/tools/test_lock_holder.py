@@ -8,9 +8,9 @@ from braidlog.storage.tools.lock_holder import is_held, lock_holder
 
 def test_the_holder_of_a_lock_is_known_without_taking_it(tmp_path):
     assert lock_holder(str(tmp_path)) == 0
-    one = DataDir.open(tmp_path)
+    data_dir = DataDir.open(tmp_path)
     assert lock_holder(str(tmp_path)) == os.getpid()
-    one.abandon()
+    data_dir.abandon()
     assert lock_holder(str(tmp_path)) == 0
     DataDir.open(tmp_path).abandon()
 

@@ -6,13 +6,14 @@ import pytest
 
 from braidlog.storage.errors import DamagedLog, DirectoryLocked
 from braidlog.storage.formats.batch import HEADER_BYTES
+from braidlog.storage.log.gaps import append_gap
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
 from braidlog.storage.tools.repair import Repair
 from braidlog.storage.tools.verify import NoDataDir
 from tests.storage.log.directories import (
     FORMATS,
-    Directory,
+    LogDirectory,
     batch_places,
     journal_segment,
     repaired,
@@ -28,19 +29,19 @@ from tests.storage.tools.test_verify import files_of, harm, places, random_direc
 
 def check_mended(path, lost, end=END):
     """Check: clean, exactly those offsets lost, all others unchanged, and appends continue."""
-    found, report = verified(path)
-    assert report.faults == 0, found
+    findings, report = verified(path)
+    assert report.faults == 0, findings
     for _ in range(2):
-        one = Directory(path, **SMALL)
-        assert one.logs[1].recovery.is_clean
-        assert one.values() == {
+        directory = LogDirectory(path, **SMALL)
+        assert directory.logs[1].recovery.is_clean
+        assert directory.values() == {
             offset: value_of(offset) for offset in range(end) if offset not in lost
         }
-        assert one.append() == end
+        assert directory.append() == end
         end += 3
-        one.committer.commit()
-        assert one.logs[1].high_watermark == end
-        one.stop()
+        directory.committer.commit()
+        assert directory.logs[1].high_watermark == end
+        directory.stop()
     assert verified(path)[0] == []
 
 
@@ -76,8 +77,8 @@ def test_a_damaged_batch_becomes_a_gap(crashed, number, part):
     assert f"offsets {base} to {base + 2} are lost" in lines[0]
     if part != "header":
         assert "are lost, 3 records" in lines[0]
-    kept = crashed.path / "set-aside" / f"1.{os.path.basename(path)}"
-    assert kept.read_bytes() == damaged
+    set_aside = crashed.path / "set-aside" / f"1.{os.path.basename(path)}"
+    assert set_aside.read_bytes() == damaged
     check_mended(crashed.path, range(base, base + 3))
 
 
@@ -104,13 +105,13 @@ def test_a_cut_file_becomes_a_gap(crashed, which, at):
     path = crashed.segments()[which]
     with open(path, "r+b") as file:
         file.truncate(at)
-    kept = [
+    intact = [
         offset
         for file, pos, header in all_places
         if file == str(path) and pos + header.stored_bytes <= at
         for offset in range(header.base_offset, header.next_offset)
     ]
-    lost = set(offsets_in(all_places, path)) - set(kept)
+    lost = set(offsets_in(all_places, path)) - set(intact)
     repaired(crashed.path)
     check_mended(crashed.path, lost)
 
@@ -153,9 +154,9 @@ def test_a_lost_salt_loses_only_its_segment(crashed):
 
 
 def test_a_torn_tail_is_left_to_the_next_start(crashed):
-    one = Directory(crashed.path, **SMALL)
-    one.fill(2, commit=False)
-    one.crash()
+    directory = LogDirectory(crashed.path, **SMALL)
+    directory.fill(2, commit=False)
+    directory.crash()
     path, file_pos, _ = places(crashed.path)[BATCHES]
     flip(path, file_pos + HEADER_BYTES + 2)
     before = files_and_sizes(crashed.path)
@@ -164,21 +165,21 @@ def test_a_torn_tail_is_left_to_the_next_start(crashed):
 
 
 def files_and_sizes(path):
-    return {one: one.stat().st_size for one in files_of(path) if one.name != "lock"}
+    return {path: path.stat().st_size for path in files_of(path) if path.name != "lock"}
 
 
 def test_a_torn_tail_behind_damage_in_the_same_file_stays_for_the_next_start(tmp_path):
-    one = Directory(tmp_path / "data")
-    one.fill(4)
-    one.fill(1, commit=False)
-    one.crash()
-    all_places = places(one.path)
+    directory = LogDirectory(tmp_path / "data")
+    directory.fill(4)
+    directory.fill(1, commit=False)
+    directory.crash()
+    all_places = places(directory.path)
     for number in (1, 4):
         path, file_pos, _ = all_places[number]
         flip(path, file_pos + HEADER_BYTES + 2)
-    repaired(one.path)
-    assert verified(one.path)[1].faults == 0
-    again = Directory(one.path)
+    repaired(directory.path)
+    assert verified(directory.path)[1].faults == 0
+    again = LogDirectory(directory.path)
     assert len(again.logs[1].recovery.cuts) == 1
     assert again.values() == {n: value_of(n) for n in range(12) if n not in (3, 4, 5)}
 
@@ -197,7 +198,7 @@ def test_only_the_named_topic_or_partition_is_repaired(crashed):
         flip(path, file_pos + HEADER_BYTES + 2)
     lines, _ = repaired(crashed.path, "orders/1")
     assert "public/default/orders/1: offsets 0 to 2" in lines[0]
-    assert [one.log for one in verified(crashed.path)[0]] == ["public/default/orders/0"]
+    assert [finding.log for finding in verified(crashed.path)[0]] == ["public/default/orders/0"]
     repaired(crashed.path, "public/default/orders")
     assert verified(crashed.path)[0] == []
 
@@ -216,7 +217,7 @@ def test_a_topic_file_is_rewritten_from_the_catalogue(crashed, harmed):
         path.write_bytes(pack_topic_file(TopicFile(1, "public/default/clicks", 0)))
     if harmed != "another topic's":  # A start does not ask the catalogue for the name.
         with pytest.raises(DamagedLog):
-            Directory(crashed.path)
+            LogDirectory(crashed.path)
     repaired(crashed.path)
     assert path.read_bytes() == content
     check_mended(crashed.path, ())
@@ -228,24 +229,24 @@ def test_a_missing_folder_is_recreated_above_every_position(crashed):
     lines, _ = repaired(crashed.path)
     assert "is missing" in lines[0]
     assert verified(crashed.path)[1].faults == 0
-    again = Directory(crashed.path)
+    again = LogDirectory(crashed.path)
     assert (again.logs[1].log_start_offset, again.append()) == (5, 5)
 
 
 def test_a_lost_reservation_is_replaced_by_a_sufficient_reservation(tmp_path):
-    one = Directory(tmp_path / "data", durability="written")
-    one.fill(2)
-    one.logs[1].append_gap(5_000_000, 1)
-    one.committer.commit()
-    reserved = one.logs[1]._written.reserved_offset
-    one.crash()
-    flip(one.file("reserved"), 30)
-    flip(one.file("reserved"), 512 + 30)
-    repaired(one.path)
-    again = Directory(one.path, durability="written")
+    directory = LogDirectory(tmp_path / "data", durability="written")
+    directory.fill(2)
+    append_gap(directory.logs[1], 5_000_000, 1)
+    directory.committer.commit()
+    reserved = directory.logs[1]._written.reserved_offset
+    directory.crash()
+    flip(directory.file("reserved"), 30)
+    flip(directory.file("reserved"), 512 + 30)
+    repaired(directory.path)
+    again = LogDirectory(directory.path, durability="written")
     assert again.append() >= reserved
     again.stop()
-    assert verified(one.path)[1].faults == 0
+    assert verified(directory.path)[1].faults == 0
 
 
 def test_files_of_a_later_version_are_not_touched(crashed):
@@ -277,10 +278,10 @@ def test_two_segments_with_the_same_offsets_are_left_to_the_operator(crashed):
 
 
 def test_a_running_broker_prevents_repair(crashed):
-    one = Directory(crashed.path, **SMALL)
+    directory = LogDirectory(crashed.path, **SMALL)
     with pytest.raises(DirectoryLocked):
         Repair(crashed.path, print)
-    one.crash()
+    directory.crash()
     with pytest.raises(NoDataDir):
         Repair(crashed.path / "nothing", print)
     assert not (crashed.path / "nothing").exists()
@@ -291,10 +292,10 @@ def test_a_running_broker_prevents_repair(crashed):
 
 def harm_everything(path):
     """Make a damage of each kind; return the permanently lost offsets of partition 1."""
-    one = Directory(path, **SMALL)
+    directory = LogDirectory(path, **SMALL)
     all_places = places(path)
-    segments = one.segments()
-    one.crash()
+    segments = directory.segments()
+    directory.crash()
     lost = set()
     file, file_pos, header = all_places[1]
     flip(file, file_pos + HEADER_BYTES + 1)
@@ -304,7 +305,7 @@ def harm_everything(path):
     with open(segments[-1], "r+b") as cut:
         cut.truncate(SEGMENT_HEADER_BYTES + 40)
     lost |= set(offsets_in(all_places, segments[-1]))
-    flip(one.file("topic", 2), 34)
+    flip(directory.file("topic", 2), 34)
     for journal in ("catalogue", "cursors"):
         place, _ = batch_places(path, journal)[1]
         flip(journal_segment(path, journal), place + HEADER_BYTES + 1)
@@ -326,16 +327,18 @@ def test_a_repair_killed_at_any_change_can_be_run_again(crashed, tmp_path):
 @pytest.mark.parametrize("seed", range(60))
 def test_a_repair_after_much_random_damage_is_clean_and_writable(tmp_path, seed):
     rng = random.Random(seed)
-    one, _ = random_directory(rng, tmp_path)
+    directory, _ = random_directory(rng, tmp_path)
     for _ in range(rng.randint(1, 8)):
-        harm(rng, rng.choice([file for file in files_of(one.path) if file.name != "lock"]))
-    _, refusals = repaired(one.path)
+        harm(rng, rng.choice([file for file in files_of(directory.path) if file.name != "lock"]))
+    _, refusals = repaired(directory.path)
     assert refusals == [], seed
-    found, report = verified(one.path)
-    assert report.faults == 0, (seed, found)
-    again = Directory(one.path, **SMALL)
+    findings, report = verified(directory.path)
+    assert report.faults == 0, (seed, findings)
+    again = LogDirectory(directory.path, **SMALL)
     if again.aside:  # Neither catalogue nor topic file can name its topic any more.
-        assert one.file("").name in [os.path.basename(warning.path) for warning in found], seed
+        assert directory.file("").name in [
+            os.path.basename(warning.path) for warning in findings
+        ], seed
         return
     values = again.values()
     assert all(value == value_of(offset) for offset, value in values.items()), seed
@@ -343,4 +346,4 @@ def test_a_repair_after_much_random_damage_is_clean_and_writable(tmp_path, seed)
     again.committer.commit()
     assert again.values() == values | {base + n: value_of(base + n) for n in range(3)}, seed
     again.stop()
-    assert verified(one.path)[1].faults == 0, seed
+    assert verified(directory.path)[1].faults == 0, seed

@@ -38,8 +38,8 @@ def repaired(catalogue, folders):
     `folders` are number -> (topic, partition number) or None.
     """
     files = {
-        number: said and TopicFile(number, said[0].full, said[1])
-        for number, said in folders.items()
+        number: topic and TopicFile(number, topic[0].full, topic[1])
+        for number, topic in folders.items()
     }
     repair = CatalogueRepair(catalogue, files)
     repair.run(None, now_us=2)
@@ -100,9 +100,9 @@ def test_a_recreated_topic_with_a_lost_deletion():
 
 def test_only_a_repair_skips_changes_of_missing_objects():
     journal = Recording()
-    made = JournalCatalogue(journal, now_us=1).catalogue
-    made.create_topic(ORDERS, [1], partitioned=False, created_us=1)
-    made.alter_settings(1, {"retention_ms": 5})
+    catalogue = JournalCatalogue(journal, now_us=1).catalogue
+    catalogue.create_topic(ORDERS, [1], partitioned=False, created_us=1)
+    catalogue.alter_settings(1, {"retention_ms": 5})
     without = [journal.bodies[0], journal.bodies[2]]
     with pytest.raises(DamagedLog):
         JournalCatalogue(StoredJournal(without), now_us=1)
@@ -111,4 +111,4 @@ def test_only_a_repair_skips_changes_of_missing_objects():
         JournalCatalogue(StoredJournal(without), now_us=1, lost=lost.append).catalogue.all_topics()
         == []
     )
-    assert [one.reason for one in lost] == ["SettingsSet of unknown 1"]
+    assert [refused.reason for refused in lost] == ["SettingsSet of unknown 1"]

@@ -8,7 +8,7 @@ from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
 from braidlog.storage.tools.repair import Repair
-from tests.storage.log.directories import Directory, repaired, snapshot_of, value_of, verified
+from tests.storage.log.directories import LogDirectory, repaired, snapshot_of, value_of, verified
 from tests.storage.log.logs import flip
 from tests.storage.tools.conftest import SMALL
 from tests.storage.tools.killed import killed_repairs
@@ -25,27 +25,27 @@ def three(tmp_path):
     """Return partitions 1 to 3 of a topic, with different numbers of records; a position of 20 in
     2.
     """
-    one = Directory(tmp_path / "data", partitions=3, **SMALL)
+    directory = LogDirectory(tmp_path / "data", partitions=3, **SMALL)
     for number, batches in BATCHES.items():
-        one.fill(batches, number)
-    one.move_cursor(20, number=1)
-    one.crash()
-    return one
+        directory.fill(batches, number)
+    directory.move_cursor(20, number=1)
+    directory.crash()
+    return directory
 
 
-def rename(one, moves):
+def rename(directory, moves):
     """Rename folders, all at once."""
     for number in moves:
-        one.file("", number).rename(one.path / f"{number}.tmp")
+        directory.file("", number).rename(directory.path / f"{number}.tmp")
     for number, name in moves.items():
-        (one.path / f"{number}.tmp").rename(one.file("", name))
+        (directory.path / f"{number}.tmp").rename(directory.file("", name))
 
 
 def check_all_there(path):
-    found, report = verified(path)
-    assert report.faults == 0, found
+    findings, report = verified(path)
+    assert report.faults == 0, findings
     for _ in range(2):
-        again = Directory(path, **SMALL)
+        again = LogDirectory(path, **SMALL)
         assert {number: again.values(number) for number in BATCHES} == {
             number: values_of(number) for number in BATCHES
         }
@@ -75,7 +75,7 @@ def test_renamed_folders_get_their_names_back_without_loss(three, moves, topic_f
     before = snapshot_of(three.path / "partitions")
     if topic_files == "moved" or set(moves.values()) - BATCHES.keys():
         with pytest.raises(DamagedLog):
-            Directory(three.path, **SMALL)
+            LogDirectory(three.path, **SMALL)
         assert snapshot_of(three.path / "partitions") == before, "a start that ends moves nothing"
     lines, refusals = repaired(three.path)
     assert refusals == []
@@ -90,7 +90,7 @@ def test_a_start_over_swapped_folders_cuts_nothing(three):
     three.file("topic", 1).write_bytes(topics[1])
     three.file("topic", 2).write_bytes(topics[0])
     sizes = [path.stat().st_size for number in (1, 2) for path in three.segments(number)]
-    again = Directory(three.path, **SMALL)
+    again = LogDirectory(three.path, **SMALL)
     for number in (1, 2):
         assert "belongs to partition" in again.logs[number].recovery.damages[0].reason
         with pytest.raises(DamagedLog):
@@ -108,14 +108,14 @@ def test_a_copy_over_another_folder_is_set_aside(three):
     shutil.copytree(three.file("", 1), three.file("", 2))
     copied = {name: content for name, (content, _) in snapshot_of(three.file("", 2)).items()}
     with pytest.raises(DamagedLog):
-        Directory(three.path, **SMALL)
+        LogDirectory(three.path, **SMALL)
     lines, refusals = repaired(three.path)
     assert refusals == []
     assert "moved to set-aside whole" in lines[0]
-    kept = snapshot_of(three.path / "set-aside" / "2")
-    assert {name: content for name, (content, _) in kept.items()} == copied
+    moved = snapshot_of(three.path / "set-aside" / "2")
+    assert {name: content for name, (content, _) in moved.items()} == copied
     assert verified(three.path)[1].faults == 0
-    again = Directory(three.path, **SMALL)
+    again = LogDirectory(three.path, **SMALL)
     assert again.values(1) == values_of(1)
     assert (again.logs[2].log_start_offset, again.append(2)) == (20, 20), "above every position"
 
@@ -127,11 +127,11 @@ def test_files_copied_into_another_folder_are_kept_and_become_a_gap(three):
     foreign = three.segments(1)[0].read_bytes()
     own = int(three.segments(2)[1].stem)
     with pytest.raises(DamagedLog):
-        Directory(three.path, **SMALL)
+        LogDirectory(three.path, **SMALL)
     repaired(three.path)
     assert [path.read_bytes() for path in (three.path / "set-aside").glob("2.*.log")] == [foreign]
     assert verified(three.path)[1].faults == 0
-    again = Directory(three.path, **SMALL)
+    again = LogDirectory(three.path, **SMALL)
     assert again.values(1) == values_of(1)
     assert again.values(2) == {at: value_of(at) for at in range(own, BATCHES[2] * 3)}
 
@@ -141,29 +141,29 @@ def test_a_foreign_segment_at_the_log_start_is_never_a_torn_tail(three):
     path = three.segments(2)[0]
     data = three.segments(1)[0].read_bytes()
     path.write_bytes(data)
-    Directory(three.path, **SMALL).crash()
+    LogDirectory(three.path, **SMALL).crash()
     assert path.read_bytes() == data
     assert verified(three.path)[1].faults > 0
     lines, refusals = repaired(three.path)
     assert (refusals, verified(three.path)[1].faults) == ([], 0), lines
-    kept = [one.read_bytes() for one in (three.path / "set-aside").glob("2.*.log")]
-    assert kept == [data]
-    assert Directory(three.path, **SMALL).append(2) >= 20
+    contents = [path.read_bytes() for path in (three.path / "set-aside").glob("2.*.log")]
+    assert contents == [data]
+    assert LogDirectory(three.path, **SMALL).append(2) >= 20
 
 
 def test_a_foreign_segment_below_the_durable_offset_is_damage(three):
     path = three.segments(2)[-1]
     data = three.segments(1)[0].read_bytes()
     path.write_bytes(data)
-    again = Directory(three.path, **SMALL)
+    again = LogDirectory(three.path, **SMALL)
     with pytest.raises(DamagedLog, match="belongs to partition 1"):
         again.append(2)
     again.crash()
     assert path.read_bytes() == data
     repaired(three.path)
-    kept = [one.read_bytes() for one in (three.path / "set-aside").glob("2.*.log")]
-    assert kept == [data]
-    assert Directory(three.path, **SMALL).append(2) == BATCHES[2] * 3
+    contents = [path.read_bytes() for path in (three.path / "set-aside").glob("2.*.log")]
+    assert contents == [data]
+    assert LogDirectory(three.path, **SMALL).append(2) == BATCHES[2] * 3
 
 
 @pytest.mark.parametrize("torn", [False, True])
@@ -179,15 +179,15 @@ def test_a_foreign_segment_above_the_durable_offset_is_set_aside(three, torn):
         end -= 3
     stray = last.with_name(f"{BATCHES[2] * 3:020d}.log")
     data = three.segments(1)[0].read_bytes()
-    for kept in (".foreign", ".foreign.2"):
+    for suffix in (".foreign", ".foreign.2"):
         stray.write_bytes(data)
-        again = Directory(three.path, **SMALL)
+        again = LogDirectory(three.path, **SMALL)
         assert again.logs[2].recovery.cuts
         assert again.logs[2].log_end_offset == end
         again.crash()
         assert not stray.exists()
-        assert stray.with_suffix(kept).read_bytes() == data
-    assert Directory(three.path, **SMALL).append(2) == end
+        assert stray.with_suffix(suffix).read_bytes() == data
+    assert LogDirectory(three.path, **SMALL).append(2) == end
 
 
 def test_a_folder_claimed_twice_is_left_to_the_operator(three):
@@ -206,7 +206,7 @@ def test_damage_in_a_renamed_folder_is_repaired_too(three):
     rename(three, {1: 2, 2: 1})
     repaired(three.path)
     assert verified(three.path)[1].faults == 0
-    again = Directory(three.path, **SMALL)
+    again = LogDirectory(three.path, **SMALL)
     assert again.values(1) == values_of(1)
     assert again.values(2).items() < values_of(2).items()
 
@@ -218,6 +218,6 @@ def test_a_repair_of_folders_killed_at_any_change_can_be_run_again(three, tmp_pa
     for path, finished in killed_repairs(three.path, tmp_path):
         if not finished:
             with pytest.raises(DamagedLog):
-                Directory(path, **SMALL)
+                LogDirectory(path, **SMALL)
         assert repaired(path)[1] == []
         check_all_there(path)

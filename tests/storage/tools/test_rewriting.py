@@ -42,8 +42,8 @@ def test_a_copy_is_not_made_twice_and_replaces_nothing(tmp_path, original):
     for content in (b"one", b"two", b"one", b"two", b"three"):
         original.write_bytes(content)
         aside.copy(str(original), "it")
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "aside").iterdir()}
-    assert kept == {"it": b"one", "it.2": b"two", "it.3": b"three"}
+    copies = {path.name: path.read_bytes() for path in (tmp_path / "aside").iterdir()}
+    assert copies == {"it": b"one", "it.2": b"two", "it.3": b"three"}
     aside.move(str(original), "it")
     assert (tmp_path / "aside" / "it.4").read_bytes() == b"three"
     assert not original.exists()

@@ -10,7 +10,6 @@ from braidlog.broker import errors
 from braidlog.broker.closing import STEPS_TOGETHER
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.key_slots import KeyRing
-from braidlog.broker.delivery.non_persistent import topics as non_persistent_topics
 from braidlog.broker.delivery.non_persistent.topics import FORGOTTEN_AFTER_S, NonPersistentTopics
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
@@ -51,8 +50,8 @@ async def test_a_missing_topic_is_created_only_if_allowed(non_persistent):
         non_persistent.create(NAME)
 
 
-async def test_the_number_of_topics_has_a_limit(non_persistent, monkeypatch):
-    monkeypatch.setattr(non_persistent_topics, "NON_PERSISTENT_TOPICS_MAX", 1)
+@pytest.mark.limits(non_persistent_topics=1)
+async def test_the_number_of_topics_has_a_limit(non_persistent):
     non_persistent.create(NAME)
     with pytest.raises(errors.LimitExceeded):
         non_persistent.create(TopicName("public", "default", "u"))
@@ -88,23 +87,25 @@ async def test_a_topic_in_use_cannot_become_partitioned(non_persistent):
 def crowd(topic, name: bytes, kind: SubscriptionKind, count: int) -> list[FakeConsumer]:
     """Return consumers of a subscription."""
     subscription = topic.subscribe(name, kind, KeyRing() if kind is KEY_SHARED else None)
-    found = [FakeConsumer(f"{name.decode()}-{number}") for number in range(count)]
-    for consumer in found:
+    consumers = [FakeConsumer(f"{name.decode()}-{number}") for number in range(count)]
+    for consumer in consumers:
         subscription.attach(consumer)
-    return found
+    return consumers
 
 
 async def test_consumers_of_a_deleted_topic_are_notified_in_pieces(non_persistent):
     topic = non_persistent.get(NAME, None, make=True)
     kinds = {b"s": SubscriptionKind.SHARED, b"f": SubscriptionKind.FAILOVER, b"k": KEY_SHARED}
-    found = [one for name, kind in kinds.items() for one in crowd(topic, name, kind, 300)]
+    consumers = [
+        consumer for name, kind in kinds.items() for consumer in crowd(topic, name, kind, 300)
+    ]
     await wait_all_tasks_blocked()
-    with counting(lambda: sum(one.was_disconnected for one in found)) as pieces:
+    with counting(lambda: sum(consumer.was_disconnected for consumer in consumers)) as pieces:
         await non_persistent.delete(NAME)
         assert topic.is_idle
         assert non_persistent.find(NAME, None) is None
         await wait_all_tasks_blocked()
-    assert all(one.was_disconnected for one in found)
+    assert all(consumer.was_disconnected for consumer in consumers)
     assert pieces.largest <= STEPS_TOGETHER
 
 
@@ -114,15 +115,15 @@ async def test_topics_of_a_namespace_are_removed_in_pieces(broker, non_persisten
         non_persistent.get(TopicName("public", "default", f"p{number}"), 1, make=True)
         non_persistent.create(TopicName("public", "default", f"t{number}"))
     await broker.namespaces.create("public", "other")
-    kept = TopicName("public", "other", "t0")
-    non_persistent.create(kept)
+    staying = TopicName("public", "other", "t0")
+    non_persistent.create(staying)
     gone = []
 
-    class Listener:
+    class ChangeListener:
         def topic_changed(self, topic, event):
             gone.append(topic)
 
-    listener = Listener()
+    listener = ChangeListener()
     broker.topics.listeners.add(listener)
     with counting(lambda: len(gone)) as pieces:
         await non_persistent.delete_all("public", "default")
@@ -130,4 +131,4 @@ async def test_topics_of_a_namespace_are_removed_in_pieces(broker, non_persisten
     assert pieces.largest == 1
     assert not broker.namespaces.get("public", "default").settings
     assert not non_persistent.has_topics("public", "default")
-    assert non_persistent.find(kept, None) is not None
+    assert non_persistent.find(staying, None) is not None

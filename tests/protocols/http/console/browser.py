@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import trio
 
-from tests.protocols.http.asgi import Answer, scope_of
+from tests.protocols.http.asgi import AsgiResponse, scope_of
 
 EMPTY = {"meta", "link", "input", "br", "hr", "img"}
 
@@ -25,17 +25,17 @@ class Parsed(HTMLParser):
         assert not self._open, self._open
 
     def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
+        attributes = dict(attrs)
         self.elements.append(tag)
-        self.attributes += given
+        self.attributes += attributes
         if tag == "form":
-            self.forms.append((given.get("action"), {}))
+            self.forms.append((attributes.get("action"), {}))
         elif tag == "a":
-            self.links.append(given["href"])
-        elif self.forms and tag in ("input", "textarea", "select") and "name" in given:
-            if given.get("type") in ("checkbox", "radio") and "checked" not in given:
+            self.links.append(attributes["href"])
+        elif self.forms and tag in ("input", "textarea", "select") and "name" in attributes:
+            if attributes.get("type") in ("checkbox", "radio") and "checked" not in attributes:
                 return self._opened(tag)
-            self.forms[-1][1].setdefault(given["name"], given.get("value") or "")
+            self.forms[-1][1].setdefault(attributes["name"], attributes.get("value") or "")
         return self._opened(tag)
 
     def _opened(self, tag):
@@ -93,8 +93,8 @@ class Browser:
 
     async def submit(self, page, action_ends, **fields):
         """Fill in a form of a page and send the form."""
-        action, given = page.form(action_ends)
-        return await self.post(action or page.path, given | fields)
+        action, form_fields = page.form(action_ends)
+        return await self.post(action or page.path, form_fields | fields)
 
     async def _visit(self, method, path, body, headers):
         answer = await self._ask(method, path, body, headers)
@@ -109,7 +109,7 @@ class Browser:
         headers = {"Host": "broker:8080", **headers}
         if body:
             headers["Content-Length"] = str(len(body))
-        answer, sent = Answer(), False
+        answer, sent = AsgiResponse(), False
 
         async def receive():
             nonlocal sent

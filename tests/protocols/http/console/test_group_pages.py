@@ -123,3 +123,20 @@ async def test_read_only_mode_hides_and_refuses_changes(browser, app, orders):
     answer = await browser.post(f"{PAGE}/delete", fields | {"sure": "on"})
     assert answer.status == 403 and "read-only mode" in answer.text
     assert await positions(app) == [2, None]
+
+
+async def test_the_list_is_sorted_by_lag_in_pages(browser, app):
+    for number in range(3):
+        topic = f"public/default/t{number}"
+        await call(app, "PUT", f"/api/v1/topics/{topic}")
+        await call(app, "POST", f"/topics/{topic}", {"messages": [{}] * (number + 1)})
+        path = f"/api/v1/groups/{topic}/billing/positions"
+        await call(app, "PUT", path, {"positions": {"0": 0}})
+    page = await browser.get("/ui/groups?sort=lag")
+    assert page.text.index("t2 3") < page.text.index("t1 2") < page.text.index("t0 1")
+    first = (await call(app, "GET", "/api/v1/groups?sort=lag&limit=2&ages=true")).json
+    assert [group["backlog"] for group in first["groups"]] == [3, 2]
+    assert first["groups"][0]["oldest_s"] is not None
+    rest = (await call(app, "GET", f"/api/v1/groups?sort=lag&after={first['next']}")).json
+    assert [group["topic"] for group in rest["groups"]] == ["public/default/t0"]
+    assert rest["next"] is None

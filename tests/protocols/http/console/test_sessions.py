@@ -30,8 +30,8 @@ def test_the_least_recently_used_session_makes_room():
 
 def test_a_form_token_belongs_to_a_cookie():
     sessions = Sessions(lambda: 0.0)
-    one, other = new_cookie(), new_cookie()
-    assert sessions.is_form_token(one, sessions.form_token(one))
-    assert not sessions.is_form_token(one, sessions.form_token(other))
-    assert read_cookie(one) == one
+    cookie, other = new_cookie(), new_cookie()
+    assert sessions.is_form_token(cookie, sessions.form_token(cookie))
+    assert not sessions.is_form_token(cookie, sessions.form_token(other))
+    assert read_cookie(cookie) == cookie
     assert read_cookie("x") is None and read_cookie(None) is None

@@ -23,6 +23,12 @@ async def test_a_page_asks_for_a_sign_in_and_comes_back(browser, root):
     assert "root" in page.text
 
 
+async def test_no_address_of_another_site_comes_next(browser, root):
+    for address in ("//[", "http://[", "//evil.example/ui"):
+        page = await browser.get(f"/ui/sign-in?next={address}")
+        assert page.status == 200 and address not in page.text
+
+
 async def test_the_cookie_is_out_of_reach_of_scripts_and_changes_at_a_sign_in(browser, root):
     page = await browser.get("/ui/sign-in")
     before = browser.cookie

@@ -43,7 +43,12 @@ async def test_a_page_is_also_json(browser, app):
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere"}, {"Origin": "null"}],
+    [
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "http://elsewhere"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+    ],
 )
 async def test_a_form_of_another_site_is_refused(browser, headers):
     page = await browser.get("/ui/sign-in")

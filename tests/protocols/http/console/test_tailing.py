@@ -24,7 +24,7 @@ async def produce(app, partition, *values):
     assert (await call(app, "POST", f"/topics/{TOPIC}/partitions/{partition}", body)).status == 200
 
 
-class Stream:
+class OpenEventStream:
     """An open stream of events; `leave` closes the browser's side."""
 
     def __init__(self, app, nursery, path):
@@ -55,7 +55,7 @@ class Stream:
 
 @pytest.mark.slow
 async def test_a_tail_shows_new_messages_and_counts_skipped_ones(orders, app, nursery):
-    stream = Stream(app, nursery, f"{EVENTS}?contains=n")
+    stream = OpenEventStream(app, nursery, f"{EVENTS}?contains=n")
     await until(lambda: b"nothing yet" in stream.body)
     await produce(app, 1, "<b>new\u202e", "other")
     many = [f"n{number}" for number in range(tailing.TAIL_MESSAGES_MAX + 7)]
@@ -70,8 +70,26 @@ async def test_a_tail_shows_new_messages_and_counts_skipped_ones(orders, app, nu
     assert groups.json["groups"] == []
 
 
+@pytest.mark.slow
+async def test_a_tail_of_all_partitions_follows_new_partitions(orders, app, nursery):
+    whole = OpenEventStream(app, nursery, f"{EVENTS}?partition=all")
+    part = OpenEventStream(app, nursery, f"{EVENTS}?partition=1")
+    await until(lambda: b"nothing yet" in whole.body and b"nothing yet" in part.body)
+    await call(app, "PATCH", f"/api/v1/topics/{TOPIC}", {"partitions": 4})
+    await produce(app, 3, "in the new partition")
+    await until(lambda: whole.events("message"))
+    (event,) = whole.events("message")
+    assert (event["partition"], event["value"]) == (3, "in the new partition")
+    await produce(app, 1, "in the old partition")
+    await until(lambda: part.events("message"))
+    assert [event["partition"] for event in part.events("message")] == [1]
+    for stream in (whole, part):
+        stream.leave.set()
+        await until(lambda stream=stream: stream.has_ended)
+
+
 async def test_a_tail_ends_when_the_broker_stops(orders, app, broker, nursery):
-    stream = Stream(app, nursery, EVENTS)
+    stream = OpenEventStream(app, nursery, EVENTS)
     await until(lambda: b"nothing yet" in stream.body)
     broker.stopping.set()
     await until(lambda: stream.has_ended)
@@ -79,7 +97,7 @@ async def test_a_tail_ends_when_the_broker_stops(orders, app, broker, nursery):
 
 
 async def test_open_tails_do_not_count_as_running_requests(orders, app, nursery):
-    stream = Stream(app, nursery, EVENTS)
+    stream = OpenEventStream(app, nursery, EVENTS)
     await until(lambda: b"nothing yet" in stream.body)
     assert app.working == 0
     stream.leave.set()
@@ -88,7 +106,7 @@ async def test_open_tails_do_not_count_as_running_requests(orders, app, nursery)
 
 @pytest.mark.slow
 async def test_the_number_of_tails_is_limited(orders, browser, app, nursery):
-    streams = [Stream(app, nursery, EVENTS) for _ in range(tailing.TAILS_MAX)]
+    streams = [OpenEventStream(app, nursery, EVENTS) for _ in range(tailing.TAILS_MAX)]
     await until(lambda: all(b"nothing yet" in stream.body for stream in streams))
     assert (await browser.get(EVENTS)).status == 429
     for stream in streams:

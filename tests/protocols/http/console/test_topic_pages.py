@@ -2,7 +2,10 @@
 
 import json
 
+from braidlog.broker.access.rights import Resource
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
+from tests.protocols.http.opened import connection
 
 TOPIC = "/api/v1/topics/public/default/orders"
 
@@ -51,6 +54,20 @@ async def test_a_topic_shows_open_producers_and_groups(browser, app, broker):
     assert "No client has an open producer" in page.text
 
 
+async def test_a_topic_shows_its_writers(browser, app, broker):
+    await call(app, "PUT", TOPIC)
+    page = await browser.get("/ui/topics/public/default/orders")
+    assert "No open connection has written to this topic." in page.text
+    writer = connection(1, library="<b>kafka</b>")
+    writer.written_topics.note(Resource.of_topic(TopicName("public", "default", "orders")))
+    broker.connections |= {writer, connection(2)}
+    page = await browser.get("/ui/topics/public/default/orders")
+    broker.connections.clear()
+    assert "10.0.0.1:1" in page.text and "10.0.0.1:2" not in page.text
+    assert "<b>kafka</b>" in page.text and "b" not in page.elements
+    assert "braidlog connections --writes-to public/default/orders" in page.text
+
+
 async def test_a_topic_shows_each_version_of_its_schema(browser, app):
     await call(app, "PUT", TOPIC)
     path = "/ui/topics/public/default/orders"
@@ -70,3 +87,25 @@ async def test_a_topic_shows_each_version_of_its_schema(browser, app):
     assert "Version 0" in page.text and '"name": "b"' not in page.text
     assert "no schema of version 7" in (await browser.get(f"{path}?schema=7")).text
     assert (await browser.get(f"{path}?schema=x")).status == 400
+
+
+async def test_the_list_is_sorted_by_size_in_pages(browser, app):
+    for number in range(101):
+        await call(app, "PUT", f"/api/v1/topics/public/default/t{number:03d}")
+    await call(app, "POST", "/topics/public/default/t050", {"messages": [{}, {}]})
+    await call(app, "POST", "/topics/public/default/t060", {"messages": [{}]})
+    page = await browser.get("/ui/topics?sort=records&contains=t0")
+    assert page.text.index("t050") < page.text.index("t060") < page.text.index("t000")
+    page = await browser.get("/ui/topics?sort=records")
+    assert "t100" not in page.text
+    page = await browser.get(next(link for link in page.links if "after=100" in link))
+    assert "t100" in page.text and "t050" not in page.text
+    assert (await browser.get("/ui/topics?sort=x")).status == 400
+
+
+async def test_the_list_shows_groups_schema_and_rate(browser, app):
+    await call(app, "PUT", TOPIC)
+    group = "/api/v1/groups/public/default/orders/billing/positions"
+    await call(app, "PUT", group, {"positions": {"0": 0}})
+    page = await browser.get("/ui/topics")
+    assert "B at the next look 1 none synced" in page.text

@@ -4,7 +4,6 @@ import pytest
 
 from braidlog.broker.errors import DamagedLog
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.protocols.http.management import backlog_ages
 from braidlog.protocols.http.management.backlog_ages import Ages
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.records import APPEND_US, append
@@ -18,7 +17,7 @@ async def partition(broker):
     return topic.partitions[0]
 
 
-class Unreadable:
+class UnreadablePartition:
     """A partition whose log is damaged, or whose records are removed meanwhile."""
 
     partition_id, log_start_offset, high_watermark = 9, 0, 5
@@ -47,14 +46,13 @@ async def test_a_group_is_as_old_as_the_record_at_its_position(partition):
 async def test_an_unreadable_age_is_unknown_and_read_again(partition):
     ages = Ages()
     ages.begin()
-    unreadable = Unreadable(DamagedLog("t", 0, 0, "x"), [], [])
+    unreadable = UnreadablePartition(DamagedLog("t", 0, 0, "x"), [], [])
     assert [await ages.since_us(unreadable, 3) for _ in range(3)] == [None] * 3
     assert unreadable.answers == []
 
 
-async def test_a_scrape_reads_few_logs_and_the_next_scrape_others(partition, monkeypatch):
-    monkeypatch.setattr(backlog_ages, "LOOKS_MAX", 1)
-    ages = Ages()
+async def test_a_scrape_reads_few_logs_and_the_next_scrape_others(partition):
+    ages = Ages(looks_max=1)
     ages.begin()
     assert [await ages.since_us(partition, n) for n in (0, 1)] == [APPEND_US, None]
     ages.begin()

@@ -88,8 +88,8 @@ async def test_a_binary_group_name_is_in_base64(app, broker, topic):
     encoded = quote(listed["group"], safe="")
     shown = await call(app, "GET", f"{PATH}/{encoded}?encoding=base64")
     assert shown.json["partitions"][0]["position"] == 1
-    found = await call(app, "GET", f"/api/v1/groups?group={encoded}&encoding=base64")
-    assert found.json["groups"] == [listed]
+    answer = await call(app, "GET", f"/api/v1/groups?group={encoded}&encoding=base64")
+    assert answer.json["groups"] == [listed]
 
 
 async def test_groups_are_listed_by_topic_and_name_in_pages_of_whole_topics(app, broker, topic):
@@ -97,9 +97,9 @@ async def test_groups_are_listed_by_topic_and_name_in_pages_of_whole_topics(app,
     for owner, name in ((other, b"c"), (topic, b"b"), (topic, b"a")):
         broker.subscriptions.open(owner, name)
     first = (await call(app, "GET", "/api/v1/groups?limit=1")).json
-    assert [one["group"] for one in first["groups"]] == ["a", "b"]
+    assert [group["group"] for group in first["groups"]] == ["a", "b"]
     second = (await call(app, "GET", f"/api/v1/groups?limit=1&after={first['next']}")).json
-    assert [one["group"] for one in second["groups"]] == ["c"]
+    assert [group["group"] for group in second["groups"]] == ["c"]
     assert second["next"] is None
 
 
@@ -108,9 +108,11 @@ async def test_groups_can_be_filtered_by_topic_or_name(app, broker, topic):
     for owner, name in ((other, b"a"), (topic, b"a"), (topic, b"b")):
         broker.subscriptions.open(owner, name)
     of_topic = (await call(app, "GET", "/api/v1/groups?topic=zebra")).json["groups"]
-    assert [(one["topic"], one["group"]) for one in of_topic] == [("public/default/zebra", "a")]
+    assert [(group["topic"], group["group"]) for group in of_topic] == [
+        ("public/default/zebra", "a")
+    ]
     of_name = (await call(app, "GET", "/api/v1/groups?group=a")).json["groups"]
-    assert [one["topic"].rpartition("/")[2] for one in of_name] == ["orders", "zebra"]
+    assert [group["topic"].rpartition("/")[2] for group in of_name] == ["orders", "zebra"]
 
 
 async def test_groups_of_a_missing_topic_are_refused(app):

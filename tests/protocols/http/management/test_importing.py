@@ -70,8 +70,8 @@ async def test_an_exact_read_then_an_import_keeps_every_field(app, topics):
     messages = await exact(app)
     answer = await call(app, "POST", COPY, {"messages": messages})
     assert (answer.status, answer.json) == (200, {"stored": len(RECORDS)})
-    header, found = await stored(topics[1].partition(0))
-    assert found == RECORDS
+    header, records = await stored(topics[1].partition(0))
+    assert records == RECORDS
     assert header.first_publish_us == RECORDS[0].publish_us
     assert header.max_publish_us == RECORDS[3].publish_us
 
@@ -82,14 +82,14 @@ async def test_a_large_import_is_read_in_a_thread_and_keeps_every_field(app, top
     assert len(value) > INLINE_BODY_BYTES
     answer = await call(app, "POST", COPY, {"messages": [large, *await exact(app)]})
     assert answer.json == {"stored": 1 + len(RECORDS)}
-    _, found = await stored(topics[1].partition(1))
-    assert found[0].value == bytes(range(256)) * 400
+    _, records = await stored(topics[1].partition(1))
+    assert records[0].value == bytes(range(256)) * 400
 
 
 async def test_messages_without_a_partition_go_by_key(app, topics):
     messages = [{"key": "a", "value": str(number)} for number in range(4)]
     await call(app, "POST", COPY, {"messages": messages})
-    assert sorted(one.high_watermark for one in topics[1].partitions) == [0, 4]
+    assert sorted(partition.high_watermark for partition in topics[1].partitions) == [0, 4]
 
 
 async def test_a_permission_to_produce_does_not_allow_an_import(app, topics, broker):
@@ -124,7 +124,7 @@ async def test_a_permission_to_produce_does_not_allow_an_import(app, topics, bro
 async def test_a_bad_message_refuses_the_whole_request(app, topics, body, status, text):
     answer = await call(app, "POST", COPY, body)
     assert (answer.status, text in answer.json["message"]) == (status, True), answer.json
-    assert [one.high_watermark for one in topics[1].partitions] == [0, 0]
+    assert [partition.high_watermark for partition in topics[1].partitions] == [0, 0]
 
 
 async def test_a_repeated_name_is_refused(app, topics):

@@ -74,10 +74,10 @@ async def test_acknowledgements_have_a_rate(app, broker):
     await broker.topics.create(TopicName("public", "default", "orders"), 1)
     base = "/topics/public/default/orders"
     subscription = f"{base}/subscription/s"
-    made = await call(app, "POST", subscription, {"initial_position": "Earliest"})
+    created = await call(app, "POST", subscription, {"initial_position": "Earliest"})
     await call(app, "POST", base, {"messages": [{"value": "x"}] * 4})
-    path = f"{subscription}/consumers/{made.json['id']}/messages"
-    ids = [one["messageId"] for one in (await call(app, "GET", path)).json["messages"]]
+    path = f"{subscription}/consumers/{created.json['id']}/messages"
+    ids = [message["messageId"] for message in (await call(app, "GET", path)).json["messages"]]
     acknowledged = {"type": "Individual", "messageIds": ids[:3]}
     assert (await call(app, "POST", f"{subscription}/cursor", acknowledged)).status == 200
     lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
@@ -93,20 +93,20 @@ async def test_metrics_have_the_version_info(app, broker):
     assert f'braidlog_build_info{{python="{python}",version="{broker.version}"}} 1.0' in text
 
 
-def read(found, sets, series_max=1_000_000):
+def read(scraped, sets, series_max=1_000_000):
     """Return the families as Prometheus' own client reads their text."""
-    text = exposition(found.families(sets, series_max), openmetrics=False).decode()
+    text = exposition(scraped.families(sets, series_max), openmetrics=False).decode()
     return list(text_string_to_metric_families(text))
 
 
 def of_topics(families):
     """Return the samples with a topic or a group."""
     labels = (
-        {"topic", "subscription", "consumergroup"} & set(one.labels) and one
+        {"topic", "subscription", "consumergroup"} & set(sample.labels) and sample
         for family in families
-        for one in family.samples
+        for sample in family.samples
     )
-    return [one for one in labels if one and not one.name.endswith("_created")]
+    return [label for label in labels if label and not label.name.endswith("_created")]
 
 
 async def test_series_beyond_the_limit_are_left_out_and_counted(app, broker):
@@ -115,16 +115,16 @@ async def test_series_beyond_the_limit_are_left_out_and_counted(app, broker):
         base = f"/topics/public/default/{name.replace(' ', '~')}"
         await call(app, "POST", f"{base}/subscription/s", {"initial_position": "Earliest"})
         await call(app, "POST", base, {"messages": [{"value": "x"}] * 2})
-    found = await scrape(broker, Ages(), RateSamples(0.0))
+    scraped = await scrape(broker, Ages(), RateSamples(0.0))
     sets = ("braidlog", "pulsar", "kafka")
-    every = of_topics(read(found, sets))
+    every = of_topics(read(scraped, sets))
     for limit in (0, len(every) // 2, len(every) - 1):
-        families = read(found, sets, limit)
-        (left_out,) = (one for one in families if one.name == "braidlog_series_left_out")
+        families = read(scraped, sets, limit)
+        (left_out,) = (family for family in families if family.name == "braidlog_series_left_out")
         shown = of_topics(families)
         assert len(shown) <= limit
         assert len(shown) + left_out.samples[0].value == len(every)
-        values = {one.name: one.samples[0].value for one in families if one.samples}
+        values = {family.name: family.samples[0].value for family in families if family.samples}
         assert values["braidlog_topics"] == values["pulsar_broker_topics_count"] == 3
         assert values["pulsar_broker_msg_backlog"] == 6
 
@@ -136,14 +136,14 @@ async def test_a_subscription_has_the_names_of_pulsars_dashboards(app, broker):
     await call(app, "POST", base, {"messages": [{"value": "x"}] * 4})
     dispatcher = broker.dispatchers.find(orders.partition(0), b"s")
     dispatcher.is_blocked = True
-    found = await scrape(broker, Ages(), RateSamples(0.0))
+    scraped = await scrape(broker, Ages(), RateSamples(0.0))
     names = (
         "blocked_on_unacked_messages",
         "msg_ack_rate",
         "back_log_no_delayed",
         "consumers_count",
     )
-    families = {one.name: one for one in read(found, ("pulsar",))}
+    families = {family.name: family for family in read(scraped, ("pulsar",))}
     values = [families[f"pulsar_subscription_{name}"].samples[0].value for name in names]
     assert values == [1, 0, 4, 1]
 

@@ -12,8 +12,8 @@ def test_the_first_rate_is_since_the_start_of_counting():
 def test_a_rate_covers_the_last_minute_at_any_scrape_interval():
     rates = RateSamples(0.0)
     for second in range(1, 200):
-        found = rate(rates, float(second), 10 * second)
-        assert found == 10.0
+        per_second = rate(rates, float(second), 10 * second)
+        assert per_second == 10.0
     assert rate(rates, 200.0 + WINDOW_S, 10 * 200) < 10 * SPACING_S / WINDOW_S + 1
 
 

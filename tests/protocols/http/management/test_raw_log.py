@@ -28,27 +28,27 @@ async def topic(broker):
 
 
 def offsets_in(content):
-    found, pos = [], 0
+    offsets, pos = [], 0
     while pos < len(content):
         header = unpack(content, WIRE_SALT, pos)
         stop = pos + header.stored_bytes
         body = content[pos + HEADER_BYTES + header.positions_bytes : stop]
         decoded = PLAIN.decode(body, header.base_offset, header.append_us)
-        found += [record.offset for record in decoded.records]
+        offsets += [record.offset for record in decoded.records]
         pos = stop
-    return found
+    return offsets
 
 
 async def test_the_list_has_every_partition_in_pages_of_whole_topics(app, topic, broker):
     await broker.topics.create(TopicName("public", "default", "zebra"), 1)
     first = (await call(app, "GET", "/api/v1/log?limit=1")).json
-    assert [(one["topic"], one["partition"]) for one in first["partitions"]] == [
+    assert [(partition["topic"], partition["partition"]) for partition in first["partitions"]] == [
         ("public/default/orders", 0),
         ("public/default/orders", 1),
     ]
     assert first["partitions"][0]["high_watermark"] == 30
     second = (await call(app, "GET", f"/api/v1/log?limit=1&after={first['next']}")).json
-    assert [one["topic"] for one in second["partitions"]] == ["public/default/zebra"]
+    assert [partition["topic"] for partition in second["partitions"]] == ["public/default/zebra"]
     assert second["next"] is None
 
 
@@ -66,8 +66,8 @@ async def test_batches_are_returned_whole_from_the_offset_on(app, topic):
     assert answer.status == 200
     assert offsets_in(answer.body) == list(range(10, 30))
     assert answer.headers["x-braidlog-next-offset"] == "30"
-    one = await call(app, "GET", f"{PATH}/0/batches?offset=0&bytes_max=1")
-    assert offsets_in(one.body) == list(range(10))
+    answer = await call(app, "GET", f"{PATH}/0/batches?offset=0&bytes_max=1")
+    assert offsets_in(answer.body) == list(range(10))
     end = await call(app, "GET", f"{PATH}/0/batches?offset=30")
     assert (end.status, end.body) == (200, b"")
 
@@ -98,8 +98,8 @@ async def test_an_impossible_read_is_a_clear_error(app, topic, path, status, cod
 
 
 async def test_the_state_of_a_partition_and_the_offset_of_a_time(app, topic):
-    found = (await call(app, "GET", f"{PATH}/0?time_us=0")).json
-    assert (found["high_watermark"], found["first_offset"]) == (30, 0)
+    state = (await call(app, "GET", f"{PATH}/0?time_us=0")).json
+    assert (state["high_watermark"], state["first_offset"]) == (30, 0)
     late = (await call(app, "GET", f"{PATH}/0?time_us={1 << 62}")).json
     assert late["first_offset"] is None
 

@@ -15,7 +15,9 @@ async def test_a_created_topic_exists_for_all_listeners(app, broker):
     assert answer.json["name"] == "public/default/orders"
     topic = broker.topics.get(ORDERS)
     assert len(topic.partitions) == 3
-    assert [one["partition_id"] for one in answer.json["partitions"]] == topic.meta.partition_ids
+    assert [
+        partition["partition_id"] for partition in answer.json["partitions"]
+    ] == topic.meta.partition_ids
 
 
 async def test_a_topic_is_on_disk_before_the_answer(app, broker):
@@ -159,9 +161,9 @@ async def test_topics_are_listed_by_name_in_pages(app, broker):
     for name in ("c", "a", "b"):
         await broker.topics.create(TopicName("public", "default", name), 1)
     first = (await call(app, "GET", "/api/v1/topics?limit=2")).json
-    assert [one["name"] for one in first["topics"]] == ["public/default/a", "public/default/b"]
+    assert [topic["name"] for topic in first["topics"]] == ["public/default/a", "public/default/b"]
     second = (await call(app, "GET", f"/api/v1/topics?limit=2&after={first['next']}")).json
-    assert [one["name"] for one in second["topics"]] == ["public/default/c"]
+    assert [topic["name"] for topic in second["topics"]] == ["public/default/c"]
     assert second["next"] is None
 
 
@@ -170,7 +172,7 @@ async def test_topics_can_be_filtered_by_namespace(app, broker):
     await broker.topics.create(ORDERS, 1)
     await broker.topics.create(TopicName("public", "other", "x"), 1)
     page = (await call(app, "GET", "/api/v1/topics?namespace=public/other")).json
-    assert [one["name"] for one in page["topics"]] == ["public/other/x"]
+    assert [topic["name"] for topic in page["topics"]] == ["public/other/x"]
 
 
 async def test_the_list_counts_readable_topics(app, broker):

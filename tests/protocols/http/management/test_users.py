@@ -10,10 +10,12 @@ PERMISSIONS = "/api/v1/permissions"
 
 
 async def test_a_user_is_created_shown_changed_and_removed(app):
-    made = await call(app, "PUT", f"{USERS}/anna", {"password": "secret one", "roles": ["readers"]})
-    assert made.status == 201
-    assert (made.json["name"], made.json["has_password"]) == ("anna", True)
-    assert "secret" not in made.body.decode() and "argon2" not in made.body.decode()
+    created = await call(
+        app, "PUT", f"{USERS}/anna", {"password": "secret one", "roles": ["readers"]}
+    )
+    assert created.status == 201
+    assert (created.json["name"], created.json["has_password"]) == ("anna", True)
+    assert "secret" not in created.body.decode() and "argon2" not in created.body.decode()
     changed = await call(app, "PATCH", f"{USERS}/anna", {"active": False, "roles": []})
     assert (changed.json["active"], changed.json["roles"]) == (False, [])
     listed = await call(app, "GET", USERS)
@@ -36,12 +38,12 @@ async def test_a_name_may_have_characters_that_a_url_must_encode(app):
 
 async def test_a_token_is_shown_once(app, broker):
     await call(app, "PUT", f"{USERS}/anna", {})
-    made = await call(app, "PUT", f"{USERS}/anna/tokens/ci", {"expires_us": 2**60})
-    assert made.status == 201
-    assert broker.users.verify_token(made.json["token"], "here")[0].name == "anna"
+    created = await call(app, "PUT", f"{USERS}/anna/tokens/ci", {"expires_us": 2**60})
+    assert created.status == 201
+    assert broker.users.verify_token(created.json["token"], "here")[0].name == "anna"
     shown = await call(app, "GET", f"{USERS}/anna")
     assert [token["name"] for token in shown.json["tokens"]] == ["ci"]
-    assert made.json["token"] not in shown.body.decode()
+    assert created.json["token"] not in shown.body.decode()
     assert (await call(app, "PUT", f"{USERS}/anna/tokens/ci", {})).status == 409
     assert (await call(app, "DELETE", f"{USERS}/anna/tokens/ci")).status == 204
     assert (await call(app, "DELETE", f"{USERS}/anna/tokens/ci")).status == 404

@@ -5,6 +5,8 @@ from tests.protocols.http.asgi import call
 
 ORDERS = TopicName("public", "default", "orders")
 BASE = "/topics/public/default/orders"
+SUBSCRIPTION = f"{BASE}/subscription/billing"
+EARLIEST = {"initial_position": "Earliest"}
 NOW_US = 1_795_228_435_964_123
 
 
@@ -27,4 +29,16 @@ def ask(app):
 
 def consumer_of(app, identity):
     """Return the consumer of that id, or None."""
-    return next((one for one in app.consumers if one.id == identity), None)
+    return next((consumer for consumer in app.consumers if consumer.id == identity), None)
+
+
+@pytest.fixture
+def create(orders, ask):
+    """Return `create`: `await create(name, ...)` returns the path of the consumer's messages."""
+
+    async def create(name="w1", **fields):
+        answer = await ask("POST", SUBSCRIPTION, {"name": name, **EARLIEST, **fields})
+        assert answer.status == 201, answer.body
+        return f"{SUBSCRIPTION}/consumer/{answer.json['id']}/messages"
+
+    return create

@@ -7,7 +7,6 @@ from braidlog.storage.formats.pulsar.entry_runs import PULSAR
 from tests.protocols.http.pip64.test_consumers import (
     ack,
     batch_entry,
-    create,  # noqa: F401
     fetch,
 )
 
@@ -31,7 +30,9 @@ async def given(ask, path):
     """Return values and ids of the messages, once a thread has read them."""
     for _ in range(LOOKS_MAX):
         if messages := await fetch(ask, path):
-            return [int(one["value"]) for one in messages], [one["messageId"] for one in messages]
+            return [int(message["value"]) for message in messages], [
+                message["messageId"] for message in messages
+            ]
         await wait_all_tasks_blocked(0.001)
     return [], []
 
@@ -41,7 +42,7 @@ async def test_a_batch_with_another_protocols_commit_is_delivered_whole(
     broker,
     batched,
     ask,
-    create,  # noqa: F811
+    create,
     kind,
 ):
     broker.subscriptions.open(batched, b"billing").commit(1, 1)
@@ -55,7 +56,7 @@ async def test_the_other_messages_of_a_partly_acknowledged_batch_are_delivered(
     broker,
     batched,
     ask,
-    create,  # noqa: F811
+    create,
     kind,
 ):
     subscription = broker.subscriptions.open(batched, b"billing")
@@ -70,7 +71,7 @@ async def test_the_other_messages_of_a_partly_acknowledged_batch_are_delivered(
 async def test_returned_messages_of_a_batch_are_redelivered(
     batched,
     ask,
-    create,  # noqa: F811
+    create,
     kind,
 ):
     path = await create(subscription_type=kind, ack_timeout_ms=0)

@@ -13,14 +13,19 @@ from tests.waiting import until
 
 TOPICS = 10
 OURS = "braidlog."
+# The catalogue remembers its last changes, a limited number, with the topics' records.
+REMEMBERED = {
+    "braidlog.storage.metadata.catalogue_records.TopicMeta",
+    "braidlog.storage.metadata.history.PastChange",
+}
 
 
 def living():
     """Return the number of the product's objects, by type."""
     return Counter(
-        f"{type(one).__module__}.{type(one).__qualname__}"
-        for one in gc.get_objects()
-        if str(type(one).__module__).startswith(OURS)
+        f"{type(item).__module__}.{type(item).__qualname__}"
+        for item in gc.get_objects()
+        if str(type(item).__module__).startswith(OURS)
     )
 
 
@@ -28,8 +33,10 @@ def living():
 def no_search():
     gc.collect()
     gc.disable()
-    yield
-    gc.enable()
+    try:
+        yield
+    finally:  # Otherwise every later test of the process would leave its garbage.
+        gc.enable()
 
 
 async def use(broker, ask, number):
@@ -41,11 +48,11 @@ async def use(broker, ask, number):
     for kind in ("Shared", "Exclusive", "Failover", "Key_Shared"):
         subscription = f"{base}/subscription/{kind}"
         wanted = {"initial_position": "Earliest", "subscription_type": kind}
-        made = await ask("POST", subscription, wanted)
-        assert made.status == 201, made.body
-        consumer = f"{subscription}/consumers/{made.json['id']}"
-        found = await ask("GET", f"{consumer}/messages?max_messages=3")
-        ids = [one["messageId"] for one in found.json["messages"]]
+        created = await ask("POST", subscription, wanted)
+        assert created.status == 201, created.body
+        consumer = f"{subscription}/consumers/{created.json['id']}"
+        fetched = await ask("GET", f"{consumer}/messages?max_messages=3")
+        ids = [message["messageId"] for message in fetched.json["messages"]]
         assert ids
         acknowledged = {"messageIds": ids[-1:], "type": "Individual"}
         answer = await ask("POST", f"{subscription}/cursor", acknowledged)
@@ -71,4 +78,5 @@ async def test_a_deleted_topic_is_freed_without_a_garbage_collection(app, broker
 
 def left_of_each(before):
     """Return the types that each topic leaves, not an object or two that the next topic reuses."""
-    return {name for name, count in (living() - before).items() if count >= TOPICS // 2}
+    left = {name for name, count in (living() - before).items() if count >= TOPICS // 2}
+    return left - REMEMBERED

@@ -8,12 +8,10 @@ from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
 from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata
 from tests.protocols.http.asgi import call
-from tests.protocols.http.pip64.conftest import BASE, consumer_of
+from tests.protocols.http.pip64.conftest import BASE, EARLIEST, SUBSCRIPTION, consumer_of
 from tests.waiting import until
 
-SUBSCRIPTION = f"{BASE}/subscription/billing"
 CURSOR = f"{SUBSCRIPTION}/cursor"
-EARLIEST = {"initial_position": "Earliest"}
 
 
 @pytest.fixture
@@ -24,21 +22,9 @@ def produce(ask):
         body = {"messages": [{"value": str(value)} for value in values]}
         answer = await ask("POST", f"{BASE}/partitions/{partition}", body)
         assert answer.status == 200, answer.body
-        return [one["messageId"] for one in answer.json["messageIds"]]
+        return [result["messageId"] for result in answer.json["messageIds"]]
 
     return produce
-
-
-@pytest.fixture
-def create(orders, ask):
-    """Return `create`: `await create(name, ...)` returns the path of the consumer's messages."""
-
-    async def create(name="w1", **fields):
-        answer = await ask("POST", SUBSCRIPTION, {"name": name, **EARLIEST, **fields})
-        assert answer.status == 201, answer.body
-        return f"{SUBSCRIPTION}/consumer/{answer.json['id']}/messages"
-
-    return create
 
 
 async def fetch(ask, path, query="?timeout=0"):
@@ -90,7 +76,7 @@ async def test_create_fetch_acknowledge_delete(broker, orders, ask, produce):
     }
     answer = await ask("GET", f"{SUBSCRIPTION}/consumer/{identity}/messages?timeout=1000")
     messages = answer.json["messages"]
-    assert [one["messageId"] for one in messages] == ids
+    assert [message["messageId"] for message in messages] == ids
     assert messages[0] == {
         "messageId": "CAIQABgB",
         "partition": 1,
@@ -120,14 +106,14 @@ async def test_create_fetch_acknowledge_delete(broker, orders, ask, produce):
     assert not len(broker.dispatchers)
 
 
-@pytest.mark.parametrize("made", ["subscription/billing", "subscriptions/billing/consumers"])
+@pytest.mark.parametrize("created", ["subscription/billing", "subscriptions/billing/consumers"])
 @pytest.mark.parametrize(
     "used", ["subscription/billing/consumers", "subscriptions/billing/consumer"]
 )
 @pytest.mark.parametrize("base", [BASE, "/topics/persistent/public/default/orders"])
-async def test_every_spelling_of_the_paths(orders, ask, produce, base, made, used):
+async def test_every_spelling_of_the_paths(orders, ask, produce, base, created, used):
     await produce([5])
-    identity = (await ask("POST", f"{base}/{made}", EARLIEST)).json["id"]
+    identity = (await ask("POST", f"{base}/{created}", EARLIEST)).json["id"]
     answer = await ask("GET", f"{base}/{used}/{identity}/messages?timeout=1000")
     assert told(answer.json["messages"]) == [(5, 0)]
     assert (await ask("DELETE", f"{base}/{used}/{identity}")).status == 204
@@ -153,17 +139,17 @@ async def test_a_fetch_waits_for_its_first_message(produce, create, begin_fetch)
 
 async def test_a_fetch_that_waits_holds_no_room(broker, ask, produce, create, nursery):
     path = await create()
-    found = []
+    messages = []
 
     async def wait():
-        found.extend(await fetch(ask, path, "?timeout=60000"))
+        messages.extend(await fetch(ask, path, "?timeout=60000"))
 
     nursery.start_soon(wait)
     await wait_all_tasks_blocked(0.01)
     # Thousands of waiting fetches would leave nothing for other answers.
     assert broker.output.used == 0
     await produce([1])
-    await until(lambda: found)
+    await until(lambda: messages)
     assert broker.output.used == 0
 
 
@@ -190,7 +176,7 @@ async def test_a_fetch_after_a_limited_fetch_continues(ask, produce, create, que
     path = await create()
     query = f"?timeout=0&{query}"
     fetches = [told(await fetch(ask, path, query)) for _ in range(3)]
-    seen = [[value for value, _ in one] for one in fetches]
+    seen = [[value for value, _ in fetch_answer] for fetch_answer in fetches]
     assert seen == [[0, 1], [2, 3], [4]]
 
 
@@ -206,11 +192,11 @@ async def test_two_consumers_share_and_a_closed_consumers_messages_go_to_the_oth
 ):
     await produce(range(4))
     first, second = await create("w1"), await create("w2")
-    one = told(await fetch(ask, first, "?timeout=0&max_messages=2"))
+    shared = told(await fetch(ask, first, "?timeout=0&max_messages=2"))
     two = told(await fetch(ask, second))
-    assert sorted(one + two) == [(n, 0) for n in range(4)]
+    assert sorted(shared + two) == [(n, 0) for n in range(4)]
     await ask("DELETE", first.removesuffix("/messages").replace("consumer/", "consumers/"))
-    assert sorted(told(await fetch(ask, second, "?timeout=1000"))) == [(v, 1) for v, _ in one]
+    assert sorted(told(await fetch(ask, second, "?timeout=1000"))) == [(v, 1) for v, _ in shared]
 
 
 async def test_a_negative_acknowledgement_returns_the_message(ask, produce, create):
@@ -355,7 +341,7 @@ async def test_a_delayed_message_waits(ask, create, kind):
     shown = stats["subscriptions"]["billing"]
     assert [shown[key] for key in ("msgBacklog", "msgBacklogNoDelayed", "msgDelayed")] == [3, 2, 1]
     read = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]
-    assert [one["value"] for one in read] == ["0", "1", "2"]  # Reads do not wait.
+    assert [message["value"] for message in read] == ["0", "1", "2"]  # Reads do not wait.
 
 
 async def test_ordered_subscriptions_delay_no_message(ask, create):
@@ -458,7 +444,7 @@ async def test_a_consumer_of_another_listener_shares_the_messages(
     assert len(other.taken) >= 10
     assert sorted(seen + other.taken) == list(range(100))
     cursor = (await ask("GET", CURSOR)).json["cursor"]
-    assert [(one["name"], one["protocol"]) for one in cursor["consumers"]] == [
+    assert [(consumer["name"], consumer["protocol"]) for consumer in cursor["consumers"]] == [
         ("w1", "rest"),
         ("p", "pulsar"),
     ]
@@ -484,7 +470,8 @@ async def test_a_pulsar_batch_is_delivered_message_by_message(broker, orders, as
     )
     path = await create()
     first = await fetch(ask, path, "?timeout=1000&max_messages=3")
-    assert [one["messageId"] for one in first] == ["CAIQABgBIAA=", "CAIQABgBIAE=", "CAIQABgBIAI="]
+    ids = ["CAIQABgBIAA=", "CAIQABgBIAE=", "CAIQABgBIAI="]
+    assert [message["messageId"] for message in first] == ids
     cursor = await ack(ask, first[0]["messageId"], first[2]["messageId"])
     assert cursor["partitions"][1]["individually_acked"] == [[2, 2]]
     assert cursor["partitions"][1]["mark_delete"] == "CAIQABgBIAA="

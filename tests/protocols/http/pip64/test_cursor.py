@@ -16,7 +16,7 @@ async def billing(broker, orders, ask):
     answer = await ask("POST", f"{BASE}/partitions/1", body)
     subscription = broker.subscriptions.open(orders, b"billing")
     subscription.start(1, 0)
-    subscription.ids = [one["messageId"] for one in answer.json["messageIds"]]
+    subscription.ids = [result["messageId"] for result in answer.json["messageIds"]]
     return subscription
 
 

@@ -21,7 +21,7 @@ def produce(ask):
         body = {"messages": [{"value": value} for value in values]}
         answer = await ask("POST", PARTITION, body)
         assert answer.status == 200, answer.body
-        return [one["messageId"] for one in answer.json["messageIds"]]
+        return [result["messageId"] for result in answer.json["messageIds"]]
 
     return produce
 
@@ -64,14 +64,14 @@ def follow(app, nursery):
 
 def told(blocks):
     """Return (id, value) of each event with data."""
-    found = []
+    events = []
     for block in blocks:
         fields = dict(line.split(": ", 1) for line in block.splitlines() if line[0] != ":")
         if "data" in fields and "event" not in fields:
             data = json.loads(fields["data"])
             assert fields["id"] == data["messageId"].translate(str.maketrans("+/", "-_"))
-            found.append((fields["id"], data["value"]))
-    return found
+            events.append((fields["id"], data["value"]))
+    return events
 
 
 async def test_a_stream_of_a_partition_continues_with_new_messages(orders, produce, follow):
@@ -125,8 +125,8 @@ async def test_a_stream_of_a_deleted_topic_ends_with_the_reason(broker, orders, 
 @pytest.fixture
 async def consumer(orders, ask):
     """Return the path of a consumer that begins with the first message."""
-    made = await ask("POST", f"{BASE}/subscription/s", {"initial_position": "Earliest"})
-    return f"{BASE}/subscription/s/consumer/{made.json['id']}"
+    created = await ask("POST", f"{BASE}/subscription/s", {"initial_position": "Earliest"})
+    return f"{BASE}/subscription/s/consumer/{created.json['id']}"
 
 
 async def test_a_consumers_stream_delivers_each_message_once(produce, consumer, follow, ask):
@@ -159,8 +159,8 @@ async def test_messages_as_lines(produce, consumer, ask):
     for path in (f"{READ}?max_messages=2", f"{consumer}/messages?timeout=1000"):
         answer = await ask("GET", path, headers={"Accept": LINES})
         assert answer.headers["content-type"].startswith(LINES)
-        found = [json.loads(line) for line in answer.body.splitlines()]
-        assert [(one["messageId"], one["value"]) for one in found] == list(
+        messages = [json.loads(line) for line in answer.body.splitlines()]
+        assert [(message["messageId"], message["value"]) for message in messages] == list(
             zip(ids, "ab", strict=True)
         )
     answer = await ask("GET", f"{READ}?max_messages=1", headers={"Accept": LINES})

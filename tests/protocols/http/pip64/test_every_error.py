@@ -6,9 +6,8 @@ from starlette.routing import Route
 
 from braidlog.protocols.http.requests import ERROR_HANDLERS, Requests
 from tests.protocols.http.asgi import call
-from tests.protocols.http.pip64.conftest import BASE
+from tests.protocols.http.pip64.conftest import BASE, SUBSCRIPTION
 
-SUBSCRIPTION = f"{BASE}/subscription/billing"
 MESSAGES = f"{BASE}/partitions/0/messages"
 NONE = "/topics/public/default/none"
 ONE = {"messages": [{"value": "x"}]}

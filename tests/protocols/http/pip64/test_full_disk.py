@@ -45,4 +45,4 @@ async def test_another_reason_is_reported_per_message(disk, broker, orders, ask)
     await broker.topics.terminate(orders.name)
     disk.fail("write", errno.ENOSPC)
     answer = await ask("POST", BASE, BOTH)
-    assert [one["error_code"] for one in answer.json["messageIds"]] == [1, 1]
+    assert [result["error_code"] for result in answer.json["messageIds"]] == [1, 1]

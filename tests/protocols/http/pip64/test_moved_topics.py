@@ -3,9 +3,7 @@
 import trio
 
 from braidlog.broker.topics.topic import TopicEvent
-from tests.protocols.http.pip64.conftest import BASE, consumer_of
-
-SUBSCRIPTION = f"{BASE}/subscription/billing"
+from tests.protocols.http.pip64.conftest import BASE, SUBSCRIPTION, consumer_of
 
 
 async def test_consumers_end_when_their_topic_has_moved_to_another_broker(app, ask, broker, orders):

@@ -27,16 +27,16 @@ async def test_skipping_unreadable_records_keeps_another_consumers_messages(
 ):
     """The fetch continues to the messages behind."""
     await broker.topics.alter_settings(orders.name, {"unreadable_records": "skip"})
-    made = await ask("POST", SUBSCRIPTION, EARLIEST)
-    path = f"{SUBSCRIPTION}/consumer/{made.json['id']}/messages"
+    created = await ask("POST", SUBSCRIPTION, EARLIEST)
+    path = f"{SUBSCRIPTION}/consumer/{created.json['id']}/messages"
     assert await fetch(ask, path) == []
-    partition, found = orders.partitions[1], []
+    partition, messages = orders.partitions[1], []
     dispatcher = broker.dispatchers.find(partition, b"billing")
     (mine,) = dispatcher.consumers
 
     @nursery.start_soon
     async def wait():
-        found.extend(await fetch(ask, path, "?timeout=60000&max_messages=1"))
+        messages.extend(await fetch(ask, path, "?timeout=60000&max_messages=1"))
 
     await until(lambda: mine.permits)
     other = PulsarLike("theirs")
@@ -48,8 +48,8 @@ async def test_skipping_unreadable_records_keeps_another_consumers_messages(
     await broker.durability.settled()
     await until(lambda: other.taken)
     await ask("POST", f"{BASE}/partitions/1", {"messages": [{"value": "7"}]})
-    await until(lambda: found)
-    assert told(found) == [(7, 0)]
+    await until(lambda: messages)
+    assert told(messages) == [(7, 0)]
     assert list(other.pending) == other.taken == [1]
     subscription = broker.subscriptions.find(orders, b"billing")
     assert subscription.committed(1).offset == 1

@@ -18,10 +18,10 @@ def total(orders) -> int:
 
 
 async def records_of(partition):
-    found = []
+    records = []
     for batch in await partition.read(0, MIB):
-        found += PLAIN.decode(batch.body, batch.base_offset, batch.header.append_us).records
-    return found
+        records += PLAIN.decode(batch.body, batch.base_offset, batch.header.append_us).records
+    return records
 
 
 async def test_stored_records_equal_sent_messages(orders, ask):
@@ -46,7 +46,7 @@ async def test_stored_records_equal_sent_messages(orders, ask):
 
 
 async def test_delivery_times_are_stored_and_shown(orders, ask):
-    given = [
+    times = [
         {"deliverAt": 1764000000001},
         {"deliver_at": "1764000000002"},
         {"deliverAfterMs": 5000},
@@ -54,9 +54,9 @@ async def test_delivery_times_are_stored_and_shown(orders, ask):
         {"deliverAt": 0},
         {},
     ]
-    body = {"messages": [{"value": "v", "partition": 0, **one} for one in given]}
+    body = {"messages": [{"value": "v", "partition": 0, **time_fields} for time_fields in times]}
     assert (await ask("POST", BASE, body)).status == 200
-    assert [one.deliver_at_us for one in await records_of(orders.partitions[0])] == [
+    assert [record.deliver_at_us for record in await records_of(orders.partitions[0])] == [
         1764000000001000,
         1764000000002000,
         1795228440964000,  # From the time of the broker's receipt.
@@ -65,7 +65,7 @@ async def test_delivery_times_are_stored_and_shown(orders, ask):
     (batch,) = await orders.partitions[0].read(0, MIB)
     assert batch.header.flags & BatchFlag.DELAYED
     shown = (await ask("GET", f"{BASE}/partitions/0/messages")).json["messages"]
-    assert [one.get("deliverAt") for one in shown[:4]] == [
+    assert [message.get("deliverAt") for message in shown[:4]] == [
         *(1764000000001, 1764000000002, 1795228440964, None)
     ]
 
@@ -78,11 +78,11 @@ async def test_produce_is_answered_once_the_records_are_on_disk(broker, orders, 
 async def test_a_key_chooses_the_partition_and_keyless_messages_take_turns(orders, ask):
     body = {"messages": [{"key": f"k{n}", "value": n} for n in range(20)]}
     answer = await ask("POST", BASE, body)
-    chosen = [one["partition"] for one in answer.json["messageIds"]]
+    chosen = [result["partition"] for result in answer.json["messageIds"]]
     assert chosen == [key_partition(b"k%d" % n, 2) for n in range(20)]
     assert set(chosen) == {0, 1}
     answer = await ask("POST", BASE, {"messages": [{"value": n} for n in range(4)]})
-    assert [one["partition"] for one in answer.json["messageIds"]] == [0, 1, 0, 1]
+    assert [result["partition"] for result in answer.json["messageIds"]] == [0, 1, 0, 1]
 
 
 async def test_messages_to_several_partitions_are_at_their_ids(orders, ask):
@@ -91,10 +91,12 @@ async def test_messages_to_several_partitions_are_at_their_ids(orders, ask):
         answer = await ask("POST", BASE, body)
         for partition in orders.partitions:
             records = await records_of(partition)
-            assert [one.offset for one in records] == list(range(base_offset + 3))
-        told = [one["messageId"] for one in answer.json["messageIds"] if one["partition"] == 1]
+            assert [record.offset for record in records] == list(range(base_offset + 3))
+        expected_ids = [
+            result["messageId"] for result in answer.json["messageIds"] if result["partition"] == 1
+        ]
         shown = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]
-        assert [one["messageId"] for one in shown[base_offset:]] == told
+        assert [message["messageId"] for message in shown[base_offset:]] == expected_ids
 
 
 async def test_a_request_is_a_single_batch_per_partition(orders, ask):
@@ -305,7 +307,7 @@ async def test_the_topics_setting_decides_about_a_new_schema(
     first = {"value_schema": record_of(ID), "messages": [{"value": {"id": 1}}]}
     assert (await ask("POST", BASE, first)).json["schema_version"] == 0
     values = {"AVRO": {"id": 2, "count": 3, "note": None}, "STRING": "x"}
-    names = [one["name"] for one in following.get("schema", {}).get("fields", ())]
+    names = [field["name"] for field in following.get("schema", {}).get("fields", ())]
     value = values[following["type"]]
     if isinstance(value, dict):
         value = {name: value[name] for name in names}
@@ -343,14 +345,14 @@ async def test_a_large_body_of_very_many_items_is_refused_in_small_steps(orders,
 
 
 async def test_a_large_body_is_stored_like_a_small_body(orders, ask):
-    given = [
+    messages = [
         {"key": f"k{n}", "value": "v" * 100, "properties": {"n": str(n)}, "partition": 0}
         for n in range(1000)
     ]
-    answer = await ask("POST", BASE, {"messages": given, "producer_name": "large"})
+    answer = await ask("POST", BASE, {"messages": messages, "producer_name": "large"})
     assert answer.status == 200, answer.body
     records = await records_of(orders.partitions[0])
-    assert [one.key for one in records] == [b"k%d" % n for n in range(1000)]
+    assert [record.key for record in records] == [b"k%d" % n for n in range(1000)]
     assert records[7].headers[0].value == b"7"
     assert records[0].producer_name == b"large"
 

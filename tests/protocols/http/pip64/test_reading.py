@@ -176,16 +176,16 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "given"), ROWS, ids=[row[0] for row in ROWS])
-async def test_each_type_round_trips(orders, ask, name, given):
-    body = {"schema_type": name, "messages": [{"value": value} for value in [*given, None]]}
+@pytest.mark.parametrize(("name", "values"), ROWS, ids=[row[0] for row in ROWS])
+async def test_each_type_round_trips(orders, ask, name, values):
+    body = {"schema_type": name, "messages": [{"value": value} for value in [*values, None]]}
     answer = await ask("POST", f"{BASE}/partitions/0", body)
     assert answer.status == 200, answer.body
     assert answer.json["schema_version"] == (None if name == "BYTES" else 0)
     extra = "&schema_type=BYTES" if name == "BYTES" else ""
     answer = await ask("GET", f"{READ}?max_bytes=10485760{extra}")
     shown = answer.json["messages"]
-    assert [message["value"] for message in shown] == [*given, None]
+    assert [message["value"] for message in shown] == [*values, None]
     assert not any("encoding" in message for message in shown)
 
 
@@ -214,7 +214,10 @@ async def test_a_pair_of_key_and_value(orders, ask):
     answer = await ask("POST", f"{BASE}/partitions/0", body)
     assert answer.status == 200, answer.body
     shown = (await ask("GET", f"{READ}?include_schema=true")).json
-    assert [(one["key"], one["value"]) for one in shown["messages"]] == [(5, "five"), (6, None)]
+    assert [(message["key"], message["value"]) for message in shown["messages"]] == [
+        (5, "five"),
+        (6, None),
+    ]
     (schema,) = shown["schemas"]
     assert schema["type"] == "KEY_VALUE"
     assert schema["properties"]["kv.encoding.type"] == "SEPARATED"
@@ -256,18 +259,18 @@ async def test_a_chunked_pulsar_message_is_read_whole_at_its_last_chunk(broker, 
             await ask("POST", f"{BASE}/partitions/0", {"messages": [{"value": "between"}]})
     await broker.durability.settled()
     answer = (await ask("GET", READ)).json
-    assert [(one["offset"], one["value"]) for one in answer["messages"]] == [
+    assert [(message["offset"], message["value"]) for message in answer["messages"]] == [
         (1, "between"),
         (3, "one two three"),
     ]
     assert answer["next_offset"] == 4
     only = (await ask("GET", f"{READ}?position=2")).json["messages"]
-    assert [one["value"] for one in only] in (["one two three"], [])
-    made = await ask("POST", f"{BASE}/subscription/s", {"initial_position": "Earliest"})
-    path = f"{BASE}/subscription/s/consumer/{made.json['id']}/messages?timeout=1000"
+    assert [message["value"] for message in only] in (["one two three"], [])
+    created = await ask("POST", f"{BASE}/subscription/s", {"initial_position": "Earliest"})
+    path = f"{BASE}/subscription/s/consumer/{created.json['id']}/messages?timeout=1000"
     fetched = (await ask("GET", path)).json["messages"]
-    assert [one["value"] for one in fetched] == ["between", "one two three"]
-    ids = [one["messageId"] for one in fetched]
+    assert [message["value"] for message in fetched] == ["between", "one two three"]
+    ids = [message["messageId"] for message in fetched]
     ack = {"type": "Cumulative", "messageIds": [ids[1]]}
     cursor = (await ask("POST", f"{BASE}/subscription/s/cursor", ack)).json["cursor"]
     assert cursor["partitions"][0]["backlog"] == 0

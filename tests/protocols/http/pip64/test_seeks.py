@@ -7,14 +7,13 @@ from trio.testing import wait_all_tasks_blocked
 from tests.protocols.http.pip64.test_consumers import (
     CURSOR,
     SUBSCRIPTION,
-    create,
     fetch,
     produce,
     told,
 )
 from tests.waiting import until
 
-__all__ = ["create", "produce"]  # Fixtures.
+__all__ = ["produce"]  # A fixture.
 
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
@@ -32,7 +31,10 @@ async def test_a_consumer_stays_attached_after_a_seek(
         for partition in (0, 1):
             broker.subscriptions.get(orders, b"billing").seek(partition, 0)
         cursor = (await ask("GET", CURSOR)).json["cursor"]
-    assert (cursor["type"], [one["name"] for one in cursor["consumers"]]) == (kind, ["w1"])
+    assert (cursor["type"], [consumer["name"] for consumer in cursor["consumers"]]) == (
+        kind,
+        ["w1"],
+    )
     other = "Shared" if kind != "Shared" else "Exclusive"
     answer = await ask("POST", SUBSCRIPTION, {"name": "w2", "subscription_type": other})
     assert (answer.status, answer.json["error_code"]) == (409, 40903)

@@ -27,7 +27,7 @@ def stored(orders, ask):
     async def stored(body, path=PARTITION):
         answer = await ask("POST", path, body)
         assert answer.status == 200, answer.body
-        return [(one.key, one.value) for one in await records_of(orders.partitions[0])]
+        return [(record.key, record.value) for record in await records_of(orders.partitions[0])]
 
     return stored
 
@@ -109,10 +109,10 @@ async def test_a_read_continues_behind_a_batch_message_or_at_the_log_start(broke
 
     async def values(message_id):
         answer = await ask("GET", f"{PARTITION}/messages?message_id={message_id}")
-        return [one["value"] for one in answer.json["messages"]]
+        return [message["value"] for message in answer.json["messages"]]
 
     shown = (await ask("GET", f"{PARTITION}/messages")).json["messages"]
-    ids = [one["messageId"] for one in shown]
+    ids = [message["messageId"] for message in shown]
     assert await values(ids[0]) == ["1", "2", "3"]
     assert await values(ids[2]) == ["3"]
     broker.retention.delete_below(orders.partitions[0], 3)
@@ -143,7 +143,7 @@ async def test_a_chunked_message_is_acknowledged_with_all_chunks(broker, orders,
     subscription = broker.subscriptions.open(orders, b"billing")
     subscription.start(1, 0)
     shown = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]
-    assert [one["value"] for one in shown] == ["one two", "behind"]
+    assert [message["value"] for message in shown] == ["one two", "behind"]
     body = {"type": "Individual", "messageIds": [shown[0]["messageId"]]}
     assert (await ask("POST", CURSOR, body)).status == 200
     assert (subscription.position(1), list(subscription.acked(1))) == (2, [])
@@ -162,7 +162,7 @@ async def test_returning_a_message_that_is_not_held_changes_nothing(broker, orde
     assert subscription.backlog(1) == 1
 
 
-class Allowance:
+class FakeAllowance:
     """A client's rate."""
 
     wait_s = 0.0
@@ -176,7 +176,7 @@ class Allowance:
 
 
 async def test_requests_count_against_the_clients_rate(broker, orders, ask, monkeypatch):
-    allowance = Allowance()
+    allowance = FakeAllowance()
     monkeypatch.setattr(broker.quotas, "of", lambda principal: allowance)
     headers = {"content-length": "1000"}
     body = {"messages": [{"value": "x"}]}

@@ -1,11 +1,13 @@
 """The view of a reader over HTTP on records of other protocols."""
 
 import base64
+import tracemalloc
 
 import pytest
 
 from braidlog.broker.topics.schemas import SchemaMeta
 from braidlog.protocols.http.limits import INLINE_SLOW_BYTES, TURN_MESSAGES
+from braidlog.protocols.http.pip64 import showing
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.avro import AvroCodec
 from braidlog.protocols.http.values.values import join_pair
@@ -72,7 +74,7 @@ async def test_binary_property_names_are_left_out(read):
 
 async def test_binary_bytes_are_base64(read):
     shown = await read(b"\xff", b"\0" * 20, b"tab\t and a bell \x07")
-    assert [(one["value"], one["encoding"]) for one in shown] == [
+    assert [(message["value"], message["encoding"]) for message in shown] == [
         ("/w==", "base64"),
         (b64(bytes(20)), "base64"),
         ("tab\t and a bell \x07", "utf8"),
@@ -110,12 +112,12 @@ async def test_a_pair_in_a_payload_is_split(broker, orders, read):
         {"value": None, "key": b"\0\0\0\6"},
         schema_version=VERSION_0,
     )
-    assert [(one.get("key"), one["value"]) for one in shown] == [
+    assert [(message.get("key"), message["value"]) for message in shown] == [
         (5, "five"),
         (None, None),
         (6, None),
     ]
-    assert not any("decode_error" in one for one in shown)
+    assert not any("decode_error" in message for message in shown)
 
 
 async def test_a_payload_without_a_pair_is_shown_whole(broker, orders, read):
@@ -150,4 +152,21 @@ async def test_many_messages_are_shown_in_order(read):
     shown = await read(
         *(b"%d" % number for number in range(2 * TURN_MESSAGES)), query="?max_messages=1000"
     )
-    assert [one["value"] for one in shown] == [str(number) for number in range(2 * TURN_MESSAGES)]
+    assert [message["value"] for message in shown] == [
+        str(number) for number in range(2 * TURN_MESSAGES)
+    ]
+
+
+@pytest.mark.parametrize("as_text", [showing._base64, showing._decoded])
+def test_the_text_of_a_large_value_is_in_memory_once(as_text):
+    value = bytes(8 << 20)
+    tracemalloc.start()
+    try:
+        text = as_text(value)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * len(text)
+    assert text == (
+        base64.b64encode(value).decode() if as_text is showing._base64 else "\0" * len(value)
+    )

@@ -39,9 +39,25 @@ async def test_a_large_answer_is_encoded_and_sent_in_pieces():
     assert len(pieces) > 4
     assert max(map(len, pieces)) < 2 * JSON_PIECE_BYTES
     assert head[b"content-length"] == b"%d" % len(whole)
-    found = json.loads(whole)
-    assert [one["messageId"] for one in found["messages"]] == [one.messageId for one in messages]
-    assert len(found["schemas"]) == 1
+    body = json.loads(whole)
+    assert [message["messageId"] for message in body["messages"]] == [
+        message.messageId for message in messages
+    ]
+    assert len(body["schemas"]) == 1
+
+
+async def test_small_messages_are_encoded_together_with_the_same_result():
+    messages = [shown(number, "v" * (number % 50)) for number in range(3000)]
+    pieces_of = []
+    for largest_bytes in (0, 50):
+        answer = FetchAnswer(list(messages), [ShownSchema("STRING", 0, "", {})])
+        _, pieces = await sent(await streams.whole(answer, largest_bytes))
+        pieces_of.append(b"".join(pieces))
+    assert pieces_of[0] == pieces_of[1]
+    assert len(json.loads(pieces_of[1])["messages"]) == len(messages)
+    answer = FetchAnswer(messages[:1])
+    _, pieces = await sent(await streams.whole(answer, 50))
+    assert json.loads(b"".join(pieces))["messages"][0]["messageId"] == "id 0"
 
 
 async def test_an_answer_without_messages_is_whole():
@@ -56,7 +72,7 @@ async def test_lines_end_with_each_message():
         text = b"".join(pieces)
         assert text.count(b"\n") == len(messages)
         assert [json.loads(line)["messageId"] for line in text.splitlines()] == [
-            one.messageId for one in messages
+            message.messageId for message in messages
         ]
 
 
@@ -66,8 +82,8 @@ PRETTY = ShownMessage("id 0", 0, value=msgspec.Raw(b'{\n  "a": 1,\r\n\r  "b": "x
 
 async def test_a_value_of_several_lines_is_a_single_line():
     _, pieces = await sent(await streams.lines(streams.Shown([PRETTY, PRETTY]), {}))
-    found = [json.loads(line) for line in b"".join(pieces).splitlines()]
-    assert [one["value"] for one in found] == [{"a": 1, "b": "x\ny"}] * 2
+    decoded = [json.loads(line) for line in b"".join(pieces).splitlines()]
+    assert [message["value"] for message in decoded] == [{"a": 1, "b": "x\ny"}] * 2
 
 
 def test_a_value_of_several_lines_is_a_single_event():

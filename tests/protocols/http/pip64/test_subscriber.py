@@ -5,8 +5,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.protocols.http.limits import MIB
-from braidlog.protocols.http.pip64 import subscriber as limits
+from braidlog.protocols.http.limits import MIB, HttpLimits
 from braidlog.storage.formats.pulsar.entry_runs import PULSAR
 from tests.broker.delivery.dispatch_fakes import memory_cursor
 from tests.broker.held_disk import HeldDisk
@@ -28,8 +27,8 @@ PARTITION = f"{BASE}/partitions/1"
 @pytest.fixture
 async def path(orders, ask):
     """Return the message path of a consumer that begins with the first message."""
-    made = await ask("POST", SUBSCRIPTION, EARLIEST)
-    return f"{SUBSCRIPTION}/consumers/{made.json['id']}/messages"
+    created = await ask("POST", SUBSCRIPTION, EARLIEST)
+    return f"{SUBSCRIPTION}/consumers/{created.json['id']}/messages"
 
 
 @pytest.fixture
@@ -37,13 +36,13 @@ def produce(ask):
     async def produce(*values):
         body = {"messages": [{"value": str(value)} for value in values]}
         answer = await ask("POST", PARTITION, body)
-        return [one["messageId"] for one in answer.json["messageIds"]]
+        return [result["messageId"] for result in answer.json["messageIds"]]
 
     return produce
 
 
-async def test_a_consumer_without_acknowledgements_has_a_limit(produce, path, ask, monkeypatch):
-    monkeypatch.setattr(limits, "CONSUMER_UNACKED_MAX", 3)
+async def test_a_consumer_without_acknowledgements_has_a_limit(broker, produce, path, ask):
+    broker.shared_states["http"] = HttpLimits(consumer_unacked=3)
     ids = await produce(*range(5))
     assert told(await fetch(ask, path)) == [(0, 0), (1, 0), (2, 0)]
     answer = await ask("GET", path)
@@ -53,8 +52,8 @@ async def test_a_consumer_without_acknowledgements_has_a_limit(produce, path, as
     assert told(await fetch(ask, path)) == [(3, 0)]
 
 
-async def test_a_consumer_has_a_limit_of_partitions(orders, ask, monkeypatch):
-    monkeypatch.setattr(limits, "CONSUMER_PARTITIONS_MAX", 1)
+async def test_a_consumer_has_a_limit_of_partitions(broker, orders, ask):
+    broker.shared_states["http"] = HttpLimits(consumer_partitions=1)
     answer = await ask("POST", SUBSCRIPTION, {})
     assert (answer.status, answer.json["error_code"]) == (429, 42901)
     assert "at most 1 partitions" in answer.json["reason"]
@@ -96,8 +95,8 @@ async def test_records_acknowledged_meanwhile_are_not_delivered(app, broker, pro
     await fetch_.came.wait()
     await subscriber.settle(fetch_)
     await ask("POST", CURSOR, {"type": "Cumulative", "messageIds": ids[1:2]})
-    given = await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB))
-    assert [one.record.record.value for one in given] == [b"2"]
+    deliveries = await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB))
+    assert [delivery.record.record.value for delivery in deliveries] == [b"2"]
 
 
 async def test_a_fetch_does_not_wait_for_later_messages(app, orders, produce, path, ask):
@@ -116,17 +115,17 @@ async def test_a_fetch_does_not_wait_for_later_messages(app, orders, produce, pa
 async def test_a_seek_during_a_fetch_redelivers_everything(produce, path, ask, nursery):
     ids = await produce(0, 1)
     assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]
-    found = []
+    messages = []
 
     async def wait():
-        found.extend(await fetch(ask, path, "?timeout=60000"))
+        messages.extend(await fetch(ask, path, "?timeout=60000"))
 
     nursery.start_soon(wait)
     await wait_all_tasks_blocked(0.01)
     answer = await ask("POST", CURSOR, {"type": "Seek", "messageIds": ids[1:]})
     assert answer.status == 200, answer.body
-    await until(lambda: found)
-    assert told(found) == [(1, 0)]
+    await until(lambda: messages)
+    assert told(messages) == [(1, 0)]
 
 
 async def test_an_exclusive_subscription_replaces_a_silent_consumer(app, orders, ask, produce):
@@ -137,8 +136,8 @@ async def test_an_exclusive_subscription_replaces_a_silent_consumer(app, orders,
     assert told(await fetch(ask, path)) == [(5, 0)]
     assert (await ask("POST", SUBSCRIPTION, {"id": "second", **kind})).status == 409
     consumer_of(app, "first").last_used -= 1000.0
-    made = await ask("POST", SUBSCRIPTION, {"id": "second", **kind})
-    assert made.status == 201, made.body
+    created = await ask("POST", SUBSCRIPTION, {"id": "second", **kind})
+    assert created.status == 201, created.body
     assert told(await fetch(ask, path.replace("first", "second"), "?timeout=1000")) == [(5, 0)]
 
 
@@ -169,7 +168,7 @@ async def test_a_subscription_deleted_during_a_join_has_no_consumer(broker, orde
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end)
-        made = await ask("POST", SUBSCRIPTION, EARLIEST)
-    assert (made.status, made.json["error_code"]) == (404, 40404)
+        created = await ask("POST", SUBSCRIPTION, EARLIEST)
+    assert (created.status, created.json["error_code"]) == (404, 40404)
     assert (await ask("POST", SUBSCRIPTION, EARLIEST)).status == 201
     assert broker.subscriptions.find(orders, name).position(0) == 0

@@ -3,9 +3,7 @@
 import pytest
 
 from tests.broker.records import append
-from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS, ask
-
-__all__ = ["ask"]  # A fixture.
+from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS
 
 SPACE = f"{ADMIN}/namespaces/public/default"
 WHOLE = "0x00000000_0xffffffff"

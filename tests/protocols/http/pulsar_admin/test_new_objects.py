@@ -27,7 +27,10 @@ FROM_GO = {
 }
 
 
-@pytest.mark.parametrize("body", [None, {}, FROM_JAVA, FROM_GO])
+FROM_TOOL = {**FROM_JAVA, "allowed_clusters": [], "clusterThatCanDeleteNamespace": "standalone"}
+
+
+@pytest.mark.parametrize("body", [None, {}, FROM_JAVA, FROM_GO, FROM_TOOL])
 async def test_defaults_of_a_namespace_are_accepted(app, body):
     assert (await call(app, "PUT", SPACE, body)).status == 204
 
@@ -35,12 +38,10 @@ async def test_defaults_of_a_namespace_are_accepted(app, body):
 @pytest.mark.parametrize(
     "policies",
     [
-        {"message_ttl_in_seconds": 60},
-        {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}},
-        {"deduplicationEnabled": False},
         {"auth_policies": {"namespaceAuth": {"anna": ["produce"]}}},
         {"replication_clusters": ["standalone", "other"]},
-        {"schema_compatibility_strategy": "ALWAYS_COMPATIBLE"},
+        {"offload_threshold": 5},
+        {"publishMaxMessageRate": {"other": {"publishThrottlingRateInMsg": 5}}},
     ],
 )
 async def test_policies_of_a_new_namespace_are_refused(app, broker, policies):
@@ -48,6 +49,80 @@ async def test_policies_of_a_new_namespace_are_refused(app, broker, policies):
     assert answer.status == 501
     assert next(iter(policies)) in answer.json["reason"]
     assert (await call(app, "GET", SPACE)).status == 404
+
+
+POLICIES = {
+    "message_ttl_in_seconds": 60,
+    "retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
+    "deduplicationEnabled": False,
+    "schema_compatibility_strategy": "ALWAYS_COMPATIBLE",
+    "max_producers_per_topic": 3,
+    "backlog_quota_map": {
+        "destination_storage": {
+            "limit": 1000,
+            "limitSize": 1000,
+            "limitTime": -1,
+            "policy": "producer_exception",
+        }
+    },
+    "publishMaxMessageRate": {
+        "standalone": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}
+    },
+    "topicDispatchRate": {
+        "standalone": {
+            "dispatchThrottlingRateInMsg": 5,
+            "dispatchThrottlingRateInByte": 7,
+            "ratePeriodInSecond": 1,
+            "relativeToPublishRate": False,
+        }
+    },
+    "autoTopicCreationOverride": {"allowAutoTopicCreation": False},
+    "subscription_types_enabled": ["Shared"],
+    "properties": {"team": "billing"},
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+async def test_a_namespace_is_created_with_a_policy(app, name):
+    before = await call(app, "GET", "/admin/v2/namespaces/public/default")
+    assert (await call(app, "PUT", SPACE, {**FROM_JAVA, name: POLICIES[name]})).status == 204
+    shown = (await call(app, "GET", SPACE)).json
+    assert shown == {**before.json, name: POLICIES[name]}
+
+
+async def test_policies_of_a_new_namespace_are_the_policies_of_their_own_calls(app, broker):
+    assert (await call(app, "PUT", SPACE, POLICIES)).status == 204
+    for path, name in (("messageTTL", "message_ttl_in_seconds"), ("properties", "properties")):
+        assert (await call(app, "GET", f"{SPACE}/{path}")).json == POLICIES[name]
+    rate = POLICIES["topicDispatchRate"]["standalone"]
+    assert (await call(app, "GET", f"{SPACE}/dispatchRate")).json == rate
+    assert broker.namespaces.get("public", "new").settings["message_ttl_s"] == 60
+
+
+@pytest.mark.parametrize(
+    ("policies", "status"),
+    [
+        ({"message_ttl_in_seconds": -5}, 412),
+        ({"max_producers_per_topic": "x"}, 400),
+        ({"backlog_quota_map": {"other": {"limitSize": 5}}}, 400),
+        ({"topicDispatchRate": [1]}, 400),
+        ({"properties": {"a": 1}}, 400),
+    ],
+)
+async def test_a_namespace_with_a_bad_policy_is_not_created(app, policies, status):
+    assert (await call(app, "PUT", SPACE, policies)).status == status
+    assert (await call(app, "GET", SPACE)).status == 404
+
+
+async def test_a_subscription_is_created_with_properties(app):
+    assert (await call(app, "PUT", TOPIC)).status == 204
+    start = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
+    body = {**start, "properties": {"team": "billing"}}
+    assert (await call(app, "PUT", f"{TOPIC}/subscription/s", body)).status == 204
+    shown = await call(app, "GET", f"{TOPIC}/subscription/s/properties")
+    assert shown.json == {"team": "billing"}
+    bad = {**start, "properties": {"a": 1}}
+    assert (await call(app, "PUT", f"{TOPIC}/subscription/t", bad)).status == 400
 
 
 async def test_policies_have_to_be_an_object(app):

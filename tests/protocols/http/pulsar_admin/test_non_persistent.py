@@ -5,7 +5,6 @@ import pytest
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
-from tests.protocols.http.asgi import call
 from tests.waiting import until
 
 SPACE = "/admin/v2/non-persistent/public/default"
@@ -16,22 +15,11 @@ FULL = "non-persistent://public/default/news"
 
 
 @pytest.fixture
-def ask(app):
-    async def ask(method, path, body=None, status=None, **options):
-        answer = await call(app, method, path, body, **options)
-        if status is not None:
-            assert answer.status == status, (path, answer.body)
-        return answer
-
-    return ask
-
-
-@pytest.fixture
 def topic(broker):
     """Return a topic with a subscription that has a consumer without permits."""
-    made = broker.non_persistent.get(NAME, None, make=True)
-    made.subscribe(b"s", SubscriptionKind.SHARED).attach(FakeConsumer("c"))
-    return made
+    channel = broker.non_persistent.get(NAME, None, make=True)
+    channel.subscribe(b"s", SubscriptionKind.SHARED).attach(FakeConsumer("c"))
+    return channel
 
 
 async def test_topics_are_created_listed_and_deleted(ask):
@@ -41,8 +29,8 @@ async def test_topics_are_created_listed_and_deleted(ask):
     assert (await ask("GET", SPACE)).json == [FULL]
     everything = "/admin/v2/namespaces/public/default/topics?mode="
     assert (await ask("GET", everything.partition("?")[0])).json == []  # The default is PERSISTENT.
-    for mode, found in (("ALL", [FULL]), ("NON_PERSISTENT", [FULL]), ("PERSISTENT", [])):
-        assert (await ask("GET", everything + mode)).json == found
+    for mode, listed in (("ALL", [FULL]), ("NON_PERSISTENT", [FULL]), ("PERSISTENT", [])):
+        assert (await ask("GET", everything + mode)).json == listed
     assert (await ask("GET", f"{NON_PERSISTENT}/partitions")).json["partitions"] == 0
     assert (await ask("GET", "/lookup/v2/topic/non-persistent/public/default/news")).status != 501
     await ask("DELETE", NON_PERSISTENT, status=204)
@@ -76,11 +64,15 @@ async def test_a_topic_without_partitions_is_not_partitioned(ask):
 
 async def test_figures(ask, topic):
     topic.subscriptions[b"s"].messages_dropped += 2
-    topic.messages_in += 2
+    topic.traffic.records_in += 2
     stats = (await ask("GET", f"{NON_PERSISTENT}/stats")).json
     assert (stats["msgInCounter"], stats["storageSize"]) == (2, 0)
-    told = stats["subscriptions"]["s"]
-    assert (told["type"], told["msgDropCounter"], len(told["consumers"])) == ("Shared", 2, 1)
+    figures = stats["subscriptions"]["s"]
+    assert (figures["type"], figures["msgDropCounter"], len(figures["consumers"])) == (
+        "Shared",
+        2,
+        1,
+    )
     assert (await ask("GET", f"{NON_PERSISTENT}/internalStats")).json["numberOfEntries"] == 0
     assert (await ask("GET", f"{NON_PERSISTENT}/subscriptions")).json == ["s"]
 

@@ -106,6 +106,9 @@ async def test_a_name_that_would_be_a_pattern_is_refused(ask, broker):
     assert not broker.permissions.list()
 
 
-async def test_without_authentication_nothing_is_granted(ask, broker):
-    await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 501)
-    assert not broker.permissions.list()
+async def test_without_access_control_grants_are_stored_as_in_apache(ask, broker):
+    await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 204)
+    assert await ask("GET", IN_NAMESPACE) == {"anna": ["produce"]}
+    await ask("POST", f"{ON_TOPIC}/anna", ["consume"], 204)
+    await ask("DELETE", f"{ON_TOPIC}/anna", status=204)
+    assert {grant.action for grant in broker.permissions.list()} == {"create", "produce"}

@@ -53,7 +53,7 @@ def test_a_body_that_is_no_value_is_refused(hint, body):
         ("deduplication", {"deduplication": True}, True),
         ("deduplication", {}, None),
         ("schemaCompatibilityStrategy", {"schema_compatibility": "full"}, "FULL"),
-        ("schemaCompatibilityStrategy", {}, "UNDEFINED"),
+        ("schemaCompatibilityStrategy", {}, None),
     ],
 )
 def test_a_value_is_shown_by_the_annotation(path, settings, shown):

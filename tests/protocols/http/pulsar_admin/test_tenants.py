@@ -6,14 +6,11 @@ import pytest
 import trio
 
 from braidlog.broker.broker import Broker
-from braidlog.broker.topics import namespaces
 from braidlog.protocols.http.app import make_app
 from braidlog.protocols.http.options import RestOptions
 from tests.broker.test_broker import config_for
 from tests.protocols.http.asgi import call
-from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ask
-
-__all__ = ["ask"]  # A fixture.
+from tests.protocols.http.pulsar_admin.test_admin import ADMIN
 
 TENANTS = f"{ADMIN}/tenants"
 
@@ -41,39 +38,39 @@ async def running(folder, *, dies=False):
         broker.close()
 
 
-async def roles_of(asked, tenant):
-    return (await asked("GET", f"{TENANTS}/{tenant}")).json["adminRoles"]
+async def roles_of(ask, tenant):
+    return (await ask("GET", f"{TENANTS}/{tenant}")).json["adminRoles"]
 
 
 @pytest.mark.parametrize("dies", [False, True])
 async def test_tenants_survive_a_restart(tmp_path, dies):
-    async with running(tmp_path, dies=dies) as asked:
-        await asked("PUT", f"{TENANTS}/bank", {"adminRoles": ["boss", "clerk"]}, 204)
-        await asked("PUT", f"{TENANTS}/gone", {}, 204)
-        await asked("POST", f"{TENANTS}/public", {"adminRoles": ["chef"]}, 204)
-        await asked("PUT", f"{ADMIN}/namespaces/bank/cash", status=204)
-    async with running(tmp_path, dies=dies) as asked:
-        assert (await asked("GET", TENANTS)).json == ["bank", "gone", "public"]
-        assert await roles_of(asked, "bank") == ["boss", "clerk"]
-        assert await roles_of(asked, "public") == ["chef"]
-        assert (await asked("GET", f"{ADMIN}/namespaces/gone")).json == []
-        await asked("PUT", f"{TENANTS}/gone", {}, 409)
-        await asked("DELETE", f"{TENANTS}/gone", status=204)
-        await asked("DELETE", f"{TENANTS}/bank", status=409)
-        await asked("DELETE", f"{ADMIN}/namespaces/bank/cash", status=204)
-        await asked("POST", f"{TENANTS}/bank", {"adminRoles": ["boss"]}, 204)
-    async with running(tmp_path, dies=dies) as asked:
-        assert (await asked("GET", TENANTS)).json == ["bank", "public"]
-        assert await roles_of(asked, "bank") == ["boss"]
-        await asked("GET", f"{TENANTS}/gone", status=404)
+    async with running(tmp_path, dies=dies) as ask:
+        await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["boss", "clerk"]}, 204)
+        await ask("PUT", f"{TENANTS}/gone", {}, 204)
+        await ask("POST", f"{TENANTS}/public", {"adminRoles": ["chef"]}, 204)
+        await ask("PUT", f"{ADMIN}/namespaces/bank/cash", status=204)
+    async with running(tmp_path, dies=dies) as ask:
+        assert (await ask("GET", TENANTS)).json == ["bank", "gone", "public"]
+        assert await roles_of(ask, "bank") == ["boss", "clerk"]
+        assert await roles_of(ask, "public") == ["chef"]
+        assert (await ask("GET", f"{ADMIN}/namespaces/gone")).json == []
+        await ask("PUT", f"{TENANTS}/gone", {}, 409)
+        await ask("DELETE", f"{TENANTS}/gone", status=204)
+        await ask("DELETE", f"{TENANTS}/bank", status=409)
+        await ask("DELETE", f"{ADMIN}/namespaces/bank/cash", status=204)
+        await ask("POST", f"{TENANTS}/bank", {"adminRoles": ["boss"]}, 204)
+    async with running(tmp_path, dies=dies) as ask:
+        assert (await ask("GET", TENANTS)).json == ["bank", "public"]
+        assert await roles_of(ask, "bank") == ["boss"]
+        await ask("GET", f"{TENANTS}/gone", status=404)
 
 
-async def test_refusals_have_the_texts_of_apaches_broker(ask, monkeypatch):
-    monkeypatch.setattr(namespaces, "TENANTS_MAX", 1)
+@pytest.mark.limits(tenants=1)
+async def test_refusals_have_the_texts_of_apaches_broker(ask):
     await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2048]}, 400)
     await ask("GET", f"{TENANTS}/bank", status=404)
     await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2047]}, 204)
-    assert "Tenant already exists" in (await ask("PUT", f"{TENANTS}/bank", {}, 409)).json["reason"]
+    assert "Tenant already exist" in (await ask("PUT", f"{TENANTS}/bank", {}, 409)).json["reason"]
     await ask("PUT", f"{TENANTS}/other", {}, 429)
     await ask("POST", f"{TENANTS}/public", {}, 429)
     await ask("PUT", f"{ADMIN}/namespaces/bank/cash", status=204)

@@ -2,9 +2,7 @@
 
 from braidlog.protocols.http.pulsar_admin import subscriptions
 from tests.broker.records import append
-from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC, ask
-
-__all__ = ["ask"]  # A fixture.
+from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC
 
 
 async def test_properties_of_a_topic(ask):
@@ -59,10 +57,32 @@ async def test_subscriptions_are_analyzed_and_have_properties(ask, broker):
     assert (await ask("GET", f"{TOPIC}/subscription/s/properties")).json == {"k": "v"}
     backlog = (await ask("POST", f"{TOPIC}/subscription/s/analyzeBacklog", status=200)).json
     assert (backlog["messages"], backlog["aborted"]) == (2, False)
-    await ask("POST", f"{TOPIC}/subscription/nosub/analyzeBacklog", status=404)
     ledger = topic.partitions[0].partition_id
+    assert [backlog["firstMessageId"], backlog["lastMessageId"]] == [f"{ledger}:1", f"{ledger}:2"]
+    later = {"ledgerId": ledger, "entryId": 2}
+    backlog = (await ask("POST", f"{TOPIC}/subscription/s/analyzeBacklog", later, 200)).json
+    assert (backlog["entries"], backlog["firstMessageId"]) == (1, f"{ledger}:2")
+    await ask("POST", f"{TOPIC}/subscription/nosub/analyzeBacklog", status=404)
     size = await ask("PUT", f"{TOPIC}/backlogSize", {"ledgerId": ledger, "entryId": 0}, 200)
     assert 0 < size.json <= topic.partitions[0].size_bytes
+
+
+async def test_properties_of_a_subscription_are_replaced(ask):
+    properties = f"{PARTS}/subscription/s/properties"
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    await ask("PUT", properties, {"a": "b"}, 404)
+    await ask(
+        "PUT",
+        f"{PARTS}/subscription/s",
+        {"ledgerId": -1, "entryId": -1, "properties": {"x": "y"}},
+        204,
+    )
+    await ask("PUT", properties, {"a": "b"}, 204)
+    assert (await ask("GET", properties)).json == {"a": "b"}
+    for refused, status in (([], 400), ({"a": 1}, 400), ({"a": "b" * 5000}, 412)):
+        await ask("PUT", properties, refused, status)
+    await ask("PUT", properties, status=204)
+    assert (await ask("GET", properties)).json == {}
 
 
 async def test_messages_expire_by_position_and_for_all_subscriptions(ask, broker, monkeypatch):

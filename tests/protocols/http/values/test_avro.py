@@ -77,10 +77,10 @@ def test_every_kind_of_value_in_a_tree_round_trips(value):
 
 
 def test_a_default_replaces_a_missing_field():
-    given = leaf()
+    fields = leaf()
     for name in ("children", "named", "again"):
-        del given[name]
-    assert json.loads(codec(TREE).read(codec(TREE).write(json.dumps(given).encode()))) == leaf()
+        del fields[name]
+    assert json.loads(codec(TREE).read(codec(TREE).write(json.dumps(fields).encode()))) == leaf()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def shown(definition, data):
 
 
 def fields(*types):
-    named = [{"name": f"f{number}", "type": one} for number, one in enumerate(types)]
+    named = [{"name": f"f{number}", "type": field_type} for number, field_type in enumerate(types)]
     return {"type": "record", "name": "R", "namespace": "a", "fields": named}
 
 
@@ -64,7 +64,7 @@ def test_bytes_equal_fastavros(definition, value, native):
     data = out.getvalue()
     assert written(definition, value) == data
     known = (
-        {name: one for name, one in value.items() if name != "more"}
+        {name: field for name, field in value.items() if name != "more"}
         if (isinstance(value, dict))
         else value
     )
@@ -118,8 +118,8 @@ def test_values_of_logical_types_are_their_underlying_values():
     logical = [
         {"type": plain, "logicalType": name, "precision": 9} for name, plain in types.items()
     ]
-    given = [-800_000, -1, 2**62, -(2**62), "F81D4FAE-7DEC-11D0-A765-00A0C91E6BF6", "\u00ff\u00ff"]
-    value = {f"f{number}": one for number, one in enumerate(given)}
+    values = [-800_000, -1, 2**62, -(2**62), "F81D4FAE-7DEC-11D0-A765-00A0C91E6BF6", "\u00ff\u00ff"]
+    value = {f"f{number}": field for number, field in enumerate(values)}
     assert written(fields(*logical), value) == written(fields(*types.values()), value)
     assert shown(fields(*logical), written(fields(*logical), value)) == value
 
@@ -133,7 +133,7 @@ def test_a_default_uses_the_first_fitting_branch():
         ({"type": "map", "values": "bytes"}, {"k": "\u00ff"}, {"k": "\u00ff"}),
         (inner, {"x": "y"}, {"x": {"string": "y"}}),
     ]
-    definition = fields(*(one for one, _, _ in defaults))
+    definition = fields(*(branch for branch, _, _ in defaults))
     for field, (_, default, _) in zip(definition["fields"], defaults, strict=True):
         field["default"] = default
     data = written(definition, {})

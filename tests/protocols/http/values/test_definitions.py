@@ -28,31 +28,35 @@ def info(**fields):
 )
 def test_a_definition_may_be_json_text_or_base64(schema, definition):
     kind = "JSON" if definition == RECORD else "PROTOBUF"
-    found = read_info(info(type=kind, schema=schema), None)
-    assert (found.type, found.definition) == (kind, definition.encode())
+    schema_info = read_info(info(type=kind, schema=schema), None)
+    assert (schema_info.type, schema_info.definition) == (kind, definition.encode())
 
 
 def test_a_whole_schema_may_be_text():
     text = json.dumps(json.dumps({"type": "STRING", "name": "n", "properties": {"a": "b"}}))
-    found = read_info(text.encode(), None)
-    assert (found.type, found.name, found.properties) == ("STRING", "n", {"a": "b"})
+    schema_info = read_info(text.encode(), None)
+    assert (schema_info.type, schema_info.name, schema_info.properties) == (
+        "STRING",
+        "n",
+        {"a": "b"},
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "definition"),
+    ("schema_text", "definition"),
     [
         (RECORD.replace(",", " , "), RECORD),
         ('["int", "string"]', '["int","string"]'),
         (json.dumps('"int"'), '"int"'),
     ],
 )
-def test_with_a_separate_type_the_definition_may_be_alone(given, definition):
-    found = read_info(given.encode(), "AVRO")
-    assert (found.type, found.definition) == ("AVRO", definition.encode())
+def test_with_a_separate_type_the_definition_may_be_alone(schema_text, definition):
+    schema_info = read_info(schema_text.encode(), "AVRO")
+    assert (schema_info.type, schema_info.definition) == ("AVRO", definition.encode())
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "reason"),
+    ("schema", "wanted", "reason"),
     [
         (info(type="KEY_VALUE"), None, "takes a key_schema and a value_schema"),
         (info(type="JSON", schema="[]"), None, "not a definition: "),
@@ -66,6 +70,6 @@ def test_with_a_separate_type_the_definition_may_be_alone(given, definition):
         (b"{", "INT32", "ends too early"),
     ],
 )
-def test_an_invalid_schema_is_refused_with_the_reason(given, wanted, reason):
+def test_an_invalid_schema_is_refused_with_the_reason(schema, wanted, reason):
     with pytest.raises(BadValue, match=reason):
-        read_info(given, wanted)
+        read_info(schema, wanted)

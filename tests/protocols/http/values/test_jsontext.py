@@ -29,7 +29,7 @@ QUICK = settings(max_examples=60, deadline=None)
 @given(value=st.lists(VALUES, max_size=6), indent=st.sampled_from([None, 2]))
 def test_elements_of_an_array_are_found(value, indent):
     text = json.dumps(value, indent=indent).encode()
-    assert [json.loads(one) for one in elements(text, 6)] == value
+    assert [json.loads(element) for element in elements(text, 6)] == value
 
 
 @QUICK
@@ -46,7 +46,7 @@ def test_elements_above_the_limit_are_not_read(text):
 
 def test_strings_may_contain_structural_characters():
     text = rb'["a,]\"[", "\\", "{\"x\": 1}"]'
-    assert [json.loads(one) for one in elements(text, 3)] == ['a,]"[', "\\", '{"x": 1}']
+    assert [json.loads(element) for element in elements(text, 3)] == ['a,]"[', "\\", '{"x": 1}']
 
 
 @QUICK

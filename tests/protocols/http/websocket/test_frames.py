@@ -16,12 +16,15 @@ def record(**fields):
 
 
 def test_message_becomes_a_record():
-    made = record(
+    message = record(
         payload="aGk=", properties={"a": "1", "n": 5}, key="k", eventTime="2020-01-02T03:04:05.678Z"
     )
-    assert (made.value, made.key, made.publish_us) == (b"hi", b"k", NOW_US)
-    assert made.event_us == 1_577_934_245_678_000
-    assert [(header.name, header.value) for header in made.headers] == [(b"a", b"1"), (b"n", b"5")]
+    assert (message.value, message.key, message.publish_us) == (b"hi", b"k", NOW_US)
+    assert message.event_us == 1_577_934_245_678_000
+    assert [(header.name, header.value) for header in message.headers] == [
+        (b"a", b"1"),
+        (b"n", b"5"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_time_of_delivery(fields, expected_us):
 
 
 def test_delivered_record_is_text_of_all_its_fields():
-    made = Record(
+    record = Record(
         3,
         9,
         1_577_934_245_670_000,
@@ -84,7 +87,7 @@ def test_delivered_record_is_text_of_all_its_fields():
             Header(b"n", b"\x05\0\0\0", HeaderKind.INT32),
         ],
     )
-    assert json.loads(frames.delivered(made, "id", 2)) == {
+    assert json.loads(frames.delivered(record, "id", 2)) == {
         "messageId": "id",
         "payload": base64.b64encode(b"hi").decode(),
         "properties": {"a": "1", "n": "5"},

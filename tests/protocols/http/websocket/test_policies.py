@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
-from conformance.clients.raw.websocket import Refused
+from conformance.clients.raw.websocket import UpgradeRefused
 from tests.protocols.http.conftest import listener
 from tests.protocols.http.websocket.test_socket import (
     CONSUMER,
@@ -40,7 +40,7 @@ def limit(broker):
 @pytest.fixture
 def refused(dial):
     async def refused(path):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(UpgradeRefused) as caught:
             await dial(path)
         return caught.value.status, json.loads(caught.value.body)["reason"]
 

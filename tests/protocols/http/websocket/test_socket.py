@@ -10,7 +10,7 @@ from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.app import make_app
 from braidlog.protocols.http.options import RestOptions
 from braidlog.storage.metadata.names import TopicName
-from conformance.clients.raw.websocket import Closed, Refused, WebSocketClient
+from conformance.clients.raw.websocket import Closed, UpgradeRefused, WebSocketClient
 from tests.broker.access.rules import Nothing
 from tests.protocols.http.asgi import call
 from tests.protocols.http.conftest import listener
@@ -76,7 +76,7 @@ async def test_consumer_that_left_gives_way_to_the_next(dial):
         client.sock.close()  # Without a close frame.
     first = await dial(CONSUMER)
     first.send('{"type":"isEndOfTopic"}')  # The client reads nothing, but is there.
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(UpgradeRefused) as caught:
         await dial(CONSUMER)
     assert caught.value.status == 409
 
@@ -93,7 +93,7 @@ async def test_messages_are_stored_once_for_all_protocols(dial, broker):
     consumer.send(json.dumps({"messageId": message["messageId"]}))
     await exchange(consumer, '{"type":"isEndOfTopic"}')
     assert subscription.backlog(0) == 0
-    (publisher,) = broker.publishers.of(topic.partitions[0].partition_id)
+    (publisher,) = broker.shown_producers.of(topic.partitions[0].partition_id)
     assert publisher.name == "p"
 
 
@@ -116,7 +116,7 @@ async def test_lost_permission_closes_the_connection(dial, broker):
 @pytest.mark.parametrize("path", [PRODUCER, CONSUMER, READER])
 async def test_refused_client_creates_no_topic(dial, broker, path):
     broker.access = Access(Nothing(Action.PRODUCE, Action.CONSUME))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(UpgradeRefused) as caught:
         await dial(path)
     assert caught.value.status == 403
     assert broker.topics.find(ORDERS) is None
@@ -125,7 +125,7 @@ async def test_refused_client_creates_no_topic(dial, broker, path):
 async def test_dead_letter_topic_needs_the_permission_of_a_producer(dial, broker):
     await dial(PRODUCER)
     broker.access = Access(Nothing(Action.CONSUME, Action.CREATE))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(UpgradeRefused) as caught:
         await dial(CONSUMER + "?subscriptionType=Shared&maxRedeliverCount=1")
     assert caught.value.status == 403
     await dial(CONSUMER)

@@ -16,15 +16,15 @@ def data(tmp_path):
     """Return a log: partition 0 has offsets 0 to 9, at 0 to 9 ms; partition 1 is empty."""
     data = Data(tmp_path)
     for number in range(0, 10, 2):
-        pair = [record(publish_us=one * 1000) for one in (number, number + 1)]
+        pair = [record(publish_us=second * 1000) for second in (number, number + 1)]
         data.append(BodyFormat.PLAIN, pair)
     data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
     return data
 
 
-def found(data, **given):
-    given.setdefault("subscribe", "orders")
-    options = read_options({"path": data.directory.path, **given}, streaming=False)
+def found(data, **options_given):
+    options_given.setdefault("subscribe", "orders")
+    options = read_options({"path": data.directory.path, **options_given}, streaming=False)
     return [
         (span.partition, span.start, span.end)
         for span in spans(FolderReader(options.place), options)
@@ -44,14 +44,14 @@ def test_offsets_of_a_partition_and_the_default_of_the_other(data):
 
 def test_times_select_the_first_record_at_or_after(data):
     with pytest.warns(UserWarning):
-        one = found(data, startingOffsetsByTimestamp='{"orders": {"0": 5}}')
-    assert one == [(0, 5, 10)]
+        ranges = found(data, startingOffsetsByTimestamp='{"orders": {"0": 5}}')
+    assert ranges == [(0, 5, 10)]
     end = {"endingTimestamp": "3", "startingOffsetsByTimestampStrategy": "latest"}
     assert found(data, **end) == [(0, 0, 3)]
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("options", "text"),
     [
         ({"startingTimestamp": "10"}, "no record that late"),
         ({"startingOffsets": '{"orders": {"5": 1}}'}, "partition 5 of .* is not read"),
@@ -59,9 +59,9 @@ def test_times_select_the_first_record_at_or_after(data):
         ({"subscribePattern": "("}, "subscribePattern"),
     ],
 )
-def test_a_missing_topic_or_partition_is_a_clear_error(data, given, text):
+def test_a_missing_topic_or_partition_is_a_clear_error(data, options, text):
     with pytest.raises(BadOption, match=text):
-        found(data, **given)
+        found(data, **options)
 
 
 def test_an_offset_beyond_the_log_is_loss_or_its_end(data):
@@ -85,8 +85,8 @@ def span(start, end, partition=0):
 
 def test_large_spans_are_split_in_proportion():
     pieces = split([span(0, 90), span(0, 10, 1)], 10, None)
-    assert len([one for one in pieces if one.partition == 0]) == 9
-    assert [(one.start, one.end) for one in pieces][:2] == [(0, 10), (10, 20)]
+    assert len([piece for piece in pieces if piece.partition == 0]) == 9
+    assert [(piece.start, piece.end) for piece in pieces][:2] == [(0, 10), (10, 20)]
     assert split([span(0, 5)], None, 2) == [span(0, 1), span(1, 3), span(3, 5)]
     assert split([span(0, 2)], 100, None) == [span(0, 1), span(1, 2)]
     assert split([], 4, None) == []

@@ -18,29 +18,29 @@ from braidlog.storage.export.source.options import (
 ORDERS = "public/default/orders"
 
 
-def read(streaming=False, **given):
-    return read_options({"path": "/data", "subscribe": "orders", **given}, streaming=streaming)
+def read(streaming=False, **options):
+    return read_options({"path": "/data", "subscribe": "orders", **options}, streaming=streaming)
 
 
 def test_names_ignore_case_and_defaults_equal_kafkas_source():
-    found = read_options({"PATH": "/data", "Subscribe": "orders"}, streaming=False)
-    assert found.selection == Selection(topics=(ORDERS,))
-    assert (found.starting, found.ending) == (Edge(EARLIEST), Edge(LATEST))
-    assert (found.fail_on_loss, found.corrupt) == (True, "fail")
+    options = read_options({"PATH": "/data", "Subscribe": "orders"}, streaming=False)
+    assert options.selection == Selection(topics=(ORDERS,))
+    assert (options.starting, options.ending) == (Edge(EARLIEST), Edge(LATEST))
+    assert (options.fail_on_loss, options.corrupt) == (True, "fail")
     assert read_more_columns({"IncludeHeaders": "true"}) == (True, False)
     assert read(streaming=True).starting == Edge(LATEST)
 
 
 @pytest.mark.parametrize(
-    ("given", "selection"),
+    ("options", "selection"),
     [
         ({"subscribe": "a, t/n/b"}, Selection(topics=("public/default/a", "t/n/b"))),
         ({"subscribePattern": "or.*"}, Selection(pattern="or.*")),
         ({"assign": '{"a": [0, 2]}'}, Selection(assigned={"public/default/a": (0, 2)})),
     ],
 )
-def test_topics_are_given_by_list_pattern_or_assignment(given, selection):
-    assert read_options({"path": "x", **given}, streaming=False).selection == selection
+def test_topics_are_given_by_list_pattern_or_assignment(options, selection):
+    assert read_options({"path": "x", **options}, streaming=False).selection == selection
 
 
 def test_offsets_of_single_partitions_and_times():
@@ -53,18 +53,18 @@ def test_offsets_of_single_partitions_and_times():
 
 
 def test_a_global_time_precedes_times_and_offsets():
-    given = {
+    options = {
         "startingTimestamp": "5",
         "startingOffsetsByTimestamp": '{"orders": {"0": 7}}',
         "startingOffsets": "earliest",
     }
-    assert read(**given).starting.time_us == 5_000
-    del given["startingTimestamp"]
-    assert read(**given).starting.times_us == {ORDERS: {0: 7_000}}
+    assert read(**options).starting.time_us == 5_000
+    del options["startingTimestamp"]
+    assert read(**options).starting.times_us == {ORDERS: {0: 7_000}}
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("options", "text"),
     [
         ({"subscribePattern": "x"}, "exactly one of subscribe"),
         ({"broker": "localhost:8080"}, "exactly one of path"),
@@ -89,14 +89,14 @@ def test_a_global_time_precedes_times_and_offsets():
         ({"endpoint": "http://s3"}, "endpoint goes with store"),
     ],
 )
-def test_invalid_options_are_a_clear_error(given, text):
+def test_invalid_options_are_a_clear_error(options, text):
     with pytest.raises(BadOption, match=text):
-        read(**given)
+        read(**options)
 
 
 def test_streams_have_limits_and_no_end():
-    found = read(streaming=True, maxOffsetsPerTrigger="9", minOffsetsPerTrigger="2")
-    assert found.limits == TriggerLimits(9, None, 2, 900)
+    options = read(streaming=True, maxOffsetsPerTrigger="9", minOffsetsPerTrigger="2")
+    assert options.limits == TriggerLimits(9, None, 2, 900)
     assert read(streaming=True, maxTriggerDelay="30s").limits.delay_s == 30
     with pytest.raises(BadOption, match="above"):
         read(streaming=True, maxOffsetsPerTrigger="1", minOffsetsPerTrigger="2")
@@ -112,17 +112,22 @@ def test_foreign_options_are_reported_and_ignored():
 
 
 def test_a_broker_is_a_url():
-    given = {"broker": "host:8080", "subscribe": "a", "valueFormat": "json", "valueSchema": "s"}
-    found = read_options(given, streaming=False)
-    assert (found.place, found.value_format) == ("http://host:8080", ValueFormat("json", "s"))
+    texts = {"broker": "host:8080", "subscribe": "a", "valueFormat": "json", "valueSchema": "s"}
+    options = read_options(texts, streaming=False)
+    assert (options.place, options.value_format) == ("http://host:8080", ValueFormat("json", "s"))
 
 
 def test_a_store_is_a_place_without_passwords():
-    given = {"store": "s3://b/p", "database": "host=db", "endpoint": "http://s3", "subscribe": "a"}
-    assert read_options(given, streaming=True).place == store_place(
+    options = {
+        "store": "s3://b/p",
+        "database": "host=db",
+        "endpoint": "http://s3",
+        "subscribe": "a",
+    }
+    assert read_options(options, streaming=True).place == store_place(
         "s3://b/p", "host=db", "http://s3"
     )
     with pytest.raises(BadOption, match="PGPASSWORD"):
-        read_options({**given, "database": "host=db password=x"}, streaming=False)
+        read_options({**options, "database": "host=db password=x"}, streaming=False)
     with pytest.raises(BadOption, match="store: 'b'"):
-        read_options({**given, "store": "b"}, streaming=False)
+        read_options({**options, "store": "b"}, streaming=False)

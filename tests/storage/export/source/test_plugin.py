@@ -48,20 +48,20 @@ def data(tmp_path):
 
 
 def fill(data, *values, append_us=1_700_000_000_000_000):
-    data.append(BodyFormat.KAFKA, [record(value=one, append_us=append_us) for one in values])
+    data.append(BodyFormat.KAFKA, [record(value=value, append_us=append_us) for value in values])
 
 
-def source(data, **given):
-    return BraidlogSource({"path": data.directory.path, "subscribe": "orders", **given})
+def source(data, **options):
+    return BraidlogSource({"path": data.directory.path, "subscribe": "orders", **options})
 
 
 def rows(reader):
     """Return the rows of all tasks; each task goes to a worker as bytes, with its reader."""
-    found = []
+    all_rows = []
     for part in reader.partitions():
         sent, task = cloudpickle.loads(cloudpickle.dumps((reader, part)))
-        found += [row for batch in sent.read(task) for row in batch.to_pylist()]
-    return found
+        all_rows += [row for batch in sent.read(task) for row in batch.to_pylist()]
+    return all_rows
 
 
 def offsets(reader):
@@ -99,16 +99,16 @@ def test_a_stream_has_the_stream_reader(data):
 def test_values_are_columns_and_undecodable_values_follow_the_option(data, tmp_path):
     fill(data, b'{"id": 1, "name": "a"}', b"no JSON", b'{"id": 3}')
     both = StructType([StructField("offset", LongType()), StructField("data", DATA)])
-    given = {"valueFormat": "json", "valueSchema": "id bigint, name string"}
+    options = {"valueFormat": "json", "valueSchema": "id bigint, name string"}
     with pytest.raises(UnreadableBody, match="offset 1 of public/default/orders partition 0"):
-        rows(source(data, **given).reader(both))
-    skipped = rows(source(data, corrupt="skip", **given).reader(both))
+        rows(source(data, **options).reader(both))
+    skipped = rows(source(data, corrupt="skip", **options).reader(both))
     assert [row["data"] and row["data"]["id"] for row in skipped] == [1, None, 3]
     dead = tmp_path / "dead"
-    given |= {"corrupt": "deadletter", "deadLetterPath": str(dead)}
+    options |= {"corrupt": "deadletter", "deadLetterPath": str(dead)}
     for _ in range(2):  # A repeated task writes its own file again.
-        kept = rows(source(data, **given).reader(both))
-        assert [row["offset"] for row in kept] == [0, 2]
+        readable = rows(source(data, **options).reader(both))
+        assert [row["offset"] for row in readable] == [0, 2]
         (file,) = dead.iterdir()
         (letter,) = parquet.read_table(file).to_pylist()
         assert (letter["offset"], letter["body"], letter["topic"]) == (1, b"no JSON", TOPIC)
@@ -134,9 +134,9 @@ def test_an_unreadable_body_follows_the_option(data, tmp_path):
     assert (letter["offset"], letter["count"], letter["body"]) == (1, 3, b"\xff" * 40)
 
 
-def filtered(data, *filters, **given):
+def filtered(data, *filters, **options):
     """Return the read offsets, and the filters that Spark must apply itself."""
-    reader = source(data, filterPushdown="true", **given).reader(ROWS)
+    reader = source(data, filterPushdown="true", **options).reader(ROWS)
     left = list(reader.pushFilters(list(filters)))
     return offsets(reader), left
 
@@ -168,7 +168,7 @@ def test_filters_on_partition_and_offset_are_pushed_down(data, filters, read):
 
 
 @pytest.mark.parametrize(
-    "one",
+    "expression",
     [
         IsNotNull(("value",)),
         EqualTo(("value",), b"1"),
@@ -180,9 +180,9 @@ def test_filters_on_partition_and_offset_are_pushed_down(data, filters, read):
     ],
     ids=str,
 )
-def test_other_filters_are_left_to_spark(data, one):
+def test_other_filters_are_left_to_spark(data, expression):
     fill(data, *(b"%d" % n for n in range(8)))
-    assert filtered(data, one) == ([*range(8)], [one])
+    assert filtered(data, expression) == ([*range(8)], [expression])
 
 
 @pytest.mark.parametrize("kind", [GreaterThan, GreaterThanOrEqual])
@@ -200,19 +200,19 @@ def test_a_time_filter_skips_older_records_and_spark_filters_the_rest(data, kind
 def test_removed_records_are_an_error_or_skipped(data):
     fill(data, *(b"%d" % n for n in range(4)))
     fill(data, *(b"%d" % n for n in range(4, 8)))
-    readers = [source(data, failOnDataLoss=one).reader(ROWS) for one in ("true", "false")]
+    readers = [source(data, failOnDataLoss=choice).reader(ROWS) for choice in ("true", "false")]
     parts = readers[0].partitions()
     data.log.delete_below(4)
     data.committer.commit()
     with pytest.raises(DataLoss, match="offsets 0 to 3 are no longer in the log"):
         [*readers[0].read(parts[0])]
-    found = [row["offset"] for batch in readers[1].read(parts[0]) for row in batch.to_pylist()]
-    assert found == [4, 5, 6, 7]
+    offsets = [row["offset"] for batch in readers[1].read(parts[0]) for row in batch.to_pylist()]
+    assert offsets == [4, 5, 6, 7]
 
 
 def test_a_deleted_partition_is_an_error_or_has_no_rows(data):
     fill(data, b"v")
-    readers = [source(data, failOnDataLoss=one).reader(ROWS) for one in ("true", "false")]
+    readers = [source(data, failOnDataLoss=choice).reader(ROWS) for choice in ("true", "false")]
     (part,) = readers[0].partitions()
     object.__setattr__(part.span, "partition_id", 99)
     with pytest.raises(DataLoss, match="orders partition 0 is gone"):
@@ -234,11 +234,11 @@ def test_several_partitions_by_assignment(data):
     )
     assert second
     fill(data, b"v")
-    given = {"path": data.directory.path, "assign": json.dumps({"orders": [0, 1]})}
+    options = {"path": data.directory.path, "assign": json.dumps({"orders": [0, 1]})}
     columns = StructType(
         [StructField("partition", IntegerType()), StructField("offset", LongType())]
     )
-    assert rows(BraidlogSource(given).reader(columns)) == [{"partition": 0, "offset": 0}]
-    given["assign"] = json.dumps({"orders": [7]})
+    assert rows(BraidlogSource(options).reader(columns)) == [{"partition": 0, "offset": 0}]
+    options["assign"] = json.dumps({"orders": [7]})
     with pytest.raises(BadOption, match="there is no partition 7"):
-        BraidlogSource(given).reader(columns).partitions()
+        BraidlogSource(options).reader(columns).partitions()

@@ -37,14 +37,14 @@ def test_a_topic_is_a_data_frame_with_the_columns_of_sparks_kafka_source(spark, 
     assert rows.columns == [
         *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     ]
-    found = rows.selectExpr("offset", "CAST(value AS STRING) AS value", "topic").collect()
-    assert [(row.offset, row.value) for row in found] == [(i, str(i)) for i in range(50)]
-    assert found[0].topic == TOPIC
+    shown = rows.selectExpr("offset", "CAST(value AS STRING) AS value", "topic").collect()
+    assert [(row.offset, row.value) for row in shown] == [(i, str(i)) for i in range(50)]
+    assert shown[0].topic == TOPIC
 
 
 def test_headers_metadata_and_chosen_columns(spark, data):
-    one = record(value=b"v", headers=[Header(b"a", b"1")], ordering_key=b"o")
-    data.append(BodyFormat.PLAIN, [one])
+    sent = record(value=b"v", headers=[Header(b"a", b"1")], ordering_key=b"o")
+    data.append(BodyFormat.PLAIN, [sent])
     rows = frame(spark, data, includeHeaders="true", includeMetadata="true").load()
     row = rows.first()
     assert (row.headers[0].key, row.headerKinds, row.orderingKey) == ("a", [2], b"o")
@@ -65,8 +65,8 @@ def test_offsets_partitions_and_filters(spark, data):
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         rows = frame(spark, data, filterPushdown="true").load()
-        kept = rows.where("offset >= 90 AND offset < 95 AND topic LIKE 'public/%'")
-        assert sorted(row.offset for row in kept.collect()) == [90, 91, 92, 93, 94]
+        selected = rows.where("offset >= 90 AND offset < 95 AND topic LIKE 'public/%'")
+        assert sorted(row.offset for row in selected.collect()) == [90, 91, 92, 93, 94]
         assert rows.where("timestamp > TIMESTAMP'2100-01-01'").count() == 0
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
@@ -101,9 +101,9 @@ def test_a_stream_continues_from_its_checkpoint_in_bounded_batches(spark, data, 
     grown = data.directory.create_partitions(
         [NewPartition(2, TOPIC, 1)], LogSettings(), data.committer
     )[0]
-    data.log, kept = grown, data.log
+    data.log, earlier_log = grown, data.log
     fill(data, 0, 5)
-    data.log = kept
+    data.log = earlier_log
     second = stream(spark, data, tmp_path / "checkpoint")
     assert sorted(offset for batch in second for offset in batch) == sorted(
         [*range(50, 60), *range(5)]

@@ -25,11 +25,11 @@ def fill(data, count):
     data.append(BodyFormat.KAFKA, [record(value=b"v") for _ in range(count)])
 
 
-def reader(data, **given):
-    given = {"path": data.directory.path, **given}
-    given |= {} if "assign" in given else {"subscribe": given.get("subscribe", "orders")}
-    given.setdefault("startingOffsets", "earliest")
-    options = read_options(given, streaming=True)
+def reader(data, **texts):
+    texts = {"path": data.directory.path, **texts}
+    texts |= {} if "assign" in texts else {"subscribe": texts.get("subscribe", "orders")}
+    texts.setdefault("startingOffsets", "earliest")
+    options = read_options(texts, streaming=True)
     return StreamReader(
         options, ReadSettings(options.place, Table(("offset",)), options.fail_on_loss)
     )
@@ -103,12 +103,12 @@ def test_a_recreated_topic_is_an_error_or_read_from_its_start(data):
     assert [part.span.start for part in stream.partitions(at(3, partition_id=9), end)] == [0]
 
 
-def gone(data, **given):
+def gone(data, **options):
     """Return a reader of an existing and a deleted topic, and the checkpoint of the
     deleted topic.
     """
     fill(data, 3)
-    return reader(data, subscribe="gone,orders", **given), {"public/default/gone": {"0": [5, 9]}}
+    return reader(data, subscribe="gone,orders", **options), {"public/default/gone": {"0": [5, 9]}}
 
 
 def test_a_deleted_topic_is_an_error_or_skipped(data):

@@ -30,7 +30,7 @@ TYPES = {
 
 def test_the_types_equal_sparks_types_of_the_schema():
     names = column_names(headers=True, metadata=True)
-    pairs = [one.split(" ", 1) for one in ddl(names).split(", ")]
+    pairs = [part.split(" ", 1) for part in ddl(names).split(", ")]
     schema = StructType([StructField(name, TYPES[type_]) for name, type_ in pairs])
     assert to_arrow_schema(schema, timezone="UTC").equals(Table(names).schema)
     wanted = [(field.name, field.dataType.simpleString()) for field in schema.fields]

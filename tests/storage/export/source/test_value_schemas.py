@@ -14,7 +14,7 @@ from braidlog.storage.export.source.value_schemas import values_of
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_named
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
-from tests.storage.log.directories import Directory
+from tests.storage.log.directories import LogDirectory
 
 STRING, JSON, AVRO = 1, 2, 4  # Pulsar's numbers.
 TOPIC = "public/default/orders"
@@ -33,7 +33,7 @@ SECOND = {
 
 @pytest.fixture
 def directory(tmp_path):
-    opened = Directory(tmp_path / "data")
+    opened = LogDirectory(tmp_path / "data")
     yield opened
     opened.crash()
 
@@ -58,12 +58,12 @@ def store(directory, *records):
     """Store (schema version, value) pairs."""
     log = directory.logs[1]
     base = log.log_end_offset
-    made = [
+    stored = [
         Record(base + n, 5, value=value, schema_version=named(version))
         for n, (version, value) in enumerate(records)
     ]
     codec = codec_named("plain")
-    body = codec.encode(made, base)
+    body = codec.encode(stored, base)
     log.append([body], codec.inspect(body), body_format=codec.format, append_us=5)
     directory.committer.commit()
 

@@ -97,7 +97,7 @@ def test_json_values_are_rows_and_invalid_values_are_named():
         None,
         5,
     ]
-    assert sorted(one.row for one in bad) == [2, 4, 5, 6]
+    assert sorted(failure.row for failure in bad) == [2, 4, 5, 6]
     assert data.type == decoder.type
 
 
@@ -112,7 +112,7 @@ def test_avro_values_are_rows_and_invalid_values_are_named():
         (7, ["x"]),
         *[None] * 3,
     ]
-    assert [one.row for one in bad] == [1, 3]
+    assert [failure.row for failure in bad] == [1, 3]
 
 
 def test_no_values_decode_to_no_rows():
@@ -154,7 +154,7 @@ def nested(depth):
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "reason"),
     [
         ({"type": "string", "logicalType": "uuid"}, "logical type uuid"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 99}, "decimal\\(99, 0\\)"),
@@ -162,8 +162,8 @@ def nested(depth):
         ("R", "Avro type R"),
     ],
 )
-def test_avro_types_without_a_column_are_an_error(kind, said):
-    with pytest.raises(BadOption, match=said):
+def test_avro_types_without_a_column_are_an_error(kind, reason):
+    with pytest.raises(BadOption, match=reason):
         of_avro(kind)
 
 

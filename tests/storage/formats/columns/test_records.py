@@ -47,7 +47,7 @@ def fast(batches):
     codec = codec_for(batches[0].header.body_format)
     try:
         columns = column_decoder_for(codec)(batches)
-        columns = columns.where(columns.offset >= min(one.base_offset for one in batches))
+        columns = columns.where(columns.offset >= min(batch.base_offset for batch in batches))
         return to_batch(columns, TARGET, codec.name)
     except (Irregular, BodyError, IndexError, struct.error):
         return None
@@ -56,20 +56,20 @@ def fast(batches):
 def plain(batches):
     codec = codec_for(batches[0].header.body_format)
     records, places = [], {}
-    for one in batches:
-        decoded = codec.decode(one.body, one.base_offset, one.header.append_us)
+    for batch in batches:
+        decoded = codec.decode(batch.body, batch.base_offset, batch.header.append_us)
         assert decoded.failed is None, decoded.failed
         records += [record for record in decoded.records if record.offset < 1 << 63]
         if codec.format == BodyFormat.PULSAR:
-            places |= places_of(one.body, one.base_offset)
+            places |= places_of(batch.body, batch.base_offset)
     return records_to_batch(records, TARGET, codec.name, places or None)
 
 
 def assert_same(batches):
-    found, expected = fast(batches), plain(batches)
-    assert found is not None
-    assert found.schema.equals(expected.schema)
-    assert found == expected
+    quick, expected = fast(batches), plain(batches)
+    assert quick is not None
+    assert quick.schema.equals(expected.schema)
+    assert quick == expected
 
 
 @pytest.mark.parametrize("body_format", FORMATS)
@@ -83,11 +83,11 @@ def test_every_format_has_the_rows_of_its_codec(body_format, data):
         base = records[0].offset
         encoded = codec.encode(records, base)
         batches.append(batch_of(encoded, body_format, base, len(records), records[0].append_us))
-    found = fast(batches)
-    if found is None:  # Allowed for a binary key: Pulsar has the key in Base64.
+    quick = fast(batches)
+    if quick is None:  # Allowed for a binary key: Pulsar has the key in Base64.
         assert body_format == BodyFormat.PULSAR
     else:
-        assert found == plain(batches)
+        assert quick == plain(batches)
 
 
 @pytest.mark.parametrize("pack", [kafka.KAFKA.readable, gzip])
@@ -176,10 +176,10 @@ def pulsar_batch(count, *, seed=0, rich=False):
             fields["null_value"] = rng.random() < 0.2
         if rich and rng.random() < 0.1:
             fields["compacted_out"] = True
-        one = rng.randbytes(rng.randrange(200))
-        packed = single(one, **fields)
+        payload = rng.randbytes(rng.randrange(200))
+        packed = single(payload, **fields)
         if rich and rng.random() < 0.5:
-            packed = single_with_properties(one, fields, {"a": "b" * rng.randrange(200)})
+            packed = single_with_properties(payload, fields, {"a": "b" * rng.randrange(200)})
         parts.append(packed)
     return b"".join(parts)
 
@@ -249,7 +249,7 @@ def test_cut_or_flipped_bytes_are_never_read_differently():
             for _ in range(rng.randrange(1, 3)):
                 if data:
                     data[rng.randrange(len(data))] = rng.choice([0, 1, 127, 128, 255])
-            one = batch_of(bytes(data), body_format, 0, 6)
-            found = fast([one])
-            if found is not None and len(data):
-                assert found == plain([one]), bytes(data).hex()
+            sample = batch_of(bytes(data), body_format, 0, 6)
+            quick = fast([sample])
+            if quick is not None and len(data):
+                assert quick == plain([sample]), bytes(data).hex()

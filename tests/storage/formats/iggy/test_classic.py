@@ -78,8 +78,8 @@ def test_messages_that_iggys_server_sent_read_and_encode_the_same(row: list[str]
     assert len(decoded.records) == count
     assert IGGY.encode(decoded.records, 0) == body
     assert len(IGGY.split(body, 0)) == count
-    found = IGGY_POLLS.parse(polled).messages
-    assert [(m.offset, m.timestamp, bytes(m.payload)) for m in found] == [
+    messages_seen = IGGY_POLLS.parse(polled).messages
+    assert [(m.offset, m.timestamp, bytes(m.payload)) for m in messages_seen] == [
         (r.offset, r.append_us, r.value) for r in decoded.records
     ]
 
@@ -227,9 +227,11 @@ def test_the_description_parses_the_stored_messages(
         for payload, headers, message_id in messages
     )
     body = body_from_send(raw, base_offset, 77).body
-    found = IGGY_POLLS.parse(body[4:]).messages
-    assert [message.offset - base_offset for message in found] == list(range(len(messages)))
-    for message, (payload, headers, message_id) in zip(found, messages, strict=True):
+    stored_messages = IGGY_POLLS.parse(body[4:]).messages
+    assert [message.offset - base_offset for message in stored_messages] == list(
+        range(len(messages))
+    )
+    for message, (payload, headers, message_id) in zip(stored_messages, messages, strict=True):
         assert (message.state, message.timestamp) == (1, 77)
         assert message.id == message_id.to_bytes(16, "little")
         assert (message.payload, message.checksum) == (payload, zlib.crc32(payload))

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Iterable
 
 import pytest
 import xxhash
@@ -9,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braidlog.storage.errors import BodyError, CorruptBody
+from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.iggy.forms import (
+    ONE_BATCH_BYTES_MAX,
     batches,
+    batches_one_by_one,
     body_from_batch,
     body_from_untyped,
     crc32_wide,
     untyped,
 )
 from braidlog.storage.formats.iggy.typed import IGGY_TYPED, BrokenRule, body_from_typed, checksum_of
+from braidlog.storage.formats.quick import SPEEDUPS
 from tests.storage.formats.iggy.test_typed import message
 from tests.storage.formats.strategies import QUICK
 
@@ -56,7 +61,7 @@ def batch(*frames: bytes, sent_us: int = 5, count: int | None = None, **set_: in
     fields = [set_.get("partition", 0), set_.get("offset", 0), set_.get("append_us", 0)]
     fields += [sent_us, 256 + sum(map(len, frames))]
     number = len(frames) if count is None else count
-    checked = struct.pack("<QQQQQI", *fields, number) + b"".join(one[:8] for one in frames)
+    checked = struct.pack("<QQQQQI", *fields, number) + b"".join(frame[:8] for frame in frames)
     head = struct.pack("<QQQQQQI", *fields, xxhash.xxh3_64_intdigest(checked), number)
     return head.ljust(256, b"\0") + b"".join(frames)
 
@@ -65,10 +70,20 @@ def records_of(body: object) -> memoryview:
     return IGGY_TYPED.readable(body)
 
 
+def batches_of(joined: Iterable[Buffer]) -> list[bytes]:
+    """Split buffers of whole batches by the length in each head."""
+    data, whole = b"".join(joined), list[bytes]()
+    while data:
+        (size,) = struct.unpack_from("<Q", data, 32)
+        whole.append(data[:size])
+        data = data[size:]
+    return whole
+
+
 def test_the_captured_batch_round_trips() -> None:
     prepared = body_from_batch(BATCH, 2, 0, 1000)
     decoded = IGGY_TYPED.decode(prepared.body, 0, 1000).records
-    assert [(one.offset, one.value, one.publish_us) for one in decoded] == [
+    assert [(record.offset, record.value, record.publish_us) for record in decoded] == [
         (0, b"hello", SENT_US),
         (1, b"world!", SENT_US),
     ]
@@ -127,16 +142,16 @@ def test_a_batch_covers_a_single_append_time_and_range_of_times() -> None:
     first = body_from_typed(message(b"a", sent_us=far) + message(b"b", sent_us=far + 3), 0, 10)
     later = body_from_typed(message(b"c", sent_us=far - 2), 2, 11)
     distant = body_from_typed(message(b"d", sent_us=2) + message(b"e", sent_us=far), 3, 12)
-    records = b"".join(bytes(records_of(one.body)) for one in (first, later, distant))
-    found = list(batches(memoryview(records), 4))
-    heads = [struct.unpack_from("<QQQQQQI", one) for one in found]
+    records = b"".join(bytes(records_of(batch.body)) for batch in (first, later, distant))
+    joined = batches_of(batches(memoryview(records), 4))
+    heads = [struct.unpack_from("<QQQQQQI", batch) for batch in joined]
     assert [(head[0], head[1], head[2], head[3], head[6]) for head in heads] == [
         (4, 0, 10, far, 2),
         (4, 2, 11, far - 2, 1),
         (4, 3, 12, 2, 1),
         (4, 4, 12, far, 1),
     ]
-    assert struct.unpack_from("<II", found[0], 256 + 24 + 48 + 1) == (1, 3)
+    assert struct.unpack_from("<II", joined[0], 256 + 24 + 48 + 1) == (1, 3)
 
 
 @pytest.mark.parametrize("digest", [crc32_wide, checksum_of])
@@ -177,3 +192,27 @@ def test_any_bytes_raise_only_body_errors(data: bytes, count: int) -> None:
             act()
         except BodyError:
             pass
+
+
+def test_batches_are_written_into_the_given_memory() -> None:
+    records = records_of(body_from_typed(message(b"a") + message(b"b"), 0, 10).body)
+    lent: list[memoryview] = []
+
+    def memory(size: int) -> memoryview:
+        lent.append(memoryview(bytearray(size)))
+        return lent[-1]
+
+    joined = list(batches(records, 4, memory))
+    if SPEEDUPS is not None:
+        assert [bytes(room[: len(part)]) for room, part in zip(lent, joined, strict=True)] == joined
+    assert batches_of(joined) == list(batches_one_by_one(records, 4))
+
+
+def test_a_batch_has_a_bounded_length_unless_a_message_is_longer() -> None:
+    long = b"x" * (ONE_BATCH_BYTES_MAX // 2)
+    bodies = [body_from_typed(message(value), at, 10).body for at, value in
+              enumerate((long, long, long * 3, b"y"))]  # fmt: skip
+    records = memoryview(b"".join(bytes(records_of(body)) for body in bodies))
+    joined = batches_of(batches(records, 0))
+    assert [len(batch) > ONE_BATCH_BYTES_MAX for batch in joined] == [False, False, True, False]
+    assert joined == list(batches_one_by_one(records, 0))

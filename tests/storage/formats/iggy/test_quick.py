@@ -38,7 +38,7 @@ from braidlog.storage.formats.iggy.typed import (
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.record import Record
 from tests.storage.formats.iggy.test_classic import header, sent
-from tests.storage.formats.iggy.test_forms import batch, frame
+from tests.storage.formats.iggy.test_forms import batch, batches_of, frame
 from tests.storage.formats.speedup_samples import iggy_messages, kafka_set, mutated
 
 in_c = pytest.mark.skipif(iggy_quick.SPEEDUPS is None, reason="the extension is not there")
@@ -142,13 +142,13 @@ def test_sends_become_the_same_bodies(make, seed, in_python):
     for _ in range(ROUNDS):
         data = mutated(chance, make(chance))
         options = {"key": b"k1", "random_bytes": partial(same, chance.randbytes(16))}
-        made = outcome(function, data, 1 << 40, 9, **options)
+        body = outcome(function, data, 1 << 40, 9, **options)
         wanted = in_python(function, data, 1 << 40, 9, **options)
         if isinstance(wanted, tuple):
             refused += 1
-            assert made == wanted, (seed, data)
+            assert body == wanted, (seed, data)
         else:
-            assert (bytes(made.body), made.info) == (bytes(wanted.body), wanted.info), (seed, data)
+            assert (bytes(body.body), body.info) == (bytes(wanted.body), wanted.info), (seed, data)
     assert 0 < refused < ROUNDS
 
 
@@ -165,13 +165,13 @@ def test_batches_become_the_same_bodies(seed, in_python):
             struct.pack_into("<Q", cut, 32, len(cut))
             data = bytes(cut)
         count = len(parts) + (chance.random() < 0.05)
-        made = outcome(body_from_batch, data, count, 1 << 40, 9, key=b"k")
+        body = outcome(body_from_batch, data, count, 1 << 40, 9, key=b"k")
         wanted = in_python(body_from_batch, data, count, 1 << 40, 9, key=b"k")
         if isinstance(wanted, tuple):
             refused += 1
-            assert made == wanted, (seed, data)
+            assert body == wanted, (seed, data)
         else:
-            assert (bytes(made.body), made.info) == (bytes(wanted.body), wanted.info), (seed, data)
+            assert (bytes(body.body), body.info) == (bytes(wanted.body), wanted.info), (seed, data)
     assert 0 < refused < ROUNDS
 
 
@@ -190,8 +190,8 @@ def test_valid_messages_need_no_python_and_cut_messages_are_left_to_it(form, mes
     assert stored_send(messages, form, b"", stamps, SEND_LIMITS, random.randbytes) is not None
     for end in range(len(messages)):
         if form is not Form.FRAME or end != len(frame(b"")):  # A whole frame.
-            made = stored_send(messages[:end], form, b"", stamps, SEND_LIMITS, random.randbytes)
-            assert made is None
+            body = stored_send(messages[:end], form, b"", stamps, SEND_LIMITS, random.randbytes)
+            assert body is None
 
 
 @in_c
@@ -202,7 +202,7 @@ def test_messages_without_an_id_get_uuids_of_version_4_and_others_keep_theirs():
     assert ids[1::2] == [5] * 100
     fresh = [number.to_bytes(16, "little") for number in ids[::2]]
     assert len(set(fresh)) == 100
-    assert {(one[6] >> 4, one[8] >> 6) for one in fresh} == {(4, 2)}
+    assert {(message_id[6] >> 4, message_id[8] >> 6) for message_id in fresh} == {(4, 2)}
 
 
 # Conversion between stored forms.
@@ -225,7 +225,7 @@ def test_direct_conversion_equals_conversion_by_records(target, source, seed):
     if target.format == source:
         return
     chance = random.Random(seed)
-    made = 0
+    converted = 0
     for _ in range(ROUNDS):
         body = stored_bodies(chance, source)
         if source == KAFKA.format:
@@ -234,7 +234,7 @@ def test_direct_conversion_equals_conversion_by_records(target, source, seed):
             chance.choice((0, 0, 3, 43)), chance.randrange(1, 12), chance.choice((150, 9000))
         )
         part = target.converted(Stored(body, source, 0, 9, 12), wanted)
-        made += part.count
+        converted += part.count
         assert len(part.records) <= wanted.bytes_max and part.count <= wanted.records_max
         if not part.count:
             continue
@@ -247,7 +247,7 @@ def test_direct_conversion_equals_conversion_by_records(target, source, seed):
         assert bytes(part.records) == bytes(expected), (seed, body)
         first, last = decoded.records[0].offset, decoded.records[-1].offset
         assert (part.first_offset, part.next_offset) == (first, last + 1)
-    assert made > ROUNDS // 10
+    assert converted > ROUNDS // 10
 
 
 @in_c
@@ -294,7 +294,7 @@ def test_the_key_of_a_message_of_a_set_is_a_header(target):
     stored = KAFKA.encode([Record(0, 9, key=b"k" * 255, value=b"v" * 100)], 0)
     part = target.converted(Stored(stored, KAFKA.format, 0, 9, 1), ALL)
     (record,) = target.decode(bytes(4) + part.records, 0, 9).records
-    assert [(one.name, one.value) for one in record.headers] == [(KEY_HEADER, b"k" * 255)]
+    assert [(header.name, header.value) for header in record.headers] == [(KEY_HEADER, b"k" * 255)]
 
 
 def test_no_other_format_is_converted_directly(in_python):
@@ -313,7 +313,7 @@ def stored_records(chance):
     whole = b""
     for at in range(chance.randrange(1, 4)):
         parts = [
-            frame(chance.randbytes(chance.choice([0, 9, 300])), number=number,
+            frame(chance.randbytes(chance.choice([0, 9, 300, 2100])), number=number,
                   headers=headers(chance), delta=chance.choice([0, 5, (1 << 32) - 1]))
             for number in range(chance.randrange(1, 20))
         ]  # fmt: skip
@@ -326,7 +326,7 @@ def stored_records(chance):
 @pytest.mark.parametrize("seed", range(40))
 def test_stored_records_become_the_same_batches(seed):
     records = stored_records(random.Random(seed))
-    assert list(map(bytes, batches(records, 3))) == list(batches_one_by_one(records, 3))
+    assert b"".join(batches(records, 3)) == b"".join(batches_one_by_one(records, 3))
 
 
 def test_truncated_records_are_reported():
@@ -337,9 +337,9 @@ def test_truncated_records_are_reported():
 
 
 def test_a_long_run_becomes_several_batches():
-    one = body_one_by_one(memoryview(batch(frame(b"x"))), b"", 0, 9, 5)[0]
-    made = batches(memoryview(one * (ONE_BATCH_MAX + 1)), 0)
-    counts = [struct.unpack_from("<I", one, 48)[0] for one in made]
+    stored_body = body_one_by_one(memoryview(batch(frame(b"x"))), b"", 0, 9, 5)[0]
+    joined = batches(memoryview(stored_body * (ONE_BATCH_MAX + 1)), 0)
+    counts = [struct.unpack_from("<I", piece, 48)[0] for piece in batches_of(joined)]
     assert counts == [ONE_BATCH_MAX, 1]
 
 
@@ -349,17 +349,20 @@ def test_distant_offsets_are_in_different_batches():
         for offset in (0, (1 << 32) - 1, 1 << 32)
     ]
     records = memoryview(b"".join(parts))
-    made = list(map(bytes, batches(records, 0)))
-    assert made == list(batches_one_by_one(records, 0))
-    assert [struct.unpack_from("<I", one, 48)[0] for one in made] == [2, 1]
+    joined = batches_of(batches(records, 0))
+    assert joined == list(batches_one_by_one(records, 0))
+    assert [struct.unpack_from("<I", piece, 48)[0] for piece in joined] == [2, 1]
 
 
 def test_readers_of_iggy_do_not_see_a_partitioning_key():
     many = sent(b"y" * 40, message_id=3) * 9
     keyed, plain = (body_from_send(many, 0, 9, key=key).body for key in (b"k", None))
     assert pack_key(b"k") == keyed[:5]
-    made = [IGGY_TYPED.converted(Stored(one, IGGY.format, 0, 9, 9), ALL) for one in (keyed, plain)]
-    assert made[0] == made[1]
+    answers = [
+        IGGY_TYPED.converted(Stored(stored_body, IGGY.format, 0, 9, 9), ALL)
+        for stored_body in (keyed, plain)
+    ]
+    assert answers[0] == answers[1]
     assert iggy_typed.IGGY_TYPED.readable(keyed) == IGGY_TYPED.readable(plain)
 
 

@@ -73,7 +73,7 @@ def test_headers_keep_their_kinds_and_order() -> None:
 def test_the_partitioning_key_is_the_key_of_each_record() -> None:
     prepared = body_from_typed(message(b"a") + message(b"b"), 5, 1, key=b"key")
     decoded = IGGY_TYPED.decode(prepared.body, 5, 1)
-    assert [(one.offset, one.key) for one in decoded.records] == [(5, b"key"), (6, b"key")]
+    assert [(record.offset, record.key) for record in decoded.records] == [(5, b"key"), (6, b"key")]
     assert IGGY_TYPED.split(prepared.body, 5) == [(5, 7), (6, 7 + 65)]
     assert IGGY_TYPED.split(prepared.body, 5, start_offset=6) == [(6, 7 + 65)]
 

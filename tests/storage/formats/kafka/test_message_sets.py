@@ -71,9 +71,9 @@ def test_messages_are_written_and_read_by_the_protocol(
 def test_sets_of_real_producers_are_accepted(row: list[str]) -> None:
     message_set = bytes.fromhex(row[2])
     body = prepared(message_set)
-    found = values(body)
-    assert [offset for offset, _, _ in found] == list(range(100, 100 + len(found)))
-    assert all(value for _, _, value in found)
+    messages = values(body)
+    assert [offset for offset, _, _ in messages] == list(range(100, 100 + len(messages)))
+    assert all(value for _, _, value in messages)
     packed = "codec=0" not in row[1] and "acks=0" not in row[1]
     assert body.info.flags == (BatchFlag.COMPRESSED if packed else 0)
     assert KAFKA.inspect(body.body) == body.info
@@ -300,10 +300,10 @@ def test_the_last_start_before_a_place_equals_split(codec: int) -> None:
     starts = KAFKA.split(body, 100)
     assert starts[-1][0] == 108
     for pos in range(len(body)):
-        found = KAFKA.start_before(body, 100, pos)
-        assert found == [start for start in starts if start[1] <= pos][-1]
-        assert found == BodyCodec.start_before(KAFKA, body, 100, pos)
-        assert found == KAFKA.start_before(body[:pos], 100, pos)  # The cut is there.
+        place = KAFKA.start_before(body, 100, pos)
+        assert place == [start for start in starts if start[1] <= pos][-1]
+        assert place == BodyCodec.start_before(KAFKA, body, 100, pos)
+        assert place == KAFKA.start_before(body[:pos], 100, pos)  # The cut is there.
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -325,14 +325,14 @@ def test_many_messages_are_read_like_single_messages(seed: int) -> None:
     wanted = rng.choice([1 << 30, 64, 63])
     together = KAFKA.decode(body, 0, 5, start_offset=start, records_max=wanted)
     alone = Decoded(next_offset=together.next_offset)
-    position, one = start, alone
-    while len(alone.records) < wanted and one.failed is None:
-        one = KAFKA.decode(body, 0, 5, start_offset=position, records_max=1)
-        alone.next_offset = position = one.next_offset
-        alone.failed, alone.failed_offset = one.failed, one.failed_offset
-        if not one.records:
+    position, decoded = start, alone
+    while len(alone.records) < wanted and decoded.failed is None:
+        decoded = KAFKA.decode(body, 0, 5, start_offset=position, records_max=1)
+        alone.next_offset = position = decoded.next_offset
+        alone.failed, alone.failed_offset = decoded.failed, decoded.failed_offset
+        if not decoded.records:
             break
-        alone.records += one.records
+        alone.records += decoded.records
     assert together.records == alone.records, f"seed {seed}"
     assert together.next_offset == alone.next_offset, f"seed {seed}"
     assert repr(together.failed) == repr(alone.failed), f"seed {seed}"
@@ -365,8 +365,8 @@ def test_the_description_reads_written_sets(
 ) -> None:
     records = [Record(n * 2, 5, key=k, value=v) for n, (k, v) in enumerate(pairs)]
     parsed = KAFKA_SET.parse(KAFKA.encode(records, 0))
-    found = [(e.offset, e.message.key.data, e.message.value.data) for e in parsed.entries]
-    assert found == [(r.offset, r.key, r.value) for r in records]
+    described = [(e.offset, e.message.key.data, e.message.value.data) for e in parsed.entries]
+    assert described == [(r.offset, r.key, r.value) for r in records]
     for item in parsed.entries:
         again = message(item.message.key.data, item.message.value.data)
         assert item.message.crc == struct.unpack(">I", again[:4])[0]
@@ -407,9 +407,9 @@ def test_a_set_checked_in_pieces_equals_a_set_checked_at_once(seed: int) -> None
 def test_a_compressed_message_ends_the_check_in_pieces() -> None:
     plain = entry(0, message(None, b"x")) * 20
     mixed = memoryview(bytearray(plain + wrapper(plain, 1)))
-    found = list(check_pieces(mixed, 0, LIMIT, 100))
-    assert found[-1] is None
-    assert all(found[:-1])
+    verdicts = list(check_pieces(mixed, 0, LIMIT, 100))
+    assert verdicts[-1] is None
+    assert all(verdicts[:-1])
 
 
 def test_wrappers_without_a_whole_message_count_as_unpacked_too() -> None:

@@ -65,13 +65,14 @@ def test_a_produced_batch_is_stored_unchanged_except_its_offset(codec: int) -> N
     assert bytes(prepared.body)[16:] == sent[16:]
     assert KAFKA_BATCHES.inspect(prepared.body) == prepared.info
     decoded = KAFKA_BATCHES.decode(prepared.body, 100, 9)
-    assert [(one.offset, one.key, one.value) for one in decoded.records] == [
+    assert [(record.offset, record.key, record.value) for record in decoded.records] == [
         (100, None, b"a"),
         (101, b"k", b"b"),
     ]
     assert decoded.next_offset == 102
     assert [
-        one.offset for one in KAFKA_BATCHES.decode(prepared.body, 100, 9, start_offset=101).records
+        record.offset
+        for record in KAFKA_BATCHES.decode(prepared.body, 100, 9, start_offset=101).records
     ] == [101]
 
 
@@ -84,7 +85,7 @@ def test_several_batches_get_consecutive_offsets_and_are_split() -> None:
     ]
     assert [offset for offset, _ in KAFKA_BATCHES.split(body, 10, start_offset=13)] == [12, 14]
     decoded = KAFKA_BATCHES.decode(body, 10, 9, start_offset=11, records_max=4)
-    assert [one.offset for one in decoded.records] == [11, 12, 13, 14]
+    assert [record.offset for record in decoded.records] == [11, 12, 13, 14]
     assert decoded.next_offset == 15
 
 
@@ -140,11 +141,11 @@ def test_a_batch_with_a_wrong_count_shifts_no_offset() -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
 def test_varints_round_trip(values: list[int]) -> None:
     data = b"".join(map(varint_bytes, values))
-    pos, found = 0, []
+    pos, values_read = 0, []
     while pos < len(data):
         value, pos = read_varint(data, pos)
-        found.append(value)
-    assert found == values
+        values_read.append(value)
+    assert values_read == values
 
 
 TEXTS = st.none() | st.binary(max_size=200)
@@ -179,9 +180,9 @@ def test_damaged_batches_are_an_error_or_whole_records(codec: int, seed: int) ->
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_small_batch_that_unpacks_to_much_is_refused_or_split(codec: int) -> None:
-    one = varint_bytes(8 + 100_000) + b"\x00\x00"
+    first_record = varint_bytes(8 + 100_000) + b"\x00\x00"
     records = b"".join(
-        one + varint_bytes(at) + b"\x01" + varint_bytes(100_000) + bytes(100_000) + b"\x00"
+        first_record + varint_bytes(at) + b"\x01" + varint_bytes(100_000) + bytes(100_000) + b"\x00"
         for at in range(30)
     )
     assert len(varint_bytes(100_000)) == 3
@@ -221,8 +222,8 @@ def timed(value: bytes | None, time_ms: int, *, key: bytes | None = None, codec:
 def test_messages_of_format_1_become_records_with_times(codec: int) -> None:
     inner = timed(b"a", 1000) + timed(None, -1, key=b"k")
     sent = timed(PACK[codec](inner), 1000, codec=codec) if codec else inner
-    found, unpacked = kafka_timed.records(memoryview(sent), LIMIT, LIMIT, LIMIT)
-    assert [(one.publish_us, one.key, one.value) for one in found] == [
+    records, unpacked = kafka_timed.records(memoryview(sent), LIMIT, LIMIT, LIMIT)
+    assert [(record.publish_us, record.key, record.value) for record in records] == [
         (1_000_000, None, b"a"),
         (None, b"k", None),
     ]

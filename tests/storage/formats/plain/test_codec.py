@@ -56,7 +56,7 @@ def test_an_empty_record_has_no_fields() -> None:
 def test_times_of_a_body_are_the_first_and_the_greatest() -> None:
     records = [replace(FULL, offset=n, publish_us=t) for n, t in enumerate([None, 7, 3, 9, 1])]
     assert PLAIN.inspect(PLAIN.encode(records, 0)) == BodyInfo(5, 7, 9, DELAYED)
-    at_once = [replace(one, deliver_at_us=None) for one in records]
+    at_once = [replace(record, deliver_at_us=None) for record in records]
     assert PLAIN.inspect(PLAIN.encode(at_once, 0)) == BodyInfo(5, 7, 9)
     assert PLAIN.inspect(PLAIN.encode(at_once[:1], 0)) == BodyInfo(1)
 

@@ -11,24 +11,24 @@ def records(count: int, **fields: object) -> list[Record]:
 
 
 def test_the_parts_are_one_body() -> None:
-    found = records(7)
-    draft = prepare(found, 3)
+    sent = records(7)
+    draft = prepare(sent, 3)
     assert draft.body_format == PLAIN.format
     parts = list(draft.parts)
     assert len(parts) == 3
-    assert b"".join(parts) == PLAIN.encode(found, 0)
+    assert b"".join(parts) == PLAIN.encode(sent, 0)
     assert draft.info == PLAIN.inspect(b"".join(parts))
     assert draft.info.record_count == 7
 
 
 def test_a_part_is_made_when_it_is_asked_for() -> None:
-    found = records(2)
-    parts = prepare(found, 1).parts
+    sent = records(2)
+    parts = prepare(sent, 1).parts
     next(parts)
-    found[1].value = b"changed"
+    sent[1].value = b"changed"
     assert b"changed" in next(parts)
 
 
 def test_a_record_with_a_delivery_time_delays_the_batch() -> None:
-    found = [*records(2), Record(2, 0, 6_000, deliver_at_us=9)]
-    assert prepare(found, 9).info.flags == BatchFlag.DELAYED
+    sent = [*records(2), Record(2, 0, 6_000, deliver_at_us=9)]
+    assert prepare(sent, 9).info.flags == BatchFlag.DELAYED

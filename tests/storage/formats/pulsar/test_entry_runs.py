@@ -101,10 +101,10 @@ def test_times_outside_the_log_become_the_latest_time() -> None:
 
 
 def test_entries_are_found_by_their_prefixes() -> None:
-    one, two = entry(metadata(), b"x"), batch(b"a", b"b")
-    stored = body((one, 1), (two, 2), (one, 1))
+    single, two = entry(metadata(), b"x"), batch(b"a", b"b")
+    stored = body((single, 1), (two, 2), (single, 1))
     first, second, third = entries(stored, 40)
-    assert first == EntryRef(40, 1, 12, 12 + len(one))
+    assert first == EntryRef(40, 1, 12, 12 + len(single))
     assert stored[second.start : second.end] == two
     assert [(e.offset, e.record_count) for e in (second, third)] == [(41, 2), (43, 1)]
     assert PULSAR.split(stored, 40) == [
@@ -115,8 +115,8 @@ def test_entries_are_found_by_their_prefixes() -> None:
 
 
 def test_split_begins_at_the_entry_that_holds_the_offset_and_stops_at_a_count() -> None:
-    one = entry(metadata(), b"")
-    stored = body((one, 1), (one, 3), (one, 2))  # Their sizes do not matter here.
+    single = entry(metadata(), b"")
+    stored = body((single, 1), (single, 3), (single, 2))  # Their sizes do not matter here.
     places = PULSAR.split(stored, 10)
     assert [offset for offset, _ in places] == [10, 11, 14]
     for start, first in ((9, 0), (10, 0), (11, 1), (13, 1), (14, 2), (15, 2), (16, 3)):
@@ -282,8 +282,8 @@ def test_encode_prefixes_each_record_with_its_place() -> None:
 def test_a_batch_disappears_with_its_last_message() -> None:
     stored = bytes(body((batch(b"a", b"b", b"c"), 3)))
     for offset, left in ((5, 2), (7, 1), (6, 0)):
-        kept = PULSAR.without(stored, 5, [offset].__contains__)
-        stored = kept.body
-        assert kept.record_count == left
+        rest = PULSAR.without(stored, 5, [offset].__contains__)
+        stored = rest.body
+        assert rest.record_count == left
         assert len(PULSAR.decode(stored, 5, 1).records) == left
     assert stored == b""

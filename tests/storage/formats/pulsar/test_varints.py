@@ -21,8 +21,8 @@ def test_every_number_of_a_block_equals_protobufs(number):
 
     before, after = around(serialize, number)
     first = number & ~LOW_MASK
-    for one in range(first, first + LOW_MASK + 1):
-        assert before + lows(number)[one & LOW_MASK] + after == serialize(one)
+    for value in range(first, first + LOW_MASK + 1):
+        assert before + lows(number)[value & LOW_MASK] + after == serialize(value)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -6,7 +6,7 @@ from braidlog.storage.log.compaction.runs import LogCompaction, ViewCompaction
 HOUR_US = 3_600_000_000
 
 
-def finish(compaction, one):
+def finish(compaction, opened):
     """Run every step, publish each result, and commit."""
     steps = compaction.steps()
     for step in steps:
@@ -14,29 +14,29 @@ def finish(compaction, one):
             if not compaction.publish(step):
                 steps.close()
                 return False
-            one.commit()
-    one.commit()
+            opened.commit()
+    opened.commit()
     return True
 
 
-def compact_log(one, *, now_us=0, **more):
+def compact_log(opened, *, now_us=0, **more):
     """Compact all closed segments."""
-    end_offset = one.log.compacted.closed_offset(1 << 62)
-    compaction = LogCompaction(one.log, one.files, now_us, end_offset, **more)
-    assert finish(compaction, one)
+    end_offset = opened.log.compacted.closed_offset(1 << 62)
+    compaction = LogCompaction(opened.log, opened.files, now_us, end_offset, **more)
+    assert finish(compaction, opened)
     return compaction
 
 
-def compact_view(one, **more):
+def compact_view(opened, **more):
     """Create the compacted view of all durable records."""
-    compaction = ViewCompaction(one.log, one.files, **more)
-    assert finish(compaction, one)
+    compaction = ViewCompaction(opened.log, opened.files, **more)
+    assert finish(compaction, opened)
     return compaction
 
 
 def records_of(batches, from_offset=0):
     """Return the records of batches, as (offset, key, value)."""
-    found = []
+    records = []
     for batch in batches:
         header = batch.header
         if header.flags & 64:
@@ -48,8 +48,8 @@ def records_of(batches, from_offset=0):
         assert decoded.failed is None
         assert decoded.next_offset == batch.next_offset
         assert len(decoded.records) == header.record_count
-        found += [(one.offset, one.key, one.value) for one in decoded.records]
-    return found
+        records += [(record.offset, record.key, record.value) for record in decoded.records]
+    return records
 
 
 def read_all(log, bytes_max=1 << 20):
@@ -63,14 +63,14 @@ def read_view(log, offset=0, bytes_max=1 << 20):
 
 
 def batches_of(read, offset, end, bytes_max=1 << 20):
-    found = []
+    every_batch = []
     while offset < end:
         batches = read(offset, bytes_max)
         for batch in batches:
             assert batch.base_offset <= offset < batch.next_offset
             offset = batch.next_offset
-        found += batches
-    return found
+        every_batch += batches
+    return every_batch
 
 
 def latest_of(records, end_offset, *, empties_delete=False, drops_keyless=False, drops=()):
@@ -80,15 +80,15 @@ def latest_of(records, end_offset, *, empties_delete=False, drops_keyless=False,
     `drops` are offsets of tombstones that may be removed.
     """
     latest = {key: offset for offset, key, _ in records if key is not None and offset < end_offset}
-    kept = []
+    newest = []
     for offset, key, value in records:
         if offset >= end_offset:
-            kept.append((offset, key, value))
+            newest.append((offset, key, value))
         elif key is None:
             if not drops_keyless:
-                kept.append((offset, key, value))
+                newest.append((offset, key, value))
         elif latest[key] == offset:
             is_tombstone = value is None or (empties_delete and not value)
             if not (is_tombstone and (empties_delete or offset in drops)):
-                kept.append((offset, key, value))
-    return kept
+                newest.append((offset, key, value))
+    return newest

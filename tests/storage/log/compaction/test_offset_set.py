@@ -7,17 +7,17 @@ from braidlog.storage.log.compaction.offset_set import PAGE_OFFSETS, OffsetSet
 
 def test_the_answers_equal_a_set_of_numbers():
     chosen = random.Random(3)
-    found, known = OffsetSet(), set()
+    offsets, known = OffsetSet(), set()
     for _ in range(300):
         offset = chosen.choice((chosen.randrange(4000), chosen.randrange(1 << 40)))
-        found.add(offset)
+        offsets.add(offset)
         known.add(offset)
-    assert all(offset in found for offset in known)
+    assert all(offset in offsets for offset in known)
     for _ in range(2000):
         start = chosen.choice((chosen.randrange(5000), chosen.randrange(1 << 40)))
         end = start + chosen.choice((0, 1, 3, 2000, 1 << 39))
-        assert (start in found) == (start in known)
-        assert found.has_any(start, end) == any(start <= one < end for one in known)
+        assert (start in offsets) == (start in known)
+        assert offsets.has_any(start, end) == any(start <= offset < end for offset in known)
 
 
 def test_offsets_without_room_are_left_out_and_reported():

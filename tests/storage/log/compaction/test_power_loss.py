@@ -44,17 +44,17 @@ class Worked:
 
     def work(self, steps):
         for _ in range(steps):
-            what = self.rng.random()
-            if what < 0.6:
+            draw = self.rng.random()
+            if draw < 0.6:
                 self.records += fill(self.one, self.rng, 6, formats=FORMATS, keys=5)
                 self.promise()
-            elif what < 0.8:
+            elif draw < 0.8:
                 end_offset = self.one.log.compacted.closed_offset(1 << 62)
                 self.hour += 1
                 now_us = self.hour * HOUR_US
                 if end_offset:
                     self.compact(LogCompaction(self.one.log, self.one.files, now_us, end_offset))
-            elif what < 0.95:
+            elif draw < 0.95:
                 if self.view_start is None:
                     self.view_start = self.one.log.log_start_offset
                 self.compact(ViewCompaction(self.one.log, self.one.files))
@@ -91,41 +91,41 @@ def check(path, worked, promised):
     _, durable, start, horizon = promised
     seen = None
     for _ in range(2):
-        one = OneLog(path, **SETTINGS)
-        assert one.log.recovery.damages == []
-        one.commit()
-        log = one.log
+        opened = OneLog(path, **SETTINGS)
+        assert opened.log.recovery.damages == []
+        opened.commit()
+        log = opened.log
         assert log.log_end_offset >= durable
         assert log.log_start_offset >= start or seen is None
-        found = read_all(log)
-        check_latest(found, worked.records, log.log_start_offset, log.log_end_offset)
+        records = read_all(log)
+        check_latest(records, worked.records, log.log_start_offset, log.log_end_offset)
         assert (log.compacted.view.horizon if log.compacted.view else 0) >= horizon
         view_start = 0 if log.compacted.view else log.log_start_offset
         view = read_view(log, view_start)
         view_start = worked.view_start if log.compacted.view else log.log_start_offset
         check_latest(view, worked.records, view_start, log.log_end_offset, is_view=True)
-        assert seen in (None, (found, view))
-        seen = found, view
-        one.commit()
-        assert not [name for name in os.listdir(one.folder) if name.endswith(".new")]
-        one.stop()
+        assert seen in (None, (records, view))
+        seen = records, view
+        opened.commit()
+        assert not [name for name in os.listdir(opened.folder) if name.endswith(".new")]
+        opened.stop()
 
 
-def check_latest(found, records, start, end, *, is_view=False):
+def check_latest(read, records, start, end, *, is_view=False):
     """Check that the latest of each key exists, or is a tombstone without older records."""
     written = set(records)
-    assert all(record in written for record in found)
-    assert [record[0] for record in found] == sorted({record[0] for record in found})
+    assert all(record in written for record in read)
+    assert [record[0] for record in read] == sorted({record[0] for record in read})
     latest = {key: (offset, value) for offset, key, value in records if start <= offset < end}
-    last = {key: (offset, value) for offset, key, value in found}
+    last = {key: (offset, value) for offset, key, value in read}
     for key, (offset, value) in latest.items():
         if key is None:
             continue
         is_tombstone = value is None or (is_view and not value)
         assert last.get(key) == (offset, value) or (is_tombstone and key not in last), key
     if not is_view:
-        keyless = [one for one in records if one[1] is None and start <= one[0] < end]
-        assert [one for one in found if one[1] is None and one[0] >= start] == keyless
+        keyless = [record for record in records if record[1] is None and start <= record[0] < end]
+        assert [record for record in read if record[1] is None and record[0] >= start] == keyless
 
 
 @pytest.mark.slow

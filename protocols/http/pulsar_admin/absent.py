@@ -1,0 +1,170 @@
+"""Settings of Apache Pulsar that no namespace or topic has here: replication, offload, filters.
+
+Tools read them before they change anything else. A read tells in Apache's words that nothing is
+set, and a removal has nothing to do. Setting them is not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
+from braidlog.protocols.http.path_names import namespace_of
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.names import full_names, topic_of
+from braidlog.protocols.http.routes import Endpoint
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.requests import Handler
+
+NOTHING: Final = object()  # An empty answer, 200.
+NO_CONTENT: Final = object()  # An empty answer, 204.
+OFFLOAD_STATUS: Final = {
+    "status": "NOT_RUN",
+    "lastError": "",
+    "firstUnoffloadedMessage": {
+        "ledgerId": -1,
+        "entryId": -1,
+        "partitionIndex": -1,
+        "batchIndex": -1,
+        "batchSize": 0,
+    },
+}
+# Ends of paths with the answers where nothing is set. Some removals have a path of their own.
+OF_NAMESPACES: Final = {
+    "allowedClusters": [],
+    "antiAffinity": NOTHING,
+    "dispatcherPauseOnAckStatePersistent": False,
+    "entryFilters": NOTHING,
+    "offloadDeletionLagMs": NOTHING,
+    "offloadPolicies": NOTHING,
+    "offloadThreshold": -1,
+    "offloadThresholdInSeconds": -1,
+    "permissions/subscription": {},
+    "persistence/bookieAffinity": NOTHING,
+    "replicatorDispatchRate": NOTHING,
+    "resourcegroup": NOTHING,
+    "schemaAutoUpdateCompatibilityStrategy": NO_CONTENT,
+    "subscriptionAuthMode": "None",
+}
+REMOVED_FROM_NAMESPACES: Final = (
+    "antiAffinity",
+    "dispatcherPauseOnAckStatePersistent",
+    "entryFilters",
+    "offloadDeletionLagMs",
+    "persistence/bookieAffinity",
+    "removeOffloadPolicies",
+    "replicatorDispatchRate",
+    "resourcegroup",
+)
+OF_SUBSCRIPTION = "{subscription}/dispatchRate"
+OF_TOPICS: Final = {
+    OF_SUBSCRIPTION: NOTHING,
+    "dispatcherPauseOnAckStatePersistent": False,
+    "entryFilters": NOTHING,
+    "offload": OFFLOAD_STATUS,
+    "offloadPolicies": NOTHING,
+    "replicatorDispatchRate": NOTHING,
+    "shadowTopics": NOTHING,
+}
+REMOVED_FROM_TOPICS: Final = (
+    OF_SUBSCRIPTION,
+    "dispatcherPauseOnAckStatePersistent",
+    "entryFilters",
+    "offloadPolicies",
+    "replicatorDispatchRate",
+    "shadowTopics",
+)
+REPLICATED = "subscription/{subscription}/replicatedSubscriptionStatus"
+# Ends of paths with the only body that is accepted, as it changes nothing.
+SETTABLE_ON_NAMESPACES: Final = {"subscriptionAuthMode": "None", "migration": False}
+SETTABLE_ON_TOPICS: Final = {REPLICATED: False}
+
+
+class AbsentFeatures:
+    """Handlers of settings that nothing has."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    def calls(self, namespace: str, topic: str) -> Iterator[tuple[str, str, Endpoint]]:
+        """Yield method, path and handler of each call; the paths are those of the levels."""
+        levels = (
+            (namespace, "namespace", self._check_namespace, OF_NAMESPACES, REMOVED_FROM_NAMESPACES),
+            (topic, "topic", self._check_topic, OF_TOPICS, REMOVED_FROM_TOPICS),
+        )
+        settable: dict[str, Mapping[str, object]] = {
+            namespace: SETTABLE_ON_NAMESPACES,
+            topic: SETTABLE_ON_TOPICS,
+        }
+        for path, level, check, shown, removed in levels:
+            for end, answer in shown.items():
+                handler = _shows(check, answer, f"Show that a {level} has no {end}.")
+                statuses = (204,) if answer is NO_CONTENT else (200,)
+                endpoint = Endpoint(handler, Action.DESCRIBE, statuses=statuses)
+                yield "GET", f"{path}/{end}", endpoint
+            for end in removed:
+                handler = _removes(check, f"Answer that a {level} has no {end}.")
+                endpoint = Endpoint(handler, Action.ALTER, statuses=(204,))
+                yield "DELETE", f"{path}/{end}", endpoint
+            for end, value in settable[path].items():
+                text = f"Accept {value}, the only value of a {level}'s {end.rpartition('/')[2]}."
+                handler = self._accepts(check, value, text)
+                endpoint = Endpoint(handler, Action.ALTER, statuses=(204,))
+                yield "POST", f"{path}/{end}", endpoint
+        yield "GET", f"{topic}/{REPLICATED}", Endpoint(self.replicated, Action.DESCRIBE)
+
+    def _accepts(self, check: Callable[[Request], None], value: object, text: str) -> Handler:
+        async def accept(request: Request) -> Response:
+            check(request)
+            body = await read_any(self._bodies, request)
+            if body != value or type(body) is not type(value):
+                path = request.scope["path"]
+                raise RequestRefused(
+                    NOT_SUPPORTED, f"POST {path} is not served here, except with {value}"
+                )
+            return done()
+
+        accept.__doc__ = text
+        return accept
+
+    async def replicated(self, request: Request) -> Response:
+        """Show that a subscription is not replicated, for each partition."""
+        topic, _ = topic_of(self._broker, request)
+        name = request.path_params["subscription"].encode()
+        self._broker.subscriptions.get(topic, name)
+        return json_answer(dict.fromkeys(full_names([topic]), False))
+
+    def _check_namespace(self, request: Request) -> None:
+        self._broker.namespaces.get(*namespace_of(request))
+
+    def _check_topic(self, request: Request) -> None:
+        topic_of(self._broker, request)
+
+
+def _shows(check: Callable[[Request], None], answer: object, text: str) -> Handler:
+    async def show(request: Request) -> Response:
+        check(request)
+        if answer is NO_CONTENT:
+            return done()
+        return Response(status_code=200) if answer is NOTHING else json_answer(answer)
+
+    show.__doc__ = text
+    return show
+
+
+def _removes(check: Callable[[Request], None], text: str) -> Handler:
+    async def remove(request: Request) -> Response:
+        check(request)
+        return done()
+
+    remove.__doc__ = text
+    return remove

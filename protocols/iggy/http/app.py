@@ -1,0 +1,342 @@
+"""The layer around every request of Iggy's HTTP API: login, limits, bodies and errors.
+
+Knows no path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+import h11
+import msgspec
+import structlog
+import trio
+
+from braidlog.broker import errors
+from braidlog.broker.access.acting import work_for
+from braidlog.protocols.iggy.context import (
+    PROTOCOL,
+    TRANSPORT_HTTP,
+    ConnectedClient,
+    IggyContext,
+    ListenerState,
+)
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal, wire_code
+from braidlog.protocols.iggy.http.caller import HttpCaller
+from braidlog.protocols.iggy.http.routes import DIALECT, Answer, ApiRow, HttpCall, route
+from braidlog.protocols.iggy.http.sessions import HttpSession, HttpSessions
+from braidlog.protocols.iggy.sending import CutMessages
+from braidlog.protocols.transport.clients import CLIENT
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.iggy.http.options import IggyHttpOptions
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+log = structlog.get_logger()
+
+REQUESTS_MAX: Final = 256  # That run at once; a request above the limit gets 429.
+BODY_BYTES_ALL_MAX: Final = 64 * 1024 * 1024  # Of all running requests together.
+QUERY_FIELDS_MAX: Final = 32
+RETRY_AFTER_S: Final = 1
+METHODS: Final = "GET, POST, PUT, DELETE, OPTIONS"
+
+NOT_FOUND: Final = frozenset(
+    {
+        *(ErrorCode.STREAM_ID_NOT_FOUND, ErrorCode.STREAM_NAME_NOT_FOUND),
+        *(ErrorCode.TOPIC_ID_NOT_FOUND, ErrorCode.TOPIC_NAME_NOT_FOUND),
+        *(ErrorCode.PARTITION_NOT_FOUND, ErrorCode.CLIENT_NOT_FOUND, ErrorCode.RESOURCE_NOT_FOUND),
+        *(ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_NAME_NOT_FOUND),
+        *(ErrorCode.GROUP_MEMBER_NOT_FOUND, ErrorCode.CONSUMER_OFFSET_NOT_FOUND),
+    }
+)
+STATUSES: Final = {
+    **dict.fromkeys(NOT_FOUND, 404),
+    ErrorCode.UNAUTHENTICATED: 401,
+    ErrorCode.INVALID_TOKEN: 401,
+    ErrorCode.UNAUTHORIZED: 403,
+    ErrorCode.NOT_PRIMARY: 503,
+    ErrorCode.DISCONNECTED: 503,
+    ErrorCode.CONNECTION_CLOSED: 502,
+}
+FIELDS: Final = {
+    ErrorCode.STREAM_ID_NOT_FOUND: "stream_id",
+    ErrorCode.INVALID_STREAM_ID: "stream_id",
+    ErrorCode.TOPIC_ID_NOT_FOUND: "topic_id",
+    ErrorCode.INVALID_TOPIC_ID: "topic_id",
+    ErrorCode.PARTITION_NOT_FOUND: "partition_id",
+    ErrorCode.CLIENT_NOT_FOUND: "client_id",
+    ErrorCode.INVALID_STREAM_NAME: "name",
+    ErrorCode.STREAM_NAME_ALREADY_EXISTS: "name",
+    ErrorCode.INVALID_TOPIC_NAME: "name",
+    ErrorCode.TOPIC_NAME_ALREADY_EXISTS: "name",
+    ErrorCode.GROUP_NAME_ALREADY_EXISTS: "name",
+    ErrorCode.TOKEN_ALREADY_EXISTS: "name",
+    ErrorCode.INVALID_OFFSET: "offset",
+    ErrorCode.USER_ALREADY_EXISTS: "username",
+}
+
+
+class HttpRefusal(Exception):
+    """A request that HTTP's own rules or limits refuse."""
+
+    def __init__(self, status: int, reason: str, headers: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.headers = [*headers]
+
+
+class IggyHttp:
+    """The ASGI application of a listener."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: IggyHttpOptions,
+        shared: ListenerState,
+        *,
+        loopback: bool,
+        body_bytes_all_max: int = BODY_BYTES_ALL_MAX,
+    ) -> None:
+        """`shared` is the state that the listeners of all transports share."""
+        self._broker = broker
+        self._options = options
+        self._shared = shared
+        self._loopback = loopback
+        self._sessions = HttpSessions(options.token_expiry_s, broker.now_us)
+        self._running = 0
+        self._body_bytes, self._body_bytes_all_max = 0, body_bytes_all_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request. A bug is logged, and ends only this request."""
+        headers = dict(scope["headers"])
+        origin = self._allowed_origin(headers)
+        client = scope[CLIENT]
+        caller = HttpCaller(self._broker, client, loopback=self._loopback)
+        work_for(caller)
+        self._running += 1
+        with ExitStack() as held:
+            held.callback(self._leave)
+            try:
+                answer, extra = await self._answer(scope, headers, caller, receive, held), []
+            except HttpRefusal as error:
+                answer = _error(error.status, error.status, "", str(error))
+                extra = error.headers
+            except Exception:  # A bug ends this request and nothing else.
+                log.exception("request_failed", protocol=PROTOCOL)
+                answer, extra = _error(500, ErrorCode.ERROR, "error", "internal error"), []
+            client.note(caller.principal, scope)
+            await _send(send, answer, [*extra, *_cors(origin)])
+
+    def _leave(self) -> None:
+        self._running -= 1
+
+    async def _answer(
+        self,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        caller: HttpCaller,
+        receive: Receive,
+        held: ExitStack,
+    ) -> Answer:
+        """Return the answer to a request, errors of Iggy included. Raises HttpRefusal."""
+        await self._broker.poller.give_way()
+        if self._running > REQUESTS_MAX:
+            raise _later(429, f"{REQUESTS_MAX} requests are running already")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        target = scope["raw_path"].decode("ascii", "replace")
+        row = route(method, target)
+        if isinstance(row, set):
+            if method == "OPTIONS" and row:
+                return Answer()
+            if row:
+                allowed = ", ".join(sorted(row))
+                raise HttpRefusal(405, f"{method}: only {allowed} here", [("allow", allowed)])
+            raise HttpRefusal(404, "there is no such path")
+        try:
+            return await self._serve(scope, headers, caller, receive, held, *row)
+        except Refusal as error:
+            return _refused(error.code, str(error))
+        except errors.NotAuthenticated as error:
+            return _refused(ErrorCode.UNAUTHENTICATED, str(error))
+        except errors.NotAuthorized:
+            return _refused(ErrorCode.UNAUTHORIZED, "")
+        except errors.NotOwner:
+            reason = "another broker of the cluster has the topic: ask that broker"
+            return _refused(ErrorCode.NOT_PRIMARY, reason)
+        except errors.LimitExceeded as error:
+            raise _later(429, str(error)) from None
+        except (errors.StorageFull, errors.StorageFailed, errors.Conflict) as error:
+            raise _later(503, str(error)) from None
+        except errors.BrokerError as error:
+            return _refused(wire_code(error), str(error))
+        except CutMessages as error:
+            return _refused(ErrorCode.INVALID_FORMAT, str(error))
+
+    async def _serve(
+        self,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        caller: HttpCaller,
+        receive: Receive,
+        held: ExitStack,
+        row: ApiRow,
+        path: Mapping[str, str],
+    ) -> Answer:
+        client = ConnectedClient(scope[CLIENT].id, caller.peer, TRANSPORT_HTTP)
+        context = IggyContext(self._broker, caller, self._options, self._shared, client)
+        context.dialect = DIALECT
+        session = None if row.is_public else self._session(headers, caller, context)
+        caller.spend(_content_length(headers) or 0)
+        body = await self._body(scope, headers, receive, held)
+        call = HttpCall(context, path, _query(scope), body, self._sessions, session, held)
+        number = self._broker.metrics.number
+        number("braidlog_requests", "iggy", f"{row.method} {row.path}").inc()
+        return await row.handler(call)
+
+    def _session(
+        self, headers: Mapping[bytes, bytes], caller: HttpCaller, context: IggyContext
+    ) -> HttpSession:
+        """Act for the user of the request's token. Raises NotAuthenticated, Refusal."""
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Refusal(ErrorCode.UNAUTHENTICATED, "a token of POST /users/login is needed")
+        session = self._sessions.find(token.strip())
+        principal, proof = session.principal, session.proof
+        if proof is not None:
+            if proof.has_expired(self._broker.now_us()):
+                raise Refusal(ErrorCode.UNAUTHENTICATED, "the access token has expired")
+            principal = self._broker.authentication.renewed(proof)
+        caller.act_for(principal)
+        context.client.user_id, context.client.proof = session.user_id, proof
+        return session
+
+    async def _body(
+        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, held: ExitStack
+    ) -> bytes:
+        """Return the request's body. Raises HttpRefusal."""
+        limit, announced = self._options.request_bytes_max, _content_length(headers)
+        if announced is not None and announced > limit:
+            raise HttpRefusal(413, f"the body may have {limit} bytes")
+        pieces, size = [], 0
+        with trio.move_on_after(self._options.request_timeout_s):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise HttpRefusal(400, "the client left within its request")
+                piece = message["body"]
+                size += len(piece)
+                if size > limit:
+                    raise HttpRefusal(413, f"the body may have {limit} bytes")
+                self._hold(len(piece), held)
+                pieces.append(piece)
+                if not message["more_body"]:
+                    return b"".join(pieces)
+        raise HttpRefusal(408, "the body took too long", [("connection", "close")])
+
+    def _hold(self, size: int, held: ExitStack) -> None:
+        """Count bytes of a body until the request has ended. Raises HttpRefusal."""
+        if not size:
+            return
+        if self._body_bytes + size > self._body_bytes_all_max:
+            raise _later(503, "too many large requests are running")
+        self._body_bytes += size
+        held.callback(self._release, size)
+
+    def _release(self, size: int) -> None:
+        self._body_bytes -= size
+
+    def _allowed_origin(self, headers: Mapping[bytes, bytes]) -> str | None:
+        """Return the origin of the page that asks, if its scripts may read the answer."""
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        allowed = self._options.allowed_origins
+        return origin if origin and ("*" in allowed or origin in allowed) else None
+
+
+def raw_refusal(status: int) -> Sequence[h11.Event]:
+    """Return the answer to a client that sent bytes which are no valid request."""
+    answer = _error(status, status, "", "this is not HTTP, or breaks its rules")
+    headers = [
+        ("content-type", answer.content_type),
+        ("content-length", str(len(answer.body))),
+        ("connection", "close"),
+    ]
+    response = h11.Response(status_code=status, headers=headers)
+    return (response, h11.Data(answer.body), h11.EndOfMessage())
+
+
+def _refused(code: ErrorCode, reason: str) -> Answer:
+    name = code.name.lower()
+    return _error(STATUSES.get(code, 400), code, name, reason or name.replace("_", " "))
+
+
+def _error(status: int, number: int, code: str, reason: str) -> Answer:
+    """Return an error in Iggy's form."""
+    name = code or TEXTS.get(status, "bad_request")
+    known = number in ErrorCode.__members__.values()
+    body = {
+        "id": int(number),
+        "code": name,
+        "reason": reason,
+        "field": FIELDS.get(ErrorCode(number)) if code and known else None,
+    }
+    return Answer(status, msgspec.json.encode(body))
+
+
+TEXTS: Final = {
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    413: "payload_too_large",
+    429: "too_many_requests",
+    431: "request_header_fields_too_large",
+    503: "service_unavailable",
+}
+
+
+def _later(status: int, reason: str) -> HttpRefusal:
+    return HttpRefusal(status, reason, [("retry-after", str(RETRY_AFTER_S))])
+
+
+def _content_length(headers: Mapping[bytes, bytes]) -> int | None:
+    text = headers.get(b"content-length", b"")
+    return int(text) if text.isdigit() else None  # h11 has checked the number.
+
+
+def _query(scope: Scope) -> dict[str, str]:
+    """Return the fields of the query. Raises HttpRefusal."""
+    text = scope["query_string"].decode("latin-1")
+    try:
+        fields = parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
+    except ValueError:
+        raise HttpRefusal(400, f"a query has at most {QUERY_FIELDS_MAX} fields") from None
+    return dict(fields)
+
+
+def _cors(origin: str | None) -> list[tuple[str, str]]:
+    """Return the headers that let a page's scripts read the answer (Fetch standard, CORS)."""
+    if origin is None:
+        return []
+    return [
+        ("access-control-allow-origin", origin),
+        ("access-control-allow-methods", METHODS),
+        ("access-control-allow-headers", "authorization, content-type"),
+        ("access-control-max-age", "600"),
+        ("vary", "origin"),
+    ]
+
+
+async def _send(send: Send, answer: Answer, extra: Iterable[tuple[str, str]]) -> None:
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in extra]
+    if answer.body:
+        headers.append((b"content-type", answer.content_type.encode()))
+    if answer.status != 204:
+        headers.append((b"content-length", str(len(answer.body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})

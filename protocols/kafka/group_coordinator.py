@@ -1,0 +1,279 @@
+"""Kafka's group coordinator: a broker's groups with members, and the tasks that wait for their
+changes. Knows no request.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import trio
+
+from braidlog.protocols.kafka.classic_group import KafkaGroup, MemberRefused
+from braidlog.protocols.kafka.consumer_group import ConsumerGroup
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.long_polls import LongPolls
+from braidlog.protocols.kafka.members import KafkaMembers
+from braidlog.protocols.kafka.migration import MigrationPolicy, downgrade, upgraded
+from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.share_group import ShareGroup
+from braidlog.protocols.kafka.share_sessions import ShareSessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.kafka.consumer_member import GroupTopics
+    from braidlog.protocols.kafka.roster import KafkaMember
+
+# Groups with members now or lately; a group takes some kilobytes.
+GROUPS_MAX = 10_000
+# Names, members' metadata and assignments, of all groups. A member's metadata is some hundred
+# bytes.
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+
+
+class GroupCoordinator:
+    """All groups with members in a listener's namespace. One table per broker and namespace."""
+
+    def __init__(
+        self,
+        initial_delay_s: float = 0.0,
+        policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
+    ) -> None:
+        """Start empty. A group waits `initial_delay_s` for more members after the first."""
+        self._initial_delay_s = initial_delay_s
+        self.policy = policy
+        self._groups: dict[bytes, KafkaGroup] = {}
+        self._modern: dict[bytes, ConsumerGroup] = {}
+        self._share: dict[bytes, ShareGroup] = {}
+        self.share_sessions = ShareSessions()
+        self._sizes: dict[bytes, int] = {}
+        self._size = 0
+        # Identity of a watched group -> the wait until its next deadline.
+        self._alarms: dict[int, trio.CancelScope] = {}
+        self.polls = LongPolls()
+
+    def find(self, name: bytes) -> KafkaGroup | None:
+        """Return the group, after removing dead members; None if the table lacks the group."""
+        self.find_modern(name)  # May be a classic group again.
+        group = self._groups.get(name)
+        if group is not None and trio.current_time() >= group.next_due():
+            self.changing(group, group.advance)
+        return group
+
+    def get(self, name: bytes) -> KafkaGroup:
+        """Return the group, created if needed. Raises MemberRefused."""
+        group = self.find(name)
+        if group is None:
+            for other in (self.find_modern(name), self.find_share(name)):
+                if other is not None and other.members:
+                    raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
+            self.forget(name)  # A name without members takes the type of the next member.
+            self._check_count()
+            group = self._groups[name] = self._new_group(name)
+        return group
+
+    def _new_group(self, name: bytes) -> KafkaGroup:
+        return KafkaGroup(name, call=self.polls.call, initial_delay_s=self._initial_delay_s)
+
+    def find_modern(self, name: bytes) -> ConsumerGroup | None:
+        """Return the group of the consumer protocol, after removing dead members; None if it has
+        had no members, or is a classic group again.
+        """
+        group = self._modern.get(name)
+        if group is not None:
+            count = len(group.members)
+            group.advance(trio.current_time())
+            if len(group.members) < count:
+                self.settle_modern(group)
+        return self._modern.get(name)
+
+    def upgrade(
+        self, name: bytes, topics_of: Callable[[Iterable[bytes]], GroupTopics]
+    ) -> ConsumerGroup | None:
+        """Let a classic group with members become a consumer group, for a member of that protocol.
+        Return None if there is no such group. Raises MemberRefused.
+        """
+        group = self.find(name)
+        if group is None or not group.members:
+            return None
+        modern = upgraded(group, self.policy, topics_of, trio.current_time())
+        group.give_up()
+        self.settle(group)  # Its watch ends.
+        self.forget(name)
+        self._modern[name] = modern
+        self.weigh(modern)
+        return modern
+
+    def settle_modern(self, group: ConsumerGroup) -> None:
+        """Take note of a changed group. If only classic members are left, they get a classic
+        group.
+        """
+        if self._modern.get(group.name) is not group or not group.is_left_to_classic:
+            self.weigh(group)
+            return
+        classic = self._new_group(group.name)
+        downgrade(group, classic, trio.current_time())
+        self.forget(group.name)
+        self._groups[group.name] = classic
+        self.weigh(classic)
+
+    def get_modern(self, name: bytes) -> ConsumerGroup:
+        """Return the group of the consumer protocol, created if needed: `upgrade` comes first.
+        Raises MemberRefused.
+        """
+        group = self.find_modern(name)
+        if group is None:
+            share = self.find_share(name)
+            if share is not None and share.members:
+                reason = f"Group {name.decode(errors='replace')} is not a consumer group."
+                raise MemberRefused(Code.GROUP_ID_NOT_FOUND, reason)
+            self.forget(name)  # A name without members takes the type of the next member.
+            self._check_count()
+            may_downgrade = self.policy.downgrades
+            group = self._modern[name] = ConsumerGroup(name, may_downgrade=may_downgrade)
+        return group
+
+    def find_share(self, name: bytes) -> ShareGroup | None:
+        """Return the share group, after removing dead members; None if it has had no members."""
+        group = self._share.get(name)
+        if group is not None:
+            group.advance(trio.current_time())
+        return group
+
+    def get_share(self, name: bytes) -> ShareGroup:
+        """Return the share group, created if needed. Raises MemberRefused."""
+        group = self.find_share(name)
+        if group is None:
+            classic, modern = self.find(name), self.find_modern(name)
+            if (classic is not None and classic.members) or (modern and modern.members):
+                reason = f"Group {name.decode(errors='replace')} is not a share group."
+                raise MemberRefused(Code.GROUP_ID_NOT_FOUND, reason)
+            self.forget(name)  # A name without members takes the type of the next member.
+            self._check_count()
+            group = self._share[name] = ShareGroup(name)
+        return group
+
+    def any_of(self, name: bytes) -> KafkaGroup | ConsumerGroup | None:
+        """Return the group of any type."""
+        return self.find(name) or self.find_modern(name) or self.find_share(name)
+
+    def names(self) -> list[bytes]:
+        """Return the groups that have or had members."""
+        return [*self._groups, *self._modern, *self._share]
+
+    def forget(self, name: bytes) -> None:
+        """Remove a deleted group."""
+        for groups in (self._groups, self._modern, self._share):
+            if groups.pop(name, None) is not None:
+                self._size -= self._sizes.pop(name, 0)
+
+    @property
+    def _tables(self) -> tuple[Mapping[bytes, KafkaGroup | ConsumerGroup], ...]:
+        return self._groups, self._modern, self._share
+
+    def _check_count(self) -> None:
+        """Check that one more group can be kept. Raises MemberRefused."""
+        if len(self.names()) >= GROUPS_MAX:
+            self._drop_empty()
+        if len(self.names()) >= GROUPS_MAX:
+            raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+
+    def check_room(self, size: int) -> None:
+        """Check that `size` more bytes can be kept for a client. Raises MemberRefused."""
+        if self._size + size > KEPT_BYTES_MAX:
+            self._drop_empty()
+        if self._size + size > KEPT_BYTES_MAX:
+            raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+
+    def weigh(self, group: KafkaGroup | ConsumerGroup) -> None:
+        """Update the count of the bytes that a group keeps."""
+        if any(groups.get(group.name) is group for groups in self._tables):
+            size = group.size
+            self._size += size - self._sizes.get(group.name, 0)
+            self._sizes[group.name] = size
+
+    def changing(self, group: KafkaGroup, change: Callable[[float], object]) -> None:
+        """Change a group at the current time."""
+        change(trio.current_time())
+        self.settle(group)
+
+    def settle(self, group: KafkaGroup) -> None:
+        """Take note of a changed group: of its bytes, and of its next deadline."""
+        self.weigh(group)
+        alarm = self._alarms.get(id(group))
+        if alarm is None:
+            return
+        due = group.next_due() if group.members else -math.inf  # The watch of an empty group ends.
+        alarm.deadline = min(alarm.deadline, due)
+
+    async def wait(self, member: KafkaMember, seconds: float = math.inf) -> None:
+        """Return when the group has something for the member, at the latest after `seconds`."""
+        woken = trio.Event()
+        member.wakers.append(woken.set)
+        try:
+            with trio.move_on_after(seconds):
+                await woken.wait()
+        finally:
+            if woken.set in member.wakers:
+                member.wakers.remove(woken.set)
+
+    async def watch(self, group: KafkaGroup) -> None:
+        """Remove dead members at their deadlines while the group has members. The caller has set
+        `watched`.
+        """
+        try:
+            while group.members and self._groups.get(group.name) is group:
+                with trio.CancelScope(deadline=group.next_due()) as alarm:
+                    self._alarms[id(group)] = alarm
+                    await trio.sleep_forever()
+                self.changing(group, group.advance)
+        finally:
+            group.watch_ends()
+            self._alarms.pop(id(group), None)
+
+    def call_at(self, group: KafkaGroup, at: float) -> None:
+        """Schedule the members' next contact at that time: the first contact removes the dead
+        members.
+        """
+        for member in group.members.values():
+            self.polls.call(member.client, at)
+
+    def _drop_empty(self) -> None:
+        now = trio.current_time()
+        for name, group in list(self._groups.items()):
+            self.changing(group, group.advance)
+            group.forget_promises(now)
+            if not group.members and not group.promised:
+                self.forget(name)
+            else:
+                self.weigh(group)
+        for name, modern in [*self._modern.items(), *self._share.items()]:
+            modern.advance(now)
+            if modern.members:
+                self.settle_modern(modern)
+            else:
+                self.forget(name)
+
+
+_TABLES: WeakKeyDictionary[Broker, dict[str, GroupCoordinator]] = WeakKeyDictionary()
+
+
+def groups_of(
+    broker: Broker,
+    namespace: str,
+    initial_delay_s: float = 0.0,
+    policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
+) -> GroupCoordinator:
+    """Return the groups shared by all listeners of a namespace; the first listener's delay and
+    policy apply.
+    """
+    tables = _TABLES.setdefault(broker, {})
+    table = tables.get(namespace)
+    if table is None:
+        table = tables[namespace] = GroupCoordinator(initial_delay_s, policy)
+        members = KafkaMembers(table.find, table.find_modern, namespace)
+        broker.members.add_source(members.of, PROTOCOL)
+    return table

@@ -1,0 +1,64 @@
+"""A share group (KIP-932): members, epochs and their partitions. Knows no clock, no broker and no
+request.
+
+Several members may have a partition, so nobody has to give up a partition first: a member moves to
+the group's epoch with its next heartbeat. `broker/delivery/queue.py` locks the records.
+Rules: group-coordinator/.../modern/share of apache/kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from braidlog.protocols.kafka.assignors import AssignedMember, Places, Shares, simple
+from braidlog.protocols.kafka.classic_group import MemberRefused
+from braidlog.protocols.kafka.consumer_group import ConsumerGroup
+from braidlog.protocols.kafka.consumer_member import ConsumerMember
+from braidlog.protocols.kafka.errors import Code
+
+ASSIGNOR: Final = b"simple"
+
+
+class ShareGroup(ConsumerGroup):
+    """A share group with its members."""
+
+    protocol_type = b"share"
+
+    def __init__(self, name: bytes) -> None:
+        """Start without members."""
+        super().__init__(name)
+        self.assignor = ASSIGNOR
+
+    def set_session(self, seconds: float) -> None:
+        """Set the time after which a silent member is dead."""
+        self.session_s = seconds
+
+    @property
+    def state_name(self) -> bytes:
+        """Return the state that tools show: a share group is never on the way to an assignment."""
+        return b"Stable" if self.members else b"Empty"
+
+    def check_epoch(self, member: ConsumerMember, epoch: int, owned: Places | None) -> None:
+        """Check the epoch of a heartbeat; the former epoch is right if the last answer may have
+        been lost. Raises MemberRefused.
+        """
+        if epoch in (member.epoch, member.former_epoch):
+            return
+        side = "larger" if epoch > member.epoch else "smaller"
+        reason = (
+            f"The share group member has a {side} member epoch ({epoch}) than the one known by the "
+            f"group coordinator ({member.epoch}). The member must abandon all its partitions and "
+            "rejoin."
+        )
+        raise MemberRefused(Code.FENCED_MEMBER_EPOCH, reason)
+
+    def _shares(self, subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -> Shares:
+        return simple(subscribers, counts)
+
+    def _next_step(self, member: ConsumerMember, owned: Places | None, now: float) -> bool:
+        before, member.assigned = member.assigned, member.target
+        if member.epoch != self.target_epoch:
+            member.former_epoch, member.epoch = member.epoch, self.target_epoch
+        self._unsettled.discard(member.member_id)
+        return member.assigned != before

@@ -1,0 +1,140 @@
+"""The last changes of the catalogue, in memory, for clients that follow them.
+
+A change is remembered with its subject before and after it, so that a reader needs no earlier
+state. The history begins at a start of the broker, or where a broker followed the catalogue anew;
+readers of an earlier place have to read the whole state. Knows no client.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import time_ns
+from typing import Protocol
+
+import msgspec
+
+from braidlog.storage.metadata.catalogue_records import (
+    CatalogueChange,
+    GroupGone,
+    GroupMade,
+    NamespaceGone,
+    NamespaceMade,
+    NamespaceMeta,
+    NamespaceRenamed,
+    PartitionsSet,
+    SettingsSet,
+    TopicGone,
+    TopicMade,
+    TopicMeta,
+    TopicRenamed,
+)
+from braidlog.storage.metadata.user_records import Granted, Revoked, UserGone, UserMeta, UserSet
+from braidlog.storage.metadata.users import UserBook
+
+Subject = NamespaceMeta | TopicMeta | UserMeta
+
+# Remembered changes: more than a client misses within minutes, and a few MB at most.
+HISTORY_CHANGES_MAX = 2_000
+
+
+class CatalogueState(Protocol):
+    """The part of the catalogue that a history reads: see `catalogue.py`."""
+
+    users: UserBook
+
+    def apply(self, change: CatalogueChange) -> None:
+        """Apply a written change to memory. Raises KeyError for a missing subject."""
+
+    def namespace(self, tenant: str, namespace: str) -> NamespaceMeta | None:
+        """The namespace of that name."""
+
+    def topic_by_id(self, topic_id: int) -> TopicMeta | None:
+        """The topic with the catalogue's own number."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastChange:
+    """A change. `before` or `after` is None if there was no subject before or after the change;
+    both are copies. `namespace` is that of a topic.
+    """
+
+    place: int
+    time_us: int
+    before: Subject | None
+    after: Subject | None
+    namespace: NamespaceMeta | None = None
+    of_grants: bool = False
+
+
+class ChangeHistory:
+    """The last changes, oldest first.
+
+    Guarantees: has every change after `begins_after`.
+    """
+
+    def __init__(self, changes_max: int = HISTORY_CHANGES_MAX) -> None:
+        """Begin empty."""
+        self._changes: deque[PastChange] = deque()
+        self._changes_max = changes_max
+        self.begins_after, self.begins_after_us = -1, 0
+        """Place and time of the last change that is not remembered."""
+
+    def restart(self, place: int) -> None:
+        """Forget all changes: changes up to `place` are not known."""
+        self._changes.clear()
+        self.begins_after, self.begins_after_us = place, _now_us()
+
+    def apply(self, state: CatalogueState, change: CatalogueChange, place: int) -> None:
+        """Apply a change that was written at `place`, and remember the change. Raises KeyError."""
+        before = _subject(state, change)
+        state.apply(change)
+        after = _subject(state, change, after=True)
+        topic = after or before
+        if topic is None:
+            return
+        namespace = None
+        if isinstance(topic, TopicMeta):
+            namespace = state.namespace(topic.name.tenant, topic.name.namespace)
+        of_grants = isinstance(change, Granted | Revoked)
+        self._changes.append(PastChange(place, _now_us(), before, after, namespace, of_grants))
+        if len(self._changes) > self._changes_max:
+            oldest = self._changes.popleft()
+            self.begins_after, self.begins_after_us = oldest.place, oldest.time_us
+
+    def after(self, place: int) -> Iterator[PastChange]:
+        """Yield the changes after that place, oldest first."""
+        return (past for past in self._changes if past.place > place)
+
+
+def _now_us() -> int:
+    return time_ns() // 1000
+
+
+def _subject(
+    state: CatalogueState, change: CatalogueChange, *, after: bool = False
+) -> Subject | None:
+    """Return a copy of the namespace, topic or user of a change; None for other changes."""
+    subject: Subject | None = None
+    match change:
+        case NamespaceMade(meta=namespace):
+            subject = state.namespace(namespace.tenant, namespace.namespace)
+        case NamespaceRenamed() if after:
+            subject = state.namespace(change.tenant, change.renamed)
+        case NamespaceGone() | NamespaceRenamed():
+            subject = state.namespace(change.tenant, change.namespace)
+        case TopicMade(meta=topic):
+            subject = state.topic_by_id(topic.topic_id)
+        case TopicGone() | TopicRenamed() | PartitionsSet() | SettingsSet():
+            subject = state.topic_by_id(change.topic_id)
+        case GroupMade() | GroupGone():
+            meta = state.topic_by_id(change.topic_id)
+            return meta and msgspec.structs.replace(meta, groups=[*meta.groups])
+        case UserSet(meta=user):
+            subject = state.users.by_id(user.user_id)
+        case UserGone():
+            subject = state.users.by_id(change.user_id)
+        case Granted() | Revoked():
+            subject = state.users.find(change.grant.subject)
+    return subject and msgspec.structs.replace(subject)

@@ -1,0 +1,39 @@
+"""The first page of the console."""
+
+import pytest
+
+from tests.protocols.http.asgi import call
+
+
+async def test_the_overview_shows_totals_lags_and_charts(browser, app):
+    await call(app, "PUT", "/api/v1/topics/public/default/orders")
+    group = "/api/v1/groups/public/default/orders/bill%3Cb%3E/positions"
+    await call(app, "PUT", group, {"positions": {"0": 0}})
+    await app.history.take()
+    messages = {"messages": [{"value": "a"}] * 7}
+    await call(app, "POST", "/topics/public/default/orders", messages)
+    page = await browser.get("/ui/overview")
+    assert "The first figures come a minute after the start." in page.text
+    assert "bill<b> public/default/orders 7" in page.text and "b" not in page.elements
+    assert "Ready for work yes" in page.text or "Ready for work no: started" in page.text
+    await app.history.take()
+    page = await browser.get("/ui")
+    assert page.elements.count("svg") == 8 and "style" not in page.attributes
+    assert "Records in, per second" in page.text and "http 0 7.0 " in page.text
+
+
+@pytest.mark.parametrize(
+    "broker", [{"access.required": "true", "access.superusers": "root"}], indirect=True, ids=[""]
+)
+async def test_a_user_without_rights_on_the_broker_gets_the_topics(browser, broker):
+    anna, _ = await broker.users.create("anna", "secret")
+    token, _ = await broker.users.create_token(anna, "ci", None)
+    page = await browser.get("/ui", Authorization=f"Bearer {token}")
+    assert page.status == 200 and "No topic" in page.text
+    assert (await browser.get("/ui/overview", Authorization=f"Bearer {token}")).status == 403
+
+
+@pytest.mark.parametrize("path", ["/ui/overview", "/ui/broker", "/ui/topics?sort=size"])
+async def test_a_page_is_also_json(browser, path):
+    page = await browser.get(path, Accept="application/json")
+    assert page.headers["content-type"] == "application/json" and page.body[:1] == b"{"

@@ -1,0 +1,99 @@
+"""Deduplication of WebSocket producers: the answers that Apache Pulsar 4.2.4 gave."""
+
+import base64
+import json
+
+import pytest
+
+from braidlog.protocols.http.websocket.sequences import ProducerSequences
+from tests.protocols.http.conftest import listener
+from tests.protocols.http.websocket.test_socket import (
+    HELLO,
+    ORDERS,
+    PRODUCER,
+    counted,
+    dial,
+    exchange,
+)
+
+__all__ = ["counted", "dial", "listener"]
+REPEATED = bytes.fromhex("08 ffffffffffffffffff01 10 ffffffffffffffffff01")
+AGAIN = f"{PRODUCER}?producerName=till&initialSequenceId=-1"
+
+
+async def ids(dial, broker, *targets, deduplication=True):
+    """Send a message by each producer, one after the other; return the ids."""
+    await broker.topics.create(ORDERS, 1)
+    await broker.topics.alter_settings(ORDERS, {"deduplication": deduplication})
+    message_ids = []
+    for target in targets:
+        producer = await dial(target)
+        answer = await exchange(producer, HELLO)
+        assert answer["result"] == "ok"
+        message_ids.append(base64.b64decode(answer["messageId"]))
+        producer.close()
+    return message_ids
+
+
+def stored(broker):
+    return [partition.next_offset for partition in broker.topics.get(ORDERS).partitions]
+
+
+async def test_a_repeated_message_is_answered_and_not_stored(dial, broker):
+    first, repeated = await ids(dial, broker, AGAIN, AGAIN)
+    assert repeated == REPEATED != first
+    assert stored(broker) == [1]
+
+
+async def test_a_producer_of_the_same_name_continues(dial, broker):
+    named = f"{PRODUCER}?producerName=till"
+    message_ids = await ids(dial, broker, named, named, AGAIN.replace("=-1", "=1"), AGAIN)
+    assert message_ids[3] == REPEATED and REPEATED not in message_ids[:3]
+    assert stored(broker) == [3]
+
+
+async def test_producers_without_a_name_repeat_nothing(dial, broker):
+    unnamed = f"{PRODUCER}?initialSequenceId=0"
+    assert REPEATED not in await ids(dial, broker, unnamed, unnamed)
+    assert stored(broker) == [2]
+
+
+async def test_without_deduplication_everything_is_stored(dial, broker):
+    assert REPEATED not in await ids(dial, broker, AGAIN, AGAIN, deduplication=False)
+    assert stored(broker) == [2]
+
+
+async def test_each_partition_has_its_own_sequences(dial, broker):
+    await broker.topics.create(ORDERS, 2, partitioned=True)
+    await broker.topics.alter_settings(ORDERS, {"deduplication": True})
+    shown = []
+    for key in "aba":  # JavaStringHash: 97 and 98.
+        producer = await dial(AGAIN)
+        answer = await exchange(producer, json.dumps({"payload": "aGk=", "key": key}))
+        shown.append(base64.b64decode(answer["messageId"]))
+        producer.close()
+    assert stored(broker) == [1, 1]
+    assert shown[2] == REPEATED + b"\x18\x01" and REPEATED not in (shown[0][:22], shown[1][:22])
+
+
+@pytest.mark.parametrize("deduplication", [True, False])
+async def test_a_message_behind_the_last_sequence_is_refused(dial, broker, deduplication):
+    await broker.topics.create(ORDERS, 1)
+    await broker.topics.alter_settings(ORDERS, {"deduplication": deduplication})
+    producer = await dial(f"{PRODUCER}?producerName=till&initialSequenceId={2**63 - 2}")
+    assert (await exchange(producer, HELLO))["result"] == "ok"
+    for _ in range(2):
+        refused = await exchange(producer, HELLO)
+        assert "the producer has used its last sequence id" in refused["errorMsg"]
+    assert stored(broker) == [1]
+
+
+async def test_the_number_of_a_name_is_released_once(broker):
+    topic = await broker.topics.create(ORDERS, 1)
+    await broker.topics.alter_settings(ORDERS, {"deduplication": True})
+    sequences = ProducerSequences(broker, topic, b"till", None)
+    await sequences.open(topic.partitions[0])
+    sequences.close()
+    sequences.close()
+    with pytest.raises(KeyError):
+        broker.producers.release(b"till", topic)
