@@ -12,6 +12,7 @@ import pytest
 import structlog
 from trio._core import _run as scheduler
 
+from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.topics.schema_rules import PARSER
 from braidlog.protocols.http.management.health import SCRAPING
 from tests import turns
@@ -72,11 +73,14 @@ def few_descriptors():
 async def broker(request, tmp_path):
     """A broker on an empty directory with a running committer and no open listener.
 
-    `parametrize` with `indirect` takes its settings as a dict.
+    `parametrize` with `indirect` takes its settings as a dict. The mark `limits` takes the fields
+    of `StateLimits` that differ.
     """
     run = getattr(request.node, "execution_count", 1)
     settings = getattr(request, "param", {})
-    async with opened_broker(tmp_path / "data", settings, run) as opened:
+    mark = request.node.get_closest_marker("limits")
+    limits = StateLimits(**mark.kwargs) if mark else STATE_LIMITS
+    async with opened_broker(tmp_path / "data", settings, run, limits) as opened:
         yield opened
 
 

@@ -49,42 +49,42 @@ class Classes:
     """All classes of the product, by name."""
 
     def __init__(self) -> None:
-        found: dict[str, list[Defined]] = {}
+        by_name: dict[str, list[Defined]] = {}
         for source in product():
             for node in source.classes:
                 bases = [last_name(base) or "" for base in node.bases]
-                one = Defined(source, node, bases, dict(attributes_of(node)))
-                found.setdefault(node.name, []).append(one)
-        self._all = found
+                defined = Defined(source, node, bases, dict(attributes_of(node)))
+                by_name.setdefault(node.name, []).append(defined)
+        self._all = by_name
 
     def __iter__(self) -> Iterator[Defined]:
-        return (one for some in self._all.values() for one in some)
+        return (defined for same_name in self._all.values() for defined in same_name)
 
     def named(self, name: str | None, source: Source) -> Defined | None:
         """Return the class that a name means in a file."""
-        for one in self._all.get(name or "", ()):
-            if one.source is source or imports(source, one):
-                return one
+        for defined in self._all.get(name or "", ()):
+            if defined.source is source or imports(source, defined):
+                return defined
         return None
 
-    def ancestors(self, one: Defined) -> Iterator[Defined]:
+    def ancestors(self, defined: Defined) -> Iterator[Defined]:
         """Yield the classes that a class inherits from, nearest first."""
-        for name in one.bases:
-            if (base := self.named(name, one.source)) is not None and base is not one:
+        for name in defined.bases:
+            if (base := self.named(name, defined.source)) is not None and base is not defined:
                 yield base
                 yield from self.ancestors(base)
 
-    def holds_values(self, one: Defined) -> bool:
+    def holds_values(self, defined: Defined) -> bool:
         """Return True for a class that holds values, by its decorator or by a base."""
         return any(
-            bool(VALUES & {*map(last_name, some.node.decorator_list), *some.bases})
-            for some in (one, *self.ancestors(one))
+            bool(VALUES & {*map(last_name, relative.node.decorator_list), *relative.bases})
+            for relative in (defined, *self.ancestors(defined))
         )
 
-    def has_behaviour(self, one: Defined) -> bool:
+    def has_behaviour(self, defined: Defined) -> bool:
         """Return False for an interface, an error, and a class that has only fields."""
-        family = (one, *self.ancestors(one))
-        names = {name for some in family for name in some.bases}
+        family = (defined, *self.ancestors(defined))
+        names = {name for relative in family for name in relative.bases}
         if names & ERRORS:
             return False
         return any(map(does_something, family))
@@ -103,25 +103,25 @@ class Classes:
                 holder = self.type_of(inner, scope)
                 if holder is None:
                     return None
-                for one in (holder, *self.ancestors(holder)):
-                    if attribute in one.attributes:
-                        return self.named(one.attributes[attribute], one.source)
+                for relative in (holder, *self.ancestors(holder)):
+                    if attribute in relative.attributes:
+                        return self.named(relative.attributes[attribute], relative.source)
             case ast.Call(func=called):
                 return self.named(last_name(called), scope.source)
         return None
 
 
-def does_something(one: Defined) -> bool:
+def does_something(defined: Defined) -> bool:
     """Return True if a class has a method with a body."""
-    return "Protocol" not in one.bases and any(
+    return "Protocol" not in defined.bases and any(
         isinstance(line, Function) and "abstractmethod" not in map(last_name, line.decorator_list)
-        for line in one.node.body
+        for line in defined.node.body
     )
 
 
-def imports(source: Source, one: Defined) -> bool:
-    module = "braidlog." + one.source.path.removesuffix(".py").replace("/", ".")
-    return any(name == f"{module}.{one.node.name}" for _, name in source.imports)
+def imports(source: Source, defined: Defined) -> bool:
+    module = "braidlog." + defined.source.path.removesuffix(".py").replace("/", ".")
+    return any(name == f"{module}.{defined.node.name}" for _, name in source.imports)
 
 
 def attributes_of(node: ast.ClassDef) -> Iterator[tuple[str, str | None]]:
@@ -136,21 +136,21 @@ def attributes_of(node: ast.ClassDef) -> Iterator[tuple[str, str | None]]:
 
 
 def attributes_set_by(function: Function) -> Iterator[tuple[str, str | None]]:
-    given = {one.arg: last_name(one.annotation) for one in arguments(function)}
+    annotations = {argument.arg: last_name(argument.annotation) for argument in arguments(function)}
     for target, value, annotation in all_assignments(function):
         if not isinstance(target, ast.Attribute) or ast.unparse(target.value) != "self":
             continue
         name = last_name(annotation)
         if name is None and isinstance(value, ast.Name):
-            name = given.get(value.id)
+            name = annotations.get(value.id)
         elif name is None and isinstance(value, ast.Call):
             name = last_name(value)
         yield target.attr, name
 
 
 def arguments(function: Function) -> list[ast.arg]:
-    given = function.args
-    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    signature = function.args
+    return [*signature.posonlyargs, *signature.args, *signature.kwonlyargs]
 
 
 Assigned = tuple[ast.expr, ast.expr | None, ast.expr | None]
@@ -178,7 +178,9 @@ def pairs(target: ast.expr, value: ast.expr) -> Iterator[Assigned]:
         yield target, value, None
         return
     values = value.elts if isinstance(value, ast.Tuple) else [None] * len(target.elts)
-    yield from ((one, other, None) for one, other in zip(target.elts, values, strict=False))
+    yield from (
+        (target_part, other, None) for target_part, other in zip(target.elts, values, strict=False)
+    )
 
 
 @dataclass(slots=True)
@@ -192,7 +194,10 @@ class Scope:
 
 def scopes(classes: Classes) -> Iterator[tuple[Scope, Function]]:
     owners = {
-        id(line): one for one in classes for line in one.node.body if isinstance(line, Function)
+        id(line): class_
+        for class_ in classes
+        for line in class_.node.body
+        if isinstance(line, Function)
     }
     for source in product():
         for function in source.functions:
@@ -202,7 +207,7 @@ def scopes(classes: Classes) -> Iterator[tuple[Scope, Function]]:
 def types_in(function: Function) -> dict[str, str | ast.Attribute | None]:
     """Return the names of a function, each with a class name, or an attribute with its type."""
     types: dict[str, str | ast.Attribute | None] = {
-        one.arg: last_name(one.annotation) for one in arguments(function)
+        argument.arg: last_name(argument.annotation) for argument in arguments(function)
     }
     for target, value, annotation in all_assignments(function):
         if isinstance(target, ast.Name):
@@ -215,14 +220,14 @@ def types_in(function: Function) -> dict[str, str | ast.Attribute | None]:
 def foreign_bases() -> Iterator[tuple[str, str]]:
     """Yield (place, text) of classes that inherit behaviour from another folder."""
     classes = Classes()
-    for one in classes:
-        for name in one.bases:
-            base = classes.named(name, one.source)
+    for class_ in classes:
+        for name in class_.bases:
+            base = classes.named(name, class_.source)
             if base is None or not classes.has_behaviour(base):
                 continue
-            if (one.folder + "/").startswith(base.folder + "/"):  # A room may have inner rooms.
+            if (class_.folder + "/").startswith(base.folder + "/"):  # A room may have inner rooms.
                 continue
-            yield f"{one.source.path} {one.node.name}", base.node.name
+            yield f"{class_.source.path} {class_.node.name}", base.node.name
 
 
 def foreign_assignments() -> Iterator[tuple[str, str]]:
@@ -232,8 +237,8 @@ def foreign_assignments() -> Iterator[tuple[str, str]]:
         for target, _, _ in all_assignments(function):
             if not isinstance(target, ast.Attribute) or target.attr.startswith("__"):
                 continue
-            found = classes.type_of(target.value, scope)
-            if found is None or found.source is scope.source or classes.holds_values(found):
+            owner = classes.type_of(target.value, scope)
+            if owner is None or owner.source is scope.source or classes.holds_values(owner):
                 continue
             place = f"{scope.source.path}:{target.lineno} {ast.unparse(target)}"
-            yield place, f"{found.node.name}.{target.attr}"
+            yield place, f"{owner.node.name}.{target.attr}"

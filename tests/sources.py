@@ -67,7 +67,9 @@ class Source:
             targets = node.targets if isinstance(node, ast.Assign) else []
             if isinstance(node, ast.AnnAssign):
                 targets = [node.target]
-            yield from ((node.lineno, one.id) for one in targets if isinstance(one, ast.Name))
+            yield from (
+                (node.lineno, target.id) for target in targets if isinstance(target, ast.Name)
+            )
 
     def _base(self, node: ast.ImportFrom) -> str:
         if node.level == 0:
@@ -81,14 +83,14 @@ def sources() -> tuple[Source, ...]:
     """Return all hand-written Python files."""
     gc.disable()  # A garbage collection among so many nodes takes longer than their creation.
     try:
-        found = tuple(
+        parsed = tuple(
             Source(path.relative_to(ROOT).as_posix(), text := path.read_text(), ast.parse(text))
             for folder in CODE
             for path in sorted((ROOT / folder).rglob("*.py"))
             if not path.name.endswith("_pb2.py") and path.parent != KAFKA_TABLES
         )
         gc.freeze()  # The nodes stay: a later test's garbage collection would walk them all.
-        return found
+        return parsed
     finally:
         gc.enable()
 

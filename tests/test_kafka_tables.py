@@ -76,9 +76,9 @@ def test_removed_versions_come_from_the_old_release(tmp_path: Path) -> None:
     ]
     spec = importlib.util.spec_from_file_location("sample", out / "sample.py")
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    assert made.SampleRequest(topics=[made.Topic(index=3)]).topics[0].from_ is None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.SampleRequest(topics=[module.Topic(index=3)]).topics[0].from_ is None
 
 
 def test_structures_of_one_name_and_two_layouts_get_two_names(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def names_set(node: ast.stmt) -> Iterator[str]:
     targets = node.targets if isinstance(node, ast.Assign) else []
     targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
     for target in targets:
-        yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
+        yield from (name.id for name in ast.walk(target) if isinstance(name, ast.Name))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def rows() -> Iterator[tuple[list[str], set[float]]]:
     for line in PAGE.read_text().splitlines():
         cells = line.split(" | ")
         if names := re.findall(r"`([A-Z][A-Z0-9_]+)`", cells[0]):
-            yield names, {value for found in NUMBER.findall(cells[1]) for value in values(*found)}
+            yield names, {value for number in NUMBER.findall(cells[1]) for value in values(*number)}
 
 
 def values(digits: str, power: str, unit: str) -> Iterator[float]:
@@ -88,7 +88,7 @@ def values(digits: str, power: str, unit: str) -> Iterator[float]:
 @pytest.fixture(scope="module")
 def constants() -> dict[str, set[float]]:
     """Return the numbers of the product's constants with a name on the page."""
-    found: dict[str, set[float]] = defaultdict(set)
+    values: dict[str, set[float]] = defaultdict(set)
     wanted = {name for names, _ in rows() for name in names}
     for file, names in modules():
         for name in wanted & names:
@@ -97,8 +97,8 @@ def constants() -> dict[str, set[float]]:
             )
             value = getattr(module, name)
             if isinstance(value, int | float):
-                found[name].add(value)
-    return found
+                values[name].add(value)
+    return values
 
 
 def test_every_row_shows_an_existing_limit(constants: dict[str, set[float]]) -> None:
@@ -106,6 +106,6 @@ def test_every_row_shows_an_existing_limit(constants: dict[str, set[float]]) -> 
         f"{name}: {sorted(constants.get(name, ()))} in the code, {sorted(shown)} on the page"
         for names, shown in rows()
         for name in names
-        if not any(abs(one - two) < 1e-9 for one in constants.get(name, ()) for two in shown)
+        if not any(abs(stated - two) < 1e-9 for stated in constants.get(name, ()) for two in shown)
     ]
     assert not wrong, "\n".join(wrong)

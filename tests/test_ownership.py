@@ -7,7 +7,7 @@ import pytest
 from tests.ownership import foreign_assignments, foreign_bases
 
 # Classes for others to extend: a room's consumers extend the delivery's consumer, by its send.
-EXTENDED = {"Consumer"}
+EXTENDED = {"Consumer", "PullingConsumer"}
 
 
 def test_no_class_inherits_behaviour_from_another_room() -> None:

@@ -63,7 +63,9 @@ def test_links_of_a_page_lead_to_an_existing_heading(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     """Return GitHub's anchors of a page's headings."""
     headings = HEADING.findall(BLOCK.sub("", page.read_text()))
-    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -119,12 +121,12 @@ def test_names_in_the_tour_exist() -> None:
             continue
         owner, _, name = span.rpartition(".")
         if name == "py":
-            found = span in files
+            is_known = span in files
         elif owner in parts:
-            found = name in parts[owner] or any(name in parts.get(of, ()) for of in parts[owner])
+            is_known = name in parts[owner] or any(name in parts.get(of, ()) for of in parts[owner])
         else:
-            found = name in everything or span == "await"
-        if not found:
+            is_known = name in everything or span == "await"
+        if not is_known:
             missing.append(span)
     assert not missing, missing
 
@@ -132,7 +134,9 @@ def test_names_in_the_tour_exist() -> None:
 def members(node: ast.ClassDef) -> set[str]:
     """Return the methods of a class, and its bases."""
     methods = {
-        one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        member.name
+        for member in node.body
+        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return methods | {ast.unparse(base) for base in node.bases}
 

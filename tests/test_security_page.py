@@ -7,10 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from conformance.ports import reserve_ports
 from conformance.server import START_TIMEOUT_S
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "security.md"
@@ -49,9 +52,9 @@ class Shell:
                 text.split(), cwd=self.folder, env=self.environment, stderr=subprocess.DEVNULL
             )
             return ""
-        kept = self.folder / "environment"
+        environment = self.folder / "environment"
         done = subprocess.run(
-            ["sh", "-eu", "-c", f"{text}\nenv -0 > {kept}"],
+            ["sh", "-eu", "-c", f"{text}\nenv -0 > {environment}"],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -60,7 +63,7 @@ class Shell:
             timeout=RUN_TIMEOUT_S,
         )
         assert done.returncode == 0, f"{text}\n{done.stderr}"
-        pairs = (one.partition("=") for one in kept.read_text().split("\0") if one)
+        pairs = (part.partition("=") for part in environment.read_text().split("\0") if part)
         self.environment = {name: value for name, _, value in pairs}
         return done.stdout
 
@@ -77,17 +80,17 @@ class Shell:
         raise AssertionError("the broker did not start")
 
 
-def free_port() -> str:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return str(one.getsockname()[1])
+@pytest.fixture
+def ports() -> Iterator[list[int]]:
+    with ExitStack() as held:
+        yield reserve_ports(2, held)
 
 
-def test_the_first_section_starts_a_broker_that_a_client_can_use(tmp_path):
+def test_the_first_section_starts_a_broker_that_a_client_can_use(tmp_path, ports):
     for tool in ("openssl", "curl"):
         if shutil.which(tool) is None:
             pytest.skip(f"there is no {tool} here")
-    shell = Shell(tmp_path, {port: free_port() for port in ("8443", "6651")})
+    shell = Shell(tmp_path, dict(zip(("8443", "6651"), map(str, ports), strict=True)))
     printed = []
     try:
         for language, shown in blocks():

@@ -20,7 +20,9 @@ from braidlog.broker.config.settings import (
     plain_value,
 )
 from braidlog.protocols.http.options import RestOptions
+from braidlog.protocols.iggy.http.options import IggyHttpOptions
 from braidlog.protocols.iggy.options import IggyOptions
+from braidlog.protocols.iggy.websocket_adapter import IggyWebSocketOptions
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.pulsar.options import PulsarOptions
 from braidlog.protocols.zookeeper.options import ZooKeeperOptions
@@ -30,7 +32,8 @@ PAGE = (DOCS / "settings.md").read_text()
 CLUSTER = (DOCS / "cluster.md").read_text()
 PROTOCOLS = {"kafka": KafkaOptions, "pulsar": PulsarOptions, "iggy": IggyOptions}
 PROTOCOLS |= {"http": RestOptions, "zookeeper": ZooKeeperOptions}
-ROW = re.compile(r"^\| `([\w.]+(?:NAME)?[\w.]*)` \| (.*?) ?\| ", re.MULTILINE)
+PROTOCOLS |= {"iggy-websocket": IggyWebSocketOptions, "iggy-http": IggyHttpOptions}
+ROW = re.compile(r"^\| `([\w.-]+(?:NAME)?[\w.]*)` \| (.*?) ?\| ", re.MULTILINE)
 NO_SETTINGS = {"origins", "listeners", "name", "options"}  # Fields that the loader fills.
 
 
@@ -41,7 +44,7 @@ def fields(struct: type, at: str) -> Iterator[tuple[str, object, object]]:
         if field.name in NO_SETTINGS:
             continue
         hint, dotted = hints[field.name], f"{at}{field.name}"
-        inner = [one for one in (hint, *typing.get_args(hint)) if is_group(one)]
+        inner = [part for part in (hint, *typing.get_args(hint)) if is_group(part)]
         if inner == [PrincipalLimits] and field.name == "user_limits":
             yield f"{dotted}.NAME", str, None
         elif inner:
@@ -57,11 +60,11 @@ def is_group(hint: object) -> bool:
 
 def settings() -> dict[str, tuple[object, object]]:
     """Return every setting with its type and default."""
-    found = [*fields(Config, ""), *fields(ListenerConfig, "listeners.NAME.")]
+    fields_listed = [*fields(Config, ""), *fields(ListenerConfig, "listeners.NAME.")]
     for name, options in PROTOCOLS.items():
-        found += fields(options, f"listeners.{name}.")
-    assert any(name.endswith("tls.key_file") for name, _, _ in found), TlsConfig
-    return {name: (hint, default) for name, hint, default in found}
+        fields_listed += fields(options, f"listeners.{name}.")
+    assert any(name.endswith("tls.key_file") for name, _, _ in fields_listed), TlsConfig
+    return {name: (hint, default) for name, hint, default in fields_listed}
 
 
 def test_every_setting_has_a_row():
@@ -81,10 +84,10 @@ def test_every_row_of_the_page_is_a_setting_with_its_default():
         hint, default = known[name]
         if default is None and shown in ("", "none"):
             continue
-        found = plain_value(name.rpartition(".")[2], shown.replace(" ", ""), hint)
+        value = plain_value(name.rpartition(".")[2], shown.replace(" ", ""), hint)
         kind = type(default) if not isinstance(default, tuple) else tuple
-        found = msgspec.convert(found, kind, strict=False)
-        if found != default and not (default in ("", None) and not shown):
+        value = msgspec.convert(value, kind, strict=False)
+        if value != default and not (default in ("", None) and not shown):
             wrong.append(f"{name}: {shown!r} on the page, {default!r} in the code")
     assert not wrong, "\n".join(wrong)
 

@@ -28,20 +28,20 @@ def texts() -> tuple[tuple[str, str], ...]:
 
 
 @pytest.mark.parametrize(
-    ("what", "pattern"),
+    ("fault", "pattern"),
     [
         ("a path of somebody's machine", r"(?<![\w.])/(?:work|root|home)/\w"),
         ("unfinished business", r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b"),
     ],
 )
-def test_no_text_holds(what: str, pattern: str) -> None:
-    found = re.compile(pattern)
+def test_no_text_holds(fault: str, pattern: str) -> None:
+    match = re.compile(pattern)
     offenders = [
-        f"{path}:{number} {what}: {line.strip()[:80]}"
+        f"{path}:{number} {fault}: {line.strip()[:80]}"
         for path, text in texts()
-        if found.search(text)
+        if match.search(text)
         for number, line in enumerate(text.splitlines(), 1)
-        if found.search(line)
+        if match.search(line)
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -108,4 +108,4 @@ def test_unchecked_code_has_a_reason() -> None:
 
 def says_why(line: str) -> bool:
     """Return True for a comment that is not only for the checkers."""
-    return any(not re.match(r"(?: ?type: ignore| ?noqa)", one) for one in line.split("#")[1:])
+    return any(not re.match(r"(?: ?type: ignore| ?noqa)", part) for part in line.split("#")[1:])

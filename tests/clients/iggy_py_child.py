@@ -85,7 +85,7 @@ async def send(address, start, end, partition="1"):
 async def strategies(address):
     """Return a poll with each strategy of the library; commit nothing."""
     client = await logged_in(address)
-    found = {
+    results = {
         "first": await polled(client, PollingStrategy.First(), 3),
         "last": await polled(client, PollingStrategy.Last(), 3),
         "offset": await polled(client, PollingStrategy.Offset(1234), 2),
@@ -98,27 +98,27 @@ async def strategies(address):
         STREAM, TOPIC, 1, PollingStrategy.Offset(1234), 1, False
     )
     at = await polled(client, PollingStrategy.Timestamp(message.timestamp()), 1)
-    found["timestamp"] = at[0][0] <= 1234  # All messages of a SEND have the same time.
-    found["message"] = [
+    results["timestamp"] = at[0][0] <= 1234  # All messages of a SEND have the same time.
+    results["message"] = [
         str(message.state()).rpartition(".")[2],
         message.length(),
         message.id() > 0,
         message.checksum(),
     ]
-    return found
+    return results
 
 
 async def read(address, count, batch):
     """Return up to `count` messages as consumer 1, committed poll by poll."""
     client = await logged_in(address)
-    taken = []
-    while len(taken) < int(count):
-        wanted = min(int(batch), int(count) - len(taken))
-        found = await polled(client, PollingStrategy.Next(), wanted, commit=True)
-        if not found:
+    messages = []
+    while len(messages) < int(count):
+        wanted = min(int(batch), int(count) - len(messages))
+        polled_messages = await polled(client, PollingStrategy.Next(), wanted, commit=True)
+        if not polled_messages:
             break
-        taken += found
-    return taken
+        messages += polled_messages
+    return messages
 
 
 async def over_a_restart(address):
@@ -144,8 +144,8 @@ async def connected(ask):
     seconds, every other call is refused.
     """
     for _ in range(CONNECT_TRIES):
-        if (found := await told(ask())) not in LOST:
-            return found
+        if (answer := await told(ask())) not in LOST:
+            return answer
         await asyncio.sleep(CONNECT_PAUSE_S)
     raise RuntimeError("the client did not connect again")
 

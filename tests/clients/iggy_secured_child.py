@@ -15,14 +15,14 @@ async def main(url: str) -> str:
         await client.connect()
     except RuntimeError:
         return "refused"
-    found = await client.get_stream("shop") is not None
-    if not found:
+    exists = await client.get_stream("shop") is not None
+    if not exists:
         await client.create_stream("shop")
         await client.create_topic("shop", "cash", 1)
         await client.send_messages("shop", "cash", 0, [SendMessage("hello")])
     messages = await client.poll_messages("shop", "cash", 0, PollingStrategy.First(), 10, False)
     assert [message.payload() for message in messages] == [b"hello"]
-    return f"{'found' if found else 'made'} read"
+    return f"{'found' if exists else 'made'} read"
 
 
 print(asyncio.run(main(sys.argv[1])), flush=True)

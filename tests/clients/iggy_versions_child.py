@@ -36,9 +36,12 @@ async def told(result):
 
 
 async def logged_in():
-    client = (
-        iggy.IggyClient() if number <= (0, 2, 4) and not is_apache else iggy.IggyClient(address)
-    )
+    if "://" in address:  # Of another transport than TCP.
+        client = iggy.IggyClient.from_connection_string(address)
+    elif number <= (0, 2, 4) and not is_apache:
+        client = iggy.IggyClient()
+    else:
+        client = iggy.IggyClient(address)
     await done(client.connect())
     await done(client.login_user("iggy", "iggy"))
     return client
@@ -72,9 +75,9 @@ async def poll(client, stream, topic, strategy, *, count=COUNT, commit=False):
     name, *value = strategy
     if number <= (0, 2, 4) and not is_apache:
         assert name == "Next"
-        found = client.poll_messages(stream, topic, FIRST, count, commit)
+        polling = client.poll_messages(stream, topic, FIRST, count, commit)
     elif is_apache and number >= (0, 9):
-        found = client.poll_messages(
+        polling = client.poll_messages(
             stream,
             topic,
             consumer=iggy.Consumer.Single("v-1"),
@@ -85,9 +88,9 @@ async def poll(client, stream, topic, strategy, *, count=COUNT, commit=False):
         )
     else:
         chosen = getattr(iggy.PollingStrategy, name)(*value)
-        found = client.poll_messages(stream, topic, FIRST, chosen, count, commit)
+        polling = client.poll_messages(stream, topic, FIRST, chosen, count, commit)
     texts = []
-    for message in await done(found):
+    for message in await done(polling):
         payload = message.payload()
         text = payload if isinstance(payload, str) else bytes(payload).decode()
         texts.append([message.offset(), text])

@@ -103,7 +103,10 @@ def opened(folder):
             f"listeners.{listener}.tls.certificate_file={certificate}"
             for listener in ("kafka", "pulsar", "http", "iggy")
         ),
-        *(f"listeners.{one}.tls.client_ca_file={ca}" for one in ("kafka", "pulsar", "http")),
+        *(
+            f"listeners.{listener}.tls.client_ca_file={ca}"
+            for listener in ("kafka", "pulsar", "http")
+        ),
         *(
             f"listeners.{listener}.tls.client_certificates=optional"
             for listener in ("kafka", "pulsar", "http")

@@ -23,10 +23,10 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-def braidlog(broker: RunningBroker, *words: str, given: bytes | None = None) -> bytes:
+def braidlog(broker: RunningBroker, *words: str, stdin: bytes | None = None) -> bytes:
     """Run a command and return its output."""
     command = [sys.executable, "-m", "braidlog.broker.cli.main", *words, "--url", broker.url]
-    done = subprocess.run(command, input=given, capture_output=True)
+    done = subprocess.run(command, input=stdin, capture_output=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -40,7 +40,7 @@ def test_a_message_of_kafka_is_consumed_and_imported_for_kafka(broker: RunningBr
     lines = braidlog(broker, "consume", "from-kafka", "--output", "ndjson")
     assert json.loads(lines)["publish_us"] == at_ms * 1000
     braidlog(broker, "topics", "create", "for-kafka")
-    braidlog(broker, "import", "-", "for-kafka", given=lines)
+    braidlog(broker, "import", "-", "for-kafka", stdin=lines)
     consumer = kafka.KafkaConsumer(
         "for-kafka", bootstrap_servers=broker.addresses["kafka"], auto_offset_reset="earliest"
     )
@@ -58,7 +58,7 @@ def test_a_message_of_pulsar_is_consumed_and_imported_for_pulsar(broker: Running
     publish_ms = json.loads(lines)["publish_us"] // 1000
     assert braidlog(broker, "consume", "from-pulsar", "--format", "%v") == VALUE
     braidlog(broker, "topics", "create", "for-pulsar")
-    braidlog(broker, "import", "-", "for-pulsar", given=lines)
+    braidlog(broker, "import", "-", "for-pulsar", stdin=lines)
     consumer = client.subscribe("for-pulsar", "s", initial_position=pulsar.InitialPosition.Earliest)
     message = consumer.receive(20_000)
     assert (message.data(), message.properties()) == (VALUE, {"a": "ü"})
@@ -69,7 +69,7 @@ def test_a_message_of_pulsar_is_consumed_and_imported_for_pulsar(broker: Running
 
 def test_a_produced_message_is_read_by_both(broker: RunningBroker) -> None:
     braidlog(broker, "topics", "create", "produced")
-    braidlog(broker, "produce", "produced", "-k", "k", "-P", "a=b", given=VALUE + b"\n")
+    braidlog(broker, "produce", "produced", "-k", "k", "-P", "a=b", stdin=VALUE + b"\n")
     consumer = kafka.KafkaConsumer(
         "produced", bootstrap_servers=broker.addresses["kafka"], auto_offset_reset="earliest"
     )
@@ -78,6 +78,10 @@ def test_a_produced_message_is_read_by_both(broker: RunningBroker) -> None:
     assert (message.key, message.value, message.headers) == (b"k", VALUE, [("a", b"b")])
     client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}")
     reader = client.create_reader("produced", pulsar.MessageId.earliest)
-    found = reader.read_next(20_000)
-    assert (found.data(), found.partition_key(), found.properties()) == (VALUE, "k", {"a": "b"})
+    received = reader.read_next(20_000)
+    assert (received.data(), received.partition_key(), received.properties()) == (
+        VALUE,
+        "k",
+        {"a": "b"},
+    )
     client.close()

@@ -13,7 +13,7 @@ import pytest
 
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.registry import codec_for
-from braidlog.storage.log.reader import list_partitions, open_folder
+from braidlog.storage.log.folder_reader import list_partitions, open_folder
 from conformance.server import RunningBroker
 from tests.waiting import HANG_S
 
@@ -48,9 +48,9 @@ def client(broker: RunningBroker) -> Iterator[Any]:
     connected.close()
 
 
-def until(found: Callable[[], bool]) -> None:
+def until(is_done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + HANG_S
-    while not found():
+    while not is_done():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -75,11 +75,11 @@ def read_all(client: Any, topic: str, *, compacted: bool) -> list[Any]:
 def told(messages: list[Any]) -> list[tuple[str, bytes, tuple[int, int]]]:
     return [
         (
-            one.partition_key(),
-            one.data(),
-            (one.message_id().entry_id(), one.message_id().batch_index()),
+            message.partition_key(),
+            message.data(),
+            (message.message_id().entry_id(), message.message_id().batch_index()),
         )
-        for one in messages
+        for message in messages
     ]
 
 
@@ -100,14 +100,14 @@ def test_pulsar_compacted_readers_and_table_views(
     messages = [(f"k{n % 7}", b"v%d" % n) for n in range(23)] + [("k3", b""), ("k4", b"last")]
     send(client, topic, messages, batched=batched)
     everything = told(read_all(client, topic, compacted=False))
-    assert [one[:2] for one in everything] == messages
+    assert [message[:2] for message in everything] == messages
     assert told(read_all(client, topic, compacted=True)) == everything  # Not compacted yet.
     compact(http, topic)
     latest = dict(messages)
     wanted = [
-        one
-        for place, one in enumerate(everything)
-        if one[1] and one[0] not in {later[0] for later in everything[place + 1 :]}
+        message
+        for place, message in enumerate(everything)
+        if message[1] and message[0] not in {later[0] for later in everything[place + 1 :]}
     ]
     assert told(read_all(client, topic, compacted=True)) == wanted
     assert told(read_all(client, topic, compacted=False)) == everything
@@ -118,12 +118,14 @@ def test_pulsar_compacted_readers_and_table_views(
     send(client, topic, [("k0", b"after"), ("new", b"1")], batched=batched)
     until(lambda: view.get("k0") == b"after" and view.get("new") == b"1")
     view.close()
-    assert [one[:2] for one in told(read_all(client, topic, compacted=True))[-2:]] == [
+    assert [message[:2] for message in told(read_all(client, topic, compacted=True))[-2:]] == [
         ("k0", b"after"),
         ("new", b"1"),
     ]
     compact(http, topic)
-    assert [one[1] for one in told(read_all(client, topic, compacted=True))].count(b"after") == 1
+    assert [message[1] for message in told(read_all(client, topic, compacted=True))].count(
+        b"after"
+    ) == 1
     subscription = {"is_read_compacted": True, "initial_position": pulsar.InitialPosition.Earliest}
     consumer = client.subscribe(topic, "s", **subscription)
     for _ in wanted:
@@ -166,18 +168,20 @@ def consume(address: str, name: str, end: int, start: int = 0) -> list[Row]:
     consumer = kafka.KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
     consumer.assign([place])
     consumer.seek(place, start)
-    found: list[Row] = []
+    rows: list[Row] = []
     while consumer.position(place) < end:
         for batch in consumer.poll(1000).values():
-            found += [(one.offset, one.key, one.value) for one in batch]
+            rows += [(message.offset, message.key, message.value) for message in batch]
     consumer.close()
-    return found
+    return rows
 
 
 def in_files(broker: RunningBroker, name: str) -> list[Row]:
     """Return the records as `braidlog export` and Spark read them, without the broker."""
     (folder,) = [
-        one for one in list_partitions(broker.data_dir) if one.topic == f"public/default/{name}"
+        partition
+        for partition in list_partitions(broker.data_dir)
+        if partition.topic == f"public/default/{name}"
     ]
     with open_folder(folder.folder) as stored:
         return [
@@ -212,7 +216,7 @@ def test_every_protocol_reads_the_rest_of_a_compacted_kafka_topic(
 
     def is_small() -> bool:
         segments = http.get(partition).json()["partitions"][0]["segments"]
-        return bool(sum(one["size_bytes"] for one in segments) < 200_000)
+        return bool(sum(segment["size_bytes"] for segment in segments) < 200_000)
 
     until(is_small)
     end = http.get(partition).json()["partitions"][0]["high_watermark"]
@@ -221,28 +225,28 @@ def test_every_protocol_reads_the_rest_of_a_compacted_kafka_topic(
     written += [(count, b"key-1", b"from pulsar"), (count + 1, b"p", b"x")]
     latest = {key: (n, value) for n, key, value in written}
 
-    def check(found: list[Row], start: int = 0) -> None:
+    def check(rows: list[Row], start: int = 0) -> None:
         """Check the records: the latest of each key must exist, older records may exist during a
         compaction.
         """
-        assert all(written[one[0]] == one for one in found)
-        assert [one[0] for one in found] == sorted({one[0] for one in found})
-        last = {key: (n, value) for n, key, value in found}
-        assert last == {key: one for key, one in latest.items() if one[0] >= start}
+        assert all(written[row[0]] == row for row in rows)
+        assert [row[0] for row in rows] == sorted({row[0] for row in rows})
+        last = {key: (n, value) for n, key, value in rows}
+        assert last == {key: row for key, row in latest.items() if row[0] >= start}
 
-    found = consume(address, name, end)
-    check(found)
-    assert len(found) < count // 2
-    gap = next(b[0] - 1 for a, b in itertools.pairwise(found) if b[0] > a[0] + 1)
+    rows = consume(address, name, end)
+    check(rows)
+    assert len(rows) < count // 2
+    gap = next(b[0] - 1 for a, b in itertools.pairwise(rows) if b[0] > a[0] + 1)
     check(consume(address, name, end, gap), gap)
     by_pulsar = [
-        (one.message_id().entry_id() + max(one.message_id().batch_index(), 0), one)
-        for one in read_all(client, name, compacted=False)
+        (message.message_id().entry_id() + max(message.message_id().batch_index(), 0), message)
+        for message in read_all(client, name, compacted=False)
     ]
     check(
         [
-            (n, one.partition_key().encode(), None if written[n][2] is None else one.data())
-            for n, one in by_pulsar
+            (n, message.partition_key().encode(), None if written[n][2] is None else message.data())
+            for n, message in by_pulsar
         ]
     )
     check(in_files(broker, name))

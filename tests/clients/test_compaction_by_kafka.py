@@ -48,8 +48,8 @@ class Setter:
         self._admin = admin_of.AdminClient({"bootstrap.servers": address})
 
     def create(self, topic: str, config: dict[str, str]) -> None:
-        made = self._admin.create_topics([admin_of.NewTopic(topic, 1, 1, config=config)])
-        made[topic].result(HANG_S)
+        created = self._admin.create_topics([admin_of.NewTopic(topic, 1, 1, config=config)])
+        created[topic].result(HANG_S)
 
     def change(self, topic: str, operation: Any, changes: dict[str, str]) -> None:
         """Change settings individually: other settings stay."""
@@ -66,16 +66,16 @@ class Setter:
 
     def policy(self, topic: str) -> set[str]:
         """Return the topic's cleanup policy."""
-        (asked,) = self._admin.describe_configs([self._topic(topic, None)]).values()
-        return set(asked.result(HANG_S)["cleanup.policy"].value.split(","))
+        (config,) = self._admin.describe_configs([self._topic(topic, None)]).values()
+        return set(config.result(HANG_S)["cleanup.policy"].value.split(","))
 
     def _topic(self, topic: str, entries: Any) -> Any:
         kind = admin_of.ResourceType.TOPIC
         return admin_of.ConfigResource(kind, topic, incremental_configs=entries)
 
     def _done(self, futures: dict[Any, Any]) -> None:
-        for one in futures.values():
-            one.result(HANG_S)
+        for future in futures.values():
+            future.result(HANG_S)
 
 
 def some_values(rng: random.Random, count: int) -> list[tuple[bytes, bytes | None]]:
@@ -113,16 +113,16 @@ def by_kafka(address: str, topic: str, end: int) -> Values:
     group = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = confluent.Consumer({"bootstrap.servers": address, **group})
     consumer.assign([confluent.TopicPartition(topic, 0, 0)])
-    found: Values = {}
+    values: Values = {}
     while (message := consumer.poll(HANG_S)) is not None:
         if message.error() is None:
-            assert message.offset() not in found
-            found[message.offset()] = (message.key(), message.value())
+            assert message.offset() not in values
+            values[message.offset()] = (message.key(), message.value())
         elif message.error().code() == confluent.KafkaError._PARTITION_EOF:
             assert message.offset() == end
             break
     consumer.close()
-    return found
+    return values
 
 
 def latest(values: Values) -> dict[bytes, tuple[int, bytes | None]]:
@@ -130,45 +130,47 @@ def latest(values: Values) -> dict[bytes, tuple[int, bytes | None]]:
     return {values[at][0]: (at, values[at][1]) for at in sorted(values)}
 
 
-def check(found: Values, written: Values) -> None:
+def check(values: Values, written: Values) -> None:
     """Check the records: the last of each key must exist, others may exist during a compaction."""
-    assert {at: written[at] for at in found} == found
-    assert latest(found) == latest(written)
+    assert {at: written[at] for at in values} == values
+    assert latest(values) == latest(written)
 
 
 def partition_of(http: httpx.Client, topic: str) -> dict[str, Any]:
-    found: dict[str, Any] = http.get(f"/api/v1/topics/public/default/{topic}").json()
-    (one,) = found["partitions"]
-    return dict(one)
+    description: dict[str, Any] = http.get(f"/api/v1/topics/public/default/{topic}").json()
+    (partition,) = description["partitions"]
+    return dict(partition)
 
 
 def bytes_of(http: httpx.Client, topic: str) -> int:
-    return sum(one["size_bytes"] for one in partition_of(http, topic)["segments"])
+    return sum(segment["size_bytes"] for segment in partition_of(http, topic)["segments"])
 
 
 def by_pulsar(client: Any, topic: str) -> dict[str, bytes]:
     """Return the latest value of each key with a value, from a compacted reader."""
     reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=True)
-    found: dict[str, bytes] = {}
+    values: dict[str, bytes] = {}
     while reader.has_message_available():
         message = reader.read_next(int(HANG_S * 1000))
-        found[message.partition_key()] = message.data()
+        values[message.partition_key()] = message.data()
     reader.close()
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def by_iggy(broker: RunningBroker, topic: str, end: int) -> Values:
     """Return an Iggy client's records; Iggy has no keys of other protocols and no absent values."""
-    found: Values = {}
+    values: Values = {}
     with IggyWire(broker.address("iggy")) as wire:
-        while max(found, default=-1) < end - 1:
-            polled = wire.poll(topic, 1000, 1, max(found, default=-1) + 1)
+        while max(values, default=-1) < end - 1:
+            polled = wire.poll(topic, 1000, 1, max(values, default=-1) + 1)
             if not polled:
                 break
-            for one in polled:
-                ((_, _, key),) = [header for header in one.headers if header[0] == b"braidlog.key"]
-                found[one.offset] = (key, one.payload)
-    return found
+            for message in polled:
+                ((_, _, key),) = [
+                    header for header in message.headers if header[0] == b"braidlog.key"
+                ]
+                values[message.offset] = (key, message.payload)
+    return values
 
 
 def test_kafka_admin_calls_compact_the_records_of_all_protocols(
@@ -206,9 +208,9 @@ def test_kafka_admin_calls_compact_the_records_of_all_protocols(
         assert sorted(written) == list(range(end))
         until_seen(lambda: bytes_of(http, topic) < size // 2)
         assert partition_of(http, topic)["high_watermark"] == end
-        found = by_kafka(address, topic, end)
-        check(found, written)
-        assert len(found) < 2 * RECORDS // 3
+        read_values = by_kafka(address, topic, end)
+        check(read_values, written)
+        assert len(read_values) < 2 * RECORDS // 3
         values = {key.decode(): value for key, (_, value) in latest(written).items() if value}
         assert by_pulsar(client, topic) == values
         view = client.create_table_view(topic)
@@ -224,13 +226,13 @@ def test_kafka_admin_calls_compact_the_records_of_all_protocols(
         assert setter.policy(topic) == {"compact"}
 
 
-def check_iggy(found: Values, written: Values) -> None:
+def check_iggy(values: Values, written: Values) -> None:
     """Check an Iggy client's records: tombstones are left out."""
-    assert {at: written[at] for at in found} == found
-    shown = {at: one for at, one in written.items() if at in found}
-    wanted = {key: one for key, one in latest(written).items() if one[1] is not None}
-    told = latest(shown)
-    assert {key: told[key] for key in wanted} == wanted
+    assert {at: written[at] for at in values} == values
+    shown = {at: pair for at, pair in written.items() if at in values}
+    wanted = {key: pair for key, pair in latest(written).items() if pair[1] is not None}
+    newest = latest(shown)
+    assert {key: newest[key] for key in wanted} == wanted
 
 
 def test_a_broker_killed_during_compaction_keeps_the_latest_of_each_key(

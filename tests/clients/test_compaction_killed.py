@@ -46,12 +46,12 @@ def send(client: Any, rng: random.Random, sent: list[tuple[str, bytes]]) -> None
 
 def read_all(client: Any, *, compacted: bool) -> list[tuple[str, bytes]]:
     reader = client.create_reader(TOPIC, pulsar.MessageId.earliest, is_read_compacted=compacted)
-    found = []
+    messages = []
     while reader.has_message_available():
         message = reader.read_next(1000 * PATIENCE_S)
-        found.append((message.partition_key(), message.data()))
+        messages.append((message.partition_key(), message.data()))
     reader.close()
-    return found
+    return messages
 
 
 def test_a_broker_killed_during_compaction_loses_no_record() -> None:

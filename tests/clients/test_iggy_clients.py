@@ -61,7 +61,7 @@ def test_streams_and_topics_are_created_and_shown(broker: RunningBroker) -> None
 def test_refusals_are_shown_with_their_names(broker: RunningBroker) -> None:
     run(broker, "make", 1)
     shown = run(broker, "refusals")
-    assert {what: text.partition("(")[0] for what, text in shown.items()} == {
+    assert {command: text.partition("(")[0] for command, text in shown.items()} == {
         "login": "InvalidCredentials",
         "stream": "StreamNameAlreadyExists",
         "topic": "TopicNameAlreadyExists",
@@ -74,8 +74,8 @@ def test_refusals_are_shown_with_their_names(broker: RunningBroker) -> None:
 def test_thousands_of_messages_are_read_by_every_strategy(broker: RunningBroker) -> None:
     run(broker, "make", 2)
     assert run(broker, "send", 0, 5000) == 5000
-    found = run(broker, "strategies")
-    assert found == {
+    counts = run(broker, "strategies")
+    assert counts == {
         "first": numbers(0, 3),
         "last": numbers(4997, 5000),
         "offset": numbers(1234, 1236),

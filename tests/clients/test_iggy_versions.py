@@ -89,9 +89,9 @@ def started(
             child.kill()
 
 
-def result(child: subprocess.Popen[str], told: str = "") -> Any:
+def result(child: subprocess.Popen[str], stdin: str = "") -> Any:
     """Return the scenario's observations, after sending the scenario the line `told`."""
-    seen, errors = child.communicate(told, timeout=TIMEOUT_S)
+    seen, errors = child.communicate(stdin, timeout=TIMEOUT_S)
     assert child.returncode == 0, errors
     return json.loads(seen)
 
@@ -161,14 +161,14 @@ def test_every_step_of_a_program_works(worked: dict[str, Outcome], program: Iggy
 
 def shared_by(worked: dict[str, Outcome]) -> set[str]:
     """Return the messages of all clients that could run."""
-    found = set()
+    senders = set()
     for name, outcome in worked.items():
         try:
             outcome()
         except pytest.skip.Exception:
             continue
-        found.add(f"from {name}")
-    return found
+        senders.add(f"from {name}")
+    return senders
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
@@ -206,7 +206,11 @@ def test_getting_started_programs_find_the_first_stream_and_topic_by_number_0(
     assert seen == [0, "sample-stream", 0, "sample-topic", ["message-1", "message-2"]]
 
 
-@pytest.mark.parametrize("client", [one for one in CLIENTS if one.dialect == "V"], ids=str)
+@pytest.mark.parametrize(
+    "client",
+    [client_program for client_program in CLIENTS if client_program.dialect == "V"],
+    ids=str,
+)
 def test_options_of_a_topic_may_be_texts(broker: RunningBroker, client: IggyClient) -> None:
     name, refused = run(broker, client, "text_options")
     assert name == "tp"

@@ -55,9 +55,9 @@ def consumer(address: str, version: tuple[int, ...] = (0, 8, 2), **settings: Any
 
 def partitions_of(reader: Any, topic: str) -> list[Any]:
     deadline = time.monotonic() + TIMEOUT_S
-    while not (found := reader.partitions_for_topic(topic)):
+    while not (indexes := reader.partitions_for_topic(topic)):
         assert time.monotonic() < deadline, f"no partitions of {topic}"
-    return [kafka.TopicPartition(topic, index) for index in sorted(found)]
+    return [kafka.TopicPartition(topic, index) for index in sorted(indexes)]
 
 
 def read(reader: Any, count: int) -> list[Any]:
@@ -164,8 +164,8 @@ def test_kafka_python_commits_are_kept(address: str, topic: str, version: tuple[
     first = consumer(address, version, group_id=group)
     first.assign([place])
     assert first.committed(place) is None
-    taken = read(first, 7)
-    first.commit({place: kafka.structs.OffsetAndMetadata(taken[-1].offset + 1, "half way", -1)})
+    records = read(first, 7)
+    first.commit({place: kafka.structs.OffsetAndMetadata(records[-1].offset + 1, "half way", -1)})
     assert first.committed(place) == 7
     first.close()
     second = consumer(address, version, group_id=group)
@@ -301,8 +301,8 @@ def test_librdkafka_commits_are_kept(address: str, topic: str) -> None:
     again = confluent_kafka.Consumer(
         rd(address, group_id=f"rd-{topic}", auto_offset_reset="earliest", enable_auto_commit=False)
     )
-    (found,) = again.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=TIMEOUT_S)
-    assert found.offset == 6
+    (position,) = again.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=TIMEOUT_S)
+    assert position.offset == 6
     again.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_STORED)])
     assert [message.offset() for message in rd_read(again, 4)] == [6, 7, 8, 9]
     low, high = again.get_watermark_offsets(confluent_kafka.TopicPartition(topic, 0), TIMEOUT_S)
@@ -322,8 +322,8 @@ def kcat(address: str) -> list[str]:
     return [path, "-b", address, *version]
 
 
-def run(command: list[str], given: str = "") -> str:
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S)
+def run(command: list[str], stdin: str = "") -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -333,7 +333,7 @@ def test_kcat_produces_lists_and_reads(kcat: list[str], topic: str, codec: str) 
     lines = [f"key{at}:value{at}" for at in range(100)]
     run([*kcat, "-P", "-t", topic, "-p", "0", "-K:", "-z", codec], "\n".join(lines) + "\n")
     listed = json.loads(run([*kcat, "-L", "-J", "-t", topic]))
-    assert [one["partition"] for one in listed["topics"][0]["partitions"]] == [0, 1, 2]
+    assert [partition["partition"] for partition in listed["topics"][0]["partitions"]] == [0, 1, 2]
     out = run([*kcat, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q", "-K:"])
     assert out.splitlines() == lines
     tail = run([*kcat, "-C", "-t", topic, "-p", "0", "-o", "-3", "-e", "-q", "-f", "%o %s\\n"])
@@ -345,9 +345,9 @@ def test_kcat_produces_lists_and_reads(kcat: list[str], topic: str, codec: str) 
 
 def test_libraries_read_each_others_compressed_sets(address: str, topic: str) -> None:
     for codec in CODECS:
-        one = producer(address, compression_type=None if codec == "none" else codec)
-        one.send(topic, f"kafka-python {codec}".encode(), partition=0).get(TIMEOUT_S)
-        one.close()
+        producer_ = producer(address, compression_type=None if codec == "none" else codec)
+        producer_.send(topic, f"kafka-python {codec}".encode(), partition=0).get(TIMEOUT_S)
+        producer_.close()
         other = confluent_kafka.Producer(rd(address, compression_type=codec))
         other.produce(topic, f"librdkafka {codec}".encode() * 10, partition=0)
         assert other.flush(TIMEOUT_S) == 0

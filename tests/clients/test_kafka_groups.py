@@ -53,11 +53,11 @@ class Member:
             [topic], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
         )
 
-    def _given(self, _: Any, given: Sequence[Any]) -> None:
-        self.partitions |= {one.partition for one in given}
+    def _given(self, _: Any, assigned: Sequence[Any]) -> None:
+        self.partitions |= {partition.partition for partition in assigned}
 
-    def _taken(self, _: Any, taken: Sequence[Any]) -> None:
-        gone = [one.partition for one in taken]
+    def _taken(self, _: Any, revoked: Sequence[Any]) -> None:
+        gone = [partition.partition for partition in revoked]
         self.partitions -= set(gone)
         self.revoked += gone
 
@@ -75,10 +75,10 @@ def until(members: Sequence[Member], is_so: Callable[[], bool]) -> None:
     """Wait; no partition may have two owners meanwhile."""
     deadline = time.monotonic() + HANG_S
     while not is_so():
-        assert time.monotonic() < deadline, [one.partitions for one in members]
-        for one in members:
-            one.look()
-        had = [partition for one in members for partition in one.partitions]
+        assert time.monotonic() < deadline, [member.partitions for member in members]
+        for member in members:
+            member.look()
+        had = [partition for member in members for partition in member.partitions]
         assert len(set(had)) == len(had), had
 
 
@@ -86,7 +86,7 @@ def have(members: Sequence[Member], *sizes: int) -> Callable[[], bool]:
     """Return True once the members have these numbers of partitions, and all
     partitions together.
     """
-    return lambda: sorted(len(one.partitions) for one in members) == sorted(sizes)
+    return lambda: sorted(len(member.partitions) for member in members) == sorted(sizes)
 
 
 def produce(broker: RunningBroker, topic: str, count: int) -> list[bytes]:
@@ -104,19 +104,19 @@ def test_cooperative_members_give_up_only_moving_partitions(
     how = {"partition_assignment_strategy": "cooperative-sticky"}
     members = [Member(broker, topic, **how) for _ in range(2)]
     until(members, have(members, 3, 3))
-    for one in members:
-        one.revoked.clear()
+    for member in members:
+        member.revoked.clear()
     members.append(Member(broker, topic, **how))
     until(members, have(members, 2, 2, 2))
-    assert sum(len(one.revoked) for one in members) == 2
+    assert sum(len(member.revoked) for member in members) == 2
     sent = produce(broker, topic, 60)
-    until(members, lambda: sum(len(one.values) for one in members) >= len(sent))
-    assert sorted(value for one in members for value in one.values) == sorted(sent)
+    until(members, lambda: sum(len(member.values) for member in members) >= len(sent))
+    assert sorted(value for member in members for value in member.values) == sorted(sent)
     members.pop().consumer.close()
     until(members, have(members, 3, 3))
-    for one in members:
-        one.consumer.close()
-    assert sum(len(one.values) for one in members) <= len(sent)
+    for member in members:
+        member.consumer.close()
+    assert sum(len(member.values) for member in members) <= len(sent)
 
 
 def test_a_returning_static_member_keeps_its_partitions_and_its_double_is_fenced(
@@ -133,5 +133,5 @@ def test_a_returning_static_member_keeps_its_partitions_and_its_double_is_fenced
     until([back], lambda: back.error is not None)
     assert back.error.code() == confluent.KafkaError._FATAL
     assert back.consumer.memberid() != double.consumer.memberid()
-    for one in (first, back, double):
-        one.consumer.close()
+    for member in (first, back, double):
+        member.consumer.close()

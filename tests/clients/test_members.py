@@ -56,21 +56,21 @@ class Tools:
         described = self._admin.describe_groups([GROUP])[GROUP]["members"]
         stats = self._stats()
         return {
-            "groups show": {one["name"] for one in self._shown()["members"]},
-            "stats": {one["consumerName"] for one in stats["consumers"]},
-            "cursor": {one["name"] for one in cursor["consumers"]},
-            "describe": {one["member_id"] for one in described},
+            "groups show": {member["name"] for member in self._shown()["members"]},
+            "stats": {consumer["consumerName"] for consumer in stats["consumers"]},
+            "cursor": {consumer["name"] for consumer in cursor["consumers"]},
+            "describe": {member["member_id"] for member in described},
         }
 
     def partitions(self) -> dict[str, list[list[int]]]:
         """Return the partitions of the members, by tool."""
         described = self._admin.describe_groups([GROUP])[GROUP]["members"]
         return {
-            "groups show": sorted(one["partitions"] for one in self._shown()["members"]),
+            "groups show": sorted(member["partitions"] for member in self._shown()["members"]),
             "describe": sorted(
                 part["partitions"]
-                for one in described
-                for part in one["member_assignment"]["assigned_partitions"]
+                for member in described
+                for part in member["member_assignment"]["assigned_partitions"]
             ),
             "iggy": sorted(self._iggy_members()),
         }
@@ -83,8 +83,8 @@ class Tools:
         offsets = (listed or self._admin.list_consumer_group_offsets)(
             {GROUP: None} if listed else GROUP
         )
-        found = offsets[GROUP] if listed else offsets
-        lag = sum(end - max(found[place].offset, 0) for place, end in ends.items())
+        positions = offsets[GROUP] if listed else offsets
+        lag = sum(end - max(positions[place].offset, 0) for place, end in ends.items())
         return {self._shown()["backlog"], self._stats()["msgBacklog"], cursor["backlog"], lag}
 
     def _shown(self) -> Any:
@@ -102,21 +102,21 @@ class Tools:
         answer = self._iggy.ok(GET_GROUP, PLACE + identifier(GROUP))
         _, partitions, count, size = GROUP_HEAD.unpack_from(answer)
         assert partitions == PARTITIONS
-        pos, found = GROUP_HEAD.size + size, []
+        pos, members = GROUP_HEAD.size + size, []
         while pos < len(answer):
             _, owned = MEMBER_HEAD.unpack_from(answer, pos)
             pos += MEMBER_HEAD.size
-            found.append([one - 1 for one in struct.unpack_from(f"<{owned}I", answer, pos)])
+            members.append([number - 1 for number in struct.unpack_from(f"<{owned}I", answer, pos)])
             pos += 4 * owned
-        assert len(found) == count
-        return found
+        assert len(members) == count
+        return members
 
 
 def test_every_tool_shows_the_same_members_and_backlog(
     broker: RunningBroker, http: httpx.Client
 ) -> None:
-    made = {"partitions": PARTITIONS}
-    assert http.put(f"/api/v1/topics/public/default/{TOPIC}", json=made).status_code == 201
+    body = {"partitions": PARTITIONS}
+    assert http.put(f"/api/v1/topics/public/default/{TOPIC}", json=body).status_code == 201
     messages = [{"value": "v", "partition": at % PARTITIONS} for at in range(RECORDS * PARTITIONS)]
     http.post(f"/topics/public/default/{TOPIC}", json={"messages": messages}).raise_for_status()
     address = broker.addresses["kafka"]

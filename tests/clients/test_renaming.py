@@ -65,23 +65,23 @@ def read_kafka(broker: RunningBroker, topic: str, count: int) -> list[int]:
         enable_auto_commit=False,
         max_poll_records=1,
     )
-    found: list[int] = []
-    while len(found) < count:
+    values: list[int] = []
+    while len(values) < count:
         for records in reader.poll(WAIT_MS, max_records=1).values():
-            found += [int(record.value) for record in records]
+            values += [int(record.value) for record in records]
     reader.commit()
     reader.close()
-    return found
+    return values
 
 
 def read_http(broker: RunningBroker, topic: str, count: int) -> list[int]:
     """Read with a new consumer per call, which acknowledges the received messages."""
     place = f"/topics/public/default/{topic}/subscription/by-http"
     with httpx.Client(base_url=broker.url, timeout=60) as client:
-        made = client.post(place, json={"id": "w", "initialPosition": "Earliest"})
-        made.raise_for_status()
-        asked = {"timeout": WAIT_MS, "max_messages": count}
-        messages = client.get(f"{place}/consumer/w/messages", params=asked).json()["messages"]
+        created = client.post(place, json={"id": "w", "initialPosition": "Earliest"})
+        created.raise_for_status()
+        query = {"timeout": WAIT_MS, "max_messages": count}
+        messages = client.get(f"{place}/consumer/w/messages", params=query).json()["messages"]
         ids = [message["messageId"] for message in messages]
         acked = client.post(f"{place}/cursor", json={"type": "Individual", "messageIds": ids})
         acked.raise_for_status()
@@ -89,7 +89,7 @@ def read_http(broker: RunningBroker, topic: str, count: int) -> list[int]:
     return [int(message["value"]) for message in messages]
 
 
-class Subscribed:
+class StayingConsumer:
     """A Pulsar consumer that stays connected."""
 
     def __init__(self, broker: RunningBroker, topic: str) -> None:
@@ -102,12 +102,12 @@ class Subscribed:
         )
 
     def read(self, count: int) -> list[int]:
-        found = []
+        values = []
         for _ in range(count):
             message = self.consumer.receive(WAIT_MS)
-            found.append(int(message.data()))
+            values.append(int(message.data()))
             self.consumer.acknowledge(message)
-        return found
+        return values
 
     def close(self) -> None:
         self.client.close()
@@ -121,13 +121,15 @@ def read_iggy(broker: RunningBroker, topic: str, count: int) -> list[int]:
 def subscription(broker: RunningBroker, topic: str) -> dict[str, Any]:
     """Return the admin API's stats of Pulsar's subscription."""
     url = f"{broker.url}/admin/v2/persistent/public/{topic}/stats"
-    found: dict[str, Any] = httpx.get(url, timeout=60).json()["subscriptions"]["by-pulsar"]
-    return found
+    subscription_shown: dict[str, Any] = httpx.get(url, timeout=60).json()["subscriptions"][
+        "by-pulsar"
+    ]
+    return subscription_shown
 
 
 def test_all_protocols_continue_under_the_new_name_of_a_topic(broker: RunningBroker) -> None:
     produce(broker, "orders", 0, 10)
-    subscribed = Subscribed(broker, "public/default/orders")
+    subscribed = StayingConsumer(broker, "public/default/orders")
     readers: list[Callable[[str], list[int]]] = [
         lambda topic: read_kafka(broker, topic, 3),
         lambda topic: read_iggy(broker, topic, 3),
@@ -139,7 +141,7 @@ def test_all_protocols_continue_under_the_new_name_of_a_topic(broker: RunningBro
     rename(broker, "update_topic", "default", "orders", "sales")
     assert [read("sales") for read in readers] == [[3, 4, 5]] * 3
     assert not subscription(broker, "default/sales")["consumers"]
-    again = Subscribed(broker, "public/default/sales")
+    again = StayingConsumer(broker, "public/default/sales")
     assert again.read(3) == [3, 4, 5]
     until_seen(lambda: subscription(broker, "default/sales")["msgBacklog"] == 4)
     produce(broker, "sales", 10, 12)
@@ -148,7 +150,7 @@ def test_all_protocols_continue_under_the_new_name_of_a_topic(broker: RunningBro
     assert broker.stop() == 0
     broker.start()
     assert [read("sales") for read in readers] == [[6, 7, 8]] * 3
-    again = Subscribed(broker, "public/default/sales")
+    again = StayingConsumer(broker, "public/default/sales")
     assert again.read(6) == [6, 7, 8, 9, 10, 11]
     again.close()
     shown = httpx.get(f"{broker.url}/admin/v2/persistent/public/default", timeout=60).json()
@@ -161,7 +163,7 @@ def test_a_renamed_stream_keeps_its_topics(broker: RunningBroker) -> None:
         for topic in ("a", "b"):
             wire.create_topic(topic, "shop", 2)
     for topic in ("a", "b"):
-        client = Subscribed(broker, f"public/shop/{topic}-partition-0")
+        client = StayingConsumer(broker, f"public/shop/{topic}-partition-0")
         writer = client.client.create_producer(f"public/shop/{topic}-partition-0")
         for number in range(4):
             writer.send(b"%d" % number)
@@ -173,7 +175,7 @@ def test_a_renamed_stream_keeps_its_topics(broker: RunningBroker) -> None:
     assert broker.stop() == 0
     broker.start()
     for topic in ("a", "b"):
-        client = Subscribed(broker, f"public/store/{topic}-partition-0")
+        client = StayingConsumer(broker, f"public/store/{topic}-partition-0")
         assert client.read(2) == [2, 3]
         client.close()
     shown = httpx.get(f"{broker.url}/admin/v2/namespaces/public", timeout=60).json()

@@ -63,7 +63,7 @@ def ask(broker: RunningBroker, path: str, body: Any = None, *, method: str | Non
 
 def produce(broker: RunningBroker, *messages: dict[str, Any], **fields: Any) -> list[str]:
     answer = ask(broker, BASE, {"messages": messages, **fields})
-    return [one["messageId"] for one in answer["messageIds"]]
+    return [result["messageId"] for result in answer["messageIds"]]
 
 
 def poll_iggy(broker: RunningBroker, count: int) -> list[tuple[int, bytes]]:
@@ -85,14 +85,14 @@ def read_kafka(broker: RunningBroker, count: int, **options: Any) -> list[Any]:
         **options,
     )
     consumer.assign([kafka.TopicPartition(TOPIC, 0)])
-    found: list[Any] = []
-    while len(found) < count:
-        for records in consumer.poll(RECEIVE_MS, max_records=count - len(found)).values():
-            found += records
+    all_records: list[Any] = []
+    while len(all_records) < count:
+        for records in consumer.poll(RECEIVE_MS, max_records=count - len(all_records)).values():
+            all_records += records
     if "group_id" in options:
         consumer.commit()
     consumer.close()
-    return found
+    return all_records
 
 
 def test_other_clients_read_messages_of_http(broker: RunningBroker) -> None:
@@ -105,7 +105,7 @@ def test_other_clients_read_messages_of_http(broker: RunningBroker) -> None:
         {"key": "gone"},
     )
     records = read_kafka(broker, 3)
-    assert [(one.key, one.value) for one in records] == [
+    assert [(record.key, record.value) for record in records] == [
         (b"k", b"v"),
         (BYTES, BYTES),
         (b"gone", None),
@@ -119,8 +119,8 @@ def test_other_clients_read_messages_of_http(broker: RunningBroker) -> None:
     assert third.partition_key() == "gone"
     # An id of HTTP is a client's id: the same entry, and a seek goes there.
     wanted = pulsar.MessageId.deserialize(base64.b64decode(ids[1]))
-    found = second.message_id()
-    assert (wanted.ledger_id(), wanted.entry_id()) == (found.ledger_id(), found.entry_id())
+    found_id = second.message_id()
+    assert (wanted.ledger_id(), wanted.entry_id()) == (found_id.ledger_id(), found_id.entry_id())
     consumer = client.subscribe(TOPIC, "seeking")
     consumer.seek(wanted)  # The library itself leaves out the message at the sought id.
     assert consumer.receive(RECEIVE_MS).partition_key() == "gone"
@@ -134,7 +134,7 @@ def test_other_clients_read_messages_of_http(broker: RunningBroker) -> None:
 
 def test_a_delay_of_http_applies_only_to_shared_pulsar_consumers(broker: RunningBroker) -> None:
     produce(broker, {"value": "later", "deliverAfterMs": 1500}, {"value": "now"})
-    assert [one.value for one in read_kafka(broker, 2)] == [b"later", b"now"]
+    assert [record.value for record in read_kafka(broker, 2)] == [b"later", b"now"]
     (shown, _) = ask(broker, f"{BASE}/partitions/0/messages")["messages"]
     client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}")
     consumer = client.subscribe(
@@ -143,10 +143,10 @@ def test_a_delay_of_http_applies_only_to_shared_pulsar_consumers(broker: Running
         consumer_type=pulsar.ConsumerType.Shared,
         initial_position=pulsar.InitialPosition.Earliest,
     )
-    found = [consumer.receive(RECEIVE_MS).data() for _ in range(2)]
+    values = [consumer.receive(RECEIVE_MS).data() for _ in range(2)]
     arrived_ms = time.time() * 1000
     client.close()
-    assert found == [b"now", b"later"]
+    assert values == [b"now", b"later"]
     assert arrived_ms >= shown["deliverAt"] > shown["publishTime"]
 
 
@@ -163,16 +163,16 @@ def test_http_reads_messages_of_other_clients(broker: RunningBroker) -> None:
         BYTES, partition_key="p", properties={"a": "ä"}, event_timestamp=EVENT_MS, sequence_id=7
     )
     client.close()
-    found = ask(broker, f"{BASE}/partitions/0/messages")["messages"]
+    messages = ask(broker, f"{BASE}/partitions/0/messages")["messages"]
     text = base64.b64encode(BYTES).decode()
-    assert (found[0]["key"], found[0]["value"], found[0]["encoding"]) == ("k", "v", "utf8")
-    assert (found[1]["key"], found[1]["key_encoding"]) == (text, "base64")
-    assert (found[1]["value"], found[1]["encoding"]) == (text, "base64")
-    assert (found[2]["key"], found[2]["value"]) == ("gone", None)
-    assert (found[3]["key"], found[3]["value"]) == ("p", text)
-    assert found[3]["properties"] == {"a": "ä"}
-    assert (found[3]["eventTime"], found[3]["sequenceId"]) == (EVENT_MS, 7)
-    assert found[3]["producerName"] == "shop"
+    assert (messages[0]["key"], messages[0]["value"], messages[0]["encoding"]) == ("k", "v", "utf8")
+    assert (messages[1]["key"], messages[1]["key_encoding"]) == (text, "base64")
+    assert (messages[1]["value"], messages[1]["encoding"]) == (text, "base64")
+    assert (messages[2]["key"], messages[2]["value"]) == ("gone", None)
+    assert (messages[3]["key"], messages[3]["value"]) == ("p", text)
+    assert messages[3]["properties"] == {"a": "ä"}
+    assert (messages[3]["eventTime"], messages[3]["sequenceId"]) == (EVENT_MS, 7)
+    assert messages[3]["producerName"] == "shop"
 
 
 def test_four_protocols_take_turns_on_one_subscription(broker: RunningBroker) -> None:
@@ -234,8 +234,8 @@ def test_a_pulsar_client_with_an_http_address_finds_everything(broker: RunningBr
     )
     for number in range(4):
         producer.send(f"{number}")
-    found = sorted(consumer.receive(RECEIVE_MS).value() for _ in range(4))
-    assert found == ["0", "1", "2", "3"]
+    values = sorted(consumer.receive(RECEIVE_MS).value() for _ in range(4))
+    assert values == ["0", "1", "2", "3"]
     client.close()
     shown = ask(broker, "/admin/v2/schemas/public/default/parts/schema")
     assert (shown["type"], shown["version"]) == ("STRING", 0)

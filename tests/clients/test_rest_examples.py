@@ -33,7 +33,7 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-class Topic:
+class TopicRequests:
     """Requests about a topic, each on its own connection."""
 
     def __init__(self, broker: RunningBroker, name: str, partitions: int) -> None:
@@ -41,7 +41,7 @@ class Topic:
         self.base = f"/topics/public/default/{name}"
         path = f"/api/v1/topics/public/default/{name}"
         shown = self.ask("PUT", path, {"partitions": partitions}, status=201)
-        self.ledgers = [one["partition_id"] for one in shown["partitions"]]
+        self.ledgers = [partition["partition_id"] for partition in shown["partitions"]]
 
     def ask(
         self, method: str, path: str, body: Any = None, *, status: int = 200, **headers: str
@@ -60,31 +60,33 @@ class Topic:
 
     def id_of(self, partition: int, entry: int) -> str:
         """Return an id as Pulsar's client writes it."""
-        made = pulsar.MessageId(partition, self.ledgers[partition], entry, -1).serialize()
-        return base64.b64encode(made).decode()
+        serialized = pulsar.MessageId(partition, self.ledgers[partition], entry, -1).serialize()
+        return base64.b64encode(serialized).decode()
 
 
 @pytest.fixture
-def topic(broker: RunningBroker, request: pytest.FixtureRequest) -> Topic:
+def topic(broker: RunningBroker, request: pytest.FixtureRequest) -> TopicRequests:
     """Return a topic of two partitions, with the name of the test."""
-    return Topic(broker, request.node.name, 2)
+    return TopicRequests(broker, request.node.name, 2)
 
 
 def same(first: str, second: str) -> bool:
     """Compare two ids by their fields: clients may write or leave out optional fields."""
-    one, other = (pulsar.MessageId.deserialize(base64.b64decode(text)) for text in (first, second))
-    return (one.ledger_id(), one.entry_id(), one.partition()) == (
+    first_id, other = (
+        pulsar.MessageId.deserialize(base64.b64decode(text)) for text in (first, second)
+    )
+    return (first_id.ledger_id(), first_id.entry_id(), first_id.partition()) == (
         *(other.ledger_id(), other.entry_id(), other.partition()),
     )
 
 
-def test_produce_then_read(topic: Topic) -> None:
+def test_produce_then_read(topic: TopicRequests) -> None:
     answer = topic.ask("POST", "", FIRST_TWO)
     assert answer["schema_version"] == 0
-    assert [one["partition"] for one in answer["messageIds"]] == [1, 1]
-    for entry, one in enumerate(answer["messageIds"]):
-        assert same(one["messageId"], topic.id_of(1, entry))
-        assert one["error_code"] is None is one["error"]
+    assert [result["partition"] for result in answer["messageIds"]] == [1, 1]
+    for entry, result in enumerate(answer["messageIds"]):
+        assert same(result["messageId"], topic.id_of(1, entry))
+        assert result["error_code"] is None is result["error"]
     again = {"schema_version": 0, "messages": [{"value": {"id": 9, "note": None}}]}
     (placed,) = topic.ask("POST", "partitions/1", again)["messageIds"]
     assert same(placed["messageId"], topic.id_of(1, 2))
@@ -103,12 +105,12 @@ def test_produce_then_read(topic: Topic) -> None:
     assert (read["next_offset"], read["log_start_offset"], read["high_watermark"]) == (2, 0, 3)
     last = topic.id_of(1, 1)
     assert same(read["next_message_id"], last)
-    for given in (quote(last, safe=""), last.replace("+", "-").replace("/", "_").rstrip("=")):
-        (third,) = topic.ask("GET", f"partitions/1/messages?message_id={given}")["messages"]
+    for spelling in (quote(last, safe=""), last.replace("+", "-").replace("/", "_").rstrip("=")):
+        (third,) = topic.ask("GET", f"partitions/1/messages?message_id={spelling}")["messages"]
         assert third["offset"] == 2
 
 
-def test_read_as_lines_and_as_events(topic: Topic) -> None:
+def test_read_as_lines_and_as_events(topic: TopicRequests) -> None:
     topic.ask("POST", "partitions/0", {"messages": [{"value": "a"}, {"value": "b"}]})
     connection = http.client.HTTPConnection(*topic.broker.address("http"), timeout=90)
     path = f"{topic.base}/partitions/0/messages"
@@ -125,21 +127,21 @@ def test_read_as_lines_and_as_events(topic: Topic) -> None:
     connection.close()
 
 
-def test_create_fetch_acknowledge_and_delete(topic: Topic) -> None:
+def test_create_fetch_acknowledge_and_delete(topic: TopicRequests) -> None:
     topic.ask("POST", "partitions/1", {"messages": [{"value": f"{n}"} for n in range(3)]})
     wanted = {"name": "w1", "initial_position": "Earliest"}
-    made = topic.ask("POST", "subscription/billing", wanted, status=201)
-    assert (made["name"], made["subscription_type"]) == ("w1", "Shared")
-    identity = made["id"]
+    created = topic.ask("POST", "subscription/billing", wanted, status=201)
+    assert (created["name"], created["subscription_type"]) == ("w1", "Shared")
+    identity = created["id"]
     place = f"{topic.base}/subscription/billing/consumers/{identity}"
-    assert made["base_uri"] == f"{topic.broker.url}{place}"
-    assert topic.ask("POST", "subscription/billing", {"id": identity, "name": "w1"}) == made
+    assert created["base_uri"] == f"{topic.broker.url}{place}"
+    assert topic.ask("POST", "subscription/billing", {"id": identity, "name": "w1"}) == created
     fetch = f"subscription/billing/consumer/{identity}/messages"
     messages = topic.ask("GET", fetch)["messages"]
-    assert [one["value"] for one in messages] == ["0", "1", "2"]
-    assert {one["redeliveryCount"] for one in messages} == {0}
+    assert [message["value"] for message in messages] == ["0", "1", "2"]
+    assert {message["redeliveryCount"] for message in messages} == {0}
 
-    ids = [one["messageId"] for one in messages]
+    ids = [message["messageId"] for message in messages]
     ack = {"type": "Individual", "messageIds": [ids[0], topic.id_of(1, 2)]}
     cursor = topic.ask("POST", "subscription/billing/cursor", ack)["cursor"]
     assert cursor == topic.ask("GET", "subscription/billing/cursor")["cursor"]
@@ -174,26 +176,26 @@ def test_create_fetch_acknowledge_and_delete(topic: Topic) -> None:
     assert topic.ask("GET", "subscription/billing/cursor")["cursor"]["consumers"] == []
 
 
-def test_of_two_fetches_at_once_a_single_fetch_gets_the_messages(topic: Topic) -> None:
-    made = topic.ask("POST", "subscription/s", {}, status=201)
-    fetch = f"subscription/s/consumer/{made['id']}/messages?timeout={LONG_MS}"
-    found: list[Any] = []
+def test_of_two_fetches_at_once_a_single_fetch_gets_the_messages(topic: TopicRequests) -> None:
+    created = topic.ask("POST", "subscription/s", {}, status=201)
+    fetch = f"subscription/s/consumer/{created['id']}/messages?timeout={LONG_MS}"
+    fetches: list[Any] = []
 
     def take() -> None:
-        found.append([one["value"] for one in topic.ask("GET", fetch)["messages"]])
+        fetches.append([message["value"] for message in topic.ask("GET", fetch)["messages"]])
 
     both = [threading.Thread(target=take) for _ in range(2)]
-    for one in both:
-        one.start()
-    while not found:  # The newer consumer has replaced the older consumer.
+    for thread in both:
+        thread.start()
+    while not fetches:  # The newer consumer has replaced the older consumer.
         time.sleep(0.01)
     topic.ask("POST", "", {"messages": [{"value": "x"}]})
-    for one in both:
-        one.join(LONG_MS / 1000)
-    assert found == [[], ["x"]]
+    for thread in both:
+        thread.join(LONG_MS / 1000)
+    assert fetches == [[], ["x"]]
 
 
-def test_the_shipped_dialect(broker: RunningBroker, topic: Topic) -> None:
+def test_the_shipped_dialect(broker: RunningBroker, topic: TopicRequests) -> None:
     body = {"producerName": "cli", "messages": [{"key": "k", "payload": '{"id": 1}'}]}
     path = topic.base.replace("/topics/", "/topics/persistent/")
     answer = topic.ask("POST", path, body)
@@ -208,7 +210,7 @@ def test_the_shipped_dialect(broker: RunningBroker, topic: Topic) -> None:
     topic.ask("POST", f"{path}/partitions/9", body, status=404)
 
 
-def test_values_of_every_type_round_trip(topic: Topic) -> None:
+def test_values_of_every_type_round_trip(topic: TopicRequests) -> None:
     examples: list[tuple[str, list[Any]]] = [
         ("STRING", ["", "é"]),
         ("BYTES", ["", "AP8="]),
@@ -223,20 +225,20 @@ def test_values_of_every_type_round_trip(topic: Topic) -> None:
         ("LOCAL_DATE_TIME", ["2026-11-21T13:45:00"]),
     ]
     for place, (name, values) in enumerate(examples):
-        one = Topic(topic.broker, f"values-{place}", 1)
+        typed = TopicRequests(topic.broker, f"values-{place}", 1)
         body = {"schema_type": name, "messages": [{"value": value} for value in values] + [{}]}
-        one.ask("POST", "", body)
+        typed.ask("POST", "", body)
         query = "?schema_type=BYTES&encoding=base64" if name == "BYTES" else ""
-        found = one.ask("GET", f"partitions/0/messages{query}")["messages"]
-        assert [message["value"] for message in found] == [*values, None], name
+        messages = typed.ask("GET", f"partitions/0/messages{query}")["messages"]
+        assert [message["value"] for message in messages] == [*values, None], name
 
 
 def test_a_stop_answers_open_fetches_reads_and_streams_at_once() -> None:
     with RunningBroker() as broker:
-        topic = Topic(broker, "open", 1)
-        made = topic.ask("POST", "subscription/s", {}, status=201)
+        topic = TopicRequests(broker, "open", 1)
+        created = topic.ask("POST", "subscription/s", {}, status=201)
         paths = [
-            f"subscription/s/consumer/{made['id']}/messages?timeout={LONG_MS}",
+            f"subscription/s/consumer/{created['id']}/messages?timeout={LONG_MS}",
             f"partitions/0/messages?position=latest&timeout={LONG_MS}",
         ]
         connections = []

@@ -104,18 +104,18 @@ def test_pulsar_clients_log_in_by_certificate(secured):
 
 def test_the_broker_asks_a_pulsar_client_for_a_fresh_token(secured):
     secured.braidlog("permissions", "grant", "gina", "admin", "public/default/tides")
-    asked = threading.Semaphore(0)
+    requests = threading.Semaphore(0)
 
     def fresh():
-        asked.release()
+        requests.release()
         return jwt.encode({"sub": "gina", "exp": time.time() + 2}, TOKEN_SECRET, "HS256")
 
     client = secured.pulsar(fresh)
     producer = client.create_producer("tides")
     producer.send(b"before")
-    while asked.acquire(blocking=False):
+    while requests.acquire(blocking=False):
         pass
-    assert asked.acquire(timeout=HANG_S), "the broker did not ask for a fresh token"
+    assert requests.acquire(timeout=HANG_S), "the broker did not ask for a fresh token"
     producer.send(b"after")  # On the existing connection.
     client.close()
 
@@ -146,10 +146,10 @@ def test_librdkafka_logs_in_by_certificate_with_0_8_settings(secured):
         "api.version.request": False,
         "broker.version.fallback": "0.8.2",
     }
-    told = []
+    errors = []
     producer = confluent_kafka.Producer(settings)
-    producer.produce("boats", b"hello", callback=lambda error, _: told.append(error))
-    assert producer.flush(HANG_S) == 0 and told == [None]
+    producer.produce("boats", b"hello", callback=lambda error, _: errors.append(error))
+    assert producer.flush(HANG_S) == 0 and errors == [None]
     consumer = confluent_kafka.Consumer({**settings, "group.id": "g"})
     consumer.assign([confluent_kafka.TopicPartition("boats", 0, 0)])
     message = consumer.poll(HANG_S)

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.programs import pulsar_java_program
 from conformance.programs.running import program_folder
-from conformance.today.programs import CACHE, SOURCES
+from conformance.today.programs import SOURCES, cache
 from tests.clients.secured import HANG_S, TOKEN_SECRET
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
@@ -61,7 +61,7 @@ def test_java_logs_in_to_pulsar_each_way_and_refreshes_its_token(secured, tmp_pa
     access_token = secured.braidlog("tokens", "create", "jana", "t")
     right, other = secured.certificate("jana"), secured.certificate("nobody-of-us")
     topic, secret = "persistent://public/default/java", str(secured.folder / "secret")
-    found = came_of(
+    outcomes = came_of(
         PULSAR,
         libraries.read_text().strip(),
         tmp_path,
@@ -79,19 +79,19 @@ def test_java_logs_in_to_pulsar_each_way_and_refreshes_its_token(secured, tmp_pa
             ("persistent://public/default/others", "token", access_token),
         ],
     )
-    assert found[:5] == ["came in"] * 5, found
-    assert found[5:7] == ["refused AuthenticationException"] * 2
-    assert found[7:] == ["refused AuthorizationException"] * 2
+    assert outcomes[:5] == ["came in"] * 5, outcomes
+    assert outcomes[5:7] == ["refused AuthenticationException"] * 2
+    assert outcomes[7:] == ["refused AuthorizationException"] * 2
 
 
 def test_java_logs_in_to_kafka_by_sasl(secured, tmp_path):
-    folder = CACHE / "java-4.1.1"
+    folder = cache() / "java-4.3.1"
     if not any(folder.glob("kafka-clients-*.jar")):
         pytest.skip("not built: python -m conformance.today --only java")
     with_password(secured, "kaspar", "sasl-java")
     secured.braidlog("topics", "create", "sasl-java")
     token = signed(sub="kaspar", exp=NEVER_S)
-    found = came_of(
+    outcomes = came_of(
         KAFKA,
         f"{folder}/*",
         tmp_path,
@@ -106,9 +106,9 @@ def test_java_logs_in_to_kafka_by_sasl(secured, tmp_path):
             ("others", "OAUTHBEARER", "kaspar", token),
         ],
     )
-    assert found[:3] == ["came in"] * 3, found
-    assert found[3:5] == ["refused SaslAuthenticationException"] * 2
-    assert found[5] == "refused TopicAuthorizationException"
+    assert outcomes[:3] == ["came in"] * 3, outcomes
+    assert outcomes[3:5] == ["refused SaslAuthenticationException"] * 2
+    assert outcomes[5] == "refused TopicAuthorizationException"
 
 
 def test_curl_logs_in_by_certificate(secured):

@@ -33,15 +33,15 @@ def test_the_ready_file_has_every_address_and_the_control_address(tmp_path):
     )
     try:
         until_seen(lambda: ready.exists() or process.poll() is not None)
-        told = json.loads(ready.read_text())
-        assert told["pid"] == process.pid
-        assert set(told["listeners"]) == {"kafka", "pulsar", "http", "control"}
-        host, _, port = told["listeners"]["kafka"].rpartition(":")
+        description = json.loads(ready.read_text())
+        assert description["pid"] == process.pid
+        assert set(description["listeners"]) == {"kafka", "pulsar", "http", "control"}
+        host, _, port = description["listeners"]["kafka"].rpartition(":")
         with KafkaWire((host, int(port))) as wire:
             wire.create("orders")
-        control = f"http://{told['listeners']['control']}/addresses"
+        control = f"http://{description['listeners']['control']}/addresses"
         with urllib.request.urlopen(control) as answer:
-            assert json.load(answer) == told["listeners"]
+            assert json.load(answer) == description["listeners"]
         os.kill(process.pid, signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
     finally:

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from conformance.clients.libraries import CLIENTS, ROOT, Unavailable, python_for
+from conformance.clients.libraries import CLIENTS, ROOT, LibraryUnavailable, python_for
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -78,7 +78,7 @@ def test_every_check_has_a_test() -> None:
 def test_an_older_client_passes_the_checks_of_its_calls() -> None:
     try:
         environment = python_for(OLDER).parent.parent
-    except Unavailable as reason:
+    except LibraryUnavailable as reason:
         pytest.skip(str(reason))
     (packages,) = environment.glob("lib/python*/site-packages")
     wanted = [f"{HERE / test}" for check, test in CHECKS.items() if check not in NOT_IN_OLDER]

@@ -117,8 +117,8 @@ def sticky(*ranges: tuple[int, int]) -> Any:
 def test_key_shared_sticky(client: Any, topic: str) -> None:
     split = 30_000
     consumers = [
-        client.subscribe(topic, "s", consumer_type=KEY_SHARED, key_shared_policy=sticky(one))
-        for one in ((0, split), (split + 1, 65_535))
+        client.subscribe(topic, "s", consumer_type=KEY_SHARED, key_shared_policy=sticky(key_range))
+        for key_range in ((0, split), (split + 1, 65_535))
     ]
     with pytest.raises(pulsar.ConsumerAssignError):
         client.subscribe(topic, "s", consumer_type=KEY_SHARED, key_shared_policy=sticky((10, 20)))

@@ -219,7 +219,7 @@ def place(message_id: Any) -> tuple[int, int]:
 # Schemas.
 
 
-class Row(pulsar.schema.Record):
+class SchemaRow(pulsar.schema.Record):
     a = pulsar.schema.String()
     b = pulsar.schema.Integer()
 
@@ -228,8 +228,8 @@ class Row(pulsar.schema.Record):
 def test_schema(client: Any, topic: str, kind: str) -> None:
     if kind == "AvroSchema":
         pytest.importorskip("fastavro")
-    schema = getattr(pulsar.schema, kind)(Row)
-    client.create_producer(topic, schema=schema).send(Row(a="x", b=3))
+    schema = getattr(pulsar.schema, kind)(SchemaRow)
+    client.create_producer(topic, schema=schema).send(SchemaRow(a="x", b=3))
     consumer = client.subscribe(topic, "s", schema=schema, initial_position=EARLIEST)
     (message,) = take(consumer, 1)
     value = message.value()
@@ -238,7 +238,7 @@ def test_schema(client: Any, topic: str, kind: str) -> None:
 
 
 def test_schema_incompatible(client: Any, topic: str) -> None:
-    client.create_producer(topic, schema=pulsar.schema.JsonSchema(Row))
+    client.create_producer(topic, schema=pulsar.schema.JsonSchema(SchemaRow))
     with pytest.raises(pulsar.IncompatibleSchema):
         client.create_producer(topic, schema=pulsar.schema.StringSchema())
     client.create_producer(topic).send(b"without")
