@@ -19,14 +19,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from conformance.clients import iggy_programs
 from conformance.clients.kept import Drivers
-from conformance.cluster.matrix import NoCluster, is_for_several, three_brokers
+from conformance.cluster.matrix import ClusterUnavailable, is_for_several, three_brokers
 from conformance.ending import end_on_signals
-from conformance.report import Run, from_json, to_html, to_json, to_markdown
+from conformance.report import MatrixRun, from_json, to_html, to_json, to_markdown
 from conformance.runner import (
     FAIL,
     PASS,
     SKIPPED,
-    Outcome,
+    CaseOutcome,
     cells,
     client_label,
     find_cases,
@@ -46,11 +46,11 @@ def main() -> int:
         return 0
     chosen = cells(find_cases(arguments.only), arguments.cell)
     if arguments.client:
-        chosen = [one for one in chosen if set(one[1]) <= set(arguments.client)]
+        chosen = [case for case in chosen if set(case[1]) <= set(arguments.client)]
     if not chosen:
         print(f"no cell is named like {arguments.cell or arguments.only}", file=sys.stderr)
         return 2
-    given = {
+    listed = {
         listener: address
         for option, listener in PROTOCOLS.items()
         if (address := getattr(arguments, option)) is not None
@@ -58,23 +58,23 @@ def main() -> int:
     started = time.monotonic()
     if arguments.cluster:
         subject = f"Braidlog {metadata.version('braidlog')}, three brokers"
-        chosen = [one for one in chosen if is_for_several(one[0])]
+        chosen = [case for case in chosen if is_for_several(case[0])]
         try:
             with three_brokers() as addresses:
                 outcomes = _run(chosen, addresses)
-        except NoCluster as reason:
+        except ClusterUnavailable as reason:
             print(f"--cluster: {reason}", file=sys.stderr)
             return 2
-    elif given:
-        told = ", ".join(f"{listener} at {address}" for listener, address in given.items())
-        subject = arguments.subject or told
-        outcomes = _run(chosen, given)
+    elif listed:
+        listeners = ", ".join(f"{listener} at {address}" for listener, address in listed.items())
+        subject = arguments.subject or listeners
+        outcomes = _run(chosen, listed)
     else:
         subject = f"Braidlog {metadata.version('braidlog')}"
         with RunningBroker(settings=iggy_programs.SETTINGS) as broker:
             outcomes = _run(chosen, broker.addresses)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    run = Run(today, subject, time.monotonic() - started, outcomes)
+    run = MatrixRun(today, subject, time.monotonic() - started, outcomes)
     _write(run, arguments)
     Console().print(f"{run.summary()} in {run.seconds:.0f} s")
     return int(run.count(FAIL) > 0)
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(
     chosen: list[tuple[ModuleType, tuple[str, ...]]], addresses: dict[str, str]
-) -> list[Outcome]:
+) -> list[CaseOutcome]:
     """Run the cells in sequence; print a line per cell, and a bar on a terminal."""
     outcomes = []
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -129,7 +129,7 @@ def _run(
     return outcomes
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: CaseOutcome) -> str:
     colour = COLOURS[outcome.result]
     clients = " > ".join(client_label(name) for name in outcome.clients)
     why = f"  {outcome.reason}" if outcome.reason else ""
@@ -139,7 +139,7 @@ def _line(outcome: Outcome) -> str:
     )
 
 
-def _write(run: Run, arguments: argparse.Namespace) -> None:
+def _write(run: MatrixRun, arguments: argparse.Namespace) -> None:
     beside = [from_json(path.read_text()) for path in arguments.beside]
     if arguments.json is not None:
         arguments.json.write_text(to_json(run))

@@ -37,7 +37,7 @@ DRAIN_S: Final = 60.0
 SEED_S: Final = 180.0  # After this time, the seed reports the point where the run hangs.
 
 
-class Member:
+class LifeConsumer:
     """A consumer with its own connection, and its unacknowledged messages."""
 
     def __init__(self, url: str, topic: str, kind: Any, queue_size: int) -> None:
@@ -63,7 +63,7 @@ class Member:
             return None
 
 
-class Life:
+class SubscriptionLife:
     """The life of a subscription."""
 
     def __init__(self, url: str, seed: int) -> None:
@@ -72,7 +72,7 @@ class Life:
         self.topic = f"life-{seed}"
         self.random = random.Random(seed)
         self.sent = 0
-        self.members: list[Member] = []
+        self.members: list[LifeConsumer] = []
         self.settled: set[int] = set()  # Acknowledged by consumers that have closed since.
         self.unsure: set[int] = set()  # Acknowledged by consumers that vanished.
         self.faults: list[str] = []
@@ -97,7 +97,7 @@ class Life:
         """Add a consumer, if the kind allows another consumer."""
         if len(self.members) < (1 if self.name == "Exclusive" else CONSUMERS_MAX):
             size = self.random.choice([1, 5, 1000])
-            self.members.append(Member(self.url, self.topic, KINDS[self.name], size))
+            self.members.append(LifeConsumer(self.url, self.topic, KINDS[self.name], size))
 
     def close(self) -> None:
         """Close a consumer: afterwards the broker knows all acknowledgements of this consumer."""
@@ -154,7 +154,7 @@ class Life:
 
     # Received messages.
 
-    def _take(self, member: Member, message: Any) -> None:
+    def _take(self, member: LifeConsumer, message: Any) -> None:
         value = int(message.data())
         self.received += 1
         if not 0 <= value < self.sent:
@@ -163,7 +163,7 @@ class Life:
             self.faults.append(f"{value} came again after its consumer acknowledged and closed")
         if self.name == "Key_Shared":
             for other in self.members:
-                if other is not member and any(one % KEYS == value % KEYS for one in other.held):
+                if other is not member and any(held % KEYS == value % KEYS for held in other.held):
                     self.faults.append(f"key {value % KEYS} is at two consumers ({value})")
         member.held[value] = message
 
@@ -222,25 +222,27 @@ class Life:
         return set(range(self.sent)) - known.union(*(member.acked for member in self.members))
 
 
-def run(seeds: Sequence[int], steps: int = STEPS, told: Callable[[str], None] = print) -> list[str]:
+def run(
+    seeds: Sequence[int], steps: int = STEPS, report: Callable[[str], None] = print
+) -> list[str]:
     """Run the seeds; return the broken promises and report each ended seed to `told`."""
     broken = []
     with RunningBroker() as broker:
         for seed in seeds:
             faulthandler.dump_traceback_later(SEED_S, exit=True)
             begun = time.monotonic()
-            life = Life(f"pulsar://{broker.addresses['pulsar']}", seed)
+            life = SubscriptionLife(f"pulsar://{broker.addresses['pulsar']}", seed)
             life.run(steps)
             faulthandler.cancel_dump_traceback_later()
-            found = [f"{life.name}, seed {seed}: {fault}" for fault in life.faults]
-            broken += found
+            faults = [f"{life.name}, seed {seed}: {fault}" for fault in life.faults]
+            broken += faults
             seconds = time.monotonic() - begun
-            told(
+            report(
                 f"| {seed} | {life.name} | {life.sent:,} | {life.received:,} | {seconds:.1f} s"
                 f" | {len(life.faults)} |"
             )
-            for fault in found[:5]:
-                told(fault)
+            for fault in faults[:5]:
+                report(fault)
     return broken
 
 
@@ -250,18 +252,18 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--report", type=Path, metavar="FILE", help="kept up to date on the way")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     lines: list[str] = []
 
-    def told(line: str) -> None:
+    def report(line: str) -> None:
         lines.append(line)
         print(line, flush=True)
-        if asked.report:
-            asked.report.write_text("\n".join(lines) + "\n")
+        if options.report:
+            options.report.write_text("\n".join(lines) + "\n")
 
-    told("| seed | kind | sent | received | took | faults |")
-    told("| --- | --- | --- | --- | --- | --- |")
-    broken = run(range(asked.first, asked.first + asked.seeds), told=told)
+    report("| seed | kind | sent | received | took | faults |")
+    report("| --- | --- | --- | --- | --- | --- |")
+    broken = run(range(options.first, options.first + options.seeds), report=report)
     return int(bool(broken))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.clients.libraries import CLIENTS, python_for
 from conformance.clients.proxy import DriverProxy
 from conformance.ending import end_on_signals
@@ -62,7 +62,7 @@ def _produce(console: Console, drivers: list[DriverProxy]) -> list[bytes]:
     for name, driver in zip(NAMES, drivers, strict=True):
         values = [f"order {i} by {name}".encode() for i in range(EACH)]
         console.print(f"  {client_label(name)} writes {EACH} values to {TOPIC}")
-        driver.produce(TOPIC, [Message(value) for value in values])
+        driver.produce(TOPIC, [ClientMessage(value) for value in values])
         sent += values
     return sent
 
@@ -116,9 +116,9 @@ def _export(console: Console, broker: RunningBroker, scratch: Path, sent: list[b
 
 def _show(console: Console, rows: list[Row]) -> None:
     table = Table("what", "by", "sent", "seen", "equal, in order")
-    for what, name, sent, seen, equal in rows:
+    for action, name, sent, seen, equal in rows:
         mark = "[green]yes[/]" if equal else "[red]NO[/]"
-        table.add_row(what, name, str(sent), str(seen), mark)
+        table.add_row(action, name, str(sent), str(seen), mark)
     console.print(table)
 
 

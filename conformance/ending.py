@@ -12,9 +12,11 @@ def end_on_signals() -> None:
     """
 
     def end(number: int, _: FrameType | None) -> None:
-        for one in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(one, signal.SIG_IGN)  # A second signal must not interrupt the cleanup.
+        for signal_number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(
+                signal_number, signal.SIG_IGN
+            )  # A second signal must not interrupt the cleanup.
         sys.exit(128 + number)
 
-    for one in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, end)
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, end)

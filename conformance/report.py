@@ -8,7 +8,7 @@ import html
 import json
 from collections.abc import Iterable, Sequence
 
-from conformance.runner import FAIL, PASS, SKIPPED, Outcome, client_label
+from conformance.runner import FAIL, PASS, SKIPPED, CaseOutcome, client_label
 
 WORDS = (PASS, FAIL, SKIPPED)
 SIGNS = {PASS: "pass", FAIL: "**FAIL**", SKIPPED: "skipped"}
@@ -25,13 +25,13 @@ td a { color: inherit; } code { font-size: .92em; } :target { outline: 3px solid
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Run:
+class MatrixRun:
     """A run of the matrix: subject and outcomes."""
 
     date: str  # ISO 8601, as the report shows the date
     subject: str  # the tested brokers: Braidlog's version, or the given addresses
     seconds: float
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[CaseOutcome]
 
     def count(self, word: str) -> int:
         """Return the number of cells with that result."""
@@ -41,15 +41,15 @@ class Run:
         """Return the counts in words."""
         return ", ".join(f"{self.count(word)} {word}" for word in WORDS)
 
-    def by_case(self) -> dict[str, list[Outcome]]:
+    def by_case(self) -> dict[str, list[CaseOutcome]]:
         """Return the cells of each case, in the order of the run."""
-        cases: dict[str, list[Outcome]] = {}
+        cases: dict[str, list[CaseOutcome]] = {}
         for outcome in self.outcomes:
             cases.setdefault(outcome.case, []).append(outcome)
         return cases
 
 
-def to_json(run: Run) -> str:
+def to_json(run: MatrixRun) -> str:
     """Return the whole run, for machines."""
     cells = [
         {
@@ -63,18 +63,18 @@ def to_json(run: Run) -> str:
     return json.dumps({**head, "summary": run.summary(), "cells": cells}, indent=1) + "\n"
 
 
-def from_json(text: str) -> Run:
+def from_json(text: str) -> MatrixRun:
     """Return the run that `to_json` wrote."""
-    found = json.loads(text)
-    names = [field.name for field in dataclasses.fields(Outcome)]
+    document = json.loads(text)
+    names = [field.name for field in dataclasses.fields(CaseOutcome)]
     outcomes = [
-        Outcome(**{name: cell[name] for name in names} | {"clients": tuple(cell["clients"])})
-        for cell in found["cells"]
+        CaseOutcome(**{name: cell[name] for name in names} | {"clients": tuple(cell["clients"])})
+        for cell in document["cells"]
     ]
-    return Run(found["date"], found["subject"], found["seconds"], outcomes)
+    return MatrixRun(document["date"], document["subject"], document["seconds"], outcomes)
 
 
-def to_markdown(run: Run, beside: Sequence[Run] = ()) -> str:
+def to_markdown(run: MatrixRun, beside: Sequence[MatrixRun] = ()) -> str:
     """Return docs/conformance.md: a table per case, with the reasons of skipped and failed cells
     below.
 
@@ -99,7 +99,7 @@ def to_markdown(run: Run, beside: Sequence[Run] = ()) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def to_html(run: Run, beside: Sequence[Run] = ()) -> str:
+def to_html(run: MatrixRun, beside: Sequence[MatrixRun] = ()) -> str:
     """Return a page without other files: the matrix as a picture.
 
     Each cell leads to the command that repeats the cell. Other runs as in `to_markdown`.
@@ -125,13 +125,18 @@ def to_html(run: Run, beside: Sequence[Run] = ()) -> str:
     return "\n".join([*parts, "</table></html>"]) + "\n"
 
 
-def _beside(run: Run, beside: Sequence[Run]) -> list[tuple[Outcome, list[Outcome | None]]]:
+def _beside(
+    run: MatrixRun, beside: Sequence[MatrixRun]
+) -> list[tuple[CaseOutcome, list[CaseOutcome | None]]]:
     """Return the cells that another broker's run has too, with each result."""
-    found = [
+    runs = [
         {(cell.case, cell.clients): cell for cell in other.outcomes if cell.result != SKIPPED}
         for other in beside
     ]
-    rows = [(cell, [one.get((cell.case, cell.clients)) for one in found]) for cell in run.outcomes]
+    rows = [
+        (cell, [outcomes.get((cell.case, cell.clients)) for outcomes in runs])
+        for cell in run.outcomes
+    ]
     return [(cell, others) for cell, others in rows if any(others)]
 
 
@@ -142,23 +147,26 @@ BESIDE_PROMISE = (
 )
 
 
-def _beside_markdown(run: Run, beside: Sequence[Run]) -> list[str]:
+def _beside_markdown(run: MatrixRun, beside: Sequence[MatrixRun]) -> list[str]:
     subjects = [run.subject, *(other.subject for other in beside)]
     lines = [f"## {BESIDE}", "", BESIDE_PROMISE, "", f"| cell | {' | '.join(subjects)} |"]
     lines.append("| --- " * (len(subjects) + 1) + "|")
     for cell, others in _beside(run, beside):
-        told = [SIGNS[one.result] if one else "" for one in (cell, *others)]
-        lines.append(f"| {title(cell.case)}: {_clients(cell)} | {' | '.join(told)} |")
+        signs = [SIGNS[outcome.result] if outcome else "" for outcome in (cell, *others)]
+        lines.append(f"| {title(cell.case)}: {_clients(cell)} | {' | '.join(signs)} |")
     return [*lines, ""]
 
 
-def _beside_html(run: Run, beside: Sequence[Run]) -> list[str]:
-    heads = "".join(f"<th>{_text(one.subject)}" for one in (run, *beside))
+def _beside_html(run: MatrixRun, beside: Sequence[MatrixRun]) -> list[str]:
+    heads = "".join(f"<th>{_text(shown.subject)}" for shown in (run, *beside))
     lines = [f"<h2>{BESIDE}</h2><p>{BESIDE_PROMISE}</p><table><tr><th>cell{heads}</tr>"]
     for cell, others in _beside(run, beside):
-        told = "".join(f"<td class={one.result}>{one.result}" if one else "<td>" for one in others)
+        results = "".join(
+            f"<td class={outcome.result}>{outcome.result}" if outcome else "<td>"
+            for outcome in others
+        )
         name = f"{title(cell.case)}: {_clients(cell)}"
-        lines.append(f"<tr><td>{_text(name)}{_cell_html(cell)}{told}</tr>")
+        lines.append(f"<tr><td>{_text(name)}{_cell_html(cell)}{results}</tr>")
     return [*lines, "</table>"]
 
 
@@ -167,12 +175,12 @@ def title(case: str) -> str:
     return case.replace("_", " ").capitalize()
 
 
-def command(cell: Outcome) -> str:
+def command(cell: CaseOutcome) -> str:
     """Return the command that repeats this cell."""
     return f"make conformance ARGS=\"--cell '{cell.case}:{','.join(cell.clients)}'\""
 
 
-def _are_pairs(cells: Sequence[Outcome]) -> bool:
+def _are_pairs(cells: Sequence[CaseOutcome]) -> bool:
     """Return True if the cells fill most of a square of writers and readers."""
     if not all(len(cell.clients) == 2 for cell in cells):
         return False
@@ -180,68 +188,68 @@ def _are_pairs(cells: Sequence[Outcome]) -> bool:
     return 2 * len(cells) >= len(writers) * len(readers)
 
 
-def _axes(cells: Sequence[Outcome]) -> tuple[list[str], list[str]]:
+def _axes(cells: Sequence[CaseOutcome]) -> tuple[list[str], list[str]]:
     return (
         list(dict.fromkeys(cell.clients[0] for cell in cells)),
         list(dict.fromkeys(cell.clients[1] for cell in cells)),
     )
 
 
-def _pairs_markdown(cells: Sequence[Outcome]) -> list[str]:
+def _pairs_markdown(cells: Sequence[CaseOutcome]) -> list[str]:
     writers, readers = _axes(cells)
-    found = {cell.clients: SIGNS[cell.result] for cell in cells}
+    signs = {cell.clients: SIGNS[cell.result] for cell in cells}
     return [
         "| writes \\ reads | " + " | ".join(client_label(name) for name in readers) + " |",
         "| --- " * (len(readers) + 1) + "|",
         *(
             f"| {client_label(writer)} | "
-            + " | ".join(found.get((writer, reader), "") for reader in readers)
+            + " | ".join(signs.get((writer, reader), "") for reader in readers)
             + " |"
             for writer in writers
         ),
     ]
 
 
-def _list_markdown(cells: Sequence[Outcome]) -> list[str]:
+def _list_markdown(cells: Sequence[CaseOutcome]) -> list[str]:
     rows = [f"| {_clients(cell)} | {SIGNS[cell.result]} |" for cell in cells]
     return ["| clients | result |", "| --- | --- |", *rows]
 
 
-def _reasons(cells: Iterable[Outcome]) -> list[str]:
+def _reasons(cells: Iterable[CaseOutcome]) -> list[str]:
     lines = [
         f"* {_clients(cell)}: {cell.result}: {cell.reason}" for cell in cells if cell.result != PASS
     ]
     return [*lines, ""] if lines else []
 
 
-def _pairs_html(cells: Sequence[Outcome]) -> list[str]:
+def _pairs_html(cells: Sequence[CaseOutcome]) -> list[str]:
     writers, readers = _axes(cells)
-    found = {cell.clients: cell for cell in cells}
+    cell_of = {cell.clients: cell for cell in cells}
     heads = "".join(f"<th>{_text(client_label(name))}" for name in readers)
     lines = [f"<table><tr><th>writes \\ reads{heads}</tr>"]
     for writer in writers:
-        row = "".join(_cell_html(found.get((writer, reader))) for reader in readers)
+        row = "".join(_cell_html(cell_of.get((writer, reader))) for reader in readers)
         lines.append(f"<tr><th>{_text(client_label(writer))}{row}</tr>")
     return [*lines, "</table>"]
 
 
-def _list_html(cells: Sequence[Outcome]) -> list[str]:
+def _list_html(cells: Sequence[CaseOutcome]) -> list[str]:
     rows = [f"<tr><th>{_text(_clients(cell))}{_cell_html(cell)}</tr>" for cell in cells]
     return ["<table>", *rows, "</table>"]
 
 
-def _cell_html(cell: Outcome | None) -> str:
+def _cell_html(cell: CaseOutcome | None) -> str:
     if cell is None:
         return "<td>"
     why = f" title='{_text(cell.reason)}'" if cell.reason else ""
     return f"<td class={cell.result}{why}><a href='#{_anchor(cell)}'>{cell.result}</a>"
 
 
-def _clients(cell: Outcome) -> str:
+def _clients(cell: CaseOutcome) -> str:
     return " > ".join(client_label(name) for name in cell.clients)
 
 
-def _anchor(cell: Outcome) -> str:
+def _anchor(cell: CaseOutcome) -> str:
     return _text("-".join((cell.case, *cell.clients)).replace(" ", "-"))
 
 

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from conformance import cases
 from conformance.clients.kept import Drivers
-from conformance.clients.libraries import CLIENTS, RAW, Unavailable
+from conformance.clients.libraries import CLIENTS, RAW, LibraryUnavailable
 from conformance.clients.proxy import DriverProxy
 
 PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
@@ -22,7 +22,7 @@ HTTP_S = 60.0
 
 
 @dataclasses.dataclass(slots=True)
-class Outcome:
+class CaseOutcome:
     """A cell of the matrix."""
 
     case: str
@@ -37,7 +37,7 @@ class Skip(Exception):
     """Raised by a case that does not apply here; the text gives the reason."""
 
 
-__all__ = ["RAW", "Context", "Outcome", "Skip", "cells", "find_cases", "run_one"]
+__all__ = ["RAW", "CaseOutcome", "Context", "Skip", "cells", "find_cases", "run_one"]
 
 
 class Context:
@@ -46,7 +46,7 @@ class Context:
     _counter = itertools.count()
 
     def __init__(self, addresses: dict[str, str], drivers: Drivers, names: tuple[str, ...]) -> None:
-        """Raises Skip, Unavailable."""
+        """Raises Skip, LibraryUnavailable."""
         self.addresses = addresses
         self.client_names = names
         self.clients = [
@@ -81,8 +81,8 @@ class Context:
     def make_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
         """Create a topic with settings over HTTP, before a client's request creates the topic."""
         connection = HTTPConnection(*self.address("http"), timeout=HTTP_S)
-        asked = json.dumps({"partitions": partitions, "settings": settings})
-        connection.request("PUT", f"/api/v1/topics/public/default/{name}", asked)
+        body = json.dumps({"partitions": partitions, "settings": settings})
+        connection.request("PUT", f"/api/v1/topics/public/default/{name}", body)
         answer = connection.getresponse()
         assert answer.status in (200, 201, 204), answer.read()
         connection.close()
@@ -106,18 +106,18 @@ def cells(modules: list[ModuleType], wanted: str = "") -> list[tuple[ModuleType,
     """Return every case with each of its clients; `wanted`, `CASE:CLIENT,CLIENT`, selects a single
     cell.
     """
-    found = []
+    pairs = []
     for module in modules:
         for clients in module.CLIENTS:
             names = (clients,) if isinstance(clients, str) else tuple(clients)
             if wanted in ("", f"{case_name(module)}:{','.join(names)}"):
-                found.append((module, names))
-    return found
+                pairs.append((module, names))
+    return pairs
 
 
 def run_one(
     module: ModuleType, names: tuple[str, ...], addresses: dict[str, str], drivers: Drivers
-) -> Outcome:
+) -> CaseOutcome:
     """Run a cell of the matrix; any error becomes the outcome."""
     started = time.monotonic()
     result, reason = PASS, ""
@@ -125,7 +125,7 @@ def run_one(
     try:
         context = Context(addresses, drivers, names)
         module.run(context)
-    except (Skip, Unavailable) as skipped:
+    except (Skip, LibraryUnavailable) as skipped:
         result, reason = SKIPPED, str(skipped)
     except Exception as error:  # Any error fails this cell; the run continues.
         result = FAIL
@@ -135,7 +135,7 @@ def run_one(
         reason = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
     promise = " ".join((module.__doc__ or "").partition("\n\n")[0].split())
     seconds = time.monotonic() - started
-    return Outcome(case_name(module), names, result, reason, seconds, promise)
+    return CaseOutcome(case_name(module), names, result, reason, seconds, promise)
 
 
 def case_name(module: ModuleType) -> str:

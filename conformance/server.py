@@ -6,7 +6,6 @@ The run sees only the broker's ready file, output and files.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from braidlog.storage.tools.verify import Verifier, is_data_dir
+from conformance.ports import reserve_ports
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
@@ -112,7 +112,8 @@ class RunningBroker:
         """Start the process without waiting for its listeners: in a cluster they may take long."""
         for listener, address in self._listen.items():
             if address == ANY_PORT and listener not in self._ports:
-                self._ports[listener] = self._reserved()
+                (port,) = reserve_ports(1, self._held)
+                self._ports[listener] = f"127.0.0.1:{port}"
         self.ready_file.unlink(missing_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "output", "ab") as output, open(self.folder / "log", "ab") as log:
@@ -133,13 +134,6 @@ class RunningBroker:
         assert ready["pid"] == self.pid
         self.addresses = ready["listeners"]
         return True
-
-    def _reserved(self) -> str:
-        """Reserve and return a free port: the socket is bound but never listens."""
-        holder = self._held.enter_context(socket.socket())
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{holder.getsockname()[1]}"
 
     def address(self, listener: str) -> tuple[str, int]:
         """Return host and port of a listener."""
@@ -221,11 +215,17 @@ class RunningBroker:
             self.process.kill()
             self.process.wait()
 
+    def close(self) -> None:
+        """Kill the process and give back the ports and a temporary folder."""
+        with self._held:
+            self._ports.clear()
+            self.kill()
+
     def verify(self) -> None:
         """Check that `log verify` finds no fault, whatever clients did. Raises AssertionError."""
-        found: list[object] = []
-        report = Verifier(self.data_dir, found.append, lambda done, total: None).run()
-        assert report.faults == 0, found
+        faults: list[object] = []
+        report = Verifier(self.data_dir, faults.append, lambda done, total: None).run()
+        assert report.faults == 0, faults
 
     def __enter__(self) -> Self:
         return self.start()

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from conformance.clients.raw.websocket import Closed, Refused, WebSocketClient, call
+from conformance.clients.raw.websocket import Closed, UpgradeRefused, WebSocketClient, call
 
 VECTORS = Path(__file__).parent / "vectors" / "pulsar" / "websocket.tsv"
 SILENCE_S = 0.5
@@ -285,7 +285,7 @@ DIALOGUES: dict[str, Sequence[Step]] = {
 }
 
 
-class Player:
+class DialoguePlayer:
     """Plays the steps of a dialogue against a broker."""
 
     def __init__(self, url: str, silence_s: float = SILENCE_S) -> None:
@@ -314,10 +314,10 @@ class Player:
     def _open(self, number: int, target: str) -> Step:
         try:
             self._clients[number] = WebSocketClient(self._url, target)
-        except Refused as error:
-            found = TITLE.search(error.body)
-            if found:
-                return number, "refused", f"{error.status} {html.unescape(found[1])}"
+        except UpgradeRefused as error:
+            match = TITLE.search(error.body)
+            if match:
+                return number, "refused", f"{error.status} {html.unescape(match[1])}"
             text = json.loads(error.body)["message"] if error.body else ""
             return number, "refused", f"{error.status} {text}"
         return number, "accepted", ""
@@ -360,7 +360,7 @@ class Ids:
 def recorded(url: str) -> Iterator[tuple[str, int, str, str]]:
     """Yield the rows of all dialogues with a broker."""
     for name, steps in DIALOGUES.items():
-        player, ids = Player(url), list[str]()
+        player, ids = DialoguePlayer(url), list[str]()
         for number, word, text in steps:
             for place, known in enumerate(ids):
                 text = text.replace(f"<{place}>", known)
@@ -377,17 +377,17 @@ def recorded(url: str) -> Iterator[tuple[str, int, str, str]]:
 def rows(name: str | None = None) -> list[tuple[str, int, str, str]]:
     """Return the recorded rows, of one dialogue or of all."""
     with VECTORS.open(newline="", encoding="utf-8") as lines:
-        found = list(csv.reader(lines, delimiter="\t"))[1:]
+        cells = list(csv.reader(lines, delimiter="\t"))[1:]
     return [
         (dialogue, int(number), word, text)
-        for dialogue, number, word, text in found
+        for dialogue, number, word, text in cells
         if name in (None, dialogue)
     ]
 
 
 def compared(url: str, name: str, silence_s: float = SILENCE_S) -> list[str]:
     """Return the differences of a broker from a recorded dialogue."""
-    player, ids, answers = Player(url, silence_s), Ids(), list[Step]()
+    player, ids, answers = DialoguePlayer(url, silence_s), Ids(), list[Step]()
     differences = []
     for _, number, word, text in rows(name):
         if word in ("call", "open", "send", "leave"):
@@ -409,14 +409,14 @@ def _is_same(expected: tuple[str, str], answer: tuple[str, str], ids: Ids) -> bo
     if expected[0] == "status":
         return expected[1][0] == answer[1][0]
     if expected[0] == "refused":
-        one, other = expected[1].partition(" ")[::2], answer[1].partition(" ")[::2]
+        mine, other = expected[1].partition(" ")[::2], answer[1].partition(" ")[::2]
         # Apache's own words stay; other texts are its broker's, with addresses and request ids.
-        has_words = one[1].startswith("Invalid query params") and "messageId" not in one[1]
-        return one[0] == other[0] and (not has_words or one[1] == other[1])
+        has_words = mine[1].startswith("Invalid query params") and "messageId" not in mine[1]
+        return mine[0] == other[0] and (not has_words or mine[1] == other[1])
     if expected[0] != "got":
         return True
-    one, other = json.loads(expected[1]), json.loads(answer[1])
-    for fields in (one, other):
+    mine, other = json.loads(expected[1]), json.loads(answer[1])
+    for fields in (mine, other):
         fields["errorMsg"] = bool(fields.get("errorMsg"))
         published = fields.pop("publishTime", None)
         assert published is None or PUBLISHED.fullmatch(published), published
@@ -424,9 +424,9 @@ def _is_same(expected: tuple[str, str], answer: tuple[str, str], ids: Ids) -> bo
         for key in ("ORIGIN_MESSAGE_ID", "ORIGIN_MESSAGE_IDY_TIME"):
             if key in properties:
                 properties[key] = properties[key].count(":")
-    if "messageId" in one and "messageId" in other:
-        ids.note(one.pop("messageId"), other.pop("messageId"))
-    return bool(one == other)
+    if "messageId" in mine and "messageId" in other:
+        ids.note(mine.pop("messageId"), other.pop("messageId"))
+    return bool(mine == other)
 
 
 def main() -> None:

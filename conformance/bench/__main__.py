@@ -20,7 +20,7 @@ from rich.table import Table
 from conformance.bench.append_path import append_ratios
 from conformance.bench.goals import is_met
 from conformance.bench.limits import measure_limits
-from conformance.bench.sample import Round, Sample, Workload
+from conformance.bench.sample import BenchRound, BenchSample, Workload
 from conformance.bench.starting import start_times
 from conformance.bench.workloads import WORKLOADS
 from conformance.ending import end_on_signals
@@ -35,7 +35,7 @@ MET = {True: "yes", False: "NO", None: ""}
 
 
 @dataclass(slots=True)
-class Result:
+class WorkloadResult:
     """A workload over all rounds."""
 
     name: str
@@ -100,10 +100,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measure(
     broker: RunningBroker, chosen: list[Workload], rounds: int, seconds: float
-) -> tuple[dict[str, list[float]], dict[str, list[Sample]]]:
+) -> tuple[dict[str, list[float]], dict[str, list[BenchSample]]]:
     limits: dict[str, list[float]] = {}
-    samples: dict[str, list[Sample]] = {w.name: [] for w in chosen}
-    round_ = Round(broker, seconds)
+    samples: dict[str, list[BenchSample]] = {w.name: [] for w in chosen}
+    round_ = BenchRound(broker, seconds)
     for number in range(rounds):
         now = round_.limits = measure_limits(broker.data_dir.parent, min(1.0, seconds / 2))
         for name, value in now.items():
@@ -114,27 +114,31 @@ def _measure(
     return limits, samples
 
 
-def _ratios(samples: list[Sample], limits: dict[str, list[float]]) -> list[float]:
+def _ratios(samples: list[BenchSample], limits: dict[str, list[float]]) -> list[float]:
     """Return each round's ratio to the limit measured in the same round."""
     of, factor = samples[0].of, samples[0].factor
     if not of:
         return []
-    found = [1000 / one for one in limits["S"]] if of == "1000/S" else limits[of]
-    return [one.value / (limit * factor) for one, limit in zip(samples, found, strict=True)]
+    limit_values = [1000 / rate for rate in limits["S"]] if of == "1000/S" else limits[of]
+    return [
+        sample.value / (limit * factor) for sample, limit in zip(samples, limit_values, strict=True)
+    ]
 
 
-def _cpu_ratios(samples: list[Sample], limits: dict[str, list[float]]) -> list[float]:
+def _cpu_ratios(samples: list[BenchSample], limits: dict[str, list[float]]) -> list[float]:
     of = samples[0].cpu_of
     pairs = zip(samples, limits[of], strict=True) if of else ()
-    return [limit / one.cpu_us for one, limit in pairs if one.cpu_us]
+    return [limit / sample.cpu_us for sample, limit in pairs if sample.cpu_us]
 
 
-def _summary(workload: Workload, samples: list[Sample], limits: dict[str, list[float]]) -> Result:
+def _summary(
+    workload: Workload, samples: list[BenchSample], limits: dict[str, list[float]]
+) -> WorkloadResult:
     values = [sample.value for sample in samples]
     cpu = [sample.cpu_us for sample in samples if sample.cpu_us is not None]
     first = samples[0]
     value, ratio = statistics.median(values), _median(_ratios(samples, limits))
-    return Result(
+    return WorkloadResult(
         workload.name,
         workload.about,
         value,

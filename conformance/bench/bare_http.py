@@ -45,12 +45,12 @@ def answers(
         poll.register(sock, select.EPOLLIN)
     clock = time.perf_counter
     began = clock()
-    taken: list[float] = []
+    times_s: list[float] = []
     sent_at: dict[int, float] = {}
     idle = list(sockets)
     while idle or sent_at:
         now = clock()
-        while idle and (not rate or now - began >= (len(taken) + len(sent_at)) / rate):
+        while idle and (not rate or now - began >= (len(times_s) + len(sent_at)) / rate):
             number = idle.pop()
             if now - began >= seconds:
                 sockets.pop(number).close()
@@ -61,12 +61,12 @@ def answers(
             break
         for number, _ in poll.poll(PACE_S if idle else TIMEOUT_S):
             _take_answer(sockets[number])
-            taken.append(clock() - sent_at.pop(number))
+            times_s.append(clock() - sent_at.pop(number))
             idle.append(number)
         if idle and now - began >= seconds:
             rate = 0
     poll.close()
-    return taken
+    return times_s
 
 
 def _take_answer(sock: socket.socket) -> None:
@@ -114,8 +114,8 @@ def _serve_bare(fd: int) -> None:
     from starlette.routing import Route
 
     from braidlog.protocols.http.refusals import raw_refusal
-    from braidlog.protocols.http.server import HEAD_BYTES_MAX, KEEP_ALIVE_S
     from braidlog.protocols.transport.connection import HttpConnection, Settings
+    from braidlog.protocols.transport.serving import HEAD_BYTES_MAX, KEEP_ALIVE_S
 
     async def answer(request: Request) -> Response:
         await request.body()

@@ -12,7 +12,7 @@ import argparse
 import sys
 from contextlib import ExitStack
 
-from conformance.bench.peer_rows import Figures, Row, Server
+from conformance.bench.peer_rows import Figures, PeerRow, PeerServer
 from conformance.bench.peers import WARM_UP_S, generator, given, measure, medians
 from conformance.server import RunningBroker
 
@@ -22,30 +22,34 @@ MODES = ("written", "synced")
 WRITTEN_RATE_MIN, SYNCED_RATE_MIN, CPU_MAX = 1.0, 0.9, 0.7  # of Kafka's
 
 
-def braidlog(mode: str, stack: ExitStack) -> Server:
+def braidlog(mode: str, stack: ExitStack) -> PeerServer:
     """Start a Braidlog broker in this mode, until the stack ends."""
     settings = [f"log.durability={mode}"]
     broker = stack.enter_context(RunningBroker(settings=settings))
-    return Server(mode, "kafka", broker.addresses["kafka"], broker.pid, BATCHES)
+    return PeerServer(mode, "kafka", broker.addresses["kafka"], broker.pid, BATCHES)
 
 
-def table(found: dict[str, Figures]) -> str:
+def table(figures_by_name: dict[str, Figures]) -> str:
     """Return a Markdown table with a line per broker."""
-    kafka = found[KAFKA]
+    kafka = figures_by_name[KAFKA]
     lines = [
         "| broker | messages a second | of Kafka's | CPU us a message | of Kafka's |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for name, figures in found.items():
+    for name, figures in figures_by_name.items():
         rate, cpu = figures["rate"] / kafka["rate"], figures["cpu_us"] / kafka["cpu_us"]
         cells = f"{figures['rate']:,.0f} | {rate:.2f} | {figures['cpu_us']:.3f} | {cpu:.2f}"
         lines.append(f"| {name} | {cells} |")
     return "\n".join(lines)
 
 
-def verdicts(found: dict[str, Figures]) -> list[tuple[bool, str]]:
+def verdicts(figures_by_name: dict[str, Figures]) -> list[tuple[bool, str]]:
     """Return per goal: reached or not, and a line of text."""
-    kafka, written, synced = found[KAFKA], found["written"], found["synced"]
+    kafka, written, synced = (
+        figures_by_name[KAFKA],
+        figures_by_name["written"],
+        figures_by_name["synced"],
+    )
     rates = [written["rate"] / kafka["rate"], synced["rate"] / kafka["rate"]]
     cpu = written["cpu_us"] / kafka["cpu_us"]
     return [
@@ -66,7 +70,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, metavar="SECONDS")
     options = parser.parse_args()
-    row = Row("batches", "kafka", generator(options.load, "raw", "-size", "100"))
+    row = PeerRow("batches", "kafka", generator(options.load, "raw", "-size", "100"))
     runs: dict[str, list[Figures]] = {}
     with ExitStack() as stack:
         servers = [given("kafka", f"{KAFKA}={options.kafka},{BATCHES}")]
@@ -77,9 +81,9 @@ def main() -> int:
             for server in servers:
                 print(f"round {number + 1}: {server.name}", file=sys.stderr)
                 runs.setdefault(server.name, []).append(measure(server, row, options.seconds))
-    found = {name: medians(of_one) for name, of_one in runs.items()}
-    print(table(found))
-    judged = verdicts(found)
+    figures_by_name = {name: medians(of_one) for name, of_one in runs.items()}
+    print(table(figures_by_name))
+    judged = verdicts(figures_by_name)
     for reached, line in judged:
         print("reached" if reached else "MISSED ", line)
     return 0 if all(reached for reached, _ in judged) else 1

@@ -178,9 +178,9 @@ def speed(costs: Mapping[str, Sequence[Cost]], name: str) -> float:
 def table_of(costs: Mapping[str, Sequence[Cost]], megabytes: float) -> Table:
     """Return a table with a row per way."""
     table = Table("way", "MB/s", "of pyarrow", "CPU s")
-    for name, found in costs.items():
-        wall_s = statistics.median(cost.wall_s for cost in found)
-        cpu_s = statistics.median(cost.cpu_s for cost in found)
+    for name, runs in costs.items():
+        wall_s = statistics.median(cost.wall_s for cost in runs)
+        cpu_s = statistics.median(cost.cpu_s for cost in runs)
         ratio = f"{speed(costs, name):.2f}"
         table.add_row(name, f"{megabytes / wall_s:.0f}", ratio, f"{cpu_s:.2f}")
     return table
@@ -188,14 +188,14 @@ def table_of(costs: Mapping[str, Sequence[Cost]], megabytes: float) -> Table:
 
 def verdicts(costs: Mapping[str, Sequence[Cost]]) -> list[tuple[bool, str]]:
     """Return per goal: reached or not, and a line of text."""
-    found = []
+    judged = []
     for name in (EXPORT, NOOP):
         ratio = speed(costs, name)
-        found.append((ratio >= SPEED_MIN, f"{name}: {ratio:.2f} of pyarrow, {SPEED_MIN} wanted"))
+        judged.append((ratio >= SPEED_MIN, f"{name}: {ratio:.2f} of pyarrow, {SPEED_MIN} wanted"))
     rounds = zip(costs[BASE], costs[DECODING], strict=True)
     share = statistics.median(cost.cpu_s / base.cpu_s for base, cost in rounds)
     line = f"decoding: {share:.2f} of its processor time, at most {DECODING_MAX}"
-    return [*found, (share <= DECODING_MAX, line)]
+    return [*judged, (share <= DECODING_MAX, line)]
 
 
 def plain_program(pool: Pool, data_dir: Path, out: Path, *, write: bool) -> float:

@@ -22,14 +22,14 @@ def is_met(goal: str, value: float, ratio: float | None, cpu_us: float | None) -
 
 
 def _part_met(part: str, value: float, ratio: float | None, cpu_us: float | None) -> bool | None:
-    found = NUMBER.fullmatch(part)
-    if found is None:
+    match = NUMBER.fullmatch(part)
+    if match is None:
         return None
-    number = float(found["number"])
-    if found["most"] == "CPU ":
+    number = float(match["number"])
+    if match["most"] == "CPU ":
         return None if cpu_us is None else cpu_us <= number
-    if found["most"] or found["unit"] == " ms":
+    if match["most"] or match["unit"] == " ms":
         return value <= number
-    if found["unit"] == " k":
+    if match["unit"] == " k":
         return value >= number * 1000
     return None if ratio is None else ratio >= number

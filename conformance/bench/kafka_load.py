@@ -96,7 +96,7 @@ def fetch_all(
     buffer = bytearray(bytes_max + 4096)
     view = memoryview(buffer)
     head = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 4
-    taken = offset = 0
+    batch_bytes = offset = 0
     with KafkaWire(address, tls) as wire:
         while offset < log_end:
             wire.send(fetch_frame(topic, offset, bytes_max))
@@ -110,5 +110,5 @@ def fetch_all(
             assert messages > 0, "a fetch brought nothing"
             (first,) = struct.unpack_from(">q", buffer, head)
             offset = first + messages
-            taken += got - head
-    return taken
+            batch_bytes += got - head
+    return batch_bytes

@@ -46,8 +46,8 @@ def publish_to_receive(
 
 
 def _whole_frames(data: bytes) -> int:
-    pos = found = 0
+    pos = frame_count = 0
     while pos + 4 <= len(data):
         pos += 4 + struct.unpack_from(">I", data, pos)[0]
-        found += pos <= len(data)
-    return found
+        frame_count += pos <= len(data)
+    return frame_count

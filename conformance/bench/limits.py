@@ -50,13 +50,13 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 def _loopback(seconds: float) -> float:
     near, far = _pair()
-    taken = 0
+    received_bytes = 0
 
     def take() -> None:
-        nonlocal taken
+        nonlocal received_bytes
         buffer = bytearray(1 << 20)
         while got := far.recv_into(buffer):
-            taken += got
+            received_bytes += got
 
     reader = threading.Thread(target=take)
     piece = bytes(PIECE)
@@ -67,7 +67,7 @@ def _loopback(seconds: float) -> float:
     near.close()
     reader.join()
     far.close()
-    return taken / MB / (time.perf_counter() - started)
+    return received_bytes / MB / (time.perf_counter() - started)
 
 
 def _ping_pong(seconds: float) -> float:

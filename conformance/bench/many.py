@@ -48,23 +48,23 @@ def synchronous_producers(
     return latencies
 
 
-def one_in_flight(sockets: list[socket.socket], frame: bytes, seconds: float) -> int:
-    """Send a small frame on each socket after each answer; return the number of answers."""
+def one_in_flight(frames: dict[socket.socket, bytes], seconds: float) -> int:
+    """Send a socket's small frame after each answer; return the number of answers."""
     poll = select.epoll()
-    by_number = {sock.fileno(): sock for sock in sockets}
-    for sock in sockets:
+    by_number = {sock.fileno(): sock for sock in frames}
+    for sock, frame in frames.items():
         poll.register(sock, select.EPOLLIN)
         sock.sendall(frame)
-    taken, waiting = 0, len(sockets)
+    answered, waiting = 0, len(frames)
     deadline = time.perf_counter() + seconds
     while waiting:
         for number, _ in poll.poll(TIMEOUT_S):
             sock = by_number[number]
             sock.recv(4096)  # An answer is far smaller than a TCP segment and arrives whole.
-            taken += 1
+            answered += 1
             if time.perf_counter() < deadline:
-                sock.sendall(frame)
+                sock.sendall(frames[sock])
             else:
                 waiting -= 1
     poll.close()
-    return taken
+    return answered

@@ -60,10 +60,9 @@ def _pulsar_send(chance: random.Random, sequence_id: int, size: int, publish_ms:
 
 
 class MixedD2(D2):
-    """Iggy's dialect D2 with messages that differ."""
+    """Iggy's dialect D2 with messages that differ. Implements `Dialect`."""
 
     def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
-        """See `Dialect`."""
         return iggy.frame(iggy.SEND, iggy.send_body(topic, iggy_messages(count, payload_bytes)))
 
 

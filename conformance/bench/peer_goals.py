@@ -39,20 +39,20 @@ class Goal:
 
 def _of(row: str, figure: str, ours: str, theirs: str) -> Callable[[Found], float]:
     """Return our figure as a share of another broker's figure."""
-    return lambda found: found[row, ours][figure] / found[row, theirs][figure]
+    return lambda results: results[row, ours][figure] / results[row, theirs][figure]
 
 
 def _of_before(row: str, figure: str, before: float) -> Callable[[Found], float]:
-    return lambda found: found[row, SYNCED][figure] / before
+    return lambda results: results[row, SYNCED][figure] / before
 
 
-def _over_sync_ms(found: Found) -> float:
+def _over_sync_ms(results: Found) -> float:
     """Return the time of the median acknowledgement beyond a single sync of the disk."""
-    return found[SYNC_1, SYNCED]["p50_ms"] - 1000 / found[DISK, MACHINE]["rate"]
+    return results[SYNC_1, SYNCED]["p50_ms"] - 1000 / results[DISK, MACHINE]["rate"]
 
 
-def _tail(found: Found) -> float:
-    figures = found[SYNC_100, SYNCED]
+def _tail(results: Found) -> float:
+    figures = results[SYNC_100, SYNCED]
     return figures["p999_ms"] / figures["p50_ms"]
 
 
@@ -81,18 +81,18 @@ GOALS = (
 )
 
 
-def verdicts(found: Found) -> list[str]:
+def verdicts(results: Found) -> list[str]:
     """Return a line per goal."""
-    return [_verdict(goal, found) for goal in GOALS]
+    return [_verdict(goal, results) for goal in GOALS]
 
 
-def _verdict(goal: Goal, found: Found) -> str:
+def _verdict(goal: Goal, results: Found) -> str:
     if goal.at_least is not None:
         wanted = f"at least {goal.at_least:g}"
     else:
         wanted = f"at most {goal.at_most:g}"
     try:
-        value = goal.value(found)
+        value = goal.value(results)
     except KeyError:
         return f"not measured  {goal.text} ({wanted})"
     is_met = goal.at_least is None or value >= goal.at_least

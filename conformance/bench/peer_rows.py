@@ -11,7 +11,7 @@ Figures = dict[str, float]
 
 
 @dataclass(slots=True)
-class Server:
+class PeerServer:
     """A broker that serves a protocol at an address."""
 
     name: str
@@ -35,21 +35,21 @@ class Server:
 
 
 # Returns the number of messages and further figures.
-Run = Callable[[Server, str, float], tuple[int, Figures]]
+Run = Callable[[PeerServer, str, float], tuple[int, Figures]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PeerRow:
     """A kind of work that a generator does on a topic for a number of seconds."""
 
     name: str
     protocol: str
     run: Run
-    prepare: Callable[[Server, str, float], None] | None = None  # not measured
+    prepare: Callable[[PeerServer, str, float], None] | None = None  # not measured
     # versions of Kafka's Produce in the brokers for this row
     versions: frozenset[int] = frozenset({0, 3})
 
-    def is_for(self, server: Server) -> bool:
+    def is_for(self, server: PeerServer) -> bool:
         """Return True if this row can run against that broker."""
         return self.protocol == server.protocol and server.version in self.versions
 

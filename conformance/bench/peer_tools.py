@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.bench.peer_rows import SAID_MAX, Figures, Row, RowFailed, Run, Server
+from conformance.bench.peer_rows import SAID_MAX, Figures, PeerRow, PeerServer, RowFailed, Run
 
 RECORD_BYTES = 100
 # Records per second for each tool: tools end after a number of records, not after a time.
@@ -63,7 +63,7 @@ def _sent(text: str) -> Figures:
 def kafka_producer(classpath: str) -> Run:
     """Today's kafka-producer-perf-test: records of random letters, with the client's defaults."""
 
-    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["org.apache.kafka.tools.ProducerPerformance", "--topic", topic]
         count = round(RATE * seconds)
         words += ["--num-records", str(count), "--record-size", str(RECORD_BYTES)]
@@ -76,7 +76,7 @@ def kafka_producer(classpath: str) -> Run:
 def kafka_consumer(classpath: str) -> Run:
     """Today's kafka-consumer-perf-test: a single consumer of a group, from the beginning."""
 
-    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["org.apache.kafka.tools.ConsumerPerformance", "--topic", topic]
         words += ["--num-records", str(round(RATE * seconds))]
         words += ["--bootstrap-server", server.address]
@@ -89,7 +89,7 @@ def kafka_consumer(classpath: str) -> Run:
 def old_producer(classpath: str) -> Run:
     """ProducerPerformance of Kafka 0.8.2: equal records by Kafka's Java client."""
 
-    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         count = round(OLD_RATE * seconds)
         words = ["org.apache.kafka.clients.tools.ProducerPerformance", topic, str(count)]
         words += [str(RECORD_BYTES), "-1", f"bootstrap.servers={server.address}", "acks=1"]
@@ -101,7 +101,7 @@ def old_producer(classpath: str) -> Run:
 def old_consumer(classpath: str) -> Run:
     """SimpleConsumerPerformance of Kafka 0.8.2: fetches of a megabyte in sequence."""
 
-    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["kafka.tools.SimpleConsumerPerformance", "--topic", topic, "--partition", "0"]
         words += ["--server", f"kafka://{server.address}", "--fetch-size", str(FETCH_BYTES)]
         count, rate = _found(OLD_CONSUMED, _java(classpath, *words))
@@ -124,7 +124,7 @@ def _pulsar_perf(classpath: str, *words: str) -> tuple[int, Figures]:
 def pulsar_producer(classpath: str) -> Run:
     """`pulsar-perf produce` without a rate limit: equal messages, in batches as by default."""
 
-    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["-u", f"pulsar://{server.address}", "-r", "10000000", "-s", str(RECORD_BYTES)]
         count = str(round(PULSAR_RATE * seconds))
         return _pulsar_perf(classpath, "produce", *words, "-m", count, topic)
@@ -135,42 +135,42 @@ def pulsar_producer(classpath: str) -> Run:
 def pulsar_consumer(classpath: str) -> Run:
     """`pulsar-perf consume` from the beginning."""
 
-    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["-u", f"pulsar://{server.address}", "-sp", "Earliest"]
         words += ["-m", str(round(PULSAR_RATE * seconds)), topic]
-        count, found = _pulsar_perf(classpath, "consume", *words)
+        count, figures = _pulsar_perf(classpath, "consume", *words)
         # The tool's times count from the sending of the messages.
-        return count, {"rate": found["rate"]}
+        return count, {"rate": figures["rate"]}
 
     return run
 
 
-def _reads(name: str, protocol: str, write: Run, read: Run, **more: frozenset[int]) -> Row:
+def _reads(name: str, protocol: str, write: Run, read: Run, **more: frozenset[int]) -> PeerRow:
     """Return a row that reads the records of a write tool."""
 
-    def prepare(server: Server, topic: str, seconds: float) -> None:
+    def prepare(server: PeerServer, topic: str, seconds: float) -> None:
         write(server, topic, seconds)
 
-    return Row(name, protocol, read, prepare, **more)
+    return PeerRow(name, protocol, read, prepare, **more)
 
 
-def tool_rows(kafka: str | None, old_kafka: str | None, pulsar: str | None) -> list[Row]:
+def tool_rows(kafka: str | None, old_kafka: str | None, pulsar: str | None) -> list[PeerRow]:
     """Return the rows of the tools whose classpath is given."""
-    found = []
+    rows = []
     if kafka is not None:
         write = kafka_producer(kafka)
-        found.append(Row("kafka-producer-perf-test, 100 B", "kafka", write))
-        found.append(
+        rows.append(PeerRow("kafka-producer-perf-test, 100 B", "kafka", write))
+        rows.append(
             _reads("kafka-consumer-perf-test, 100 B", "kafka", write, kafka_consumer(kafka))
         )
     if old_kafka is not None:
         write, old = old_producer(old_kafka), frozenset({0})
         name = "ProducerPerformance of 0.8.2, 100 B"
-        found.append(Row(name, "kafka", write, versions=old))
+        rows.append(PeerRow(name, "kafka", write, versions=old))
         name = "SimpleConsumerPerformance of 0.8.2, 100 B"
-        found.append(_reads(name, "kafka", write, old_consumer(old_kafka), versions=old))
+        rows.append(_reads(name, "kafka", write, old_consumer(old_kafka), versions=old))
     if pulsar is not None:
         write = pulsar_producer(pulsar)
-        found.append(Row("pulsar-perf produce, 100 B", "pulsar", write))
-        found.append(_reads("pulsar-perf consume, 100 B", "pulsar", write, pulsar_consumer(pulsar)))
-    return found
+        rows.append(PeerRow("pulsar-perf produce, 100 B", "pulsar", write))
+        rows.append(_reads("pulsar-perf consume, 100 B", "pulsar", write, pulsar_consumer(pulsar)))
+    return rows

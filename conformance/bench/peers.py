@@ -28,7 +28,7 @@ from conformance.bench import peer_goals as goals
 from conformance.bench.latency import publish_to_receive
 from conformance.bench.limits import syncs_per_second
 from conformance.bench.many import one_in_flight
-from conformance.bench.peer_rows import SAID_MAX, Figures, Row, RowFailed, Run, Server
+from conformance.bench.peer_rows import SAID_MAX, Figures, PeerRow, PeerServer, RowFailed, Run
 from conformance.bench.peer_tools import tool_rows
 from conformance.bench.process import cpu_seconds
 from conformance.clients.raw.pulsar import PulsarWire
@@ -48,30 +48,30 @@ OWN = "Braidlog, "  # before the mode
 def generator(binary: str, *arguments: str) -> Run:
     """Return a run of BIN with these arguments."""
 
-    def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+    def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         command = [binary, arguments[0], "-addr", server.address, "-topic", topic]
         command += ["-version", str(server.version), "-seconds", str(seconds), *arguments[1:]]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RowFailed(f"{binary} ended with {done.returncode}: {done.stderr[-SAID_MAX:]}")
-        told = json.loads(done.stdout.splitlines()[-1])
-        figures = {key: told[key] for key in ("p50_ms", "p999_ms") if key in told}
-        return told["messages"], figures | {"rate": told["msg_per_s"]}
+        report = json.loads(done.stdout.splitlines()[-1])
+        figures = {key: report[key] for key in ("p50_ms", "p999_ms") if key in report}
+        return report["messages"], figures | {"rate": report["msg_per_s"]}
 
     return run
 
 
-def fetches(name: str, binary: str, size: int) -> Row:
+def fetches(name: str, binary: str, size: int) -> PeerRow:
     """Return a row that reads prepared records from the beginning."""
     fill = generator(binary, "raw", "-mix", "-size", str(size), "-seconds", FILL_S)
 
-    def prepare(server: Server, topic: str, _seconds: float) -> None:
+    def prepare(server: PeerServer, topic: str, _seconds: float) -> None:
         fill(server, topic, 0)
 
-    return Row(name, "kafka", generator(binary, "fetch", "-seconds", FETCH_S), prepare)
+    return PeerRow(name, "kafka", generator(binary, "fetch", "-seconds", FETCH_S), prepare)
 
 
-def librdkafka(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+def librdkafka(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
     """Produce messages of random bytes with confluent-kafka, with its defaults and acks=all."""
     settings: dict[str, str | int] = {"bootstrap.servers": server.address, "acks": "all"}
     if server.version == 0:
@@ -92,7 +92,7 @@ def librdkafka(server: Server, topic: str, seconds: float) -> tuple[int, Figures
     return sent, {"rate": sent / (time.perf_counter() - started)}
 
 
-def pulsar_sends(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+def pulsar_sends(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
     """Send prepared unbatched SENDs that differ."""
     blocks = mixed.pulsar_blocks(100, pulsar_load.BLOCK, MIXED_BLOCKS)
     started = time.perf_counter()
@@ -100,49 +100,49 @@ def pulsar_sends(server: Server, topic: str, seconds: float) -> tuple[int, Figur
     return sent, {"rate": sent / (time.perf_counter() - started)}
 
 
-def pulsar_synchronous(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+def pulsar_synchronous(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
     """Send with a hundred producers on a topic, each with a single message in flight."""
     frame = pulsar_load.send_frame(0, os.urandom(100))
     with ExitStack() as stack:
         wires = [stack.enter_context(PulsarWire(server.host_and_port)) for _ in range(100)]
         for wire in wires:
             wire.open_producer(topic)
-        sent = one_in_flight([wire.socket for wire in wires], frame, seconds)
+        sent = one_in_flight({wire.socket: frame for wire in wires}, seconds)
     return sent, {"rate": sent / seconds}
 
 
-def receives(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
+def receives(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
     """Measure from the scheduled time of a send to the receipt, at a modest rate."""
-    found = sorted(publish_to_receive(server.host_and_port, topic, RECEIVE_RATE, seconds))
-    count = len(found)
-    times = {"p50_ms": found[count // 2] * 1000, "p999_ms": found[count * 999 // 1000] * 1000}
+    delays_s = sorted(publish_to_receive(server.host_and_port, topic, RECEIVE_RATE, seconds))
+    count = len(delays_s)
+    times = {"p50_ms": delays_s[count // 2] * 1000, "p999_ms": delays_s[count * 999 // 1000] * 1000}
     return count, times | {"rate": RECEIVE_RATE}
 
 
-def rows(load: str | None) -> list[Row]:
+def rows(load: str | None) -> list[PeerRow]:
     """Return the rows of this run; fewer without a generator of Kafka requests."""
-    found = [
-        Row(goals.LIBRDKAFKA, "kafka", librdkafka),
-        Row(goals.PULSAR_SENDS, "pulsar", pulsar_sends),
-        Row(goals.PULSAR_SYNC_100, "pulsar", pulsar_synchronous),
-        Row(goals.RECEIVE, "pulsar", receives),
+    all_rows = [
+        PeerRow(goals.LIBRDKAFKA, "kafka", librdkafka),
+        PeerRow(goals.PULSAR_SENDS, "pulsar", pulsar_sends),
+        PeerRow(goals.PULSAR_SYNC_100, "pulsar", pulsar_synchronous),
+        PeerRow(goals.RECEIVE, "pulsar", receives),
     ]
     if load is not None:
         sync = ("sync", "-size", "100", "-conns")
         mixed_1k = generator(load, "raw", "-mix", "-size", "1000")
-        found += [
-            Row(goals.MIXED, "kafka", generator(load, "raw", "-mix")),
-            Row(goals.EQUAL, "kafka", generator(load, "raw")),
-            Row(goals.MIXED_1K, "kafka", mixed_1k),
+        all_rows += [
+            PeerRow(goals.MIXED, "kafka", generator(load, "raw", "-mix")),
+            PeerRow(goals.EQUAL, "kafka", generator(load, "raw")),
+            PeerRow(goals.MIXED_1K, "kafka", mixed_1k),
             fetches(goals.FETCH, load, 100),
             fetches(goals.FETCH_1K, load, 1000),
-            Row(goals.SYNC_1, "kafka", generator(load, *sync, "1")),
-            Row(goals.SYNC_100, "kafka", generator(load, *sync, "100")),
+            PeerRow(goals.SYNC_1, "kafka", generator(load, *sync, "1")),
+            PeerRow(goals.SYNC_100, "kafka", generator(load, *sync, "100")),
         ]
-    return found
+    return all_rows
 
 
-def measure(server: Server, row: Row, seconds: float) -> Figures:
+def measure(server: PeerServer, row: PeerRow, seconds: float) -> Figures:
     """Run a row on an idle disk. Otherwise a broker pays for the writes of the broker before: the
     kernel may still flush a gigabyte.
     """
@@ -158,7 +158,7 @@ def measure(server: Server, row: Row, seconds: float) -> Figures:
     return figures | {"cpu_us": (cpu_seconds(server.pid) - before) * 1e6 / max(messages, 1)}
 
 
-def tried(server: Server, row: Row, seconds: float) -> Figures | None:
+def tried(server: PeerServer, row: PeerRow, seconds: float) -> Figures | None:
     """Return the figures of `measure`; print the reason and return None if the
     generator gave up.
     """
@@ -189,23 +189,23 @@ def table(results: dict[tuple[str, str], list[Figures]]) -> str:
     return "\n".join(lines)
 
 
-def given(protocol: str, text: str) -> Server:
+def given(protocol: str, text: str) -> PeerServer:
     """Parse a broker of the command line: NAME=HOST:PORT,PID, with a version for Kafka."""
     name, _, rest = text.partition("=")
     address, pid, *version = rest.split(",")
-    return Server(name, protocol, address, int(pid), int(version[0]) if version else 0)
+    return PeerServer(name, protocol, address, int(pid), int(version[0]) if version else 0)
 
 
-def own(mode: str, broker: RunningBroker) -> list[Server]:
+def own(mode: str, broker: RunningBroker) -> list[PeerServer]:
     """Return Braidlog at each listener that has a broker to compare with."""
     name = OWN + mode
     return [
-        Server(name, protocol, broker.addresses[protocol], broker.pid, 0)
+        PeerServer(name, protocol, broker.addresses[protocol], broker.pid, 0)
         for protocol in ("kafka", "pulsar")
     ]
 
 
-def role(server: Server) -> str:
+def role(server: PeerServer) -> str:
     """Return the broker's role in the goals, or its name if no goal uses the broker."""
     if server.name.startswith(OWN):
         return server.name.removeprefix(OWN)
@@ -234,8 +234,8 @@ def main() -> int:
     results: dict[tuple[str, str], list[Figures]] = {}
     failed = False
     with ExitStack() as stack:
-        servers = [given("kafka", one) for one in arguments.kafka]
-        servers += [given("pulsar", one) for one in arguments.pulsar]
+        servers = [given("kafka", address) for address in arguments.kafka]
+        servers += [given("pulsar", address) for address in arguments.pulsar]
         for mode in ("synced", "written"):
             settings = [f"log.durability={mode}"]
             servers += own(mode, stack.enter_context(RunningBroker(settings=settings)))
@@ -243,13 +243,13 @@ def main() -> int:
         tools = (arguments.kafka_tools, arguments.old_kafka_tools, arguments.pulsar_tools)
         wanted += tool_rows(*tools)
         work = [
-            (row, one)
+            (row, server)
             for row in wanted
-            for one in servers
-            if row.is_for(one) and any(part in row.name for part in arguments.only)
+            for server in servers
+            if row.is_for(server) and any(part in row.name for part in arguments.only)
         ]
         warmed: set[str] = set()
-        roles = {one.name: role(one) for one in servers}
+        roles = {server.name: role(server) for server in servers}
         for number in range(1, arguments.rounds + 1):
             disk = {"rate": syncs_per_second(Path(tempfile.gettempdir()), 1.0)}
             results.setdefault((goals.DISK, goals.MACHINE), []).append(disk)
@@ -263,8 +263,10 @@ def main() -> int:
                 if figures is not None:
                     results.setdefault((row.name, server.name), []).append(figures)
     print(table(results))
-    found = {(row, roles.get(name, name)): medians(runs) for (row, name), runs in results.items()}
-    print("\n".join(goals.verdicts(found)))
+    medians_of = {
+        (row, roles.get(name, name)): medians(runs) for (row, name), runs in results.items()
+    }
+    print("\n".join(goals.verdicts(medians_of)))
     if arguments.json:
         named = [
             {"work": row, "broker": name, "runs": runs} for (row, name), runs in results.items()

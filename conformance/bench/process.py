@@ -21,13 +21,13 @@ def family_seconds(pid: int) -> dict[int, float]:
         with suppress(OSError):  # The process has just ended.
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
     family = [pid]
-    for one in family:
-        family += [child for child, parent in parents.items() if parent == one]
-    found = {}
-    for one in family:
+    for process_id in family:
+        family += [child for child, parent in parents.items() if parent == process_id]
+    seconds_of = {}
+    for process_id in family:
         with suppress(OSError):
-            found[one] = cpu_seconds(one)
-    return found
+            seconds_of[process_id] = cpu_seconds(process_id)
+    return seconds_of
 
 
 @contextmanager

@@ -47,15 +47,15 @@ class FrameCounter:
         if not piece:
             raise ConnectionError("closed by the broker")
         data = self._buffer + piece if self._buffer else piece
-        pos = found = 0
+        pos = frame_count = 0
         while pos + 4 <= len(data):
             end = pos + 4 + struct.unpack_from(">I", data, pos)[0]
             if end > len(data):
                 break
             pos = end
-            found += 1
+            frame_count += 1
         self._buffer = data[pos:]
-        return found
+        return frame_count
 
 
 def sends_in_flight(
@@ -92,29 +92,29 @@ def deliver(
     """Take `entries` messages (or batches) with permits and grouped acks; return the received
     number.
     """
-    taken = acked = 0
+    received = acked = 0
     per_entry = batch or 1
     with PulsarWire(address) as wire:
         wire.subscribe(topic, subscription, PERMITS)
         first = wire.next_message()
-        taken = 1
+        received = 1
         ledger = first.ledger
         counter = FrameCounter(wire)
         permits = PERMITS - per_entry
-        while taken < entries:
+        while received < entries:
             got = counter.some()
-            taken += got
+            received += got
             permits -= got * per_entry
             out = b""
-            if taken - acked >= BLOCK:
-                out += _ack(ledger, range(acked * per_entry, taken * per_entry, per_entry))
-                acked = taken
+            if received - acked >= BLOCK:
+                out += _ack(ledger, range(acked * per_entry, received * per_entry, per_entry))
+                acked = received
             if permits <= PERMITS // 2:
                 out += frame(FLOW, [(1, 0), (2, PERMITS - permits)])
                 permits = PERMITS
             if out:
                 wire.send(out)
-    return taken
+    return received
 
 
 def _ack(ledger: int, entry_ids: range) -> bytes:

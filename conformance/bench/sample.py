@@ -12,7 +12,7 @@ MB = 1e6
 
 
 @dataclass(slots=True)
-class Sample:
+class BenchSample:
     """A round: the value, and the base of its ratio (a limit's letter with a factor)."""
 
     value: float
@@ -26,7 +26,7 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Round:
+class BenchRound:
     """Input of a workload."""
 
     broker: RunningBroker
@@ -49,11 +49,13 @@ class Workload:
 
     name: str
     about: str
-    run: Callable[[Round], Sample]
+    run: Callable[[BenchRound], BenchSample]
     goal: str = ""
 
 
-def timed(round_: Round, sample: Sample, work: Callable[[], int], unit_size: float = 1) -> Sample:
+def timed(
+    round_: BenchRound, sample: BenchSample, work: Callable[[], int], unit_size: float = 1
+) -> BenchSample:
     """Time `work`, which returns the number of moved messages; the value counts
     units per second.
     """
@@ -69,7 +71,7 @@ def timed(round_: Round, sample: Sample, work: Callable[[], int], unit_size: flo
     return sample
 
 
-def again_and_again(round_: Round, work: Callable[[], int]) -> Callable[[], int]:
+def again_and_again(round_: BenchRound, work: Callable[[], int]) -> Callable[[], int]:
     """Repeat the work until the round's time is up: a single read of the log is too short."""
 
     def repeated() -> int:

@@ -1,6 +1,6 @@
 """`python -m conformance.bench.scale [--topics N] [--connections N] [--unacked N] [--acked N]
-[--delayed N] [--members N]`: many topics, connections and messages of Pulsar clients, and many
-members of a Kafka group, on a single broker.
+[--delayed N] [--members N] [--wide N]`: many topics, connections and messages of Pulsar clients,
+many members of a Kafka group, and Kafka requests of 100 partitions, on a single broker.
 
 A number of 0 leaves an item out. Prints the broker's memory after each step, the longest waits of
 healthy clients meanwhile, and the turns of the broker's loop with more than 50 ms of processor
@@ -8,12 +8,15 @@ time. Any such turn makes the exit code 1.
 """
 
 import argparse
+import resource
+import struct
 import sys
 import time
 from collections.abc import Callable
 
 import trio
 
+from conformance.clients.raw.kafka import FETCH, PRODUCE, KafkaWire, data, string
 from conformance.clients.raw.pulsar import (
     ACK,
     FLOW,
@@ -31,6 +34,7 @@ from conformance.clients.raw.pulsar import (
 )
 from conformance.ending import end_on_signals
 from conformance.hostile.healthy import Healthy
+from conformance.hostile.rows_kafka import RECORD, record_batch
 from conformance.server import RunningBroker
 from conformance.today.many_groups import live_and_die
 
@@ -39,6 +43,9 @@ IN_FLIGHT = 1000
 MADE_TOGETHER = 500
 SHARED, PRODUCER_SUCCESS, ACK_RESPONSE = 1, 17, 38
 PERMITS = 1_000_000_000
+CONNECTIONS = 9_900  # A broker takes 10,000, and healthy clients connect too.
+WIDE_PARTITIONS = 100
+WIDE_ANSWER = 22  # Bytes of a partition in the answer to Produce v3.
 
 
 def full(topic: str) -> bytes:
@@ -96,16 +103,16 @@ def take_unacked(address: tuple[str, int], count: int) -> None:
     wires = [PulsarWire(address) for _ in range(2 + count // 50_000)]
     for wire in wires:
         subscribe(wire, "unacked", 0, PERMITS)
-    taken = 0
+    received = 0
     for wire in wires:
         wire.socket.settimeout(3.0)
         try:
-            while taken < count:
-                taken += wire.take_command()[0] == MESSAGE
+            while received < count:
+                received += wire.take_command()[0] == MESSAGE
         except TimeoutError:
             continue
-    print(f"{taken} messages are at consumers", flush=True)
-    assert taken == count
+    print(f"{received} messages are at consumers", flush=True)
+    assert received == count
     for wire in wires:
         wire.close()
 
@@ -140,33 +147,58 @@ def acknowledge_behind_one(address: tuple[str, int], count: int) -> None:
             wire.take_command()
     with PulsarWire(address) as wire:
         subscribe(wire, "acked", 0, count)
-        given = [_message(wire) for _ in range(count)]
-        for one in given[1:]:
-            wire.command(ACK, [(1, 0), (2, 0), (3, one), (8, 1)])
-        for _ in given[1:]:
+        ids = [_message(wire) for _ in range(count)]
+        for message_id in ids[1:]:
+            wire.command(ACK, [(1, 0), (2, 0), (3, message_id), (8, 1)])
+        for _ in ids[1:]:
             wire.expect(ACK_RESPONSE)
     for _ in range(2):
         with PulsarWire(address) as wire:
             subscribe(wire, "acked", 0, count)
-            assert _message(wire) == given[0]
+            assert _message(wire) == ids[0]
 
 
 def _message(wire: PulsarWire) -> Value:
     """Return the id of the next delivered message."""
-    found = field_of(wire.expect(MESSAGE), 2)
-    assert found is not None
-    return found
+    message_id = field_of(wire.expect(MESSAGE), 2)
+    assert message_id is not None
+    return message_id
+
+
+def produce_wide(address: tuple[str, int], count: int) -> None:
+    """Produce and fetch by requests of WIDE_PARTITIONS partitions each, a record each."""
+    batches = b"".join(
+        struct.pack(">i", number) + data(record_batch(RECORD)) for number in range(WIDE_PARTITIONS)
+    )
+    places = b"".join(struct.pack(">iqi", number, 0, 1 << 20) for number in range(WIDE_PARTITIONS))
+    name = struct.pack(">i", 1) + string(b"wide") + struct.pack(">i", WIDE_PARTITIONS)
+    produced = string(None) + struct.pack(">hi", -1, 30_000) + name + batches
+    fetched = struct.pack(">iiiib", -1, 1000, 1, 1 << 26, 0) + name + places
+    with KafkaWire(address) as wire:
+        wire.create_topic("wide", WIDE_PARTITIONS)
+        for _ in range(count):
+            answer = wire.ask(PRODUCE, 3, produced)
+            at = 4 + len(string(b"wide")) + 4
+            for number in range(WIDE_PARTITIONS):
+                partition, error = struct.unpack_from(">ih", answer, at + WIDE_ANSWER * number)
+                assert (partition, error) == (number, 0)
+        for _ in range(count):
+            answer = wire.ask(FETCH, 4, fetched)
+            assert len(answer) > WIDE_PARTITIONS * len(record_batch(RECORD))
 
 
 def main() -> int:
     """Print the observations; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.bench.scale", description=__doc__)
-    for name, most in (("topics", 10_000), ("connections", 1000)):
+    for name, most in (("topics", 10_000), ("connections", CONNECTIONS)):
         parser.add_argument(f"--{name}", type=int, default=most)
     for name, most in (("unacked", 100_000), ("delayed", 1_000_000), ("members", 1000)):
         parser.add_argument(f"--{name}", type=int, default=most)
+    parser.add_argument("--wide", type=int, default=1000, help="requests of 100 partitions")
     parser.add_argument("--acked", type=int, default=1000, help="messages of a megabyte")
     wanted = parser.parse_args()
+    _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
     with RunningBroker(settings=SETTINGS) as broker, Healthy(broker) as healthy:
         _go_through(broker, wanted)
         healthy.check()
@@ -180,10 +212,10 @@ def main() -> int:
 def _go_through(broker: RunningBroker, wanted: argparse.Namespace) -> None:
     address = broker.address("pulsar")
 
-    def tell(what: str) -> None:
+    def tell(step: str) -> None:
         size = broker.resident_bytes() / 1e6
         long = broker.log().count("loop_held")
-        print(f"{what}: {size:.0f} MB resident, {long} long turns", flush=True)
+        print(f"{step}: {size:.0f} MB resident, {long} long turns", flush=True)
 
     tell("idle")
     if wanted.topics:
@@ -202,6 +234,9 @@ def _go_through(broker: RunningBroker, wanted: argparse.Namespace) -> None:
         delay(address, wanted.delayed, lambda: tell(f"{wanted.delayed} delayed messages"))
     for wire in wires:
         wire.close()
+    if wanted.wide:
+        produce_wide(broker.address("kafka"), wanted.wide)
+        tell(f"{wanted.wide} Produce and Fetch requests of {WIDE_PARTITIONS} partitions")
     if wanted.members:
         trio.run(live_and_die, 1, *broker.address("kafka"), wanted.members)
         tell(f"{wanted.members} members of a Kafka group")

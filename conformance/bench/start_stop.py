@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     print(text)
     if options.report is not None:
         options.report.write_text(text)
-    return int(any(statistics.median(seen[what]) > most for what, most in WANTED_S.items()))
+    return int(any(statistics.median(seen[step]) > most for step, most in WANTED_S.items()))
 
 
 def empty() -> str:
@@ -66,7 +66,7 @@ def empty() -> str:
 
 def measure(partitions: int, turns: int) -> dict[str, list[float]]:
     """Return the seconds of each start and stop. Raises AssertionError if a record is lost."""
-    seen: dict[str, list[float]] = {what: [] for what in (*WANTED_S, PROCESSOR)}
+    seen: dict[str, list[float]] = {step: [] for step in (*WANTED_S, PROCESSOR)}
     with RunningBroker() as broker:
         topics = _make(broker, partitions)
         for _ in range(turns):
@@ -79,22 +79,22 @@ def measure(partitions: int, turns: int) -> dict[str, list[float]]:
             seen["start after a kill"].append(_timed(broker.start))
             for topic, count in topics.items():
                 stored = _ask(broker, "GET", f"/api/v1/topics/public/default/{topic}")
-                held = [one["high_watermark"] for one in stored["partitions"]]
+                held = [partition["high_watermark"] for partition in stored["partitions"]]
                 assert len(held) == count and min(held) >= 1, f"{topic} has lost records"
     return seen
 
 
-def wanted(what: str) -> str:
+def wanted(step: str) -> str:
     """Return the goal on an idle machine, or "" without a goal."""
-    return f"{WANTED_S[what]:.0f} s" if what in WANTED_S else ""
+    return f"{WANTED_S[step]:.0f} s" if step in WANTED_S else ""
 
 
 def told(partitions: int, seen: dict[str, list[float]]) -> str:
     """Return the table."""
     rows = [
-        f"| {what} | {statistics.median(times):.2f} s | {min(times):.2f} to {max(times):.2f} s |"
-        f" {wanted(what)} |"
-        for what, times in seen.items()
+        f"| {step} | {statistics.median(times):.2f} s | {min(times):.2f} to {max(times):.2f} s |"
+        f" {wanted(step)} |"
+        for step, times in seen.items()
     ]
     head = [f"{partitions} partitions, {len(seen['stop'])} turns.", ""]
     return "\n".join(
@@ -117,7 +117,7 @@ def _make(broker: RunningBroker, partitions: int) -> dict[str, int]:
 def _append(broker: RunningBroker, topic: str, count: int) -> None:
     messages = [{"value": "v", "partition": index} for index in range(count)]
     answer = _ask(broker, "POST", f"/topics/public/default/{topic}", {"messages": messages})
-    assert all(one["error"] is None for one in answer["messageIds"]), "a record was refused"
+    assert all(result["error"] is None for result in answer["messageIds"]), "a record was refused"
 
 
 def _append_on(broker: RunningBroker, topics: dict[str, int]) -> None:
@@ -132,8 +132,8 @@ def _ask(broker: RunningBroker, method: str, path: str, body: object = None) -> 
     head = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{broker.url}{path}", data, head, method=method)
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
+        document: dict[str, Any] = json.load(answer)
+        return document
 
 
 def _timed(act: Callable[[], object]) -> float:

@@ -5,11 +5,11 @@ import struct
 import time
 from collections.abc import Callable
 
-from conformance.bench import kafka_load
+from conformance.bench import iggy_load, kafka_load
 from conformance.bench.latency import publish_to_receive
 from conformance.bench.many import one_in_flight, synchronous_producers
 from conformance.bench.process import in_background
-from conformance.bench.sample import Round, Sample, timed
+from conformance.bench.sample import BenchRound, BenchSample, timed
 from conformance.clients.raw.kafka import METADATA, OFFSET_COMMIT, KafkaWire, frame, string
 from conformance.clients.raw.pulsar import PING, PulsarWire
 from conformance.clients.raw.pulsar import frame as pulsar_frame
@@ -19,10 +19,10 @@ LIGHT_PAUSE_S = 0.005
 COMMITS_EACH = 100
 COMMITS_IN_FLIGHT = 4
 
-Run = Callable[[Round], Sample]
+Run = Callable[[BenchRound], BenchSample]
 
 
-def _topics(round_: Round, count: int) -> list[str]:
+def _topics(round_: BenchRound, count: int) -> list[str]:
     topics = [round_.topic() for _ in range(count)]
     with KafkaWire(round_.address("kafka")) as wire:
         for topic in topics:
@@ -33,7 +33,7 @@ def _topics(round_: Round, count: int) -> list[str]:
 def acknowledgements(producers: int, partitions: int) -> Run:
     """Messages of 1 KB, each sent after the message before is on disk."""
 
-    def run(round_: Round) -> Sample:
+    def run(round_: BenchRound) -> BenchSample:
         topics = _topics(round_, partitions)
         address = round_.address("kafka")
         spread = [topics[i % partitions] for i in range(producers)]
@@ -42,23 +42,23 @@ def acknowledgements(producers: int, partitions: int) -> Run:
         def work() -> int:
             return len(synchronous_producers(address, spread, body, round_.seconds))
 
-        return timed(round_, Sample(0, "acks/s", "S", producers), work)
+        return timed(round_, BenchSample(0, "acks/s", "S", producers), work)
 
     return run
 
 
-def one_producer_latency(round_: Round) -> Sample:
+def one_producer_latency(round_: BenchRound) -> BenchSample:
     """Median time to the acknowledgement of a single synchronous producer."""
     address, topics = round_.address("kafka"), _topics(round_, 1)
     body = kafka_load.message_set(1, 1000)
     latencies = synchronous_producers(address, topics, body, round_.seconds)
-    return Sample(statistics.median(latencies) * 1000, "ms p50", "1000/S")
+    return BenchSample(statistics.median(latencies) * 1000, "ms p50", "1000/S")
 
 
 def receive_latency(percentile: int) -> Run:
     """Time from the scheduled send to the receipt by a consumer, at 1000 messages per second."""
 
-    def run(round_: Round) -> Sample:
+    def run(round_: BenchRound) -> BenchSample:
         latencies: list[float] = []
 
         def work() -> int:
@@ -67,7 +67,7 @@ def receive_latency(percentile: int) -> Run:
             )
             return len(latencies)
 
-        sample = timed(round_, Sample(0, f"ms p{percentile}", "1000/S"), work)
+        sample = timed(round_, BenchSample(0, f"ms p{percentile}", "1000/S"), work)
         sample.value = sorted(latencies)[len(latencies) * percentile // 100] * 1000
         return sample
 
@@ -77,15 +77,15 @@ def receive_latency(percentile: int) -> Run:
 def requests(connections: int) -> Run:
     """PING and PONG, the smallest request, with a single request in flight per connection."""
 
-    def run(round_: Round) -> Sample:
+    def run(round_: BenchRound) -> BenchSample:
         ping = pulsar_frame(PING, [])
         wires = [PulsarWire(round_.address("pulsar")) for _ in range(connections)]
 
         def work() -> int:
-            return one_in_flight([wire.socket for wire in wires], ping, round_.seconds)
+            return one_in_flight({wire.socket: ping for wire in wires}, round_.seconds)
 
         try:
-            return timed(round_, Sample(0, "req/s", "P"), work)
+            return timed(round_, BenchSample(0, "req/s", "P"), work)
         finally:
             for wire in wires:
                 wire.close()
@@ -93,7 +93,31 @@ def requests(connections: int) -> Run:
     return run
 
 
-def light_beside_bulk(round_: Round) -> Sample:
+def iggy_sends(dialect: Callable[[], iggy_load.DialectFrames], connections: int) -> Run:
+    """SENDs of a message of 1 KB to a partition, one in flight per connection."""
+
+    def run(round_: BenchRound) -> BenchSample:
+        address, topic = round_.address("iggy"), round_.topic()
+        iggy_load.make_topic(address, topic)
+        frames, wires = {}, []
+        for _ in range(connections):
+            client = dialect()
+            wires.append(client.open(address, topic))
+            frames[wires[-1].socket] = client.sends(topic, 1, 1000)
+
+        def work() -> int:
+            return one_in_flight(frames, round_.seconds)
+
+        try:
+            return timed(round_, BenchSample(0, "acks/s", "S", connections), work)
+        finally:
+            for wire in wires:
+                wire.close()
+
+    return run
+
+
+def light_beside_bulk(round_: BenchRound) -> BenchSample:
     """Longest time of a Metadata request while others produce at full speed."""
     address = round_.address("kafka")
     (topic,) = _topics(round_, 1)
@@ -113,10 +137,10 @@ def light_beside_bulk(round_: Round) -> Sample:
             wire.ask(METADATA, 0, request)
             latencies.append(time.perf_counter() - started)
             time.sleep(LIGHT_PAUSE_S)
-    return Sample(sorted(latencies)[len(latencies) * 99 // 100] * 1000, "ms p99")
+    return BenchSample(sorted(latencies)[len(latencies) * 99 // 100] * 1000, "ms p99")
 
 
-def offset_commits(round_: Round) -> Sample:
+def offset_commits(round_: BenchRound) -> BenchSample:
     """OffsetCommits of 100 partitions each, on disk before the answer."""
     topics = _topics(round_, COMMITS_EACH)
     head = string(b"bench") + struct.pack(">i", -1) + string(b"") + struct.pack(">i", len(topics))
@@ -131,17 +155,17 @@ def offset_commits(round_: Round) -> Sample:
     prepared = [request(offset) for offset in range(1, 51)]
 
     def work() -> int:
-        sent = taken = 0
+        sent = answered = 0
         with KafkaWire(round_.address("kafka")) as wire:
             deadline = time.perf_counter() + round_.seconds
-            while taken < sent or time.perf_counter() < deadline:
-                while sent - taken < COMMITS_IN_FLIGHT and time.perf_counter() < deadline:
+            while answered < sent or time.perf_counter() < deadline:
+                while sent - answered < COMMITS_IN_FLIGHT and time.perf_counter() < deadline:
                     wire.send(prepared[sent % len(prepared)])
                     sent += 1
-                if taken < sent:
+                if answered < sent:
                     answer = wire.take_frame()
                     assert answer.endswith(bytes(2)), "a commit was refused"
-                    taken += 1
-        return taken * COMMITS_EACH
+                    answered += 1
+        return answered * COMMITS_EACH
 
-    return timed(round_, Sample(0, "commits/s", "P"), work)
+    return timed(round_, BenchSample(0, "commits/s", "P"), work)

@@ -4,12 +4,13 @@ A goal is a ratio, unless the goal has a unit; `CPU` is the broker's processor t
 """
 
 from conformance.bench import encrypted, http_load, moving, waiting
-from conformance.bench.iggy_load import D2, D5, V
+from conformance.bench.iggy_load import D2, D5, V, W
 from conformance.bench.mixed import MixedD2
 from conformance.bench.sample import Workload
 
 _SETS = "1 conn, 1 part, 128 KiB sets, 8 in flight"
 _SENDS = "1 conn, 1 part, 1000 a SEND, 4 in flight"
+_ACKS = "100 conns, 1 part, 1 KB, 1 in flight each"
 _POLLS = "1 conn, 1 part, 1000 a POLL"
 
 # Messages that differ as real messages do; the other rows send equal messages, and are limits.
@@ -76,6 +77,8 @@ WORKLOADS = [
     Workload("iggy-poll-1k", _POLLS, moving.iggy_polls(1000, D2(), D2()), "CPU 0.6"),
     Workload("iggy-d5-poll-1k", _POLLS, moving.iggy_polls(1000, D5(), D5()), "kafka-fetch-256k"),
     Workload("iggy-d5-poll-100", _POLLS, moving.iggy_polls(100, D5(), D5()), "as iggy-poll-100"),
+    Workload("iggy-v-poll-1k", _POLLS, moving.iggy_polls(1000, V(), V()), "CPU of D2 x 1.2"),
+    Workload("iggy-w-poll-1k", _POLLS, moving.iggy_polls(1000, W(), W()), "CPU of D2 x 1.2"),
     Workload("iggy-v-poll-100", _POLLS, moving.iggy_polls(100, V(), V()), "as kafka-to-iggy"),
     Workload("iggy-d2-to-v", _POLLS, moving.iggy_polls(100, V(), D2()), "as kafka-to-iggy"),
     Workload("iggy-v-to-d2", _POLLS, moving.iggy_polls(100, D2(), V()), "as kafka-to-iggy"),
@@ -115,6 +118,9 @@ WORKLOADS = [
         waiting.acknowledgements(100, 100),
         "6 k",
     ),
+    Workload("iggy-acks-100", _ACKS, waiting.iggy_sends(D2, 100)),
+    Workload("iggy-v-acks-100", _ACKS, waiting.iggy_sends(V, 100), "CPU of D2 x 1.2"),
+    Workload("iggy-w-acks-100", _ACKS, waiting.iggy_sends(W, 100), "CPU of D2 x 1.2"),
     Workload("ack-latency", "1 producer, 1 part, 1 KB", waiting.one_producer_latency),
     Workload(
         "receive-p50",
@@ -130,6 +136,7 @@ WORKLOADS = [
         str(http_load.WANTED),
     ),
     Workload("http-produce-100", "10 conns, 100 messages a POST", http_load.produce(100), "0.25"),
+    Workload("http-read-100", "10 conns, 100 messages a GET", http_load.read(100)),
     Workload(
         "http-latency",
         "10 conns, 1 message a POST, half the wanted rate",

@@ -1,6 +1,6 @@
 """Every codec that a library can write is read by libraries of the other protocols."""
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.runner import Context
 
 READERS = ("kafka-python", "confluent-kafka", "pulsar-client", "iggy-py", "httpx")
@@ -19,7 +19,7 @@ def run(context: Context) -> None:
     topic = context.topic()
     sent = []
     for codec in CODECS[context.client_names[0]]:
-        batch = [Message(f"{codec} message {i} ".encode() * 30) for i in range(100)]
+        batch = [ClientMessage(f"{codec} message {i} ".encode() * 30) for i in range(100)]
         writer.produce(topic, batch, codec)
         sent += [item.value for item in batch]
     assert [item.value for item in reader.read(topic, len(sent))] == sent

@@ -6,7 +6,7 @@ Pulsar consumer receives that batch whole again (docs/positions.md).
 
 from itertools import permutations
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.
@@ -25,7 +25,7 @@ def run(context: Context) -> None:
     writer = context.clients[0]
     sent = [f"message {i}".encode() for i in range(EACH * len(context.clients))]
     for start in range(0, len(sent), EACH):
-        writer.produce(topic, [Message(value) for value in sent[start : start + EACH]])
+        writer.produce(topic, [ClientMessage(value) for value in sent[start : start + EACH]])
     seen: list[bytes | None] = []
     for reader in context.clients:
         seen += [item.value for item in reader.read_as_group(topic, GROUP, EACH)]

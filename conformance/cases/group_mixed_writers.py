@@ -2,7 +2,7 @@
 single position.
 """
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.runner import Context
 
 GROUP = "1"
@@ -15,7 +15,7 @@ def run(context: Context) -> None:
     for turn in range(4):
         for writer in context.clients:
             batch = [f"{writer.name} {turn} {i}".encode() for i in range(25)]
-            writer.produce(topic, [Message(value) for value in batch])
+            writer.produce(topic, [ClientMessage(value) for value in batch])
             sent += batch
     seen: list[bytes | None] = []
     for turn in range(4):

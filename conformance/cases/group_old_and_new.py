@@ -5,7 +5,7 @@ Each reader sees the fields that its protocol can express: Kafka and Pulsar the 
 client and Pulsar the headers.
 """
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.
@@ -20,7 +20,7 @@ EACH, ROUNDS = 15, 2
 def run(context: Context) -> None:
     topic = context.topic()
     readers = dict(zip(context.client_names, context.clients, strict=True))
-    sent: list[Message] = []
+    sent: list[ClientMessage] = []
     for turn in range(len(READERS) * ROUNDS):
         writer = (OLD, NEW)[turn % 2]
         batch = [_message(writer, len(sent) + at) for at in range(EACH)]
@@ -28,27 +28,29 @@ def run(context: Context) -> None:
         sent += batch
     for name, reader in readers.items():
         assert reader_sees(name, reader.read(topic, len(sent))) == reader_sees(name, sent)
-    taken = 0
+    position = 0
     for _ in range(ROUNDS):
         for name, reader in readers.items():
-            found = reader.read_as_group(topic, GROUP, EACH)
-            assert reader_sees(name, found) == reader_sees(name, sent[taken : taken + EACH]), name
-            taken += EACH
+            messages = reader.read_as_group(topic, GROUP, EACH)
+            assert reader_sees(name, messages) == reader_sees(
+                name, sent[position : position + EACH]
+            ), name
+            position += EACH
 
 
-def _message(writer: str, number: int) -> Message:
+def _message(writer: str, number: int) -> ClientMessage:
     headers = [("a", b"%d" % number), ("b", b"x")] if writer == NEW and number % 2 else []
     key = b"key %d" % number if number % 3 else None
-    return Message(b"value %d of %s" % (number, writer.encode()), key, headers)
+    return ClientMessage(b"value %d of %s" % (number, writer.encode()), key, headers)
 
 
-def reader_sees(name: str, messages: list[Message]) -> list[tuple[object, ...]]:
+def reader_sees(name: str, messages: list[ClientMessage]) -> list[tuple[object, ...]]:
     """Return the fields of the messages that a reader can express."""
     return [
         (
-            one.value,
-            one.key if name in WITH_KEYS else None,
-            sorted(one.headers) if name in WITH_HEADERS else None,
+            message.value,
+            message.key if name in WITH_KEYS else None,
+            sorted(message.headers) if name in WITH_HEADERS else None,
         )
-        for one in messages
+        for message in messages
     ]

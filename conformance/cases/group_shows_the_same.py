@@ -71,26 +71,26 @@ def groups_show(context: Context, topic: str) -> dict[str, Any]:
         timeout=COMMAND_S,
         check=True,
     )
-    (found,) = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+    (group,) = json.loads(done.stdout)
+    assert isinstance(group, dict)
+    return group
 
 
 def stats(context: Context, topic: str) -> dict[str, Any]:
     """Return the subscription's stats from Pulsar's admin API."""
     connection = HTTPConnection(*context.address("http"), timeout=COMMAND_S)
     connection.request("GET", f"/admin/v2/persistent/public/default/{topic}/stats")
-    found = json.loads(connection.getresponse().read())["subscriptions"][GROUP]
+    subscription = json.loads(connection.getresponse().read())["subscriptions"][GROUP]
     connection.close()
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(subscription, dict)
+    return subscription
 
 
 def consumers_of(context: Context, topic: str) -> int:
     """Return the number of the group's members; Pulsar's stats and HTTP's cursor must agree."""
-    found = len(stats(context, topic)["consumers"])
-    assert len(http(context, topic).whole()["consumers"]) == found
-    return found
+    consumer_count = len(stats(context, topic)["consumers"])
+    assert len(http(context, topic).whole()["consumers"]) == consumer_count
+    return consumer_count
 
 
 def http(context: Context, topic: str) -> HttpPlace:

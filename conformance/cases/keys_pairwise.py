@@ -1,6 +1,6 @@
 """Messages with a text key and without a key keep this between libraries that have keys."""
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.runner import Context
 
 LIBRARIES = ("kafka-python", "confluent-kafka", "pulsar-client", "httpx")
@@ -11,7 +11,7 @@ def run(context: Context) -> None:
     writer, reader = context.clients
     topic = context.topic()
     sent = [
-        Message(f"value {i}".encode(), f"key {i % 5}".encode() if i % 3 else None)
+        ClientMessage(f"value {i}".encode(), f"key {i % 5}".encode() if i % 3 else None)
         for i in range(120)
     ]
     writer.produce(topic, sent)

@@ -2,7 +2,7 @@
 empty value receives a zero byte instead, and the group passes no offset unseen.
 """
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.clients.raw.kafka import KafkaWire
 from conformance.runner import Context
 
@@ -15,9 +15,9 @@ def run(context: Context) -> None:
     topic = context.topic()
     context.make_topic(topic, uncarried_records="mark")
     empty = b"" if writer.name == "pulsar_client" else None  # The library has no absent value.
-    writer.produce(topic, [Message(value, key=b"k") for value in (b"a", empty, b"", b"d")])
-    found = reader.read_as_group(topic, GROUP, 4)
-    assert [(one.offset, one.value) for one in found] == [
+    writer.produce(topic, [ClientMessage(value, key=b"k") for value in (b"a", empty, b"", b"d")])
+    messages = reader.read_as_group(topic, GROUP, 4)
+    assert [(message.offset, message.value) for message in messages] == [
         (0, b"a"),
         (1, b"\0"),
         (2, b"\0"),

@@ -15,7 +15,7 @@ from conformance.clients.raw.iggy import (
 )
 from conformance.runner import Context, Skip
 
-NAMES = {f"iggy {one}": one for one in iggy_programs.ALL}
+NAMES = {f"iggy {language}": language for language in iggy_programs.ALL}
 CLIENTS = list(NAMES)
 STREAM, STREAM_ID, TOPIC, PARTITIONS = "shared", 500, "all", 2  # Shared by the programs.
 PROGRAM_S = 300

@@ -3,16 +3,16 @@ codec, a group of three with a dying member, admin calls, and refusals of unserv
 """
 
 from conformance.runner import Context, Skip
-from conformance.today.programs import PROGRAMS, Unavailable
+from conformance.today.programs import PROGRAMS, ProgramUnavailable
 from conformance.today.scenario import (
     PARTITIONS,
-    Client,
+    ClientProgram,
     check_codec,
     check_group,
     check_refusal,
 )
 
-NAMES = {f"{one.name} {one.version}".strip(): one for one in PROGRAMS}
+NAMES = {f"{program.name} {program.version}".strip(): program for program in PROGRAMS}
 CLIENTS = list(NAMES)
 LOOKING = ("kcat",)  # These programs create no topics.
 
@@ -21,8 +21,8 @@ def run(context: Context) -> None:
     program = NAMES[context.client_names[0]]
     host, port = context.address("kafka")
     try:
-        client = Client(program.command(), f"{host}:{port}")
-    except Unavailable as reason:
+        client = ClientProgram(program.command(), f"{host}:{port}")
+    except ProgramUnavailable as reason:
         raise Skip(str(reason)) from None
     topic = context.topic()
     is_ours = "http" in context.addresses

@@ -18,7 +18,9 @@ CLIENTS = [label for label, program in NAMES.items() if program in PROGRAMS]
 
 
 def run(context: Context) -> None:
-    pulsar, http = (":".join(map(str, context.address(one))) for one in ("pulsar", "http"))
+    pulsar, http = (
+        ":".join(map(str, context.address(listener))) for listener in ("pulsar", "http")
+    )
     (label,) = context.client_names
     program = PROGRAMS[NAMES[label]]
     try:

@@ -37,10 +37,10 @@ def _publish(properties: list[tuple[bytes, bytes]]) -> Fields:
 
 
 def _properties(metadata: Fields) -> list[tuple[bytes, bytes]]:
-    found = []
+    properties = []
     for number, value in metadata:
         if number == 4:
             assert isinstance(value, bytes)
             pair = parse(value)
-            found.append((field_of(pair, 1), field_of(pair, 2)))
-    return found
+            properties.append((field_of(pair, 1), field_of(pair, 2)))
+    return properties

@@ -39,7 +39,7 @@ def run(context: Context) -> None:
 
 def values(client: DriverProxy, topic: str, count: int) -> list[bytes | None]:
     """Return the values that the group's next reader receives."""
-    return [one.value for one in client.read_as_group(topic, GROUP, count)]
+    return [message.value for message in client.read_as_group(topic, GROUP, count)]
 
 
 def publish(context: Context, topic: str) -> None:

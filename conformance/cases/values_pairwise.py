@@ -1,6 +1,6 @@
 """Every library reads the text values of every other library, complete and in order."""
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 from conformance.runner import Context
 
 LIBRARIES = (
@@ -19,5 +19,5 @@ def run(context: Context) -> None:
     writer, reader = context.clients
     topic = context.topic()
     sent = [f"value {i} äöü €".encode() * (1 + i % 7) for i in range(300)]
-    writer.produce(topic, [Message(value) for value in sent])
+    writer.produce(topic, [ClientMessage(value) for value in sent])
     assert [item.value for item in reader.read(topic, len(sent))] == sent

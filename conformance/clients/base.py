@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 @dataclass(slots=True)
-class Message:
+class ClientMessage:
     """A sent or received message. Key and value: absent, empty or bytes."""
 
     value: bytes | None
@@ -26,7 +26,7 @@ class Message:
         }
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> "Message":
+    def from_json(cls, fields: dict[str, Any]) -> "ClientMessage":
         """Return the message of a JSON form."""
         return cls(
             value=_from_text(fields["value"]),
@@ -42,16 +42,18 @@ class Driver(Protocol):
     before returning.
     """
 
-    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
+    def produce(
+        self, topic: str, messages: list[ClientMessage], compression: str | None = None
+    ) -> None:
         """Send in order and wait until every message is acknowledged.
 
         `compression` is the library's own name for a codec; None means no compression.
         """
 
-    def read(self, topic: str, count: int) -> list[Message]:
+    def read(self, topic: str, count: int) -> list[ClientMessage]:
         """Return the first `count` messages of the topic, without a group."""
 
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
+    def read_as_group(self, topic: str, group: str, count: int) -> list[ClientMessage]:
         """Return the next `count` messages of the group, acknowledged, with the consumer closed."""
 
 

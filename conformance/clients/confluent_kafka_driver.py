@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, Producer, TopicPartition
 
-from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.base import READ_TIMEOUT_S, ClientMessage, Timeout
 
 
 class ConfluentKafka:
@@ -18,7 +18,9 @@ class ConfluentKafka:
             "broker.version.fallback": "0.8.2.1",
         }
 
-    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
+    def produce(
+        self, topic: str, messages: list[ClientMessage], compression: str | None = None
+    ) -> None:
         """Send with acks -1 and the library's own batching."""
         failures: list[str] = []
         codec = {"compression.type": compression or "none"}
@@ -35,15 +37,15 @@ class ConfluentKafka:
         if left or failures:
             raise Timeout(f"{left} messages unanswered, failures: {failures[:3]}")
 
-    def read(self, topic: str, count: int) -> list[Message]:
+    def read(self, topic: str, count: int) -> list[ClientMessage]:
         """Read from the beginning of every partition."""
         return self._consume(topic, "reader-without-commits", OFFSET_BEGINNING, count)
 
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
+    def read_as_group(self, topic: str, group: str, count: int) -> list[ClientMessage]:
         """Read from the committed offsets; commit the received messages."""
         return self._consume(topic, group, OFFSET_STORED, count)
 
-    def _consume(self, topic: str, group: str, start: int, count: int) -> list[Message]:
+    def _consume(self, topic: str, group: str, start: int, count: int) -> list[ClientMessage]:
         consumer = Consumer(
             {
                 **self.common,
@@ -57,36 +59,36 @@ class ConfluentKafka:
                 consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].partitions
             )
             consumer.assign([TopicPartition(topic, p, start) for p in partitions])
-            taken = _take(consumer, count)
-            if start == OFFSET_STORED and taken:
-                last = {item.partition: item.offset for item in taken}
+            messages = _take(consumer, count)
+            if start == OFFSET_STORED and messages:
+                last = {item.partition: item.offset for item in messages}
                 consumer.commit(
                     offsets=[TopicPartition(topic, p, (o or 0) + 1) for p, o in last.items()],
                     asynchronous=False,
                 )
-            return taken
+            return messages
         finally:
             consumer.close()
 
 
-def _take(consumer: Any, count: int) -> list[Message]:
-    taken: list[Message] = []
+def _take(consumer: Any, count: int) -> list[ClientMessage]:
+    messages: list[ClientMessage] = []
     deadline = time.monotonic() + READ_TIMEOUT_S
-    while len(taken) < count:
+    while len(messages) < count:
         message = consumer.poll(0.5)
         if message is None or message.error():
             if time.monotonic() > deadline:
-                raise Timeout(f"{len(taken)} of {count} messages in {READ_TIMEOUT_S:.0f} s")
+                raise Timeout(f"{len(messages)} of {count} messages in {READ_TIMEOUT_S:.0f} s")
             continue
-        taken.append(
-            Message(
+        messages.append(
+            ClientMessage(
                 message.value(),
                 message.key(),
                 partition=message.partition(),
                 offset=message.offset(),
             )
         )
-    return taken
+    return messages
 
 
 DRIVER = ConfluentKafka

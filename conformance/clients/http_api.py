@@ -64,15 +64,15 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     lines = ["| names | seconds | requests | faults |", "| --- | --- | --- | --- |"]
     is_right = True
-    for what in options.names:
+    for name in options.names:
         with RunningBroker(settings=SETTINGS) as broker:
             began = time.monotonic()
-            code = _run(broker, options, NAMES[what])
+            code = _run(broker, options, NAMES[name])
             faults = _faults(broker)
             if code:
                 faults.append(f"schemathesis ended with {code}")
-            seconds, told = time.monotonic() - began, "; ".join(faults) or "none"
-            lines.append(f"| {what} | {seconds:.0f} | {_requests(broker)} | {told} |")
+            seconds, verdict = time.monotonic() - began, "; ".join(faults) or "none"
+            lines.append(f"| {name} | {seconds:.0f} | {_requests(broker)} | {verdict} |")
             is_right = is_right and not faults
     text = "\n".join(lines) + "\n"
     print(text)
@@ -86,8 +86,8 @@ def _run(broker: RunningBroker, options: argparse.Namespace, known: dict[str, ob
     _put(broker, "POST", BASE, {"messages": [{"key": "k", "value": "v"}]})
     _put(broker, "POST", f"{BASE}/subscription/s", {"id": "c", "initial_position": "Earliest"})
     config = broker.folder / "schemathesis.toml"
-    given = [f'"{name}" = {json.dumps(value)}' for name, value in known.items()]
-    config.write_text("\n".join(["[parameters]", *given, ""]))
+    parameters = [f'"{name}" = {json.dumps(value)}' for name, value in known.items()]
+    config.write_text("\n".join(["[parameters]", *parameters, ""]))
     command = [options.tool, "--config-file", str(config), "run", f"{broker.url}/openapi.json"]
     command += ["--seed", str(options.seed), "--max-examples", str(options.examples)]
     command += ["--phases", options.phases, "--checks", CHECKS, "--continue-on-failure"]
@@ -104,15 +104,15 @@ def _put(broker: RunningBroker, method: str, path: str, body: object) -> None:
 
 def _faults(broker: RunningBroker) -> list[str]:
     """Return the faults that the broker has noticed."""
-    found = []
+    faults = []
     if _count(broker, 'braidlog_errors_total{code="internal_error",protocol="http"}'):
-        found.append("a 500")
+        faults.append("a 500")
     log = broker.log()
     for line in log.splitlines():
-        if any(what in line for what in BAD_EVENTS):
+        if any(event in line for event in BAD_EVENTS):
             print(line)
-    found += [what for what in BAD_EVENTS if what in log]
-    return found
+    faults += [event for event in BAD_EVENTS if event in log]
+    return faults
 
 
 def _requests(broker: RunningBroker) -> int:

@@ -87,9 +87,11 @@ def python_of(client: IggyClient) -> str:
 @functools.cache
 def find_python(series: str) -> str:
     """Return an interpreter of that series. Raises NoClient."""
-    found = [shutil.which(f"python{series}")]
-    found += [str(path / "bin/python") for path in Path.home().glob(f".pyenv/versions/{series}.*")]
-    for path in filter(None, found):
+    candidates = [shutil.which(f"python{series}")]
+    candidates += [
+        str(path / "bin/python") for path in Path.home().glob(f".pyenv/versions/{series}.*")
+    ]
+    for path in filter(None, candidates):
         try:
             if not subprocess.run([path, "-c", ""], capture_output=True, timeout=30).returncode:
                 return path

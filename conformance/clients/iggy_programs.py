@@ -47,6 +47,7 @@ ALL = (
     IggyProgram("rust", "0.0.60", "D0"),
     IggyProgram("rust", "0.6.203", "D2"),
     IggyProgram("rust", "0.11.0", "V"),
+    IggyProgram("rust", "0.11.1-edge.9", "W"),
     IggyProgram("java", "0.6.0", "D4"),
     IggyProgram("java", "0.7.0", "D5"),
     IggyProgram("java", "0.8.0", "D5"),
@@ -123,12 +124,12 @@ BUILDERS: dict[str, Callable[[IggyProgram, Path], None]] = {
 
 
 def _run(tool: str, *arguments: str, at: Path) -> None:
-    found = shutil.which(tool)
-    if found is None:
+    program = shutil.which(tool)
+    if program is None:
         raise NoClient(f"there is no {tool}")
     try:
         done = subprocess.run(
-            [found, *arguments], cwd=at, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+            [program, *arguments], cwd=at, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
         raise NoClient(f"{tool} took too long") from None

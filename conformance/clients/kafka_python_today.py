@@ -5,26 +5,26 @@ from typing import Any
 
 from kafka import KafkaConsumer
 
-from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
-from conformance.clients.kafka_python import KafkaPython
+from conformance.clients.base import READ_TIMEOUT_S, ClientMessage, Timeout
+from conformance.clients.kafka_python import KafkaPythonDriver
 
 POLL_MS = 500
 
 
-class KafkaPythonToday(KafkaPython):
+class KafkaPythonToday(KafkaPythonDriver):
     """Keys, values and headers; `subscribe` in a group, as today's users do."""
 
     def __init__(self, address: str) -> None:
         self.common = {"bootstrap_servers": address}
         self.producing = {}  # The library's own idempotence.
 
-    def sent(self, item: Message) -> dict[str, Any]:
-        """See `KafkaPython.sent`; with headers."""
+    def sent(self, item: ClientMessage) -> dict[str, Any]:
+        """See `KafkaPythonDriver.sent`; with headers."""
         return {**super().sent(item), "headers": item.headers}
 
-    def consume(self, topic: str, group: str | None, count: int) -> list[Message]:
-        """See `KafkaPython.consume`; as a member of the group."""
-        taken: list[Message] = []
+    def consume(self, topic: str, group: str | None, count: int) -> list[ClientMessage]:
+        """See `KafkaPythonDriver.consume`; as a member of the group."""
+        messages: list[ClientMessage] = []
         consumer = KafkaConsumer(
             topic,
             group_id=group,
@@ -34,21 +34,21 @@ class KafkaPythonToday(KafkaPython):
         )
         deadline = time.monotonic() + READ_TIMEOUT_S
         try:
-            while len(taken) < count:
-                found = consumer.poll(POLL_MS, max_records=count - len(taken))
-                taken += [_message(record) for records in found.values() for record in records]
-                if len(taken) < count and time.monotonic() > deadline:
-                    raise Timeout(f"{len(taken)} of {count} messages in {READ_TIMEOUT_S:.0f} s")
+            while len(messages) < count:
+                polled = consumer.poll(POLL_MS, max_records=count - len(messages))
+                messages += [_message(record) for records in polled.values() for record in records]
+                if len(messages) < count and time.monotonic() > deadline:
+                    raise Timeout(f"{len(messages)} of {count} messages in {READ_TIMEOUT_S:.0f} s")
             if group is not None:
                 consumer.commit()
         finally:
             consumer.close()
-        return taken
+        return messages
 
 
-def _message(record: Any) -> Message:
+def _message(record: Any) -> ClientMessage:
     headers = [(name, value or b"") for name, value in record.headers]
-    return Message(
+    return ClientMessage(
         record.value, record.key, headers, partition=record.partition, offset=record.offset
     )
 

@@ -5,7 +5,7 @@ Each call opens and closes its own connections, and starting a process takes lon
 
 from typing import Self
 
-from conformance.clients.libraries import Client, python_for
+from conformance.clients.libraries import ClientLibrary, python_for
 from conformance.clients.proxy import DriverProxy
 
 
@@ -18,29 +18,29 @@ class Drivers:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, int], DriverProxy] = {}
 
-    def open(self, client: Client, address: str, number: int = 0) -> DriverProxy:
+    def open(self, client: ClientLibrary, address: str, number: int = 0) -> DriverProxy:
         """Return the `number`th process of a client at that address; start a missing process.
 
         Raises Unavailable.
         """
         key = client.name, address, number
-        found = self._kept.get(key)
-        if found is None:
-            found = DriverProxy(python_for(client), client.driver, address)
-            self._kept[key] = found
-        return found
+        driver = self._kept.get(key)
+        if driver is None:
+            driver = DriverProxy(python_for(client), client.driver, address)
+            self._kept[key] = driver
+        return driver
 
     def end(self, driver: DriverProxy) -> None:
         """End a driver: after a failure, its state is unknown."""
-        for key, kept in list(self._kept.items()):
-            if kept is driver:
+        for key, open_driver in list(self._kept.items()):
+            if open_driver is driver:
                 del self._kept[key]
-                kept.close()
+                open_driver.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for kept in self._kept.values():
-            kept.close()
+        for driver in self._kept.values():
+            driver.close()
         self._kept.clear()

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientLibrary:
     """A version of a client library; `environment` None means the project's own."""
 
     name: str
@@ -34,27 +34,33 @@ class Client:
         return self.requirement.partition("==")[2]
 
 
-class Unavailable(Exception):
+class LibraryUnavailable(Exception):
     """The client cannot be installed here; the case is skipped with this reason."""
 
 
 CLIENTS = {
     client.name: client
     for client in (
-        Client("kafka-python", "kafka", "kafka_python", "kafka-python==3.0.12"),
-        Client(
+        ClientLibrary("kafka-python", "kafka", "kafka_python", "kafka-python==3.0.12"),
+        ClientLibrary(
             "kafka-python-today",
             "kafka",
             "kafka_python_today",
             "kafka-python==3.0.12",
             note="defaults",
         ),
-        Client("kafka-python-2", "kafka", "kafka_python", "kafka-python==2.0.6", "kafka-python-2"),
-        Client("confluent-kafka", "kafka", "confluent_kafka_driver", "confluent-kafka==2.16.1"),
-        Client("pulsar-client", "pulsar", "pulsar_client", "pulsar-client==3.13.0"),
-        Client("pulsar-client-31", "pulsar", "pulsar_client", "pulsar-client==3.1.0", "pulsar-31"),
-        Client("iggy-py", "iggy", "iggy_py_driver", "iggy-py==0.4.0"),
-        Client("httpx", "http", "httpx_driver", "httpx==0.28.1"),
+        ClientLibrary(
+            "kafka-python-2", "kafka", "kafka_python", "kafka-python==2.0.6", "kafka-python-2"
+        ),
+        ClientLibrary(
+            "confluent-kafka", "kafka", "confluent_kafka_driver", "confluent-kafka==2.16.1"
+        ),
+        ClientLibrary("pulsar-client", "pulsar", "pulsar_client", "pulsar-client==3.13.0"),
+        ClientLibrary(
+            "pulsar-client-31", "pulsar", "pulsar_client", "pulsar-client==3.1.0", "pulsar-31"
+        ),
+        ClientLibrary("iggy-py", "iggy", "iggy_py_driver", "iggy-py==0.4.0"),
+        ClientLibrary("httpx", "http", "httpx_driver", "httpx==0.28.1"),
     )
 }
 
@@ -62,17 +68,17 @@ CLIENTS = {
 RAW = "raw frames"
 
 
-def python_for(client: Client) -> Path:
+def python_for(client: ClientLibrary) -> Path:
     """Return the interpreter of the client's environment; create a missing environment.
 
     Raises:
-        Unavailable: the library cannot be installed here.
+        LibraryUnavailable: the library cannot be installed here.
     """
     if client.environment is None:
         python = Path(sys.executable)
         if _has(python, client):
             return python
-        raise Unavailable(f"{client.requirement} is not in the project's environment")
+        raise LibraryUnavailable(f"{client.requirement} is not in the project's environment")
     folder = ROOT / ".venv-conformance" / client.environment
     python = folder / "bin" / "python"
     if not python.exists():
@@ -82,11 +88,11 @@ def python_for(client: Client) -> Path:
         done = subprocess.run([*install, client.requirement], capture_output=True, text=True)
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["no reason given"]
-            raise Unavailable(f"pip install {client.requirement}: {lines[-1]}")
+            raise LibraryUnavailable(f"pip install {client.requirement}: {lines[-1]}")
     return python
 
 
-def _has(python: Path, client: Client) -> bool:
+def _has(python: Path, client: ClientLibrary) -> bool:
     name, _, version = client.requirement.partition("==")
     code = f"import importlib.metadata as m; print(m.version({name!r}))"
     done = subprocess.run([str(python), "-c", code], capture_output=True, text=True)

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from conformance.clients.base import Message, Timeout
+from conformance.clients.base import ClientMessage, Timeout
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -20,7 +20,7 @@ class DriverFailed(Exception):
 
 
 class DriverProxy:
-    """A driver in its own process; also a context manager."""
+    """A driver in its own process; also a context manager. Implements `Driver`."""
 
     def __init__(self, python: Path, module: str, address: str) -> None:
         self.name = module
@@ -37,19 +37,20 @@ class DriverProxy:
         threading.Thread(target=self._pump_answers, daemon=True).start()
         threading.Thread(target=self._pump_log, daemon=True).start()
 
-    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """See `Driver.produce`."""
+    def produce(
+        self, topic: str, messages: list[ClientMessage], compression: str | None = None
+    ) -> None:
         items = [message.to_json() for message in messages]
         self._call("produce", topic=topic, messages=items, compression=compression)
 
-    def read(self, topic: str, count: int) -> list[Message]:
-        """See `Driver.read`."""
-        return [Message.from_json(item) for item in self._call("read", topic=topic, count=count)]
+    def read(self, topic: str, count: int) -> list[ClientMessage]:
+        return [
+            ClientMessage.from_json(item) for item in self._call("read", topic=topic, count=count)
+        ]
 
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """See `Driver.read_as_group`."""
+    def read_as_group(self, topic: str, group: str, count: int) -> list[ClientMessage]:
         items = self._call("read_as_group", topic=topic, group=group, count=count)
-        return [Message.from_json(item) for item in items]
+        return [ClientMessage.from_json(item) for item in items]
 
     def close(self) -> None:
         """End the process; no state is lost."""

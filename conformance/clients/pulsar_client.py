@@ -4,18 +4,20 @@ from typing import Any
 
 import pulsar
 
-from conformance.clients.base import READ_TIMEOUT_S, Message, Timeout
+from conformance.clients.base import READ_TIMEOUT_S, ClientMessage, Timeout
 
 MILLIS = 1000
 
 
-class PulsarClient:
+class PulsarClientDriver:
     """Text keys, properties, batches. The library has no calls for binary keys or null values."""
 
     def __init__(self, address: str) -> None:
         self.url = f"pulsar://{address}"
 
-    def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
+    def produce(
+        self, topic: str, messages: list[ClientMessage], compression: str | None = None
+    ) -> None:
         """Send batched messages, all in flight at once."""
         client = self._client()
         failures: list[str] = []
@@ -42,7 +44,7 @@ class PulsarClient:
         if failures:
             raise Timeout(f"{len(failures)} messages failed: {failures[0]}")
 
-    def read(self, topic: str, count: int) -> list[Message]:
+    def read(self, topic: str, count: int) -> list[ClientMessage]:
         """Read with a reader from the earliest message."""
         client = self._client()
         try:
@@ -51,7 +53,7 @@ class PulsarClient:
         finally:
             client.close()
 
-    def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
+    def read_as_group(self, topic: str, group: str, count: int) -> list[ClientMessage]:
         """Read with an Exclusive subscription; acknowledge every message individually, batch
         indexes included.
         """
@@ -63,13 +65,13 @@ class PulsarClient:
                 initial_position=pulsar.InitialPosition.Earliest,
                 batch_index_ack_enabled=True,
             )
-            taken = []
+            messages = []
             for i in range(count):
                 received = _next(consumer.receive, i, count)
-                taken.append(_message(received))
+                messages.append(_message(received))
                 consumer.acknowledge(received)
             consumer.close()
-            return taken
+            return messages
         finally:
             client.close()
 
@@ -78,20 +80,20 @@ class PulsarClient:
         return pulsar.Client(self.url, logger=logger, operation_timeout_seconds=int(READ_TIMEOUT_S))
 
 
-def _next(receive: Any, taken: int, count: int) -> Any:
+def _next(receive: Any, received: int, count: int) -> Any:
     try:
         return receive(int(READ_TIMEOUT_S * MILLIS))
     except pulsar.Timeout:
-        raise Timeout(f"{taken} of {count} messages in {READ_TIMEOUT_S:.0f} s") from None
+        raise Timeout(f"{received} of {count} messages in {READ_TIMEOUT_S:.0f} s") from None
 
 
-def _message(received: Any) -> Message:
+def _message(received: Any) -> ClientMessage:
     key = received.partition_key()
-    return Message(
+    return ClientMessage(
         value=received.data(),
         key=key.encode() if key else None,
         headers=[(name, value.encode()) for name, value in sorted(received.properties().items())],
     )
 
 
-DRIVER = PulsarClient
+DRIVER = PulsarClientDriver

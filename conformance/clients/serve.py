@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import Any
 
-from conformance.clients.base import Message
+from conformance.clients.base import ClientMessage
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
 
 def _call(driver: Any, name: str, args: dict[str, Any]) -> Any:
     if "messages" in args:
-        args["messages"] = [Message.from_json(fields) for fields in args["messages"]]
+        args["messages"] = [ClientMessage.from_json(fields) for fields in args["messages"]]
     result = getattr(driver, name)(**args)
     if isinstance(result, list):
         return [item.to_json() for item in result]

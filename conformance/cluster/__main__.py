@@ -65,7 +65,7 @@ def play(folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> 
 
 def watch(brokers: list[RunningBroker]) -> None:
     """Report serving and ended brokers; restart a broker that ended."""
-    told: dict[int, str] = {}
+    states: dict[int, str] = {}
     while True:
         for node, broker in enumerate(brokers, 1):
             if not broker.is_running():
@@ -74,8 +74,8 @@ def watch(brokers: list[RunningBroker]) -> None:
             if broker.is_ready():
                 listeners = broker.addresses.items()
                 state = "serves " + " ".join(f"{name} {where}" for name, where in listeners)
-            if told.get(node) != state:
-                told[node] = state
+            if states.get(node) != state:
+                states[node] = state
                 print(f"node {node} {state}", flush=True)
         time.sleep(LOOK_S)
 

@@ -23,8 +23,8 @@ from conformance.clients.raw.iggy import BY_OFFSET, POLL, IggyWire, poll_body
 from conformance.clients.raw.kafka import KafkaWire
 from conformance.cluster import draining, faults, figures, partitions, servers
 from conformance.cluster.brokers import command
-from conformance.cluster.figures import MB, Row, stores
-from conformance.cluster.running import QUICK, Cluster, Lost
+from conformance.cluster.figures import MB, FigureRow, stores
+from conformance.cluster.running import QUICK, Lost, RunningCluster
 from conformance.ending import end_on_signals
 
 KILLS: Final = 5
@@ -46,18 +46,18 @@ USUAL_STORE: Final = (
 )
 
 
-class Bench:
+class ClusterBench:
     """The rows by their names for `--only`."""
 
-    def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
+    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self._folder = folder
-        self._kills: int = asked.kills
-        self._seconds = 3.0 if asked.quick else 10.0
-        self._bulk_s = 5.0 if asked.quick else 20.0
-        self._partition_count = 1000 if asked.quick else 10_000
-        self._minutes: float = asked.minutes
-        self._long_s = 30.0 if asked.quick else LONG_S
-        self.rows: Mapping[str, Callable[[], Iterator[Row]]] = {
+        self._kills: int = options.kills
+        self._seconds = 3.0 if options.quick else 10.0
+        self._bulk_s = 5.0 if options.quick else 20.0
+        self._partition_count = 1000 if options.quick else 10_000
+        self._minutes: float = options.minutes
+        self._long_s = 30.0 if options.quick else LONG_S
+        self.rows: Mapping[str, Callable[[], Iterator[FigureRow]]] = {
             "publish": self._publish,
             "latency": self._latency,
             "many": self._many,
@@ -70,61 +70,63 @@ class Bench:
             "long": self._long,
         }
 
-    def _publish(self) -> Iterator[Row]:
-        with stores(self._folder / "publish") as made:
-            yield from figures.publishing(made)
+    def _publish(self) -> Iterator[FigureRow]:
+        with stores(self._folder / "publish") as running:
+            yield from figures.publishing(running)
 
-    def _latency(self) -> Iterator[Row]:
-        with stores(self._folder / "latency") as made:
-            yield from figures.latencies(made, self._seconds)
+    def _latency(self) -> Iterator[FigureRow]:
+        with stores(self._folder / "latency") as running:
+            yield from figures.latencies(running, self._seconds)
 
-    def _many(self) -> Iterator[Row]:
-        with stores(self._folder / "many") as made:
-            yield from figures.many(made, self._seconds)
+    def _many(self) -> Iterator[FigureRow]:
+        with stores(self._folder / "many") as running:
+            yield from figures.many(running, self._seconds)
 
-    def _bulk(self) -> Iterator[Row]:
-        with stores(self._folder / "bulk") as made:
-            yield from figures.bulk(made, self._bulk_s, 40)
+    def _bulk(self) -> Iterator[FigureRow]:
+        with stores(self._folder / "bulk") as running:
+            yield from figures.bulk(running, self._bulk_s, 40)
 
-    def _long(self) -> Iterator[Row]:
+    def _long(self) -> Iterator[FigureRow]:
         free_gb = shutil.disk_usage(self._folder).free / 1e9
         if free_gb < LONG_GB:
-            yield Row("15 MB/s for ten minutes", f"{LONG_GB} GB free", f"{free_gb:.0f} GB", False)
+            yield FigureRow(
+                "15 MB/s for ten minutes", f"{LONG_GB} GB free", f"{free_gb:.0f} GB", False
+            )
             return
-        with stores(self._folder / "long", LONG_VOLUMES) as made:
-            yield from figures.bulk(made, self._long_s, 15, LONG_MB)
+        with stores(self._folder / "long", LONG_VOLUMES) as running:
+            yield from figures.bulk(running, self._long_s, 15, LONG_MB)
 
-    def _stops(self) -> Iterator[Row]:
-        with stores(self._folder / "stops") as made:
-            yield from figures.stops(made)
+    def _stops(self) -> Iterator[FigureRow]:
+        with stores(self._folder / "stops") as running:
+            yield from figures.stops(running)
 
-    def _cluster(self, name: str, *settings: str) -> Cluster:
+    def _cluster(self, name: str, *settings: str) -> RunningCluster:
         folder = self._folder / name
         folder.mkdir()
-        return Cluster(folder, [*QUICK, *USUAL, *settings])
+        return RunningCluster(folder, [*QUICK, *USUAL, *settings])
 
-    def _relay(self) -> Iterator[Row]:
+    def _relay(self) -> Iterator[FigureRow]:
         with self._cluster("relay") as cluster:
             cluster.await_all()
             yield from relayed(cluster)
 
-    def _drain(self) -> Iterator[Row]:
+    def _drain(self) -> Iterator[FigureRow]:
         with self._cluster("drain") as cluster:
             cluster.await_all()
             yield _left("drain of a broker", draining.drain(cluster, 2))
-            code, said = command(cluster.settings, "drain", "2", "--undo")
+            code, output = command(cluster.settings, "drain", "2", "--undo")
             if code:
-                raise Lost(said)
+                raise Lost(output)
             yield _left("stop of a broker", draining.stop(cluster, 3))
 
-    def _partitions(self) -> Iterator[Row]:
+    def _partitions(self) -> Iterator[FigureRow]:
         with self._cluster("partitions", *USUAL_STORE) as cluster:
             cluster.await_all()
             yield from partitions.held(cluster, self._partition_count, self._minutes)
 
-    def _kill(self) -> Iterator[Row]:
+    def _kill(self) -> Iterator[FigureRow]:
         with self._cluster("kill") as cluster:
-            run = faults.Run(cluster, topics=12, seed=1)
+            run = faults.FaultsRun(cluster, topics=12, seed=1)
             run.run([("kill", "hang long")[number % 2] for number in range(self._kills)])
             delays = sorted(run.done.delays)
             slow = sum(delay > faults.WITHIN_S for delay in delays)
@@ -133,17 +135,17 @@ class Bench:
             name = (
                 f"{self._kills} kills and pauses to first acknowledged append elsewhere, lease 5 s"
             )
-            yield Row(name, "99 of 100 within 10 s", measured, holds)
+            yield FigureRow(name, "99 of 100 within 10 s", measured, holds)
 
 
-def _left(name: str, done: draining.Drained) -> Row:
-    longest = max(one.longest_s for one in done.clients.values())
+def _left(name: str, done: draining.Drained) -> FigureRow:
+    longest = max(client.longest_s for client in done.clients.values())
     measured = f"{done.seconds:.1f} s, {len(done.errors)} errors, the longest call {longest:.1f} s"
     goal = "3 s, no error that reaches an application"
-    return Row(name, goal, measured, done.seconds <= 3 and not done.errors)
+    return FigureRow(name, goal, measured, done.seconds <= 3 and not done.errors)
 
 
-def relayed(cluster: Cluster) -> Iterator[Row]:
+def relayed(cluster: RunningCluster) -> Iterator[FigureRow]:
     """Compare a broker's relay of another broker's topic with the owner's own answers."""
     topic = draining.owned_topics(cluster, 2)[0]
     body, count = kafka_load.set_of_128k(1000)
@@ -160,7 +162,7 @@ def relayed(cluster: Cluster) -> Iterator[Row]:
             f"{passed / direct:.2f} of {direct:.1f} MB/s, {'same' if same else 'OTHER'} bytes"
         )
         holds = same and passed >= direct / 2
-        yield Row(name, "half of the direct speed, same bytes", measured, holds)
+        yield FigureRow(name, "half of the direct speed, same bytes", measured, holds)
 
 
 def _by_iggy(broker: figures.ClusterBroker, topic: str, end: int) -> tuple[float, bytes]:
@@ -187,11 +189,11 @@ def _by_http(broker: figures.ClusterBroker, topic: str, end: int) -> tuple[float
 
 def _again(ask: Callable[[int], bytes], end: int) -> tuple[float, bytes]:
     first = ask(0)
-    taken, offset, begun = 0, 0, time.monotonic()
+    byte_count, offset, begun = 0, 0, time.monotonic()
     while time.monotonic() - begun < RELAYED_S:
-        taken += len(ask(offset))
+        byte_count += len(ask(offset))
         offset = (offset + POLLED) % (end - POLLED)
-    return taken / (time.monotonic() - begun) / MB, first
+    return byte_count / (time.monotonic() - begun) / MB, first
 
 
 def main() -> int:
@@ -207,7 +209,7 @@ def main() -> int:
     parser.add_argument("--long", action="store_true", help="ten minutes at 16 MB/s besides")
     parser.add_argument("--minutes", type=float, default=2.0, help="of writing many partitions")
     parser.add_argument("--report", type=Path, metavar="FILE")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     if reason := servers.missing():
         print(reason, file=sys.stderr)
         return 1
@@ -221,27 +223,27 @@ def main() -> int:
     print("\n".join(lines[2:]), flush=True)
     with tempfile.TemporaryDirectory(prefix="braidlog-figures-") as scratch:
         Path(scratch).chmod(0o755)
-        bench = Bench(Path(scratch), asked)
-        chosen = [name for name in bench.rows if asked.long or name != "long"]
-        for name in asked.only.split(",") if asked.only else chosen:
+        bench = ClusterBench(Path(scratch), options)
+        chosen = [name for name in bench.rows if options.long or name != "long"]
+        for name in options.only.split(",") if options.only else chosen:
             for row in _rows(name, bench.rows[name]):
                 lines.append(f"| {row.name} | {row.goal} | {row.measured} | {_verdict(row)} |")
                 missed += not row.holds
                 print(lines[-1], flush=True)
-    if asked.report:
-        asked.report.write_text("\n".join(lines) + "\n")
+    if options.report:
+        options.report.write_text("\n".join(lines) + "\n")
     return int(missed > 0)
 
 
-def _rows(name: str, make: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+def _rows(name: str, make: Callable[[], Iterator[FigureRow]]) -> Iterator[FigureRow]:
     """Yield the rows; if clients were stuck, a row with the reason."""
     try:
         yield from make()
     except Lost as lost:
-        yield Row(name, "", str(lost)[:500], holds=False)
+        yield FigureRow(name, "", str(lost)[:500], holds=False)
 
 
-def _verdict(row: Row) -> str:
+def _verdict(row: FigureRow) -> str:
     return "holds" if row.holds else "**missed**"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from conformance.history.checker import check
-from conformance.history.events import History, Moved, Outcome, Sent
+from conformance.history.events import EventHistory, PositionMove, RequestOutcome, SentValue
 
 # Offset and value of every record of a topic, as a protocol returns them.
 Log = Sequence[tuple[int, bytes]]
@@ -28,7 +28,7 @@ class Book:
         self.doubled: list[str] = []
         self._groups: dict[str, tuple[str, set[str]]] = {}  # Group: reader and topics.
         self._moves: set[tuple[str, str]] = set()  # Groups and topics with known moves.
-        self._histories = {topic: History() for topic in topics}
+        self._histories = {topic: EventHistory() for topic in topics}
         self._lock = threading.Lock()
         self._awaited: set[str] = set()
         self._awaited_since_s = 0.0
@@ -37,32 +37,32 @@ class Book:
 
     # Written by clients.
 
-    def sending(self, topic: str, writer: str, values: Sequence[bytes]) -> list[Sent]:
+    def sending(self, topic: str, writer: str, values: Sequence[bytes]) -> list[SentValue]:
         """Record values before they are sent."""
         with self._lock:
             return [self._histories[topic].send(writer, value) for value in values]
 
-    def stored(self, topic: str, sent: Sequence[Sent], offsets: Sequence[int | None]) -> None:
+    def stored(self, topic: str, sent: Sequence[SentValue], offsets: Sequence[int | None]) -> None:
         """Record acknowledged values; offsets if the protocol returns them."""
         with self._lock:
-            for one, offset in zip(sent, offsets, strict=True):
-                self._histories[topic].answer(one, Outcome.DONE, offset)
-                kind = one.writer.rpartition(".")[0]
+            for record, offset in zip(sent, offsets, strict=True):
+                self._histories[topic].answer(record, RequestOutcome.DONE, offset)
+                kind = record.writer.rpartition(".")[0]
                 self.acknowledged[kind] += 1
                 self.progress[kind] += 1
-                self._newest.setdefault(topic, one.value)
+                self._newest.setdefault(topic, record.value)
             if topic in self._awaited:
                 self._awaited.discard(topic)
                 self._delays.append(time.monotonic() - self._awaited_since_s)
 
-    def moving(self, reader: str, topic: str, group: str, position: int) -> Moved:
+    def moving(self, reader: str, topic: str, group: str, position: int) -> PositionMove:
         """Record a move of a group before the request."""
         with self._lock:
             self._groups.setdefault(group, (reader, set()))[1].add(topic)
             self._moves.add((group, topic))
             return self._histories[topic].move(group, position)
 
-    def moved(self, topic: str, moved: Moved) -> None:
+    def moved(self, topic: str, moved: PositionMove) -> None:
         """Record that the move was acknowledged."""
         with self._lock:
             self._histories[topic].moved(moved)
@@ -93,7 +93,7 @@ class Book:
         """Return the topics of which a reader has received no value acknowledged since `watch`."""
         with self._lock:
             newest, received = self._newest, self.received[reader]
-            return [one for one in topics if newest.get(one, None) not in received[one]]
+            return [topic for topic in topics if newest.get(topic, None) not in received[topic]]
 
     # The length of a fault for clients.
 
@@ -140,8 +140,8 @@ class Book:
             for (group, of), position in positions.items():
                 if of == topic and (group, topic) in self._moves:
                     history.told(group, max(position, 0), "kafka")
-            for reader, found in logs.items():
-                records = found[topic]
+            for reader, log_of in logs.items():
+                records = log_of[topic]
                 end = records[-1][0] + 1 if records else 0
                 history.read(reader, (0, end), records, whole=True)
             faults += [f"{topic}: {fault}" for fault in check(history)]

@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from conformance.cluster.network import LOOPBACK, OUTSIDE, Place
+from conformance.cluster.network import LOOPBACK, OUTSIDE, ServerPlace
 from conformance.cluster.proxies import BROKERS, Proxies
-from conformance.cluster.servers import BUCKET, KEYS, Postgres, Seaweed, free_ports
+from conformance.cluster.servers import BUCKET, KEYS, Postgres, Seaweed
+from conformance.ports import reserve_ports
 from conformance.server import RunningBroker
 
 PORTS: Final = {"kafka": 9092, "pulsar": 6650, "iggy": 8090, "http": 8080}
@@ -59,7 +61,7 @@ class ClusterBroker(RunningBroker):
         folder: Path,
         node: int,
         settings: Sequence[str],
-        place: Place = LOOPBACK,
+        place: ServerPlace = LOOPBACK,
         proxies: Proxies | None = None,
     ) -> None:
         own = [*settings, f"cluster.node_id={node}"]
@@ -74,18 +76,23 @@ class ClusterBroker(RunningBroker):
             password.write_text("iggy")
             own.append(f"listeners.iggy.password_file={password}")
         self._proxied: dict[str, str] = {}
+        reserved = ExitStack()
         if proxies is not None:
-            listen, advertised = self._behind(proxies, f"{BROKERS}{node}")
+            ports = reserve_ports(len(PORTS) + 1, reserved)
+            listen, advertised = self._behind(proxies, f"{BROKERS}{node}", ports)
             own += advertised
         super().__init__(folder, listen=listen, settings=own, environment=KEYS)
+        self._held.push(reserved)
         self.node = node
         self._enter = list(place.enter)
 
-    def _behind(self, proxies: Proxies, name: str) -> tuple[dict[str, str], list[str]]:
+    def _behind(
+        self, proxies: Proxies, name: str, reserved: Sequence[int]
+    ) -> tuple[dict[str, str], list[str]]:
         """Return the listen addresses and the settings that advertise the proxies instead."""
         host = LOOPBACK.host
         listen, settings = {}, []
-        *ports, port = free_ports(len(PORTS) + 1)
+        *ports, port = reserved
         for protocol, port_of_it in zip(PORTS, ports, strict=True):
             seen_host, seen_port = proxies.through(OUTSIDE, name, (host, port_of_it))
             self._proxied[protocol] = f"{seen_host}:{seen_port}"

@@ -18,8 +18,8 @@ from conformance.cluster.running import LOOK_S, Lost
 
 if TYPE_CHECKING:
     from conformance.cluster.brokers import ClusterBroker
-    from conformance.cluster.running import Cluster
-    from conformance.cluster.servers import Server
+    from conformance.cluster.running import RunningCluster
+    from conformance.cluster.servers import ServerProcess
 
 HANG_S: Final = 4.0  # Beyond the lease of `running.QUICK`.
 # Beyond the patience of some clients: requests of clients that moved elsewhere are still read.
@@ -28,29 +28,29 @@ CUT_S_MIN, CUT_S_MAX = 1.0, 3.0
 DOWN_S: Final = 2.0  # Downtime of a store.
 RETURNS_S: Final = 30.0  # Time for topics to return after a drain: two leases and a check.
 
-Cause = Callable[["Cluster", "ClusterBroker", random.Random], None]
-Act = Callable[["Cluster", "ClusterBroker"], object]
+Cause = Callable[["RunningCluster", "ClusterBroker", random.Random], None]
+Act = Callable[["RunningCluster", "ClusterBroker"], object]
 
 
-def kill(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+def kill(cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """Kill the broker with SIGKILL."""
     broker.kill()
 
 
-def stop(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+def stop(cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """Stop the broker cleanly."""
     broker.stop()
 
 
-def set_drain(cluster: "Cluster", broker: "ClusterBroker", *, drains: bool) -> None:
+def set_drain(cluster: "RunningCluster", broker: "ClusterBroker", *, drains: bool) -> None:
     """Drain the broker by the command line, or undo the drain. Raises Lost."""
     flags = [] if drains else ["--undo"]
-    code, said = command(cluster.settings, "drain", str(broker.node), *flags)
+    code, output = command(cluster.settings, "drain", str(broker.node), *flags)
     if code:
-        raise Lost(f"drain {broker.node} {' '.join(flags)}: {said}")
+        raise Lost(f"drain {broker.node} {' '.join(flags)}: {output}")
 
 
-def drain(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+def drain(cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """Drain the broker: its topics move away and later return. Raises Lost."""
     set_drain(cluster, broker, drains=True)
     set_drain(cluster, broker, drains=False)
@@ -62,7 +62,7 @@ def drain(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> No
 def _for_a_while(seconds: float, begin: Act, end: Act) -> Cause:
     """Return a cause that ends after `seconds`."""
 
-    def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+    def cause(cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random) -> None:
         begin(cluster, broker)
         time.sleep(seconds)
         end(cluster, broker)
@@ -79,7 +79,7 @@ def _hangs(seconds: float) -> Cause:
     )
 
 
-def _server_hangs(server: Callable[["Cluster"], "Server"]) -> Cause:
+def _server_hangs(server: Callable[["RunningCluster"], "ServerProcess"]) -> Cause:
     """Return a cause that stops a store's process for a while."""
     return _for_a_while(
         DOWN_S,
@@ -88,7 +88,7 @@ def _server_hangs(server: Callable[["Cluster"], "Server"]) -> Cause:
     )
 
 
-def _server_restarts(server: Callable[["Cluster"], "Server"]) -> Cause:
+def _server_restarts(server: Callable[["RunningCluster"], "ServerProcess"]) -> Cause:
     """Return a cause that restarts a store after a while."""
     return _for_a_while(
         DOWN_S,
@@ -97,7 +97,7 @@ def _server_restarts(server: Callable[["Cluster"], "Server"]) -> Cause:
     )
 
 
-def backends(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+def backends(cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """End every connection to PostgreSQL, some within a statement."""
     with psycopg.connect(cluster.postgres.database, autocommit=True) as connection:
         connection.execute(
@@ -111,16 +111,16 @@ def _cut(party: str, *, to: bool, back: bool) -> Cause:
     party (`back`).
     """
 
-    def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+    def cause(cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random) -> None:
         assert cluster.network is not None
-        one = f"node{broker.node}"
+        namespace = f"node{broker.node}"
         other = party
         if party == "node":
             other = f"node{rng.choice([n.node for n in cluster.brokers if n is not broker])}"
         if to:
-            cluster.network.cut(one, other)
+            cluster.network.cut(namespace, other)
         if back:
-            cluster.network.cut(other, one)
+            cluster.network.cut(other, namespace)
         time.sleep(rng.uniform(CUT_S_MIN, CUT_S_MAX))
         cluster.network.heal()
 

@@ -32,27 +32,31 @@ STREAM: Final = "default"
 Addresses = Callable[[str], list[str]]
 
 
-class Load:
+class LoadState:
     """Shared state of all clients of a run.
 
-    `addresses` returns a protocol's listeners, of every broker that may be running.
+    `addresses` returns a protocol's listeners, of every broker that may be running. Writers pause
+    `pause_s` seconds between two requests.
     """
 
-    def __init__(self, book: Book, addresses: Addresses, seed: int) -> None:
+    def __init__(
+        self, book: Book, addresses: Addresses, seed: int, pause_s: float = PAUSE_S
+    ) -> None:
         self.book = book
         self.addresses = addresses
+        self.pause_s = pause_s
         self.stopping = threading.Event()
         self.seed = seed
 
 
-class Client(threading.Thread, abc.ABC):
+class ReconnectingClient(threading.Thread, abc.ABC):
     """A client that reconnects repeatedly."""
 
     protocol = "kafka"
     patience_s = ANSWER_S  # The client's own time-outs: the longest wait for a lost answer.
     whole_topics: Sequence[str] = ()  # The client must receive every value of these topics.
 
-    def __init__(self, kind: str, load: Load) -> None:
+    def __init__(self, kind: str, load: LoadState) -> None:
         super().__init__(name=kind, daemon=True)
         self.kind = kind
         self.load = load
@@ -77,9 +81,9 @@ class Client(threading.Thread, abc.ABC):
 
     def addresses(self) -> list[str]:
         """Return the addresses, in random order."""
-        found = self.load.addresses(self.protocol)
-        self.random.shuffle(found)
-        return found
+        addresses = self.load.addresses(self.protocol)
+        self.random.shuffle(addresses)
+        return addresses
 
     def address(self) -> tuple[str, int]:
         """Return a random address."""
@@ -87,7 +91,7 @@ class Client(threading.Thread, abc.ABC):
         return host, int(port)
 
 
-class Sending(Protocol):
+class SendingConnection(Protocol):
     """A connection that sends."""
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
@@ -97,15 +101,15 @@ class Sending(Protocol):
         """Close the connection."""
 
 
-class Writer(Client):
+class ClusterWriter(ReconnectingClient):
     """Repeatedly sends several values to a random topic and waits for the answer."""
 
     def __init__(
         self,
         kind: str,
-        load: Load,
+        load: LoadState,
         protocol: str,
-        connect: Callable[["Writer"], Sending],
+        connect: Callable[["ClusterWriter"], SendingConnection],
         sends_of_a_life: int = sys.maxsize,
     ) -> None:
         super().__init__(kind, load)
@@ -115,8 +119,8 @@ class Writer(Client):
         self._values = 0
 
     def live(self) -> None:
-        """Like `Client.live`. Order is promised within a connection, so the connection is the
-        writer.
+        """Like `ReconnectingClient.live`. Order is promised within a connection, so the connection
+        is the writer.
         """
         sending = self._connect(self)
         try:
@@ -127,7 +131,7 @@ class Writer(Client):
                 values = self._some()
                 sent = self.book.sending(topic, f"{self.kind}.{self.generation}", values)
                 self.book.stored(topic, sent, sending.send(topic, values))
-                time.sleep(PAUSE_S)
+                time.sleep(self.load.pause_s)
         finally:
             with suppress(Exception):
                 sending.close()
@@ -139,28 +143,28 @@ class Writer(Client):
 
 
 class ByKafka:
-    """kafka-python; `settings` are added to the addresses."""
+    """kafka-python; `settings` are added to the addresses. Implements `SendingConnection`."""
 
-    def __init__(self, writer: Writer, **settings: Any) -> None:
+    def __init__(self, writer: ClusterWriter, **settings: Any) -> None:
         self._producer = KafkaProducer(
             bootstrap_servers=writer.addresses(), max_block_ms=5000, **settings
         )
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """See `Sending.send`."""
         futures = [self._producer.send(topic, value, partition=0) for value in values]
         self._producer.flush(ANSWER_S)
         return [future.get(ANSWER_S).offset for future in futures]
 
     def close(self) -> None:
-        """See `Sending.close`."""
         self._producer.close(0)
 
 
 class ByLibrdkafka:
-    """confluent-kafka, idempotent: the library resends a value until the value times out."""
+    """confluent-kafka, idempotent: the library resends a value until the value times out.
+    Implements `SendingConnection`.
+    """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: ClusterWriter) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": ",".join(writer.addresses()),
@@ -171,7 +175,6 @@ class ByLibrdkafka:
         )
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """See `Sending.send`."""
         offsets: list[int | None] = []
         errors: list[KafkaError] = []
 
@@ -189,14 +192,15 @@ class ByLibrdkafka:
         return offsets
 
     def close(self) -> None:
-        """See `Sending.close`."""
         self._producer.purge()
 
 
 class ByPulsar:
-    """pulsar-client with a producer per topic; the library keeps the producer over moves."""
+    """pulsar-client with a producer per topic; the library keeps the producer over moves.
+    Implements `SendingConnection`.
+    """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: ClusterWriter) -> None:
         self._client = pulsar.Client(
             "pulsar://" + ",".join(writer.addresses()),
             operation_timeout_seconds=5,
@@ -207,7 +211,6 @@ class ByPulsar:
         self._producers: dict[str, Any] = {}
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """See `Sending.send`."""
         producer = self._producers.get(topic)
         if producer is None:
             # Without an initial sequence id, the library restarts at 0 if it reconnects before any
@@ -224,56 +227,51 @@ class ByPulsar:
         return [None] * len(values)
 
     def close(self) -> None:
-        """See `Sending.close`."""
         self._client.shutdown()
 
 
 class ByIggy:
-    """Hand-made frames: the libraries may abort their process."""
+    """Hand-made frames: the libraries may abort their process. Implements `SendingConnection`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: ClusterWriter) -> None:
         self._wire = IggyWire(writer.address(), timeout_s=ANSWER_S)
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """See `Sending.send`."""
         self._wire.send_messages(topic, [(0, [], value) for value in values])
         return [None] * len(values)
 
     def close(self) -> None:
-        """See `Sending.close`."""
         self._wire.close()
 
 
 class ByHttp:
-    """httpx."""
+    """httpx. Implements `SendingConnection`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: ClusterWriter) -> None:
         host, port = writer.address()
         self._client = httpx.Client(base_url=f"http://{host}:{port}", timeout=ANSWER_S)
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """See `Sending.send`."""
         messages = [{"payload": value.decode()} for value in values]
         answer = self._client.post(
             f"/topics/public/default/{topic}", json={"messages": messages}
         ).raise_for_status()
-        told = answer.json()["messageIds"]
-        refused = [one for one in told if one["error_code"]]
+        ids = answer.json()["messageIds"]
+        refused = [result for result in ids if result["error_code"]]
         if refused:
             raise ConnectionError(f"refused: {refused[0]}")
         return [None] * len(values)
 
     def close(self) -> None:
-        """See `Sending.close`."""
         self._client.close()
 
 
-def kafka_today(writer: Writer) -> Sending:
+def kafka_today(writer: ClusterWriter) -> SendingConnection:
     """Return kafka-python with its defaults: idempotent, with the library's own repeats."""
     return ByKafka(writer, delivery_timeout_ms=10_000, request_timeout_ms=4000)
 
 
-def kafka_old(writer: Writer) -> Sending:
+def kafka_old(writer: ClusterWriter) -> SendingConnection:
     """Return kafka-python for Kafka 0.8.2, which sends every value once."""
     return ByKafka(
         writer,
@@ -286,7 +284,9 @@ def kafka_old(writer: Writer) -> Sending:
 
 
 WRITERS: Mapping[
-    str, tuple[str, Callable[[Writer], Sending]] | tuple[str, Callable[[Writer], Sending], int]
+    str,
+    tuple[str, Callable[[ClusterWriter], SendingConnection]]
+    | tuple[str, Callable[[ClusterWriter], SendingConnection], int],
 ] = {
     "kafka": ("kafka", kafka_today),
     "kafka-0.8": ("kafka", kafka_old),
@@ -299,6 +299,6 @@ WRITERS: Mapping[
 }
 
 
-def writers(load: Load) -> list[Client]:
+def writers(load: LoadState) -> list[ReconnectingClient]:
     """Return a writer of each kind."""
-    return [Writer(kind, load, *how) for kind, how in WRITERS.items()]
+    return [ClusterWriter(kind, load, *how) for kind, how in WRITERS.items()]

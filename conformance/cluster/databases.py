@@ -19,7 +19,7 @@ from conformance.server import RunningBroker
 
 if TYPE_CHECKING:
     from conformance.cluster.brokers import ClusterBroker
-    from conformance.cluster.running import Cluster
+    from conformance.cluster.running import RunningCluster
 
 OTHER: Final = "other"  # Database of another cluster.
 OLDER: Final = "older"  # Restored from a dump.
@@ -30,17 +30,21 @@ SINCE_S: Final = 3.0
 REFUSED: Final = {OTHER: "is of cluster", OLDER: "the database is older than the object store"}
 
 
-def another_database(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+def another_database(
+    cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random
+) -> None:
     """Run commands and a broker with the database of another cluster."""
     if _create(cluster.postgres, OTHER):
-        store = [one for one in cluster.settings if one.startswith("shared.store=")]
-        code, said = command([*_with(cluster, OTHER), f"{store[0]}-other"], "init")
+        store = [setting for setting in cluster.settings if setting.startswith("shared.store=")]
+        code, output = command([*_with(cluster, OTHER), f"{store[0]}-other"], "init")
         if code:
-            raise Lost(f"another cluster was not made: {said}")
+            raise Lost(f"another cluster was not made: {output}")
     _check_refused(cluster, broker, OTHER)
 
 
-def restored_database(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+def restored_database(
+    cluster: "RunningCluster", broker: "ClusterBroker", rng: random.Random
+) -> None:
     """Run on an outdated dump: first beside the true database, then in the true
     database's place.
     """
@@ -55,33 +59,33 @@ def restored_database(cluster: "Cluster", broker: "ClusterBroker", rng: random.R
     _rename(postgres, name, KEPT)
     _rename(postgres, OLDER, name)
     try:
-        for one in cluster.brokers:
-            one.launch()
-        for one in cluster.brokers:
-            _await_refusal(one)
-        code, said = command(cluster.settings, "sweep", "--yes")
-        _check(code, said, OLDER, "sweep")
+        for member in cluster.brokers:
+            member.launch()
+        for member in cluster.brokers:
+            _await_refusal(member)
+        code, output = command(cluster.settings, "sweep", "--yes")
+        _check(code, output, OLDER, "sweep")
     finally:
         cluster.kill()
         _rename(postgres, name, OLDER)
         _rename(postgres, KEPT, name)
 
 
-def _check_refused(cluster: "Cluster", broker: "ClusterBroker", database: str) -> None:
+def _check_refused(cluster: "RunningCluster", broker: "ClusterBroker", database: str) -> None:
     """Check that commands and a broker refuse that database. Raises Lost."""
     settings = _with(cluster, database)
     for words in (["sweep", "--yes"], ["drain", str(broker.node)], ["verify"]):
-        code, said = command(settings, *words)
-        _check(code, said, database, " ".join(words))
+        code, output = command(settings, *words)
+        _check(code, output, database, " ".join(words))
     own = [*settings, f"cluster.node_id={OTHER_NODE}"]
     mistaken = RunningBroker(cluster.folder / f"node{OTHER_NODE}", settings=own, environment=KEYS)
-    code, _, said = mistaken.run_to_end()
-    _check(code, said, database, "serve")
+    code, _, output = mistaken.run_to_end()
+    _check(code, output, database, "serve")
 
 
-def _check(code: int, said: str, database: str, doing: str) -> None:
-    if code != 1 or REFUSED[database] not in said:
-        raise Lost(f"{doing} with the {database} database ended with {code}: {said[-2000:]}")
+def _check(code: int, output: str, database: str, doing: str) -> None:
+    if code != 1 or REFUSED[database] not in output:
+        raise Lost(f"{doing} with the {database} database ended with {code}: {output[-2000:]}")
 
 
 def _await_refusal(broker: "ClusterBroker") -> None:
@@ -94,7 +98,7 @@ def _await_refusal(broker: "ClusterBroker") -> None:
     _check(broker.process.returncode, broker.log_tail(), OLDER, f"node {broker.node}")
 
 
-def _with(cluster: "Cluster", database: str) -> list[str]:
+def _with(cluster: "RunningCluster", database: str) -> list[str]:
     """Return the cluster's settings with another database."""
     place = cluster.postgres.database.rpartition("/")[0]
     return [*cluster.settings, f"shared.database={place}/{database}"]

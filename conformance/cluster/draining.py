@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from braidlog.storage.shared.layout import shard_of
 from conformance.clients.raw.iggy import IggyWire
 from conformance.cluster.brokers import command
-from conformance.cluster.running import GOES_ON_S, LOOK_S, Cluster, Lost
+from conformance.cluster.running import GOES_ON_S, LOOK_S, Lost, RunningCluster
 
 SHARDS: Final = 64  # The default of `cluster init`.
 TOPICS: Final = 12  # Enough for every broker to own several.
@@ -26,7 +26,7 @@ OWNED_LOOK_S: Final = 0.05
 
 
 @dataclass
-class Worked:
+class ClientResults:
     """The results of a client: successful calls, the longest call, and errors."""
 
     calls: int = 0
@@ -55,29 +55,31 @@ class Drained:
     """
 
     seconds: float
-    clients: dict[str, Worked]
+    clients: dict[str, ClientResults]
 
     @property
     def errors(self) -> list[str]:
         """Return every error that reached an application."""
-        return [f"{name}: {error}" for name, one in self.clients.items() for error in one.errors]
+        return [
+            f"{name}: {error}" for name, client in self.clients.items() for error in client.errors
+        ]
 
 
-def drain(cluster: Cluster, node: int) -> Drained:
+def drain(cluster: RunningCluster, node: int) -> Drained:
     """Drain a broker under load of topics that the broker owns. Raises Lost."""
 
     def by_command() -> float:
-        code, said = command(cluster.settings, "drain", str(node))
+        code, output = command(cluster.settings, "drain", str(node))
         # Without the command's start time.
-        found = re.search(r"owns nothing after ([0-9.]+) s", said)
-        if code or found is None:
-            raise Lost(said)
-        return float(found[1])
+        match = re.search(r"owns nothing after ([0-9.]+) s", output)
+        if code or match is None:
+            raise Lost(output)
+        return float(match[1])
 
     return _under_load(cluster, owned_topics(cluster, node, "drained"), by_command)
 
 
-def stop(cluster: Cluster, node: int) -> Drained:
+def stop(cluster: RunningCluster, node: int) -> Drained:
     """Stop a broker by a signal under load of topics that the broker owns. Raises Lost."""
 
     def by_signal() -> float:
@@ -95,7 +97,7 @@ def stop(cluster: Cluster, node: int) -> Drained:
     return _under_load(cluster, owned_topics(cluster, node, "stopped"), by_signal)
 
 
-def _under_load(cluster: Cluster, topics: list[str], leave: Callable[[], float]) -> Drained:
+def _under_load(cluster: RunningCluster, topics: list[str], leave: Callable[[], float]) -> Drained:
     bodies = {
         "kafka producer": _kafka_producer,
         "kafka group": _kafka_group,
@@ -103,7 +105,7 @@ def _under_load(cluster: Cluster, topics: list[str], leave: Callable[[], float])
         "pulsar consumer": _pulsar_consumer,
         "pulsar newcomer": _pulsar_newcomer,
     }
-    clients = {name: Worked() for name in bodies}
+    clients = {name: ClientResults() for name in bodies}
     stopping = threading.Event()
     threads = [
         threading.Thread(target=body, args=(cluster, topics, worked, stopping), daemon=True)
@@ -122,7 +124,7 @@ def _under_load(cluster: Cluster, topics: list[str], leave: Callable[[], float])
     return Drained(seconds, clients)
 
 
-def owned_topics(cluster: Cluster, node: int, prefix: str = "drained") -> list[str]:
+def owned_topics(cluster: RunningCluster, node: int, prefix: str = "drained") -> list[str]:
     """Return new topics that a broker owns. Raises Lost if the broker owns none for long."""
     names = [f"{prefix}{number}" for number in range(TOPICS)]
     with IggyWire(cluster.brokers[0].address("iggy")) as wire:
@@ -131,24 +133,24 @@ def owned_topics(cluster: Cluster, node: int, prefix: str = "drained") -> list[s
     deadline = time.monotonic() + GOES_ON_S
     while time.monotonic() < deadline:
         owners = cluster.owners()
-        found = [n for n in names if owners.get(shard_of(f"public/default/{n}", SHARDS)) == node]
-        if found and len(set(owners.values())) == len(cluster.brokers):
-            return found
+        owned = [n for n in names if owners.get(shard_of(f"public/default/{n}", SHARDS)) == node]
+        if owned and len(set(owners.values())) == len(cluster.brokers):
+            return owned
         time.sleep(LOOK_S)
     raise Lost(f"node {node} owns nothing: {cluster.tails()}")
 
 
-def _await_calls(clients: dict[str, Worked]) -> None:
-    before = {name: one.calls for name, one in clients.items()}
+def _await_calls(clients: dict[str, ClientResults]) -> None:
+    before = {name: client.calls for name, client in clients.items()}
     deadline = time.monotonic() + GOES_ON_S
-    while any(one.calls < before[name] + STEADY for name, one in clients.items()):
+    while any(client.calls < before[name] + STEADY for name, client in clients.items()):
         if time.monotonic() > deadline:
             raise Lost(f"clients do not go on: {clients}")
         time.sleep(LOOK_S)
 
 
 def _kafka_producer(
-    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+    cluster: RunningCluster, topics: list[str], worked: ClientResults, stopping: threading.Event
 ) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.addresses("kafka"))
 
@@ -163,7 +165,7 @@ def _kafka_producer(
 
 
 def _kafka_group(
-    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+    cluster: RunningCluster, topics: list[str], worked: ClientResults, stopping: threading.Event
 ) -> None:
     consumer = KafkaConsumer(
         *topics,
@@ -179,7 +181,7 @@ def _kafka_group(
     consumer.close()
 
 
-def _pulsar_client(cluster: Cluster) -> Any:
+def _pulsar_client(cluster: RunningCluster) -> Any:
     return pulsar.Client(
         "pulsar://" + ",".join(cluster.addresses("pulsar")),
         # A slow machine is no error; the longest call is reported.
@@ -189,7 +191,7 @@ def _pulsar_client(cluster: Cluster) -> Any:
 
 
 def _pulsar_producer(
-    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+    cluster: RunningCluster, topics: list[str], worked: ClientResults, stopping: threading.Event
 ) -> None:
     client = _pulsar_client(cluster)
     producer = client.create_producer(topics[0], send_timeout_millis=int(1000 * GOES_ON_S))
@@ -203,7 +205,7 @@ def _pulsar_producer(
 
 
 def _pulsar_consumer(
-    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+    cluster: RunningCluster, topics: list[str], worked: ClientResults, stopping: threading.Event
 ) -> None:
     client = _pulsar_client(cluster)
     consumer = client.subscribe(topics[0], "drained")
@@ -221,7 +223,7 @@ def _pulsar_consumer(
 
 
 def _pulsar_newcomer(
-    cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
+    cluster: RunningCluster, topics: list[str], worked: ClientResults, stopping: threading.Event
 ) -> None:
     """Open and close consumers: some open while their topic moves."""
     client = _pulsar_client(cluster)

@@ -27,10 +27,10 @@ from conformance.cluster import servers
 from conformance.cluster.book import Book
 from conformance.cluster.brokers import command
 from conformance.cluster.causes import CAUSES, GENTLE, SHORT
-from conformance.cluster.clients import AGAIN_S, Client, Load, writers
+from conformance.cluster.clients import AGAIN_S, PAUSE_S, LoadState, ReconnectingClient, writers
 from conformance.cluster.moving import movers
 from conformance.cluster.readers import by_http, by_iggy, by_kafka, committed, readers
-from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
+from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Lost, RunningCluster
 from conformance.ending import end_on_signals
 
 SHARDS: Final = 64  # As `cluster init` makes them.
@@ -42,7 +42,7 @@ LEAVES: Final = ("kill", "hang", "hang long")  # Causes after which other broker
 
 
 @dataclass
-class Done:
+class Observations:
     """Observations of a run."""
 
     faults: list[str] = field(default_factory=list)
@@ -52,19 +52,22 @@ class Done:
     settled: list[float] = field(default_factory=list)  # Seconds until every client recovered.
 
 
-class Run:
+class FaultsRun:
     """A load over a series of faults."""
 
-    def __init__(self, cluster: Cluster, topics: int, seed: int) -> None:
+    def __init__(
+        self, cluster: RunningCluster, topics: int, seed: int, *, pause_s: float = PAUSE_S
+    ) -> None:
         self.cluster = cluster
         self.random = random.Random(seed)
         self.book = Book([f"t{number}" for number in range(topics)])
-        self.load = Load(self.book, cluster.addresses, seed)
+        self.load = LoadState(self.book, cluster.addresses, seed, pause_s)
         load = self.load
-        self.clients: list[Client] = [*writers(load), *readers(load), *movers(load)]
-        self.done = Done()
+        self.clients: list[ReconnectingClient] = [*writers(load), *readers(load), *movers(load)]
+        self.done = Observations()
+        self.settles_s = SETTLES_S
 
-    def run(self, causes: Sequence[str]) -> Done:
+    def run(self, causes: Sequence[str]) -> Observations:
         """Run every cause in turn, then every check. Raises Lost if clients do not recover."""
         cluster = self.cluster
         cluster.keep_running()
@@ -96,19 +99,19 @@ class Run:
         broker = cluster.brokers[node - 1]
         if name in LEAVES:
             self.book.await_topics(owned[node])
-        begun, running = time.monotonic(), [one.pid for one in cluster.brokers]
+        begun, running = time.monotonic(), [broker.pid for broker in cluster.brokers]
         CAUSES[name](cluster, broker, self.random)
         passed = time.monotonic()
         last = self._await_more(f"{name} at node {broker.node}")
-        if name in GENTLE and running != [one.pid for one in cluster.brokers]:
+        if name in GENTLE and running != [broker.pid for broker in cluster.brokers]:
             raise Lost(f"a broker ended after {name}: {cluster.tails()}")
         seconds, delays = time.monotonic() - passed, self.book.take_delays()
         self.done.settled.append(seconds)
         self.done.delays += delays
-        told = f", a topic waited {max(delays):.1f} s at most" if delays else ""
+        wait = f", a topic waited {max(delays):.1f} s at most" if delays else ""
         print(
             f"{name}, node {broker.node}, for {passed - begun:.1f} s: all go on after"
-            f" {seconds:.1f} s, {', '.join(last)} last{told}",
+            f" {seconds:.1f} s, {', '.join(last)} last{wait}",
             flush=True,
         )
 
@@ -152,19 +155,19 @@ class Run:
         """
         waiting: dict[str, float] = {}
         for client in self.clients:
-            limit_s = SETTLES_S + client.patience_s
+            limit_s = self.settles_s + client.patience_s
             if self.book.progress[client.kind] < before.get(client.kind, 0) + MORE:
                 waiting[client.kind] = limit_s
             elif missing := self.book.missing(client.kind, client.whole_topics):
                 waiting[f"{client.kind} in {missing[0]}"] = limit_s
-        slowest_s = SETTLES_S + max(client.patience_s for client in self.clients)
+        slowest_s = self.settles_s + max(client.patience_s for client in self.clients)
         return waiting | dict.fromkeys(self.book.awaited(), slowest_s)
 
     def _judge(self) -> None:
         cluster, topics, done = self.cluster, self.book.topics, self.done
-        one, other, third = cluster.brokers
+        first, other, third = cluster.brokers
         logs = {
-            "kafka": cluster.surely(lambda: by_kafka(one.addresses["kafka"], topics)),
+            "kafka": cluster.surely(lambda: by_kafka(first.addresses["kafka"], topics)),
             "iggy": cluster.surely(lambda: by_iggy(other.address("iggy"), topics)),
             "http": cluster.surely(lambda: by_http(third.addresses["http"], topics)),
         }
@@ -182,18 +185,18 @@ def chosen(count: int, only: Sequence[str], seed: int) -> list[str]:
     return [rng.choice(names) for _ in range(count)]
 
 
-def after(cluster: Cluster) -> list[str]:
+def after(cluster: RunningCluster) -> list[str]:
     """End the brokers; return the faults of the stores."""
     for broker in cluster.brokers:
         broker.stop()
     wrong = []
     for arguments in (["verify", "--deep"], ["sweep", "--yes"], ["verify", "--deep"]):
-        code, said = command(cluster.settings, *arguments)
-        print(f"cluster {' '.join(arguments)}: {said.strip()}", flush=True)
+        code, output = command(cluster.settings, *arguments)
+        print(f"cluster {' '.join(arguments)}: {output.strip()}", flush=True)
         if code:
-            wrong.append(f"cluster {' '.join(arguments)}: {said}")
-    if "0 objects without a row" not in said:
-        wrong.append(f"objects are left over: {said}")
+            wrong.append(f"cluster {' '.join(arguments)}: {output}")
+    if "0 objects without a row" not in output:
+        wrong.append(f"objects are left over: {output}")
     return wrong
 
 
@@ -212,36 +215,38 @@ def main() -> int:
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--report", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="evidence, where one is lost")
-    asked = parser.parse_args()
-    only = [name for name in asked.only.split(",") if name]
+    options = parser.parse_args()
+    only = [name for name in options.only.split(",") if name]
     reason = servers.missing() or _unknown(only)
     if reason:
         print(reason, file=sys.stderr)
         return 1
     with (
         tempfile.TemporaryDirectory(prefix="braidlog-faults-") as scratch,
-        Cluster(Path(scratch), [*QUICK, *asked.settings], namespaces=not asked.proxies) as cluster,
+        RunningCluster(
+            Path(scratch), [*QUICK, *options.settings], namespaces=not options.proxies
+        ) as cluster,
     ):
         names = list(SHORT)
-        if asked.faults:
-            names = chosen(asked.faults, only, asked.seed)
+        if options.faults:
+            names = chosen(options.faults, only, options.seed)
         begun = time.monotonic()
-        run = Run(cluster, asked.topics, asked.seed)
+        run = FaultsRun(cluster, options.topics, options.seed)
         try:
             run.run(names)
             wrong = run.done.faults + after(cluster)
         except Lost as lost:
             wrong = [str(lost)]
-        if wrong and asked.keep:
-            keep(asked.keep, run)
-        page = report(names, asked, run, wrong, time.monotonic() - begun)
+        if wrong and options.keep:
+            keep(options.keep, run)
+        page = report(names, options, run, wrong, time.monotonic() - begun)
     print(page)
-    if asked.report:
-        asked.report.write_text(page)
+    if options.report:
+        options.report.write_text(page)
     return int(bool(wrong))
 
 
-def keep(folder: Path, run: Run) -> None:
+def keep(folder: Path, run: FaultsRun) -> None:
     """Save the evidence of a broken promise: histories and the brokers' logs."""
     folder.mkdir(parents=True, exist_ok=True)
     run.book.keep(folder)
@@ -254,7 +259,11 @@ def _unknown(only: Sequence[str]) -> str:
 
 
 def report(
-    names: Sequence[str], asked: argparse.Namespace, run: Run, wrong: Sequence[str], seconds: float
+    names: Sequence[str],
+    options: argparse.Namespace,
+    run: FaultsRun,
+    wrong: Sequence[str],
+    seconds: float,
 ) -> str:
     """Return the run as a page."""
     done = run.done
@@ -265,8 +274,8 @@ def report(
         "",
         "| | |",
         "| --- | --- |",
-        f"| command | `python -m conformance.cluster.faults --faults {asked.faults}"
-        f" --topics {asked.topics} --seed {asked.seed}{_flags(asked)}` |",
+        f"| command | `python -m conformance.cluster.faults --faults {options.faults}"
+        f" --topics {options.topics} --seed {options.seed}{_flags(options)}` |",
         f"| faults | {len(names)}: {counts} |",
         f"| acknowledged | {done.acknowledged:,} values: {kinds} |",
         f"| records read back by Kafka, Iggy and HTTP | {done.records:,} |",
@@ -280,9 +289,9 @@ def report(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _flags(asked: argparse.Namespace) -> str:
-    only = f" --only '{asked.only}'" if asked.only else ""
-    return only + "".join(f" --set {one}" for one in asked.settings)
+def _flags(options: argparse.Namespace) -> str:
+    only = f" --only '{options.only}'" if options.only else ""
+    return only + "".join(f" --set {setting}" for setting in options.settings)
 
 
 def settled(seconds: Sequence[float]) -> str:

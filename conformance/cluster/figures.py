@@ -45,7 +45,7 @@ SHARDS: Final = 64
 
 
 @dataclass(slots=True, frozen=True)
-class Row:
+class FigureRow:
     """A figure: goal, measured value, and result."""
 
     name: str
@@ -76,12 +76,12 @@ def stores(folder: Path, volumes: int = 50) -> Iterator[Stores]:
 
 
 @contextmanager
-def alone(made: Stores, *settings: str) -> Iterator[ClusterBroker]:
+def alone(running: Stores, *settings: str) -> Iterator[ClusterBroker]:
     """Start a broker over the stores; a later broker there continues with the data."""
-    given = settings_for(made.postgres, made.seaweed, "figures")
-    code, said = command(given, "init")
-    assert code == 0, said
-    broker = ClusterBroker(made.folder / "node1", 1, [*given, *settings, "log_level=warning"])
+    store = settings_for(running.postgres, running.seaweed, "figures")
+    code, output = command(store, "init")
+    assert code == 0, output
+    broker = ClusterBroker(running.folder / "node1", 1, [*store, *settings, "log_level=warning"])
     broker.start()
     try:
         yield broker
@@ -129,13 +129,12 @@ def p50_ms(latencies: Sequence[float]) -> float:
 
 
 class Statements(NoWatch):
-    """Stores the seconds of each publish statement."""
+    """Stores the seconds of each publish statement. Implements `Watch`."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     def phase(self, phase: str, seconds: float) -> None:
-        """See `Watch.phase`."""
         if phase == "publish":
             self.seconds.append(seconds)
 
@@ -155,13 +154,13 @@ class Nowhere(ObstoreObjects):
         """See `ObjectStore.put`."""
 
 
-def publishing(made: Stores) -> Iterator[Row]:
+def publishing(running: Stores) -> Iterator[FigureRow]:
     """Measure the publish statement alone."""
-    ledger = PostgresLedger(made.postgres.database)
-    objects = ObstoreObjects(f"file://{made.folder}/objects", timeout_ms=10_000)
+    ledger = PostgresLedger(running.postgres.database)
+    objects = ObstoreObjects(f"file://{running.folder}/objects", timeout_ms=10_000)
     make_cluster(ledger, objects, SHARDS)
     identity = SessionIdentity(ledger.join(1, {}), 1)
-    nowhere = Nowhere(f"file://{made.folder}/objects", timeout_ms=10_000)
+    nowhere = Nowhere(f"file://{running.folder}/objects", timeout_ms=10_000)
     publisher = Publisher(ledger, nowhere, identity, RoundSettings())
     medians = {}
     for partitions in (1, 1000):
@@ -175,63 +174,67 @@ def publishing(made: Stores) -> Iterator[Row]:
             publisher.keep([SharedPoint((), slices=slices)])
         medians[partitions] = p50_ms(watch.seconds)
     ledger.close()
-    told = " and ".join(f"{median:.1f}" for median in medians.values())
+    times = " and ".join(f"{median:.1f}" for median in medians.values())
     holds = max(medians.values()) <= 3 and medians[1000] <= 2 * medians[1]
-    yield Row("publish statement, p50, 1 and 1,000 partitions", "3 ms, alike", f"{told} ms", holds)
+    yield FigureRow(
+        "publish statement, p50, 1 and 1,000 partitions", "3 ms, alike", f"{times} ms", holds
+    )
 
 
-def latencies(made: Stores, seconds: float) -> Iterator[Row]:
+def latencies(running: Stores, seconds: float) -> Iterator[FigureRow]:
     """Measure a single producer, commits, and an idle broker's puts."""
     body = kafka_load.message_set(1, 1000)
-    with alone(made, "shared.round_ms=20", "shared.pack_ms=1000") as broker:
+    with alone(running, "shared.round_ms=20", "shared.pack_ms=1000") as broker:
         address = broker.address("kafka")
         with KafkaWire(address) as wire:
             wire.create("one")
         median = p50_ms(synchronous_producers(address, ["one"], body, seconds))
         goal = "30 ms"
-        yield Row("1 producer, round_ms 20, p50", goal, f"{median:.1f} ms", median <= 30)
+        yield FigureRow("1 producer, round_ms 20, p50", goal, f"{median:.1f} ms", median <= 30)
         settle(broker)
-        before, taken = puts(broker), []
+        before, times_s = puts(broker), []
         with KafkaWire(address) as wire:
             for offset in range(COMMITS):
                 begun = time.perf_counter()
                 assert wire.commit("group", "one", offset % 10) == 0
-                taken.append(time.perf_counter() - begun)
-        made_puts, median = puts(broker) - before, p50_ms(taken)
+                times_s.append(time.perf_counter() - begun)
+        made_puts, median = puts(broker) - before, p50_ms(times_s)
         measured, goal = f"{median:.1f} ms, {made_puts:.0f} PUTs", "p50 10 ms, no PUT"
-        yield Row("offset commit alone", goal, measured, median <= 10 and not made_puts)
+        yield FigureRow("offset commit alone", goal, measured, median <= 10 and not made_puts)
         before = puts(broker)
         time.sleep(IDLE_S)
         idle = puts(broker) - before
-        yield Row("PUTs, idle", "0", f"{idle:.0f} in {IDLE_S:.0f} s", not idle)
+        yield FigureRow("PUTs, idle", "0", f"{idle:.0f} in {IDLE_S:.0f} s", not idle)
 
 
-def many(made: Stores, seconds: float) -> Iterator[Row]:
+def many(running: Stores, seconds: float) -> Iterator[FigureRow]:
     """Measure a hundred synchronous producers."""
     topics = [f"many{number:03}" for number in range(100)]
     body = kafka_load.message_set(1, 1000)
-    with alone(made, "shared.round_ms=50") as broker:
+    with alone(running, "shared.round_ms=50") as broker:
         address = broker.address("kafka")
         with KafkaWire(address) as wire:
             for topic in topics:
                 wire.create(topic)
         before, begun = puts(broker, '"round"'), time.monotonic()
-        taken = synchronous_producers(address, topics, body, seconds)
+        times_s = synchronous_producers(address, topics, body, seconds)
         elapsed = time.monotonic() - begun
-        rate, median = len(taken) / elapsed, p50_ms(taken)
+        rate, median = len(times_s) / elapsed, p50_ms(times_s)
         rounds = (puts(broker, '"round"') - before) / elapsed
     measured, goal = f"{rate:,.0f} acks/s, p50 {median:.0f} ms", "1,700 acks/s, p50 58 ms"
     name = "100 synchronous producers, 100 partitions, round_ms 50"
-    yield Row(name, goal, measured, rate >= 1700 and median <= 58)
-    yield Row("PUTs of rounds, round_ms 50", "20/s", f"{rounds:.1f}/s", rounds <= 20.5)
+    yield FigureRow(name, goal, measured, rate >= 1700 and median <= 58)
+    yield FigureRow("PUTs of rounds, round_ms 50", "20/s", f"{rounds:.1f}/s", rounds <= 20.5)
 
 
-def bulk(made: Stores, seconds: float, goal_mb: float, pace_mb: float = math.inf) -> Iterator[Row]:
+def bulk(
+    running: Stores, seconds: float, goal_mb: float, pace_mb: float = math.inf
+) -> Iterator[FigureRow]:
     """Write sets of 1-KB records at full speed, or in bursts of that pace; then read them cold."""
     body, count = kafka_load.set_of_128k(1000)
     sets = [0] * BULK_CONNECTIONS
     burst_s = seconds if math.isinf(pace_mb) else BURST_S
-    with alone(made) as broker:
+    with alone(running) as broker:
         address = broker.address("kafka")
 
         def produce(number: int) -> None:
@@ -254,31 +257,33 @@ def bulk(made: Stores, seconds: float, goal_mb: float, pace_mb: float = math.inf
         written = sum(sets) * len(body)
         rate = written / (time.monotonic() - begun) / MB
         name = f"Kafka sets of 1-KB records for {seconds:.0f} s"
-        yield Row(name, f"{goal_mb:.0f} MB/s", f"{rate:.1f} MB/s", rate >= goal_mb)
+        yield FigureRow(name, f"{goal_mb:.0f} MB/s", f"{rate:.1f} MB/s", rate >= goal_mb)
         settle(broker)
         if math.isinf(pace_mb):
             each = puts(broker) / (written / (1 << 30))
-            yield Row("PUTs a GiB at full speed, round_ms 100", "400", f"{each:.0f}", each <= 400)
+            yield FigureRow(
+                "PUTs a GiB at full speed, round_ms 100", "400", f"{each:.0f}", each <= 400
+            )
         times = total(broker, "braidlog_uploaded_bytes_total") / written
-        yield Row("bytes uploaded per byte written", "3.2", f"{times:.2f}", times <= 3.2)
-    yield from cold(made, sets[0] * count, len(body) // count)
+        yield FigureRow("bytes uploaded per byte written", "3.2", f"{times:.2f}", times <= 3.2)
+    yield from cold(running, sets[0] * count, len(body) // count)
 
 
-def cold(made: Stores, log_end: int, step: int) -> Iterator[Row]:
+def cold(running: Stores, log_end: int, step: int) -> Iterator[FigureRow]:
     """Read a topic by a broker with an empty cache."""
-    with alone(made, f"shared.cache_bytes={COLD_CACHE_BYTES}") as broker:
+    with alone(running, f"shared.cache_bytes={COLD_CACHE_BYTES}") as broker:
         begun = time.monotonic()
         address = broker.address("kafka")
-        taken = kafka_load.fetch_all(address, "bulk0", log_end, step, COLD_FETCH_BYTES)
-        rate = taken / (time.monotonic() - begun) / MB
-        yield Row("cold sequential read", "40 MB/s", f"{rate:.1f} MB/s", rate >= 40)
+        byte_count = kafka_load.fetch_all(address, "bulk0", log_end, step, COLD_FETCH_BYTES)
+        rate = byte_count / (time.monotonic() - begun) / MB
+        yield FigureRow("cold sequential read", "40 MB/s", f"{rate:.1f} MB/s", rate >= 40)
         time.sleep(2.0)  # The gauge is set each second.
         share = total(broker, "braidlog_cache_bytes") / COLD_CACHE_BYTES
-        read = f"{share:.2f} of it, {taken / MB:.0f} MB read"
-        yield Row("cache", "within 10 % of cache_bytes", read, share <= 1.1)
+        read = f"{share:.2f} of it, {byte_count / MB:.0f} MB read"
+        yield FigureRow("cache", "within 10 % of cache_bytes", read, share <= 1.1)
 
 
-class Load:
+class CachedReadLoad:
     """A producer and a reader of cached records, each with a single request in flight."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -319,23 +324,23 @@ class Load:
 
     def lost(self) -> int:
         """Return the number of acknowledged offsets that are missing or were returned twice."""
-        found: set[int] = set()
+        offsets: set[int] = set()
         position, end = 0, 1
         with KafkaWire(self._address) as wire:
             while position < end:
                 error, end, body = wire.fetch("stops", position, wait_ms=0)
                 assert not error and body
-                found.update(offset for offset, _, _ in parse_set(body))
-                position = max(found) + 1
-        there = found.intersection(self.offsets)
-        return len(self.offsets) - len(there)
+                offsets.update(offset for offset, _, _ in parse_set(body))
+                position = max(offsets) + 1
+        stored = offsets.intersection(self.offsets)
+        return len(self.offsets) - len(stored)
 
 
-def stops(made: Stores) -> Iterator[Row]:
+def stops(running: Stores) -> Iterator[FigureRow]:
     """Stop each of the stores for twenty seconds."""
-    with alone(made, "shared.round_ms=20") as broker:
-        for name, server in (("S3", made.seaweed), ("PostgreSQL", made.postgres)):
-            load = Load(broker.address("kafka"))
+    with alone(running, "shared.round_ms=20") as broker:
+        for name, server in (("S3", running.seaweed), ("PostgreSQL", running.postgres)):
+            load = CachedReadLoad(broker.address("kafka"))
             time.sleep(UNDER_WAY_S)
             server.send(SIGSTOP)
             stopped = time.monotonic()
@@ -355,4 +360,4 @@ def stops(made: Stores) -> Iterator[Row]:
             )
             goal = "nothing acknowledged, nothing lost, 3 s, reads go on"
             holds = not meanwhile and not load.lost() and after <= 3 and gap <= 1
-            yield Row(f"{name} stopped {DOWN_S:.0f} s", goal, measured, holds)
+            yield FigureRow(f"{name} stopped {DOWN_S:.0f} s", goal, measured, holds)

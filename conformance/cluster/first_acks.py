@@ -58,8 +58,8 @@ class FirstAcks:
         ending.cancel()
         if not line:
             raise Lost(f"nobody took values for all topics within {seconds:.0f} s")
-        found: list[float] = json.loads(line)
-        return found
+        times_s: list[float] = json.loads(line)
+        return times_s
 
     def _say(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -70,11 +70,9 @@ class InThread(Numbered):
         self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
 
     def start(self) -> None:
-        """See `Numbered.start`."""
         self._thread.start()
 
     def stop(self) -> None:
-        """See `Numbered.stop`."""
         self._stopping.set()
         self._thread.join(END_S)
         if self._thread.is_alive():
@@ -125,7 +123,7 @@ class Librdkafka(InThread):
         self._producer.flush(END_S)
 
 
-class KafkaPython(InThread):
+class KafkaPythonProducer(InThread):
     """kafka-python with its default settings."""
 
     def __init__(
@@ -156,7 +154,6 @@ class Java(Numbered):
         self._command = _java(newest_java())
 
     def start(self) -> None:
-        """See `Numbered.start`."""
         topics = ",".join(self.topics)
         self._process = subprocess.Popen(
             [
@@ -179,7 +176,6 @@ class Java(Numbered):
         self._reader.start()
 
     def stop(self) -> None:
-        """See `Numbered.stop`."""
         process = self._process
         assert process is not None and process.stdin is not None
         process.stdin.close()
@@ -201,7 +197,7 @@ class Java(Numbered):
 
 def newest_java() -> Program:
     """Return the newest of Kafka's own clients."""
-    return [one for one in PROGRAMS if one.name == "java"][-1]
+    return [program for program in PROGRAMS if program.name == "java"][-1]
 
 
 def _java(program: Program) -> list[str]:
@@ -215,7 +211,7 @@ def _java(program: Program) -> list[str]:
     return ["java", *quick, "-cp", f"{folder}:{folder}/*", "Numbered"]
 
 
-PRODUCERS: Final = {"librdkafka": Librdkafka, "java": Java, "kafka-python": KafkaPython}
+PRODUCERS: Final = {"librdkafka": Librdkafka, "java": Java, "kafka-python": KafkaPythonProducer}
 
 
 def judge(producer: Numbered, stored: Counter[str]) -> list[str]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import ModuleType
 
 from conformance.cluster import servers
-from conformance.cluster.running import Cluster
+from conformance.cluster.running import RunningCluster
 
 NODE_OF = {"kafka": 0, "pulsar": 1, "iggy": 2, "http": 0}
 
 
-class NoCluster(Exception):
+class ClusterUnavailable(Exception):
     """This machine lacks a part of a cluster; the text names the part."""
 
 
@@ -29,13 +29,13 @@ def is_for_several(case: ModuleType) -> bool:
 
 @contextmanager
 def three_brokers() -> Iterator[dict[str, str]]:
-    """Yield an address for each listener. Raises NoCluster."""
+    """Yield an address for each listener. Raises ClusterUnavailable."""
     reason = servers.missing()
     if reason is not None:
-        raise NoCluster(reason)
+        raise ClusterUnavailable(reason)
     with (
         tempfile.TemporaryDirectory(prefix="braidlog-matrix-") as scratch,
-        Cluster(Path(scratch), settings=(), cuts=False) as cluster,
+        RunningCluster(Path(scratch), settings=(), cuts=False) as cluster,
     ):
         cluster.await_all()
         yield {name: cluster.addresses(name)[node] for name, node in NODE_OF.items()}

@@ -20,7 +20,7 @@ from conformance.clients.raw.iggy import (
     JOIN_GROUP,
     IggyWire,
 )
-from conformance.cluster.clients import AGAIN_S, ANSWER_S, Client, Load
+from conformance.cluster.clients import AGAIN_S, ANSWER_S, LoadState, ReconnectingClient
 
 POLLED: Final = 100
 SESSION_MS: Final = 6000
@@ -32,7 +32,7 @@ PARTITIONS: Final = 2
 MORE_MAX: Final = 3  # Partitions that are added and removed at once.
 
 
-class LibrdkafkaGroup(Client):
+class LibrdkafkaGroup(ReconnectingClient):
     """librdkafka as a member of a group.
 
     The client never restarts: a restart would hide a partition that the library no longer reads.
@@ -40,12 +40,11 @@ class LibrdkafkaGroup(Client):
 
     patience_s = SESSION_MS / 1000 + ANSWER_S
 
-    def __init__(self, kind: str, load: Load) -> None:
+    def __init__(self, kind: str, load: LoadState) -> None:
         super().__init__(kind, load)
         self.whole_topics = load.book.topics
 
     def live(self) -> None:
-        """See `Client.live`."""
         consumer = Consumer(
             {
                 "bootstrap.servers": ",".join(self.addresses()),
@@ -80,18 +79,18 @@ class LibrdkafkaGroup(Client):
         ]
         places = [TopicPartition(topic, 0, end) for topic, end in ends.items()]
         try:
-            told = consumer.commit(offsets=places, asynchronous=False)
+            committed = consumer.commit(offsets=places, asynchronous=False)
         # The consumer reads on: the next commit passes this position.
         except ConfluentError as error:
             self.troubles[str(error)[:160]] += 1
             return
-        done = {place.topic for place in told or () if place.error is None}
+        done = {place.topic for place in committed or () if place.error is None}
         for topic, moved in moves:
             if topic in done:
                 self.book.moved(topic, moved)
 
 
-class FromStart(Client):
+class FromStart(ReconnectingClient):
     """kafka-python: reads all topics from their beginning in each life.
 
     So brokers fetch uncached records while topics move.
@@ -100,7 +99,6 @@ class FromStart(Client):
     patience_s = 2 * ANSWER_S
 
     def live(self) -> None:
-        """See `Client.live`."""
         consumer = KafkaConsumer(
             bootstrap_servers=self.addresses(), request_timeout_ms=int(ANSWER_S * 1000)
         )
@@ -116,7 +114,7 @@ class FromStart(Client):
             consumer.close()
 
 
-class Resizer(Client):
+class Resizer(ReconnectingClient):
     """Grows and shrinks a topic at any broker.
 
     An answer without an error is exact; after any other answer the change may come late, so that
@@ -127,7 +125,6 @@ class Resizer(Client):
     patience_s = 2 * ANSWER_S
 
     def live(self) -> None:
-        """See `Client.live`."""
         topic = f"resized-{self.generation}"
         with IggyWire(self.address(), timeout_s=2 * ANSWER_S) as wire:
             wire.create_topic(topic, partitions=PARTITIONS)
@@ -142,22 +139,24 @@ class Resizer(Client):
             wire.change_partitions(code, topic, count)
             # A broker that cannot reach PostgreSQL follows the change later.
             end_s = time.monotonic() + FOLLOWS_S
-            while (found := wire.partitions_of(topic)) != expected and time.monotonic() < end_s:
+            while (
+                partition_count := wire.partitions_of(topic)
+            ) != expected and time.monotonic() < end_s:
                 self.load.stopping.wait(AGAIN_S)
-        if found != expected:
+        if partition_count != expected:
             self.book.doubled.append(
-                f"{topic} has {found} partitions after command {code} of {count}, not {expected}"
+                f"{topic} has {partition_count} partitions after command {code} of {count},"
+                f" not {expected}"
             )
-            raise AssertionError(f"{topic} has {found} partitions")
+            raise AssertionError(f"{topic} has {partition_count} partitions")
         self.book.goes_on(self.kind)
         self.load.stopping.wait(AGAIN_S)
 
 
-class Holder(Client):
+class HoldingClient(ReconnectingClient):
     """Holds the resized topic for several seconds, then attaches again."""
 
     def live(self) -> None:
-        """See `Client.live`."""
         if topic := self.book.resized:
             self.hold(topic)
             self.book.goes_on(self.kind)
@@ -171,29 +170,27 @@ class Holder(Client):
         self.load.stopping.wait(HELD_S)
 
 
-class HttpHolder(Holder):
+class HttpHolder(HoldingClient):
     """A consumer over HTTP that requests no records."""
 
     protocol = "http"
 
     def hold(self, topic: str) -> None:
-        """See `Holder.hold`."""
         host, port = self.address()
         path = f"/topics/public/default/{topic}/subscription/{self.kind}"
         with httpx.Client(base_url=f"http://{host}:{port}", timeout=ANSWER_S) as client:
-            made = client.post(path, json={"initial_position": "Earliest"}).raise_for_status()
+            created = client.post(path, json={"initial_position": "Earliest"}).raise_for_status()
             self.wait()
-            client.delete(f"{path}/consumer/{made.json()['id']}")
+            client.delete(f"{path}/consumer/{created.json()['id']}")
 
 
-class PulsarHolder(Holder):
+class PulsarHolder(HoldingClient):
     """A consumer of all partitions."""
 
     protocol = "pulsar"
     patience_s = 2 * ANSWER_S
 
     def hold(self, topic: str) -> None:
-        """See `Holder.hold`."""
         client = pulsar.Client(
             "pulsar://" + ",".join(self.addresses()),
             operation_timeout_seconds=5,
@@ -207,13 +204,12 @@ class PulsarHolder(Holder):
             client.shutdown()
 
 
-class KafkaHolder(Holder):
+class KafkaHolder(HoldingClient):
     """A member of a group."""
 
     patience_s = SESSION_MS / 1000 + ANSWER_S
 
     def hold(self, topic: str) -> None:
-        """See `Holder.hold`."""
         consumer = KafkaConsumer(
             topic,
             bootstrap_servers=self.addresses(),
@@ -229,13 +225,12 @@ class KafkaHolder(Holder):
             consumer.close(autocommit=False)
 
 
-class IggyHolder(Holder):
+class IggyHolder(HoldingClient):
     """A member of a group."""
 
     protocol = "iggy"
 
     def hold(self, topic: str) -> None:
-        """See `Holder.hold`."""
         group = f"{self.kind}-{self.generation}"
         with IggyWire(self.address(), timeout_s=ANSWER_S) as wire:
             wire.create_group(topic, group)
@@ -244,7 +239,7 @@ class IggyHolder(Holder):
             wire.ask_of_group(DELETE_GROUP, topic, group)
 
 
-def movers(load: Load) -> list[Client]:
+def movers(load: LoadState) -> list[ReconnectingClient]:
     """Return a client of each kind."""
     holders = {"http": HttpHolder, "pulsar": PulsarHolder, "kafka": KafkaHolder, "iggy": IggyHolder}
     return [

@@ -25,14 +25,14 @@ class NoNetwork(Exception):
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class ServerPlace:
     """The place of a server: its address, and the prefix of its command line."""
 
     host: str = "127.0.0.1"
     enter: tuple[str, ...] = ()
 
 
-LOOPBACK: Final = Place()
+LOOPBACK: Final = ServerPlace()
 
 
 class Network:
@@ -53,9 +53,11 @@ class Network:
             self.close()
             raise
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> ServerPlace:
         """Return the place of a party."""
-        return Place(self._host(name), ("nsenter", f"--net=/run/netns/{self._namespace(name)}"))
+        return ServerPlace(
+            self._host(name), ("nsenter", f"--net=/run/netns/{self._namespace(name)}")
+        )
 
     def cut(self, sender: str, receiver: str) -> None:
         """Drop all packets from the sender to the receiver from now on."""
@@ -89,14 +91,14 @@ class Network:
         """Create a bridge; return the number of a network that is unused on this machine."""
         for step in range(NETWORKS_MAX):
             number = (os.getpid() + step) % NETWORKS_MAX
-            made = _ip("link", "add", f"braid{number}", "type", "bridge")
-            if not made:
+            problem = _ip("link", "add", f"braid{number}", "type", "bridge")
+            if not problem:
                 self._number = number
                 _surely("link", "set", self._bridge, "address", self._hardware(OUTSIDE), "up")
                 _surely("addr", "add", f"{SUBNET}.{number}.254/24", "dev", self._bridge)
                 return number
-            if "exists" not in made:
-                raise NoNetwork(made)
+            if "exists" not in problem:
+                raise NoNetwork(problem)
         raise NoNetwork("too many networks of other runs")
 
     def _make(self, name: str) -> None:

@@ -15,9 +15,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from braidlog.storage.shared.layout import shard_of
-from conformance.cluster.figures import MB, Row
+from conformance.cluster.figures import MB, FigureRow
 from conformance.cluster.first_acks import FirstAcks
-from conformance.cluster.running import GOES_ON_S, Cluster, Lost
+from conformance.cluster.running import GOES_ON_S, Lost, RunningCluster
 
 TOPICS: Final = 100
 SHARDS: Final = 64
@@ -28,7 +28,7 @@ WITHIN_S: Final = 10.0
 
 
 @dataclass
-class Writer:
+class PartitionsWriter:
     """A stock producer that writes to every partition in turn.
 
     The library is librdkafka: kafka-python needs most of a core for ten thousand partitions, which
@@ -73,7 +73,7 @@ class Writer:
         self.answered[topic, partition] = time.monotonic()
 
 
-def held(cluster: Cluster, partitions: int, minutes: float) -> Iterator[Row]:
+def held(cluster: RunningCluster, partitions: int, minutes: float) -> Iterator[FigureRow]:
     """Write for `minutes`, measure PostgreSQL, then kill a broker. Raises Lost."""
     names = [f"wide{number}" for number in range(TOPICS)]
     each = partitions // TOPICS
@@ -88,7 +88,9 @@ def held(cluster: Cluster, partitions: int, minutes: float) -> Iterator[Row]:
             "message.timeout.ms": int(GOES_ON_S * 1000),
         }
     )
-    writer = Writer(producer, [(name, number) for number in range(each) for name in names])
+    writer = PartitionsWriter(
+        producer, [(name, number) for number in range(each) for name in names]
+    )
     begun = time.monotonic()
     while time.monotonic() - begun < minutes * 60:
         writer.write_all(EVERY_S)
@@ -98,16 +100,16 @@ def held(cluster: Cluster, partitions: int, minutes: float) -> Iterator[Row]:
     yield from _taken_over(cluster, writer)
 
 
-def _database(cluster: Cluster, partitions: int, minutes: float) -> Row:
+def _database(cluster: RunningCluster, partitions: int, minutes: float) -> FigureRow:
     with psycopg.connect(cluster.postgres.database) as connection:
-        found = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-    assert found is not None
-    size_mb = found[0] / MB
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert row is not None
+    size_mb = row[0] / MB
     name = f"PostgreSQL, {partitions:,} partitions each written every minute, {minutes:g} minutes"
-    return Row(name, f"{DATABASE_MB} MB", f"{size_mb:.0f} MB", size_mb < DATABASE_MB)
+    return FigureRow(name, f"{DATABASE_MB} MB", f"{size_mb:.0f} MB", size_mb < DATABASE_MB)
 
 
-def _taken_over(cluster: Cluster, writer: Writer) -> Iterator[Row]:
+def _taken_over(cluster: RunningCluster, writer: PartitionsWriter) -> Iterator[FigureRow]:
     """Kill the broker with the most topics, and measure the takeover. Raises Lost.
 
     The rows give the time until other brokers accept values of each topic, and until the stock
@@ -118,8 +120,8 @@ def _taken_over(cluster: Cluster, writer: Writer) -> Iterator[Row]:
     for place in writer.places:
         node = owners[shard_of(f"public/default/{place[0]}", SHARDS)]
         owned.setdefault(node, []).append(place)
-    node, places = max(owned.items(), key=lambda one: len(one[1]))
-    others = [one.address("kafka") for one in cluster.brokers if one.node != node]
+    node, places = max(owned.items(), key=lambda item: len(item[1]))
+    others = [broker.address("kafka") for broker in cluster.brokers if broker.node != node]
     with FirstAcks(others, {topic for topic, _ in places}) as acks:
         cluster.brokers[node - 1].kill()
         killed = time.monotonic()
@@ -133,9 +135,9 @@ def _taken_over(cluster: Cluster, writer: Writer) -> Iterator[Row]:
         f" (p50), {max(waits):.1f} s at most"
     )
     name = "all of a killed broker taken over, lease 5 s"
-    yield Row(name, f"{WITHIN_S:.0f} s", measured, max(waits) <= WITHIN_S)
+    yield FigureRow(name, f"{WITHIN_S:.0f} s", measured, max(waits) <= WITHIN_S)
     writer.producer.flush(GOES_ON_S)
     writer.check()
     client_s = max(writer.answered[place] - killed for place in places)
     name = "librdkafka has written to each of them"
-    yield Row(name, f"{GOES_ON_S:.0f} s", f"{client_s:.1f} s", client_s <= GOES_ON_S)
+    yield FigureRow(name, f"{GOES_ON_S:.0f} s", f"{client_s:.1f} s", client_s <= GOES_ON_S)

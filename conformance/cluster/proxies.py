@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, Self
 
 from braidlog.broker.cluster.links import MAC_BYTES, MAGIC, NONCE_BYTES
-from conformance.cluster.network import LOOPBACK, Place
+from conformance.cluster.network import LOOPBACK, ServerPlace
 
 BROKERS: Final = "node"  # The names of all brokers begin so.
 CHUNK_BYTES: Final = 1 << 16
@@ -31,7 +31,7 @@ class Proxies:
         self._sockets: list[socket.socket] = []
         self._losing: str | None = None
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> ServerPlace:
         """Return the place of a party."""
         return LOOPBACK
 
@@ -71,8 +71,8 @@ class Proxies:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        for one in self._sockets:
-            _end(one)
+        for connection in self._sockets:
+            _end(connection)
 
     def __enter__(self) -> Self:
         return self
@@ -136,14 +136,16 @@ class Proxies:
             self._changed.wait_for(lambda: self._is_closed or not self._is_cut(sender, receiver))
 
     def _is_cut(self, sender: str, receiver: str) -> bool:
-        return any(_means(sender, one) and _means(receiver, other) for one, other in self._cuts)
+        return any(
+            _means(sender, source) and _means(receiver, other) for source, other in self._cuts
+        )
 
 
 def _means(party: str, name: str) -> bool:
     return party == name or (party == BROKERS and name.startswith(BROKERS))
 
 
-def _end(one: socket.socket) -> None:
+def _end(connection: socket.socket) -> None:
     with suppress(OSError):  # The peer may have closed the connection.
-        one.shutdown(socket.SHUT_RDWR)
-    one.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

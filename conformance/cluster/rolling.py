@@ -34,7 +34,7 @@ from conformance.cluster.brokers import ClusterBroker
 from conformance.cluster.causes import drain, set_drain
 from conformance.cluster.idempotent import PAUSE_MS, PRODUCERS, Numbered, judge
 from conformance.cluster.network import OUTSIDE
-from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Cluster, Lost
+from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Lost, RunningCluster
 
 HANG_S: Final = 9.0  # The lease, and time for the next owners to store values.
 MUTE_S: Final = 0.5  # Time for producers to fill their windows without an answer.
@@ -46,7 +46,7 @@ SILENT_S: Final = 45.0  # A producer without any answer for this time has stoppe
 
 
 @dataclass(slots=True, frozen=True)
-class Place:
+class StoredPlace:
     """The place of a stored value, and the producer fields of its batch."""
 
     topic: str
@@ -57,7 +57,7 @@ class Place:
     owner_epoch: int
 
 
-def restart(cluster: Cluster, node: int, how: str) -> None:
+def restart(cluster: RunningCluster, node: int, how: str) -> None:
     """End a broker, restart it, and wait until it owns its share again. Raises Lost."""
     broker = cluster.brokers[node - 1]
     if how == "drain":
@@ -83,7 +83,7 @@ def restart(cluster: Cluster, node: int, how: str) -> None:
         time.sleep(LOOK_S)
 
 
-def _mute(cluster: Cluster, broker: ClusterBroker) -> None:
+def _mute(cluster: RunningCluster, broker: ClusterBroker) -> None:
     assert cluster.network is not None
     cluster.network.cut(f"node{broker.node}", OUTSIDE)
     time.sleep(MUTE_S)
@@ -94,36 +94,36 @@ def _mute(cluster: Cluster, broker: ClusterBroker) -> None:
     cluster.network.heal()
 
 
-def refusals(cluster: Cluster) -> Counter[str]:
+def refusals(cluster: RunningCluster) -> Counter[str]:
     """Return the error codes that the brokers have returned to Kafka clients since their starts."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for broker in cluster.brokers:
         with urllib.request.urlopen(f"{broker.url}/metrics") as answer:
             for line in answer.read().decode().splitlines():
-                if told := REFUSED.match(line):
-                    found[told[1]] += int(float(told[2]))
-    return found
+                if match := REFUSED.match(line):
+                    counts[match[1]] += int(float(match[2]))
+    return counts
 
 
-def stored(cluster: Cluster, topics: Sequence[str]) -> dict[str, list[Place]]:
+def stored(cluster: RunningCluster, topics: Sequence[str]) -> dict[str, list[StoredPlace]]:
     """Return every stored value with its places, read from the stores."""
     objects = ObstoreObjects(
         f"s3://{servers.BUCKET}/{PREFIX}", cluster.seaweed.endpoint, timeout_ms=10_000
     )
     look = StoreLook(PostgresLedger(cluster.postgres.database, read_only=True), objects)
     catalogue = look.catalogue()
-    found: dict[str, list[Place]] = defaultdict(list)
+    places: dict[str, list[StoredPlace]] = defaultdict(list)
     for topic in topics:
         meta = catalogue.topic(TopicName("public", "default", topic))
         assert meta is not None
         with look.open(meta.name.full, meta.partition_ids[0]) as log:
             for batch in log.batches(log.log_start_offset):
                 for value, place in _places(topic, batch):
-                    found[value].append(place)
-    return found
+                    places[value].append(place)
+    return places
 
 
-def _places(topic: str, batch: Batch) -> Iterator[tuple[str, Place]]:
+def _places(topic: str, batch: Batch) -> Iterator[tuple[str, StoredPlace]]:
     header = batch.header
     decoded = codec_for(header.body_format).decode(
         bytes(batch.body), header.base_offset, header.append_us
@@ -131,7 +131,7 @@ def _places(topic: str, batch: Batch) -> Iterator[tuple[str, Place]]:
     for record in decoded.records:
         yield (
             bytes(record.value or b"").decode(),
-            Place(
+            StoredPlace(
                 topic,
                 record.offset,
                 header.producer_id,
@@ -143,7 +143,7 @@ def _places(topic: str, batch: Batch) -> Iterator[tuple[str, Place]]:
 
 
 def run(
-    cluster: Cluster,
+    cluster: RunningCluster,
     kinds: Sequence[str],
     *,
     topics: int,
@@ -169,27 +169,27 @@ def run(
             restart(cluster, node, how)
             _tell(cluster, producers, f"node {node}: {time.monotonic() - begun:.1f} s")
             faults += [
-                f"{one.kind}: no answer for {one.silent_s:.0f} s"
-                for one in producers
-                if one.silent_s > SILENT_S
+                f"{producer.kind}: no answer for {producer.silent_s:.0f} s"
+                for producer in producers
+                if producer.silent_s > SILENT_S
             ]
     finally:
         for producer in producers:
             producer.stop()
     places = stored(cluster, names)
-    counted = Counter({value: len(some) for value, some in places.items()})
+    counted = Counter({value: len(copies) for value, copies in places.items()})
     for producer in producers:
         faults += judge(producer, counted)
         for error, count in Counter(producer.errors.values()).items():
             print(f"{producer.kind}: {count} times {error}")
-    for value, some in places.items():
-        if len(some) > 1:
-            print(value, *some, sep="\n  ", flush=True)
+    for value, copies in places.items():
+        if len(copies) > 1:
+            print(value, *copies, sep="\n  ", flush=True)
     return faults
 
 
-def _tell(cluster: Cluster, producers: Sequence[Numbered], after: str) -> None:
-    counts = ", ".join(f"{one.kind} {len(one.acked):,}" for one in producers)
+def _tell(cluster: RunningCluster, producers: Sequence[Numbered], after: str) -> None:
+    counts = ", ".join(f"{producer.kind} {len(producer.acked):,}" for producer in producers)
     codes = ", ".join(f"{code}: {n}" for code, n in sorted(refusals(cluster).items()))
     print(f"{after}; {counts}; error codes {codes}", flush=True)
 
@@ -207,7 +207,7 @@ def main() -> int:
     parser.add_argument("--how", choices=("stop", "kill", "drain", "hang", "mute"), default="stop")
     parser.add_argument("--only", default=",".join(PRODUCERS), help="producers, with commas")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="the brokers' logs")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     reason = servers.missing()
     if reason:
         print(reason, file=sys.stderr)
@@ -215,22 +215,24 @@ def main() -> int:
     os.environ.update(servers.KEYS)
     with (
         tempfile.TemporaryDirectory(prefix="braidlog-rolling-") as scratch,
-        Cluster(Path(scratch), QUICK, cuts=asked.how == "mute", namespaces=False) as cluster,
+        RunningCluster(
+            Path(scratch), QUICK, cuts=options.how == "mute", namespaces=False
+        ) as cluster,
     ):
         cluster.keep_running()
         try:
             faults = run(
                 cluster,
-                asked.only.split(","),
-                topics=asked.topics,
-                restarts=asked.restarts,
-                how=asked.how,
-                pause_ms=asked.pause_ms,
+                options.only.split(","),
+                topics=options.topics,
+                restarts=options.restarts,
+                how=options.how,
+                pause_ms=options.pause_ms,
             )
         except Lost as lost:
             faults = [str(lost)]
-        if asked.keep:
-            cluster.keep_logs(asked.keep)
+        if options.keep:
+            cluster.keep_logs(options.keep)
     for fault in faults:
         print(fault)
     print("every promise kept" if not faults else f"{len(faults)} faults")

@@ -16,7 +16,7 @@ import psycopg
 
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker, command, proxied, settings_for
-from conformance.cluster.network import LOOPBACK, Network, NoNetwork, Place
+from conformance.cluster.network import LOOPBACK, Network, NoNetwork, ServerPlace
 from conformance.cluster.proxies import Proxies
 
 NODES: Final = (1, 2, 3)
@@ -42,11 +42,20 @@ LOOK_S: Final = 0.2
 T = TypeVar("T")
 
 
+def shard_owners(database: str) -> dict[int, int]:
+    """Return the node of each shard that has an owner, read from the cluster's database."""
+    with psycopg.connect(database) as connection:
+        rows = connection.execute(
+            "SELECT shard, node FROM shards JOIN sessions USING (session)"
+        ).fetchall()
+    return {int(shard): int(node) for shard, node in rows}
+
+
 class Lost(AssertionError):
     """A broken promise; the text names the promise."""
 
 
-class Cluster:
+class RunningCluster:
     """PostgreSQL, SeaweedFS and three brokers, each in its own place; a context manager."""
 
     def __init__(
@@ -67,7 +76,7 @@ class Cluster:
         self._held = ExitStack()
         self.network: Network | Proxies | None = None
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "RunningCluster":
         with self._held as held:
             if self._cuts:
                 self.network = held.enter_context(self._make_network())
@@ -91,17 +100,19 @@ class Cluster:
         self.settings = [*settings_for(self.postgres, self.seaweed, PREFIX), *self._settings]
         self._init()
         self.brokers = [self._broker(node) for node in NODES]
+        for broker in self.brokers:
+            held.callback(broker.close)
         held.callback(self.kill)
 
     def _init(self) -> None:
         """Create the cluster; the first object of a new store may take long. Raises Lost."""
         deadline = time.monotonic() + GOES_ON_S
         while True:
-            code, said = command(self.settings, "init")
+            code, output = command(self.settings, "init")
             if not code:
                 return
             if time.monotonic() > deadline:
-                raise Lost(said)
+                raise Lost(output)
             time.sleep(LOOK_S)
 
     def _broker(self, node: int) -> ClusterBroker:
@@ -111,7 +122,7 @@ class Cluster:
         stores = proxied(self.postgres, self.seaweed, self.network, node)
         return ClusterBroker(folder, node, [*self.settings, *stores], place, self.network)
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> ServerPlace:
         return LOOPBACK if self.network is None else self.network.place(name)
 
     def __exit__(self, *_: object) -> None:
@@ -131,7 +142,7 @@ class Cluster:
         """Return listeners of the running brokers; all listeners before the first
         broker is ready.
         """
-        return [one.addresses[protocol] for one in self.brokers if one.addresses]
+        return [broker.addresses[protocol] for broker in self.brokers if broker.addresses]
 
     def await_all(self) -> None:
         """Return once every broker serves. Raises Lost."""
@@ -156,11 +167,7 @@ class Cluster:
 
     def owners(self) -> dict[int, int]:
         """Return the present owner of each shard that has an owner."""
-        with psycopg.connect(self.postgres.database) as connection:
-            rows = connection.execute(
-                "SELECT shard, node FROM shards JOIN sessions USING (session)"
-            ).fetchall()
-        return {int(shard): int(node) for shard, node in rows}
+        return shard_owners(self.postgres.database)
 
     def tails(self) -> str:
         """Return the last log lines of each broker."""

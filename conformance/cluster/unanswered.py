@@ -27,10 +27,10 @@ from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker
 from conformance.cluster.faults import SHARDS
 from conformance.cluster.proxies import BROKERS, Proxies
-from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
+from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Lost, RunningCluster
 from conformance.cluster.unanswered_changes import CHANGES, CREATE_TOKEN, GROUP, OTHER_GROUP
 from conformance.cluster.unanswered_http import PARTITIONS, by_http
-from conformance.cluster.unanswered_kinds import ANSWER_S, Change, Near, Told, named
+from conformance.cluster.unanswered_kinds import ANSWER_S, Change, ChangeOutcome, Near, named
 from conformance.ending import end_on_signals
 
 CATALOGUE_SHARD: Final = 0
@@ -53,17 +53,17 @@ class Roles:
     other: ClusterBroker
 
 
-class Run:
+class UnansweredRun:
     """All changes, one after the other."""
 
-    def __init__(self, cluster: Cluster, proxies: Proxies) -> None:
+    def __init__(self, cluster: RunningCluster, proxies: Proxies) -> None:
         self._cluster = cluster
         self._proxies = proxies
         self._names = iter(range(NAMES_MAX))
         owner = settled_owners(cluster)[CATALOGUE_SHARD]
-        near, other = (one for one in cluster.brokers if one.node != owner)
+        near, other = (broker for broker in cluster.brokers if broker.node != owner)
         self._roles = Roles(near, cluster.brokers[owner - 1], other)
-        self.told: dict[str, Told] = {}
+        self.told: dict[str, ChangeOutcome] = {}
         with IggyWire(near.address("iggy")) as wire:  # Makes a user of the client's name.
             wire.ok(CREATE_TOKEN, text8("first") + struct.pack("<Q", NEVER))
 
@@ -76,24 +76,32 @@ class Run:
                 yield f"{name}: {error}"
 
     def _check(self, name: str, change: Change) -> None:
-        near: Near = {one: self._roles.near.address(one) for one in self._roles.near.addresses}
+        near: Near = {
+            listener: self._roles.near.address(listener) for listener in self._roles.near.addresses
+        }
         whole, cut = self._topic(change, near), self._topic(change, near)
         before = self._state(change, whole)
         now = self._state(change, cut)
         assert now == before, f"the topics differ before the change: {before}, {now}"
-        assert change.make(near, whole) is Told.DONE, "the change is refused with every answer"
+        assert change.make(near, whole) is ChangeOutcome.DONE, (
+            "the change is refused with every answer"
+        )
         after = self._state(change, whole)
         assert after != before, "the change changes nothing"
-        asked = self._roles.other if change.over_topic else self._roles.catalogue
-        self._proxies.lose_answer(f"{BROKERS}{asked.node}")
-        told = self.told[name] = change.make(near, cut)
+        answering = self._roles.other if change.over_topic else self._roles.catalogue
+        self._proxies.lose_answer(f"{BROKERS}{answering.node}")
+        answer = self.told[name] = change.make(near, cut)
         has_lost = self._proxies.has_lost
         self._proxies.lose_answer(None)
         assert has_lost, "no answer was lost"
         now = self._state(change, cut)
-        allowed = {Told.DONE: [after], Told.NOT_DONE: [before], Told.UNKNOWN: [before, after]}
-        assert now in allowed[told], f"the client was told {told.value}: {before}, now {now}"
-        if told is Told.UNKNOWN and not change.is_step:
+        allowed = {
+            ChangeOutcome.DONE: [after],
+            ChangeOutcome.NOT_DONE: [before],
+            ChangeOutcome.UNKNOWN: [before, after],
+        }
+        assert now in allowed[answer], f"the client was told {answer.value}: {before}, now {now}"
+        if answer is ChangeOutcome.UNKNOWN and not change.is_step:
             self._check_repeat(change, near, cut, (now, after))
 
     def _check_repeat(
@@ -105,7 +113,7 @@ class Run:
         repeated = self._state(change, topic)
         if change.appends and now == after:
             assert repeated is not None and now is not None
-            ends = [sum(one["ends"]) for one in (repeated, now)]
+            ends = [sum(state["ends"]) for state in (repeated, now)]
             assert ends[0] in (ends[1], ends[1] + 1), f"a repeat stored {ends[0] - ends[1]} more"
         else:
             assert repeated == after, f"a repeat made {repeated} of {now}"
@@ -131,26 +139,28 @@ class Run:
                 wire.create_group(topic, OTHER_GROUP)
                 wire.store_offset(topic, GROUP, 0)
         for request in change.prepares:
-            assert by_http(*request, near, topic) is Told.DONE, f"{request} is refused"
+            assert by_http(*request, near, topic) is ChangeOutcome.DONE, f"{request} is refused"
         return topic
 
     def _state(self, change: Change, topic: str) -> State:
         """The state that the change may change, as another broker shows it."""
         looks = {path: self._look(named(path, topic), topic) for path in change.looks}
-        found = self._shown(f"topics/public/default/{topic}")
-        if found is None:
+        description = self._shown(f"topics/public/default/{topic}")
+        if description is None:
             return looks or None
-        groups = [one["group"] for one in found["groups"]]
-        shown = {one: self._shown(f"groups/public/default/{topic}/{one}") for one in groups}
+        groups = [group["group"] for group in description["groups"]]
+        shown = {group: self._shown(f"groups/public/default/{topic}/{group}") for group in groups}
         with IggyWire(self._roles.other.address("iggy")) as wire:
             iggy_groups = wire.groups_of(topic)
         return {
-            "partitions": len(found["partitions"]),
-            "settings": found["settings"],
-            "starts": [one["log_start_offset"] for one in found["partitions"]],
-            "ends": [one["log_end_offset"] for one in found["partitions"]],
+            "partitions": len(description["partitions"]),
+            "settings": description["settings"],
+            "starts": [partition["log_start_offset"] for partition in description["partitions"]],
+            "ends": [partition["log_end_offset"] for partition in description["partitions"]],
             "positions": {
-                name.replace(topic, "NAME"): [one["position"] for one in group["partitions"]]
+                name.replace(topic, "NAME"): [
+                    partition["position"] for partition in group["partitions"]
+                ]
                 for name, group in shown.items()
                 if group is not None
             },
@@ -172,7 +182,7 @@ class Run:
         return None if answer.status_code == 404 else answer.raise_for_status().json()
 
 
-def settled_owners(cluster: Cluster) -> Mapping[int, int]:
+def settled_owners(cluster: RunningCluster) -> Mapping[int, int]:
     """Return the owner of each shard, once no more shards move to new brokers. Raises Lost."""
     deadline, seen, since = time.monotonic() + GOES_ON_S, cluster.owners(), time.monotonic()
     while len(set(seen.values())) < len(cluster.brokers) or time.monotonic() < since + SETTLED_S:
@@ -184,14 +194,14 @@ def settled_owners(cluster: Cluster) -> Mapping[int, int]:
     return seen
 
 
-def run(folder: Path, names: Sequence[str]) -> tuple[Mapping[str, Told], list[str]]:
+def run(folder: Path, names: Sequence[str]) -> tuple[Mapping[str, ChangeOutcome], list[str]]:
     """Return the answer to each change after a lost answer, and all faults. Raises Lost."""
-    with Cluster(folder, QUICK, namespaces=False) as cluster:
+    with RunningCluster(folder, QUICK, namespaces=False) as cluster:
         cluster.await_all()
         assert isinstance(cluster.network, Proxies)
-        made = Run(cluster, cluster.network)
-        faults = list(made.faults(names))
-        return made.told, faults
+        unanswered = UnansweredRun(cluster, cluster.network)
+        faults = list(unanswered.faults(names))
+        return unanswered.told, faults
 
 
 def main() -> int:
@@ -202,8 +212,8 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", default="", help="changes, with commas between them")
-    asked = parser.parse_args()
-    names = [name for name in asked.only.split(",") if name] or list(CHANGES)
+    options = parser.parse_args()
+    names = [name for name in options.only.split(",") if name] or list(CHANGES)
     unknown = [name for name in names if name not in CHANGES]
     reason = servers.missing() or (unknown and f"{unknown}: there are {', '.join(CHANGES)}")
     if reason:
@@ -211,15 +221,15 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="braidlog-unanswered-") as scratch:
         try:
-            told, faults = run(Path(scratch), names)
+            outcomes, faults = run(Path(scratch), names)
         except Lost as lost:
             print(lost, file=sys.stderr)
             return 1
-    for name, what in told.items():
-        print(f"{name}: the client was told: {what.value}")
+    for name, outcome in outcomes.items():
+        print(f"{name}: the client was told: {outcome.value}")
     for fault in faults:
         print(f"* {fault}")
-    print(f"{len(told)} changes whose answer was lost, {len(faults)} faults")
+    print(f"{len(outcomes)} changes whose answer was lost, {len(faults)} faults")
     return int(bool(faults))
 
 

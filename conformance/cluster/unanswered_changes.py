@@ -23,7 +23,7 @@ from conformance.cluster.unanswered_http import (
     SPACE,
     USER,
 )
-from conformance.cluster.unanswered_kinds import ANSWER_S, Change, Near, Told
+from conformance.cluster.unanswered_kinds import ANSWER_S, Change, ChangeOutcome, Near
 
 GROUP, OTHER_GROUP, NEW_GROUP = "group", "other", "new"
 PURGE_TOPIC, DELETE_TOPIC = 305, 303
@@ -31,71 +31,71 @@ DELETE_STREAM, PURGE_STREAM = 203, 205
 CREATE_USER, DELETE_USER, UPDATE_USER, UPDATE_PERMISSIONS = 33, 34, 35, 36
 CREATE_TOKEN, DELETE_TOKEN = 42, 43
 METADATA, DELETE_TOPICS, CREATE_PARTITIONS = 3, 20, 37  # Kafka's.
-ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS = 33, 42, 44
+ALTER_CONFIGS, DELETE_GROUPS, INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE = 33, 42, 44, 47
 TIMEOUT_MS: Final = 30_000
 
 # Iggy. A connection that ends without an answer, and error 206, leave the outcome unknown.
 
 
-def by_iggy(code: int, tail: bytes, near: Near, topic: str) -> Told:
+def by_iggy(code: int, tail: bytes, near: Near, topic: str) -> ChangeOutcome:
     """A command that names a topic first."""
     return _by_iggy(near, code, iggy.identifier("default") + iggy.identifier(topic) + tail)
 
 
-def _by_iggy(near: Near, code: int, body: bytes) -> Told:
+def _by_iggy(near: Near, code: int, body: bytes) -> ChangeOutcome:
     with IggyWire(near["iggy"], timeout_s=ANSWER_S) as wire:
         try:
             status, _ = wire.ask(code, body)
         except ConnectionError:
-            return Told.UNKNOWN
-    return {0: Told.DONE, 206: Told.UNKNOWN}.get(status, Told.NOT_DONE)
+            return ChangeOutcome.UNKNOWN
+    return {0: ChangeOutcome.DONE, 206: ChangeOutcome.UNKNOWN}.get(status, ChangeOutcome.NOT_DONE)
 
 
-def iggy_creates(near: Near, topic: str) -> Told:
+def iggy_creates(near: Near, topic: str) -> ChangeOutcome:
     """CREATE_TOPIC."""
     settings = struct.pack("<IIBQQB", 0, PARTITIONS, 1, iggy.NEVER, 0, 0)
     body = iggy.identifier("default") + settings + iggy.text8(topic)
     return _by_iggy(near, iggy.CREATE_TOPIC, body)
 
 
-def iggy_updates(near: Near, topic: str) -> Told:
+def iggy_updates(near: Near, topic: str) -> ChangeOutcome:
     """UPDATE_TOPIC: another expiry, the same name."""
     tail = struct.pack("<BQQB", 1, 3_600_000_000, 0, 0) + iggy.text8(topic)
     return by_iggy(iggy.UPDATE_TOPIC, tail, near, topic)
 
 
-def iggy_sends(near: Near, topic: str) -> Told:
+def iggy_sends(near: Near, topic: str) -> ChangeOutcome:
     """SEND of a message."""
     sent = bytes(16) + iggy.headers_block([]) + struct.pack("<I", 1) + b"x"
     return _by_iggy(near, iggy.SEND, iggy.send_body(topic, sent))
 
 
-def iggy_polls(near: Near, topic: str) -> Told:
+def iggy_polls(near: Near, topic: str) -> ChangeOutcome:
     """POLL with auto commit: stores the returned messages as consumed."""
     body = iggy.poll_body(topic, 1, iggy.NEXT, 0, GROUP, commits=True)
     return _by_iggy(near, iggy.POLL, body)
 
 
-def iggy_stores(near: Near, topic: str) -> Told:
+def iggy_stores(near: Near, topic: str) -> ChangeOutcome:
     """STORE_OFFSET."""
     body = iggy.CONSUMER + iggy.identifier(GROUP)
     body += iggy.identifier("default") + iggy.identifier(topic) + struct.pack("<IQ", 1, 1)
     return _by_iggy(near, iggy.STORE_OFFSET, body)
 
 
-def iggy_forgets(near: Near, topic: str) -> Told:
+def iggy_forgets(near: Near, topic: str) -> ChangeOutcome:
     """DELETE_OFFSET."""
     body = iggy.CONSUMER + iggy.identifier(GROUP)
     body += iggy.identifier("default") + iggy.identifier(topic) + struct.pack("<I", 1)
     return _by_iggy(near, iggy.DELETE_OFFSET, body)
 
 
-def iggy_names(code: int, head: bytes, tail: bytes, near: Near, topic: str) -> Told:
+def iggy_names(code: int, head: bytes, tail: bytes, near: Near, topic: str) -> ChangeOutcome:
     """A command with a text of eight bits' length: the topic's name, for another object."""
     return _by_iggy(near, code, head + iggy.text8(topic) + tail)
 
 
-def iggy_identifies(code: int, tail: bytes, near: Near, topic: str) -> Told:
+def iggy_identifies(code: int, tail: bytes, near: Near, topic: str) -> ChangeOutcome:
     """A command that names an object called as the topic first."""
     return _by_iggy(near, code, iggy.identifier(topic) + tail)
 
@@ -103,11 +103,13 @@ def iggy_identifies(code: int, tail: bytes, near: Near, topic: str) -> Told:
 # Kafka. Errors 7 and 14 leave the outcome unknown; clients repeat after 14.
 
 
-def _of_kafka(code: int) -> Told:
-    return {0: Told.DONE, 7: Told.UNKNOWN, 14: Told.UNKNOWN}.get(code, Told.NOT_DONE)
+def _of_kafka(code: int) -> ChangeOutcome:
+    return {0: ChangeOutcome.DONE, 7: ChangeOutcome.UNKNOWN, 14: ChangeOutcome.UNKNOWN}.get(
+        code, ChangeOutcome.NOT_DONE
+    )
 
 
-def _by_kafka(near: Near, key: int, version: int, body: bytes, topic: str) -> Told:
+def _by_kafka(near: Near, key: int, version: int, body: bytes, topic: str) -> ChangeOutcome:
     """Send a request of the admin API; the answer has the error behind the topic's name."""
     with KafkaWire(near["kafka"], timeout_s=ANSWER_S) as wire:
         answer = wire.ask(key, version, body)
@@ -115,33 +117,33 @@ def _by_kafka(near: Near, key: int, version: int, body: bytes, topic: str) -> To
     return _of_kafka(code)
 
 
-def kafka_creates(near: Near, topic: str) -> Told:
+def kafka_creates(near: Near, topic: str) -> ChangeOutcome:
     """CreateTopics."""
     named = kafka.string(topic.encode()) + struct.pack(">ihii", PARTITIONS, 1, 0, 0)
     body = struct.pack(">i", 1) + named + struct.pack(">ib", TIMEOUT_MS, 0)
     return _by_kafka(near, kafka.CREATE_TOPICS, 2, body, topic)
 
 
-def kafka_deletes(near: Near, topic: str) -> Told:
+def kafka_deletes(near: Near, topic: str) -> ChangeOutcome:
     """DeleteTopics."""
     body = struct.pack(">i", 1) + kafka.string(topic.encode()) + struct.pack(">i", TIMEOUT_MS)
     return _by_kafka(near, DELETE_TOPICS, 1, body, topic)
 
 
-def kafka_grows(near: Near, topic: str) -> Told:
+def kafka_grows(near: Near, topic: str) -> ChangeOutcome:
     """CreatePartitions."""
     named = kafka.string(topic.encode()) + struct.pack(">ii", PARTITIONS + 1, -1)
     body = struct.pack(">i", 1) + named + struct.pack(">ib", TIMEOUT_MS, 0)
     return _by_kafka(near, CREATE_PARTITIONS, 0, body, topic)
 
 
-def kafka_commits(near: Near, topic: str) -> Told:
+def kafka_commits(near: Near, topic: str) -> ChangeOutcome:
     """OffsetCommit outside of a group of members."""
     with KafkaWire(near["kafka"], timeout_s=ANSWER_S) as wire:
         return _of_kafka(wire.commit(GROUP, topic, 2))
 
 
-def kafka_asks_metadata(near: Near, topic: str) -> Told:
+def kafka_asks_metadata(near: Near, topic: str) -> ChangeOutcome:
     """Metadata: creates a missing topic. Clients repeat after error 5."""
     body = struct.pack(">i", 1) + kafka.string(topic.encode())
     with KafkaWire(near["kafka"], timeout_s=ANSWER_S) as wire:
@@ -152,10 +154,10 @@ def kafka_asks_metadata(near: Near, topic: str) -> Told:
         (size,) = struct.unpack_from(">h", answer, pos + 4)
         pos += 4 + 2 + size + 4
     (code,) = struct.unpack_from(">h", answer, pos + 4)
-    return Told.UNKNOWN if code == 5 else _of_kafka(code)
+    return ChangeOutcome.UNKNOWN if code == 5 else _of_kafka(code)
 
 
-def kafka_alters(key: int, operation: bytes, near: Near, topic: str) -> Told:
+def kafka_alters(key: int, operation: bytes, near: Near, topic: str) -> ChangeOutcome:
     """AlterConfigs and IncrementalAlterConfigs, which has an operation."""
     config = kafka.string(b"retention.ms") + operation + kafka.string(b"60000")
     resource = b"\x02" + kafka.string(topic.encode()) + struct.pack(">i", 1) + config
@@ -165,23 +167,35 @@ def kafka_alters(key: int, operation: bytes, near: Near, topic: str) -> Told:
     return _of_kafka(code)
 
 
-def kafka_deletes_group(near: Near, topic: str) -> Told:
+def kafka_deletes_group(near: Near, topic: str) -> ChangeOutcome:
     """DeleteGroups, of a group called as the topic."""
     body = struct.pack(">i", 1) + kafka.string(topic.encode())
     return _by_kafka(near, DELETE_GROUPS, 0, body, topic)
 
 
+def kafka_deletes_offset(near: Near, topic: str) -> ChangeOutcome:
+    """OffsetDelete of a partition, of a group called as the topic. A repeat finds no group."""
+    name = kafka.string(topic.encode())
+    body = name + struct.pack(">i", 1) + name + struct.pack(">ii", 1, 0)
+    with KafkaWire(near["kafka"], timeout_s=ANSWER_S) as wire:
+        answer = wire.ask(OFFSET_DELETE, 0, body)
+    (code,) = struct.unpack_from(">h", answer)
+    if not code:
+        (code,) = struct.unpack_from(">h", answer, 2 + 4 + 4 + len(name) + 4 + 4)
+    return _of_kafka(code)
+
+
 # Pulsar. Most of its changes are made at the owner; a producer creates a missing topic.
 
 
-def pulsar_creates(kind: int, fields: pulsar.Fields, near: Near, topic: str) -> Told:
+def pulsar_creates(kind: int, fields: pulsar.Fields, near: Near, topic: str) -> ChangeOutcome:
     """PRODUCER or SUBSCRIBE. After any error clients look the topic up and try again."""
     with PulsarWire(near["pulsar"]) as wire:
         wire.look_up(topic)
         name = f"persistent://public/default/{topic}".encode()
         wire.command(kind, [(1, name), *fields])
         kind, _, _ = wire.take_command()
-    return Told.UNKNOWN if kind == pulsar.ERROR else Told.DONE
+    return ChangeOutcome.UNKNOWN if kind == pulsar.ERROR else ChangeOutcome.DONE
 
 
 # Present; the flags of all streams, of which the first is to manage servers; no single streams.
@@ -250,6 +264,12 @@ CHANGES: Final[Mapping[str, Change]] = {
     "Kafka OffsetCommit": Change(kafka_commits, over_topic=True),
     "Kafka DeleteGroups": Change(
         kafka_deletes_group,
+        over_topic=True,
+        coordinates=True,
+        prepares=[("PUT", "/api/v1/groups/TOPIC/NAME/positions", {"positions": {"0": 1}})],
+    ),
+    "Kafka OffsetDelete": Change(
+        kafka_deletes_offset,
         over_topic=True,
         coordinates=True,
         prepares=[("PUT", "/api/v1/groups/TOPIC/NAME/positions", {"positions": {"0": 1}})],

@@ -11,21 +11,28 @@ import httpx
 
 from braidlog.protocols.http.pulsar_admin.policies import Policy
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
-from conformance.cluster.unanswered_kinds import ANSWER_S, Change, HttpRequest, Near, Told, named
+from conformance.cluster.unanswered_kinds import (
+    ANSWER_S,
+    Change,
+    ChangeOutcome,
+    HttpRequest,
+    Near,
+    named,
+)
 from conformance.policy_samples import policy_body
 
 PARTITIONS: Final = 2  # Of each topic before its change.
 
 
-def by_http(method: str, path: str, body: Any, near: Near, topic: str) -> Told:
+def by_http(method: str, path: str, body: Any, near: Near, topic: str) -> ChangeOutcome:
     """Send a request. 502 leaves the outcome unknown."""
     host, port = near["http"]
     url = f"http://{host}:{port}{named(path, topic)}"
-    given = {} if body is None else {"json": _named(body, topic)}
-    answer = httpx.request(method, url, timeout=ANSWER_S, trust_env=False, **given)
+    body_words = {} if body is None else {"json": _named(body, topic)}
+    answer = httpx.request(method, url, timeout=ANSWER_S, trust_env=False, **body_words)
     if answer.is_success:
-        return Told.DONE
-    return Told.UNKNOWN if answer.status_code == 502 else Told.NOT_DONE
+        return ChangeOutcome.DONE
+    return ChangeOutcome.UNKNOWN if answer.status_code == 502 else ChangeOutcome.NOT_DONE
 
 
 def _named(body: Any, topic: str) -> Any:
@@ -68,8 +75,8 @@ def _properties() -> Iterator[tuple[str, Change]]:
         removed = _change("DELETE", f"{path}{end}", prepares=[*prepares, to_set], looks=[path])
         yield f"HTTP DELETE {level} properties", removed
     path, prepares = f"{SPACE}/property/team", [MAKE_SPACE]
-    made = _change("PUT", f"{path}/blue", prepares=prepares, looks=[f"{SPACE}/properties"])
-    yield "HTTP PUT namespace property", made
+    change = _change("PUT", f"{path}/blue", prepares=prepares, looks=[f"{SPACE}/properties"])
+    yield "HTTP PUT namespace property", change
     prepares = [MAKE_SPACE, ("PUT", f"{path}/blue", None)]
     removed = _change("DELETE", path, prepares=prepares, looks=[f"{SPACE}/properties"])
     yield "HTTP DELETE namespace property", removed
@@ -160,6 +167,20 @@ HTTP_CHANGES: Final[Mapping[str, Change]] = {
         f"{_PART}/subscription/group/resetcursor",
         {"ledgerId": 1 << 40, "entryId": 0, "partitionIndex": 0},
         over_topic=True,
+    ),
+    "HTTP DELETE topic policies": _change(
+        "DELETE",
+        f"{_ADMIN}/policies",
+        over_topic=True,
+        prepares=[("POST", f"{_ADMIN}/maxProducers", 3)],
+        looks=[f"{_ADMIN}/maxProducers"],
+    ),
+    "HTTP PUT subscription properties": _change(
+        "PUT",
+        f"{_SUBSCRIPTION}/properties",
+        {"team": "blue"},
+        over_topic=True,
+        looks=[f"{_SUBSCRIPTION}/properties"],
     ),
     "HTTP admin truncate": _change("DELETE", f"{_ADMIN}/truncate", over_topic=True),
     "HTTP admin terminate": _change("POST", f"{_ADMIN}/terminate/partitions"),

@@ -13,7 +13,7 @@ Near = Mapping[str, tuple[str, int]]  # Address of each listener of the broker t
 HttpRequest = tuple[str, str, Any]
 
 
-class Told(Enum):
+class ChangeOutcome(Enum):
     """The meaning of an answer to a change."""
 
     DONE = "done"
@@ -31,7 +31,7 @@ class Change:
     beside the topic itself.
     """
 
-    make: Callable[[Near, str], Told]
+    make: Callable[[Near, str], ChangeOutcome]
     over_topic: bool = False
     creates: bool = False
     is_step: bool = False

@@ -20,9 +20,15 @@ import httpx
 
 from conformance.crash import clocked
 from conformance.crash.check import faults, position_faults, read_back, read_back_by_iggy
-from conformance.crash.clocked import Clock
-from conformance.crash.groups import Committer
-from conformance.crash.writers import IggyWriter, KafkaWriter, Ledger, PulsarWriter, Writer
+from conformance.crash.clocked import RemoteClock
+from conformance.crash.groups import GroupCommitter
+from conformance.crash.writers import (
+    CrashWriter,
+    IggyWriter,
+    KafkaWriter,
+    PulsarWriter,
+    WriterState,
+)
 from conformance.ending import end_on_signals
 from conformance.server import RunningBroker
 
@@ -33,7 +39,7 @@ MINUTE_US, YEAR_US = 60_000_000, 365 * 86_400_000_000
 # Settings of the clock, ahead of the right time.
 AHEAD_US = (0, 0, *(sign * far for sign in (-1, 1) for far in (5 * MINUTE_US, 10 * YEAR_US)))
 RETENTION_MS, RETENTION_CHECK_MS = 3_600_000, 50
-WRITERS: dict[str, type[Writer]] = {
+WRITERS: dict[str, type[CrashWriter]] = {
     "kafka-a": KafkaWriter,
     "kafka-b": KafkaWriter,
     "pulsar-a": PulsarWriter,
@@ -42,13 +48,13 @@ WRITERS: dict[str, type[Writer]] = {
 }
 
 
-class Run:
+class CrashRun:
     """A topic over several kills."""
 
     def __init__(
         self,
         broker: RunningBroker,
-        clock: Clock,
+        clock: RemoteClock,
         topic: str,
         rng: random.Random,
         *,
@@ -61,7 +67,7 @@ class Run:
         self.run_s_max = run_s_max
         self.topic = topic
         self.random = rng
-        self.ledgers = {name: Ledger(name) for name in WRITERS}
+        self.ledgers = {name: WriterState(name) for name in WRITERS}
         self.positions = {"kafka": 0, "iggy": 0}
         # Commits after the last acknowledged commit: they may have happened.
         self.unanswered: dict[str, set[int]] = {listener: set() for listener in self.positions}
@@ -84,10 +90,10 @@ class Run:
             for name, kind in WRITERS.items()
         ]
         committers = [
-            Committer(listener, address(listener), self.topic, position, self._seed())
+            GroupCommitter(listener, address(listener), self.topic, position, self._seed())
             for listener, position in self.positions.items()
         ]
-        threads: list[Writer | Committer] = [*writers, *committers]
+        threads: list[CrashWriter | GroupCommitter] = [*writers, *committers]
         for thread in threads:
             thread.start()
         self._let_clients_work()
@@ -138,7 +144,7 @@ def run(
     kills: int,
     seed: int,
     first: int = 0,
-    told: Callable[[int, int, list[str]], None] | None = None,
+    report: Callable[[int, int, list[str]], None] | None = None,
     *,
     run_s_max: float = RUN_S_MAX,
 ) -> tuple[int, list[str]]:
@@ -156,29 +162,29 @@ def run(
         RunningBroker(
             Path(folder),
             settings=settings,
-            environment=(clock := Clock(Path(folder) / "clock")).environment,
+            environment=(clock := RemoteClock(Path(folder) / "clock")).environment,
             program=clocked.__name__,
         ) as broker,
     ):
         for start in range(first, first + kills, KILLS_PER_TOPIC):
             rng = random.Random(f"{seed} {start}")
             retains = start // KILLS_PER_TOPIC % 2 == 1
-            current = Run(
+            current = CrashRun(
                 *(broker, clock, f"crash-{seed}-{start}", rng),
                 run_s_max=run_s_max,
                 retention_ms=RETENTION_MS if retains else None,
             )
             end = min(start + KILLS_PER_TOPIC, first + kills)
             for number in range(start, end):
-                found = current.kill_once()
+                faults = current.kill_once()
                 print(
-                    f"kill {number + 1}: {current.acknowledged} acknowledged, {len(found)} faults",
+                    f"kill {number + 1}: {current.acknowledged} acknowledged, {len(faults)} faults",
                     flush=True,
                 )
-                broken += [f"kill {number + 1}: {text}" for text in found]
+                broken += [f"kill {number + 1}: {text}" for text in faults]
             acknowledged += current.acknowledged
-            if told is not None:
-                told(end - first, acknowledged, broken)
+            if report is not None:
+                report(end - first, acknowledged, broken)
     return acknowledged, broken
 
 

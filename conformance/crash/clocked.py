@@ -15,7 +15,7 @@ CLOCK_FILE: Final = "CRASH_RUN_CLOCK"  # Environment variable with the path of t
 AHEAD: Final = struct.Struct("<q")
 
 
-class Clock:
+class RemoteClock:
     """The wall clock of brokers in other processes."""
 
     def __init__(self, path: Path) -> None:

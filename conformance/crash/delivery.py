@@ -56,7 +56,7 @@ RECEIPT_OF_ACK = 38
 SETTINGS = ("topics.deduplication=true",)
 
 
-class Peer(PulsarWire):
+class CuttableWire(PulsarWire):
     """A connection whose frames are taken as they come."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -95,7 +95,7 @@ class Peer(PulsarWire):
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldMessage:
     """A delivered message without an acknowledgement."""
 
     value: int
@@ -105,17 +105,17 @@ class Held:
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class DeliveryConsumer:
     """A consumer: its held messages, and its unanswered acknowledgements."""
 
-    peer: Peer
-    held: dict[int, Held] = field(default_factory=dict)  # By value.
-    asked: dict[int, list[int]] = field(default_factory=dict)  # Values by request.
-    taken: int = 0
+    peer: CuttableWire
+    held: dict[int, HeldMessage] = field(default_factory=dict)  # By value.
+    unanswered: dict[int, list[int]] = field(default_factory=dict)  # Values by request.
+    received: int = 0
 
 
 @dataclass(slots=True)
-class Ledger:
+class ReceivedAnswers:
     """Answers that the clients received."""
 
     sent: int = 0  # Values 0 to sent - 1 were sent to the broker.
@@ -128,7 +128,7 @@ class Ledger:
     faults: list[str] = field(default_factory=list)
 
 
-class Load:
+class DeliveryLoad:
     """A producer and several consumers on a subscription."""
 
     def __init__(self, broker: RunningBroker, topic: str, kind: int, rng: random.Random) -> None:
@@ -136,9 +136,9 @@ class Load:
         self.topic = f"persistent://public/default/{topic}".encode()
         self.kind = kind
         self.random = rng
-        self.ledger = Ledger()
-        self.members: list[Member] = []
-        self.producer: Peer | None = None
+        self.ledger = ReceivedAnswers()
+        self.members: list[DeliveryConsumer] = []
+        self.producer: CuttableWire | None = None
         self._unanswered: list[int] = []  # Values without a receipt, oldest first.
         self._requests = 100
 
@@ -152,7 +152,7 @@ class Load:
             self.members.append(self._join(number))
 
     def _open_producer(self) -> None:
-        self.producer = Peer(self.broker.address("pulsar"))
+        self.producer = CuttableWire(self.broker.address("pulsar"))
         self.producer.command(
             PRODUCER, [(1, self.topic), (2, 0), (3, 1), (4, b"the-producer"), (9, 1)]
         )
@@ -160,17 +160,17 @@ class Load:
         for value in self._unanswered:
             self._send(value)
 
-    def _join(self, number: int) -> Member:
-        peer = Peer(self.broker.address("pulsar"))
+    def _join(self, number: int) -> DeliveryConsumer:
+        peer = CuttableWire(self.broker.address("pulsar"))
         name = b"c%d" % number
         peer.command(
             SUBSCRIBE,
             [(1, self.topic), (2, b"s"), (3, self.kind), (4, 0), (5, 2), (6, name), (13, 1)],
         )
-        while (found := peer.take_command())[0] != SUCCESS:
-            assert found[0] == 31, f"SUBSCRIBE: {found}"  # ACTIVE_CONSUMER_CHANGE
+        while (command := peer.take_command())[0] != SUCCESS:
+            assert command[0] == 31, f"SUBSCRIBE: {command}"  # ACTIVE_CONSUMER_CHANGE
         peer.command(FLOW, [(1, 0), (2, PERMITS)])
-        return Member(peer)
+        return DeliveryConsumer(peer)
 
     def _send(self, value: int) -> None:
         assert self.producer is not None
@@ -184,16 +184,16 @@ class Load:
             self._unanswered.append(value)
             self._send(value)
 
-    def acknowledge(self, member: Member, count: int) -> None:
+    def acknowledge(self, member: DeliveryConsumer, count: int) -> None:
         """Acknowledge a random choice of a consumer's held messages."""
         chosen = self.random.sample(sorted(member.held), min(count, len(member.held)))
         if not chosen:
             return
         self._requests += 1
-        given = [member.held.pop(value) for value in chosen]
-        member.asked[self._requests] = chosen
+        held = [member.held.pop(value) for value in chosen]
+        member.unanswered[self._requests] = chosen
         self.ledger.maybe_acked.update(chosen)
-        member.peer.send(_ack_frame(given, self._requests))
+        member.peer.send(_ack_frame(held, self._requests))
 
     def kill_one(self) -> None:
         """Close a consumer's connection, perhaps within an acknowledgement of all its held
@@ -239,7 +239,7 @@ class Load:
                 self._unanswered.pop(0)
                 self.ledger.stored.add(value)
 
-    def _take(self, member: Member) -> list[int]:
+    def _take(self, member: DeliveryConsumer) -> list[int]:
         """Take the frames of a consumer; return values whose acknowledgement was answered."""
         answered: list[int] = []
         for kind, fields, rest in member.peer.frames():
@@ -250,10 +250,10 @@ class Load:
                 assert isinstance(request, int)
                 if field_of(fields, 4) is not None:
                     self.ledger.faults.append(f"an acknowledgement was refused: {fields}")
-                answered += member.asked.pop(request)
+                answered += member.unanswered.pop(request)
         return answered
 
-    def _received(self, member: Member, fields: Fields, rest: bytes) -> None:
+    def _received(self, member: DeliveryConsumer, fields: Fields, rest: bytes) -> None:
         ids, rest = field_of(fields, 2), rest[6:] if rest[:2] == b"\x0e\x01" else rest
         assert isinstance(ids, bytes)
         place = parse(ids)
@@ -262,24 +262,24 @@ class Load:
         value = int(rest[4 + size :])
         assert isinstance(ledger, int) and isinstance(entry, int)
         self._check(member, value, entry)
-        member.held[value] = Held(value, value % KEYS, ledger, entry)
-        member.taken += 1
-        if member.taken == PERMITS // 2:
-            member.taken = 0
+        member.held[value] = HeldMessage(value, value % KEYS, ledger, entry)
+        member.received += 1
+        if member.received == PERMITS // 2:
+            member.received = 0
             member.peer.command(FLOW, [(1, 0), (2, PERMITS // 2)])
 
-    def _check(self, member: Member, value: int, entry: int) -> None:
-        told = self.ledger
-        if value in told.acked:
-            told.faults.append(f"{value} came again after its acknowledgement was answered")
-        if told.seen.setdefault(value, entry) != entry:
-            told.faults.append(f"{value} is stored as {told.seen[value]} and as {entry}")
+    def _check(self, member: DeliveryConsumer, value: int, entry: int) -> None:
+        ledger = self.ledger
+        if value in ledger.acked:
+            ledger.faults.append(f"{value} came again after its acknowledgement was answered")
+        if ledger.seen.setdefault(value, entry) != entry:
+            ledger.faults.append(f"{value} is stored as {ledger.seen[value]} and as {entry}")
         if self.kind == KEY_SHARED:
             for other in self.members:
                 if other is not member and any(
                     held.key == value % KEYS for held in other.held.values()
                 ):
-                    told.faults.append(f"key {value % KEYS} is at two consumers ({value})")
+                    ledger.faults.append(f"key {value % KEYS} is at two consumers ({value})")
 
     # A life.
 
@@ -332,20 +332,20 @@ class Load:
 
     def _is_waiting(self) -> bool:
         """Return True while the clients expect further frames."""
-        asked = any(member.asked for member in self.members)
-        return bool(self._unanswered or asked or self._missing())
+        is_unanswered = any(member.unanswered for member in self.members)
+        return bool(self._unanswered or is_unanswered or self._missing())
 
     def _backlog(self) -> int:
         """Return the messages that the broker counts as unacknowledged."""
         path = f"/admin/v2/{self.topic.decode().replace('://', '/')}/stats"
         with urlopen(self.broker.url + path, timeout=ANSWER_S) as answer:
-            found: int = json.load(answer)["subscriptions"]["s"]["msgBacklog"]
-        return found
+            backlog: int = json.load(answer)["subscriptions"]["s"]["msgBacklog"]
+        return backlog
 
     def _missing(self) -> set[int]:
         """Return the values that are stored and certainly not acknowledged."""
-        told = self.ledger
-        return told.stored - told.acked - told.maybe_acked
+        ledger = self.ledger
+        return ledger.stored - ledger.acked - ledger.maybe_acked
 
 
 def _send_frame(value: int) -> bytes:
@@ -355,10 +355,10 @@ def _send_frame(value: int) -> bytes:
     return frame(SEND, [(1, 0), (2, value)], entry(metadata, b"%d" % value, checksum=False))
 
 
-def _ack_frame(given: list[Held], request: int) -> bytes:
+def _ack_frame(acked: list[HeldMessage], request: int) -> bytes:
     """Return an acknowledgement of these messages that requests an answer."""
     ids: list[tuple[int, Value]] = [
-        (3, encode([(1, held.ledger), (2, held.entry)])) for held in given
+        (3, encode([(1, held.ledger), (2, held.entry)])) for held in acked
     ]
     return frame(ACK, [(1, 0), (2, 0), *ids, (8, request)])
 
@@ -373,7 +373,7 @@ class Seen:
     acknowledged: int = 0
     broken: list[str] = field(default_factory=list)
 
-    def add(self, name: str, ledger: Ledger) -> None:
+    def add(self, name: str, ledger: ReceivedAnswers) -> None:
         """Add the counts of a topic."""
         self.gone += ledger.gone
         self.cut += ledger.cut
@@ -384,7 +384,7 @@ class Seen:
 def run(
     kills: int,
     seed: int,
-    told: Callable[[Seen], None] = lambda _: None,
+    report: Callable[[Seen], None] = lambda _: None,
     *,
     run_s_max: float = RUN_S_MAX,
 ) -> Seen:
@@ -397,7 +397,7 @@ def run(
         for start in range(0, kills, KILLS_PER_TOPIC):
             name, kind = [*KINDS.items()][start // KILLS_PER_TOPIC % len(KINDS)]
             rng = random.Random(f"{seed} {start}")
-            load = Load(broker, f"delivery-{seed}-{start}", kind, rng)
+            load = DeliveryLoad(broker, f"delivery-{seed}-{start}", kind, rng)
             for _ in range(start, min(start + KILLS_PER_TOPIC, kills)):
                 load.connect()
                 load.run(rng.uniform(RUN_S_MIN, run_s_max))
@@ -409,7 +409,7 @@ def run(
             if "Traceback" in broker.log():
                 load.ledger.faults.append(f"a traceback in its log: {broker.log_tail()}")
             seen.add(f"{name}, seed {seed}, from kill {start}", load.ledger)
-            told(seen)
+            report(seen)
     return seen
 
 

@@ -8,7 +8,7 @@ from conformance.clients.raw.kafka import KafkaWire
 from conformance.crash.writers import Address
 
 
-class Committer(threading.Thread):
+class GroupCommitter(threading.Thread):
     """Moves the position of its own group forward by small steps until the broker is killed."""
 
     def __init__(
@@ -50,9 +50,9 @@ class Committer(threading.Thread):
         """Commit below the end of the log only: Iggy refuses an offset beyond the end."""
         with IggyWire(self.address) as wire:
             while not self.stopping.is_set():
-                found = wire.poll(self.topic, 1 + self.random.randrange(3), 1, self.position)
-                if found:
-                    wanted = found[-1].offset + 1
+                messages = wire.poll(self.topic, 1 + self.random.randrange(3), 1, self.position)
+                if messages:
+                    wanted = messages[-1].offset + 1
                     self.unanswered = wanted
                     wire.store_offset(self.topic, self.group, wanted - 1)
                     self._acknowledged(wanted)

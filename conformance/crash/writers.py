@@ -18,7 +18,7 @@ Address = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Ledger:
+class WriterState:
     """A writer's state: acknowledged offsets, unanswered values, values sent more than once."""
 
     name: str
@@ -51,12 +51,12 @@ class Ledger:
         return list(self.unanswered)
 
 
-class Writer(threading.Thread):
+class CrashWriter(threading.Thread):
     """A writer on a connection; `run` ends when the broker is killed or `stopping` is set."""
 
     window = 1
 
-    def __init__(self, address: Address, topic: str, ledger: Ledger, seed: int) -> None:
+    def __init__(self, address: Address, topic: str, ledger: WriterState, seed: int) -> None:
         super().__init__(daemon=True)
         self.address = address
         self.topic = topic
@@ -104,7 +104,7 @@ class Writer(threading.Thread):
         raise NotImplementedError
 
 
-class KafkaWriter(Writer):
+class KafkaWriter(CrashWriter):
     """Pipelined Produce requests, acks 1."""
 
     window = 5
@@ -126,7 +126,7 @@ class KafkaWriter(Writer):
         return int(base_offset)
 
 
-class PulsarWriter(Writer):
+class PulsarWriter(CrashWriter):
     """SENDs in flight, a batch entry for each."""
 
     window = 50
@@ -151,7 +151,7 @@ class PulsarWriter(Writer):
         return entry
 
 
-class IggyWriter(Writer):
+class IggyWriter(CrashWriter):
     """A single SEND in flight; its answer has no offset."""
 
     def open(self) -> IggyWire:

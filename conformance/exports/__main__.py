@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from conformance.exports.comparing import compare
-from conformance.exports.folder import Shown
+from conformance.exports.folder import FolderCounts
 from conformance.exports.killing import killed_runs
 from conformance.exports.living import live_runs
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, help="a Markdown file to write")
     options = parser.parse_args(arguments)
-    report = Report(options.report)
+    report = ExportReport(options.report)
     if options.live:
         began = time.monotonic()
         shown = live_runs(options.live)
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-class Report:
+class ExportReport:
     """Prints the findings, and stores them in a file."""
 
     def __init__(self, path: Path | None) -> None:
@@ -54,10 +54,10 @@ class Report:
             "",
         ]
 
-    def say(self, what: str, shown: Shown, began: float) -> None:
+    def say(self, step: str, shown: FolderCounts, began: float) -> None:
         """Report that a reader of the folder sees each record once."""
         self._add(
-            f"* {what}: {shown.rows:,} rows in {shown.files:,} files, every offset once, none "
+            f"* {step}: {shown.rows:,} rows in {shown.files:,} files, every offset once, none "
             f"missing, every file readable ({time.monotonic() - began:,.0f} s)."
         )
 

@@ -20,7 +20,7 @@ from braidlog.storage.export.readers import ExportLog
 from braidlog.storage.export.session import Report, Work
 from braidlog.storage.metadata.names import parse_topic
 from conformance.cluster.brokers import command
-from conformance.cluster.running import Cluster
+from conformance.cluster.running import RunningCluster
 from conformance.cluster.servers import KEYS
 from conformance.server import RunningBroker
 
@@ -48,7 +48,7 @@ class MovingHalfway:
         return done + list(work(lambda _: None, parts[half:]))
 
 
-def moved_export(cluster: Cluster) -> int:
+def moved_export(cluster: RunningCluster) -> int:
     """Export while a broker is drained; return the number of rows. Raises AssertionError."""
     with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as alone:
         _fill(alone)
@@ -72,17 +72,17 @@ def moved_export(cluster: Cluster) -> int:
     return len(rows)
 
 
-def _drain(cluster: Cluster, node: int) -> None:
-    code, said = command(cluster.settings, "drain", str(node))
-    assert code == 0, said
+def _drain(cluster: RunningCluster, node: int) -> None:
+    code, output = command(cluster.settings, "drain", str(node))
+    assert code == 0, output
 
 
 def _fill(broker: RunningBroker) -> None:
     """Store records that are equal in each call, with keys, headers and times."""
     for topic in TOPICS:
         path = f"{broker.url}/api/v1/topics/public/default/{topic}"
-        made = httpx.put(path, json={"partitions": PARTITIONS}, timeout=60)
-        assert made.status_code in (201, 409), made.text
+        created = httpx.put(path, json={"partitions": PARTITIONS}, timeout=60)
+        assert created.status_code in (201, 409), created.text
     producer = KafkaProducer(bootstrap_servers=broker.addresses["kafka"], acks="all")
     sent = [
         producer.send(
@@ -96,8 +96,8 @@ def _fill(broker: RunningBroker) -> None:
         for topic in TOPICS
         for number in range(RECORDS)
     ]
-    for one in sent:
-        one.get(60)
+    for promise in sent:
+        promise.get(60)
     producer.close()
 
 
@@ -110,14 +110,14 @@ def _export(broker: RunningBroker, lake: Path, move: Callable[[], None]) -> int:
     return summary.rows
 
 
-def place_of(cluster: Cluster) -> str:
+def place_of(cluster: RunningCluster) -> str:
     """Return the place of a cluster's store."""
-    given = dict(setting.split("=", 1) for setting in cluster.settings)
+    values = dict(setting.split("=", 1) for setting in cluster.settings)
     names = ("shared.store", "shared.database", "shared.endpoint")
-    return store_place(*(given[name] for name in names))
+    return store_place(*(values[name] for name in names))
 
 
-def _export_store(cluster: Cluster, lake: Path) -> int:
+def _export_store(cluster: RunningCluster, lake: Path) -> int:
     os.environ.update(KEYS)
     names = tuple(parse_topic(topic) for topic in TOPICS)
     job = ExportJob(ExportSource(place_of(cluster), names), lake)
@@ -128,13 +128,19 @@ def _check_same(store: ExportLog, broker: ExportLog) -> None:
     """Check that a cluster's store and its brokers describe the topics equally."""
     shown = [
         [
-            (one.topic, one.index, one.partition_id, one.log_start_offset, one.watermark)
-            for one in found
+            (
+                partition.topic,
+                partition.index,
+                partition.partition_id,
+                partition.log_start_offset,
+                partition.watermark,
+            )
+            for partition in partitions
         ]
-        for found in (store.partitions(), broker.partitions())
+        for partitions in (store.partitions(), broker.partitions())
     ]
     assert shown[0] == shown[1] != []
-    topic, index, partition_id, *_ = next(one for one in shown[0] if one[-1])
+    topic, index, partition_id, *_ = next(partition for partition in shown[0] if partition[-1])
     with (
         store.open(topic, index, partition_id) as left,
         broker.open(topic, index, partition_id) as right,
@@ -142,16 +148,16 @@ def _check_same(store: ExportLog, broker: ExportLog) -> None:
         for time_us in (0, FIRST_MS * 1000, (FIRST_MS + RECORDS // 2) * 1000, 1 << 62):
             assert left.first_at(time_us) == right.first_at(time_us)
     schemas = [log.schemas([name for name, *_ in shown[0]]) for log in (store, broker)]
-    assert {name: found for name, found in schemas[0].items() if found} == schemas[1]
+    assert {name: schema for name, schema in schemas[0].items() if schema} == schemas[1]
 
 
 def _rows(lake: Path) -> list[Row]:
     """Return every row with its topic, in order."""
-    found: list[Row] = []
+    rows: list[Row] = []
     for path in sorted(lake.glob("topic=*/**/*.parquet")):
         topic = path.relative_to(lake).parts[0]
-        found += [(topic, row) for row in parquet.ParquetFile(path).read().to_pylist()]
-    return sorted(found, key=lambda row: (row[0], row[1]["partition"], row[1]["offset"]))
+        rows += [(topic, row) for row in parquet.ParquetFile(path).read().to_pylist()]
+    return sorted(rows, key=lambda row: (row[0], row[1]["partition"], row[1]["offset"]))
 
 
 def _bare(rows: list[Row]) -> list[Row]:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from conformance.exports.folder import Shown, check_once
+from conformance.exports.folder import FolderCounts, check_once
 from conformance.exports.writer import TOPIC, LiveWriter, ends_of
 from conformance.server import RunningBroker
 
@@ -20,7 +20,7 @@ AFTER_S = 2.0  # Latest kill after the start of a run: runs take less.
 RUN_ROWS = "3000"
 
 
-def killed_runs(kills: int, seed: int) -> Shown:
+def killed_runs(kills: int, seed: int) -> FolderCounts:
     """Kill exports beside a live writer, then export the rest. Raises AssertionError."""
     print("seed", seed, flush=True)
     rng = random.Random(seed)
@@ -62,8 +62,8 @@ def _export_until_killed(broker: RunningBroker, lake: Path, rng: random.Random) 
         time.sleep(rng.uniform(0, AFTER_S))
     finally:
         while processes := _session(process.pid):
-            for one in processes:
-                _kill(one)
+            for process_id in processes:
+                _kill(process_id)
             process.poll()
         process.wait()
 
@@ -76,15 +76,15 @@ def _session(leader: int) -> list[int]:
     """Return all processes of a session, in any process group: Spark's workers have a separate
     group.
     """
-    found = []
+    process_ids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[3]) == leader and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
+            process_ids.append(int(path.parent.name))
+    return process_ids
 
 
 def _kill(pid: int) -> None:

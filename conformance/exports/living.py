@@ -8,7 +8,7 @@ from typing import Any
 from braidlog.storage.export.export import ExportJob, ExportSource, run_export
 from braidlog.storage.export.session import Report, Work
 from braidlog.storage.metadata.names import parse_topic
-from conformance.exports.folder import Shown, check_once
+from conformance.exports.folder import FolderCounts, check_once
 from conformance.exports.writer import TOPIC, LiveWriter, ends_of
 from conformance.server import RunningBroker
 
@@ -19,11 +19,15 @@ class InThisProcess:
     """Runs tasks in turn, in the place of `braidlog.storage.export.session.Spark`."""
 
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
-        """Return every outcome."""
-        return list(work(lambda _: None, parts))
+        """Return every outcome; report the bytes of all parts."""
+        done: list[int] = []
+        outcomes = list(work(done.append, parts))
+        if report is not None:
+            report(sum(done), total)
+        return outcomes
 
 
-def live_runs(count: int) -> Shown:
+def live_runs(count: int) -> FolderCounts:
     """Export `count` times, then once more without the writer. Raises AssertionError."""
     with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as broker:
         lake = Path(scratch) / "lake"

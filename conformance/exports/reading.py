@@ -31,7 +31,7 @@ Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ReadView:
     """A client's records of a topic, and the equal rows from exported columns."""
 
     client: str
@@ -40,7 +40,7 @@ class View:
     exported: Callable[[Columns], Iterator[Row]]
 
 
-def exported_rows(lake: Path, topic: str, view: View) -> Iterator[Row]:
+def exported_rows(lake: Path, topic: str, view: ReadView) -> Iterator[Row]:
     """Yield the rows of every file of a topic; times are in microseconds."""
     for path in (lake / f"topic=public%2Fdefault%2F{topic}").glob("**/*.parquet"):
         for batch in parquet.ParquetFile(path).iter_batches(BATCH_ROWS, columns=view.columns):
@@ -54,8 +54,8 @@ def _values(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast("int64")
     if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
-        found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-        return found
+        values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+        return values
     if pa.types.is_list(column.type):
         items = column.values
         if pa.types.is_struct(items.type):
@@ -80,17 +80,17 @@ def _kafka_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[R
             "enable.auto.commit": False,
         }
     )
-    found = consumer.list_topics(topic, timeout=READ_S).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
-    taken, heard = 0, time.monotonic()
-    while taken < count:
+    partitions = consumer.list_topics(topic, timeout=READ_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+    received, heard = 0, time.monotonic()
+    while received < count:
         messages = consumer.consume(10_000, 1.0)
         failed = [message.error() for message in messages if message.error() is not None]
         assert not failed, failed[0]
         yield from map(_kafka_row, messages)
-        taken += len(messages)
+        received += len(messages)
         heard = time.monotonic() if messages else heard
-        assert time.monotonic() - heard < READ_S, f"{topic}: {taken} of {count} came"
+        assert time.monotonic() - heard < READ_S, f"{topic}: {received} of {count} came"
     consumer.close()
 
 
@@ -118,18 +118,18 @@ def _pulsar_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[
     client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}", logger=QUIET)
     reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=10_000)
     for _ in range(count):
-        one = reader.read_next(int(READ_S * 1000))
-        place = one.message_id()
+        message = reader.read_next(int(READ_S * 1000))
+        place = message.message_id()
         batch_index = max(place.batch_index(), 0)
         yield (
             place.entry_id() + batch_index,
-            one.partition_key() or None,
-            one.data(),
-            one.publish_timestamp(),
-            one.event_timestamp(),
-            tuple(sorted(one.properties().items())),
-            one.ordering_key() or None,
-            one.producer_name(),
+            message.partition_key() or None,
+            message.data(),
+            message.publish_timestamp(),
+            message.event_timestamp(),
+            tuple(sorted(message.properties().items())),
+            message.ordering_key() or None,
+            message.producer_name(),
         )
     client.close()
 
@@ -182,7 +182,7 @@ def _iggy_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[Ro
             return client
 
         async def poll(client: Any, offset: int) -> list[Any]:
-            found: list[Any] = await client.poll_messages(
+            polled: list[Any] = await client.poll_messages(
                 "default",
                 topic,
                 consumer=apache_iggy.Consumer.Single("comparing"),
@@ -191,14 +191,14 @@ def _iggy_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[Ro
                 auto_commit=False,
                 partition_id=0,
             )
-            return found
+            return polled
 
-        client, taken = runner.run(connected()), 0
-        while taken < count:
-            messages = runner.run(poll(client, taken))
-            assert messages, f"{topic}: {taken} of {count} came"
+        client, received = runner.run(connected()), 0
+        while received < count:
+            messages = runner.run(poll(client, received))
+            assert messages, f"{topic}: {received} of {count} came"
             yield from map(_iggy_row, messages)
-            taken += len(messages)
+            received += len(messages)
 
 
 def _iggy_row(message: Any) -> Row:
@@ -231,14 +231,14 @@ def _iggy_exported(columns: Columns) -> Iterator[Row]:
         )
 
 
-KAFKA = View(
+KAFKA = ReadView(
     "confluent-kafka",
     _kafka_consumed,
     ("partition", "offset", "key", "value", "timestamp", "headers"),
     _kafka_exported,
 )
 # Kafka receives numbers in Iggy's headers as text (docs/mapping.md): compare without headers.
-KAFKA_BARE = View(
+KAFKA_BARE = ReadView(
     "confluent-kafka, but for headers",
     lambda broker, topic, count: (row[:-1] for row in _kafka_consumed(broker, topic, count)),
     KAFKA.columns[:-1],
@@ -246,7 +246,7 @@ KAFKA_BARE = View(
         (*row, time_us // 1000) for *row, time_us in zip(*columns.values(), strict=True)
     ),
 )
-PULSAR = View(
+PULSAR = ReadView(
     "pulsar-client",
     _pulsar_consumed,
     (
@@ -261,7 +261,7 @@ PULSAR = View(
     ),
     _pulsar_exported,
 )
-IGGY = View(
+IGGY = ReadView(
     "apache-iggy",
     _iggy_consumed,
     ("offset", "messageId", "value", "appendTime", "timestamp", "headers", "headerKinds"),
@@ -270,7 +270,7 @@ IGGY = View(
 VIEWS = {"pulsar": (KAFKA, PULSAR), "iggy-typed": (KAFKA_BARE, IGGY)}
 
 
-def views(topic: str) -> tuple[View, ...]:
+def views(topic: str) -> tuple[ReadView, ...]:
     """Return the views of a topic: Kafka's, and that of the client whose records
     have more fields.
     """

@@ -57,5 +57,7 @@ def make_topic(broker: RunningBroker, name: str, partitions: int) -> None:
 def ends_of(broker: RunningBroker, name: str) -> dict[int, int]:
     """Return the high watermark of each partition."""
     with urlopen(f"{broker.url}/api/v1/topics/public/default/{name}") as answer:
-        found = json.loads(answer.read())
-    return {number: one["high_watermark"] for number, one in enumerate(found["partitions"])}
+        topic = json.loads(answer.read())
+    return {
+        number: partition["high_watermark"] for number, partition in enumerate(topic["partitions"])
+    }

@@ -26,7 +26,7 @@ OLD_SETTINGS = {"api.version.request": False, "broker.version.fallback": "0.8.2.
 QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
 
 
-class Values:
+class TextValues:
     """Values of mixed sizes, cut from a pool of text: Iggy's oldest clients take only text."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -41,7 +41,7 @@ class Values:
         return self._pool[start : start + rng.randrange(1, size)]
 
 
-Writer = Callable[[RunningBroker, int, Values], None]
+Writer = Callable[[RunningBroker, int, TextValues], None]
 
 
 def write_all(broker: RunningBroker, records: int, rng: random.Random) -> dict[str, int]:
@@ -51,7 +51,7 @@ def write_all(broker: RunningBroker, records: int, rng: random.Random) -> dict[s
     for topic, count in counts.items():
         print(f"writing {topic}: {count}", flush=True)
         make_topic(broker, topic, 2 if topic.startswith("kafka") else 1)
-        WRITERS[topic][1](broker, count, Values(rng))
+        WRITERS[topic][1](broker, count, TextValues(rng))
     return counts
 
 
@@ -60,18 +60,18 @@ def _shares(count: int, names: Sequence[str]) -> Iterator[tuple[str, int]]:
         yield name, count // len(names) + (number < count % len(names))
 
 
-def _write_kafka(broker: RunningBroker, count: int, values: Values) -> None:
+def _write_kafka(broker: RunningBroker, count: int, values: TextValues) -> None:
     for codec, share in _shares(count, KAFKA_CODECS):
         _produce(broker, "kafka", share, values, {"compression.type": codec})
 
 
-def _write_old(broker: RunningBroker, count: int, values: Values) -> None:
+def _write_old(broker: RunningBroker, count: int, values: TextValues) -> None:
     for codec, share in _shares(count, OLD_CODECS):
         _produce(broker, "kafka-old", share, values, {"compression.type": codec, **OLD_SETTINGS})
 
 
 def _produce(
-    broker: RunningBroker, topic: str, count: int, values: Values, settings: dict[str, Any]
+    broker: RunningBroker, topic: str, count: int, values: TextValues, settings: dict[str, Any]
 ) -> None:
     producer = Producer({"bootstrap.servers": broker.addresses["kafka"], **settings})
     has_headers = "api.version.request" not in settings
@@ -89,7 +89,7 @@ def _produce(
     assert producer.flush(FLUSH_S) == 0
 
 
-def _write_pulsar(broker: RunningBroker, count: int, values: Values) -> None:
+def _write_pulsar(broker: RunningBroker, count: int, values: TextValues) -> None:
     client = pulsar.Client(f"pulsar://{broker.addresses['pulsar']}", logger=QUIET)
     for codec, share in _shares(count, PULSAR_CODECS):
         producer = client.create_producer(
@@ -113,7 +113,7 @@ def _write_pulsar(broker: RunningBroker, count: int, values: Values) -> None:
     client.close()
 
 
-def _write_iggy(broker: RunningBroker, count: int, values: Values) -> None:
+def _write_iggy(broker: RunningBroker, count: int, values: TextValues) -> None:
     async def send() -> None:
         client: Any = iggy_py.IggyClient(broker.addresses["iggy"])
         await client.connect()
@@ -149,7 +149,7 @@ def _headers(number: int) -> dict[str, Any]:
     return {"kind": kinds[number % len(kinds)], "n": apache_iggy.HeaderValue.UnsignedInt64(number)}
 
 
-def _write_typed(broker: RunningBroker, count: int, values: Values) -> None:
+def _write_typed(broker: RunningBroker, count: int, values: TextValues) -> None:
     async def send() -> None:
         client = apache_iggy.IggyClient(broker.addresses["iggy"])
         await client.connect()
@@ -168,7 +168,7 @@ def _write_typed(broker: RunningBroker, count: int, values: Values) -> None:
     asyncio.run(send())
 
 
-def _write_http(broker: RunningBroker, count: int, values: Values) -> None:
+def _write_http(broker: RunningBroker, count: int, values: TextValues) -> None:
     url = f"{broker.url}/topics/public/default/http"
     for start in range(0, count, HTTP_BATCH):
         messages = [

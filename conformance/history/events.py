@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
-class Outcome(enum.Enum):
+class RequestOutcome(enum.Enum):
     """A client's knowledge of its request."""
 
     DONE = "done"  # The answer says that the request happened.
@@ -18,13 +18,13 @@ class Outcome(enum.Enum):
 
 
 @dataclass(slots=True)
-class Sent:
+class SentValue:
     """A sent value; `again`: the writer sent the value more than once, without an answer."""
 
     writer: str
     value: bytes
-    asked: int
-    outcome: Outcome = Outcome.UNKNOWN
+    asked_at: int
+    outcome: RequestOutcome = RequestOutcome.UNKNOWN
     offset: int | None = None  # Set if the protocol returns the offset.
     answered: int = -1
     again: bool = False
@@ -38,35 +38,35 @@ class Read:
     start: int
     end: int
     records: Sequence[tuple[int, bytes]]
-    asked: int
+    asked_at: int
     whole: bool = False
 
 
 @dataclass(slots=True)
-class Moved:
+class PositionMove:
     """A request to set a group's position, such as Kafka's commit."""
 
     group: str
     position: int
-    outcome: Outcome = Outcome.UNKNOWN
+    outcome: RequestOutcome = RequestOutcome.UNKNOWN
     answered: int = -1
 
 
 @dataclass(slots=True)
-class Told:
+class PositionRead:
     """A group's position, as read back by a protocol."""
 
     group: str
     position: int
     reader: str
-    asked: int
+    asked_at: int
 
 
-Event = Sent | Read | Moved | Told
+Event = SentValue | Read | PositionMove | PositionRead
 
 
 @dataclass(slots=True)
-class History:
+class EventHistory:
     """Events in the order of their requests."""
 
     events: list[Event] = field(default_factory=list)
@@ -77,23 +77,23 @@ class History:
         self._clock += 1
         return self._clock
 
-    def send(self, writer: str, value: bytes) -> Sent:
+    def send(self, writer: str, value: bytes) -> SentValue:
         """Record that a value is on its way."""
-        sent = Sent(writer, value, self.tick())
+        sent = SentValue(writer, value, self.tick())
         self.events.append(sent)
         return sent
 
-    def answer(self, sent: Sent, outcome: Outcome, offset: int | None = None) -> None:
+    def answer(self, sent: SentValue, outcome: RequestOutcome, offset: int | None = None) -> None:
         """Record the answer for a value."""
         sent.outcome, sent.offset, sent.answered = outcome, offset, self.tick()
 
-    def move(self, group: str, position: int) -> Moved:
+    def move(self, group: str, position: int) -> PositionMove:
         """Record the request to set a position."""
-        moved = Moved(group, position)
+        moved = PositionMove(group, position)
         self.events.append(moved)
         return moved
 
-    def moved(self, moved: Moved, outcome: Outcome = Outcome.DONE) -> None:
+    def moved(self, moved: PositionMove, outcome: RequestOutcome = RequestOutcome.DONE) -> None:
         """Record the answer for a position."""
         moved.outcome, moved.answered = outcome, self.tick()
 
@@ -110,14 +110,14 @@ class History:
 
     def told(self, group: str, position: int, reader: str) -> None:
         """Record that a position was read back."""
-        self.events.append(Told(group, position, reader, self.tick()))
+        self.events.append(PositionRead(group, position, reader, self.tick()))
 
     @property
-    def sent(self) -> list[Sent]:
+    def sent(self) -> list[SentValue]:
         """Return all sent values, in order."""
-        return [one for one in self.events if isinstance(one, Sent)]
+        return [event for event in self.events if isinstance(event, SentValue)]
 
     @property
     def reads(self) -> list[Read]:
         """Return all reads, in order."""
-        return [one for one in self.events if isinstance(one, Read)]
+        return [event for event in self.events if isinstance(event, Read)]

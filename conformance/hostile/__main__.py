@@ -14,11 +14,11 @@ from pathlib import Path
 
 from conformance.clients import iggy_programs
 from conformance.ending import end_on_signals
-from conformance.hostile.attack import Sent, attack
+from conformance.hostile.attack import AttackResult, attack
 from conformance.hostile.clearing import clear, prepare
-from conformance.hostile.commands import protocols
+from conformance.hostile.commands import OPTIONAL, protocols
 from conformance.hostile.judge import (
-    Verdict,
+    AttackEffect,
     check_log,
     judged,
     peak_bytes,
@@ -59,8 +59,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--report", type=Path, help="a Markdown file to write")
     options = parser.parse_args(arguments)
     wanted = [name for name in known if name in (options.protocol or known)]
-    report = Report(options.seed)
-    with RunningBroker(settings=SETTINGS) as broker:
+    report = HostileReport(options.seed)
+    with RunningBroker(listen=OPTIONAL, settings=SETTINGS) as broker:
         for name in wanted:
             with judged(broker) as verdict:
                 until = time.monotonic() + 60 * options.minutes
@@ -87,16 +87,16 @@ def attack_in_rounds(
     protocol: Protocol,
     frames: int,
     seed: int,
-    verdict: Verdict,
+    verdict: AttackEffect,
     *,
     until: float,
-) -> Sent:
+) -> AttackResult:
     """Send `frames` frames, and delete the created topics after every ROUND_FRAMES.
 
     No further round begins after `until`. With several rounds, the first round fills the memory
     that a broker keeps: only the growth of the later rounds is judged.
     """
-    whole = Sent()
+    whole = AttackResult()
     for number, begun in enumerate(range(0, frames, ROUND_FRAMES)):
         if time.monotonic() >= until:
             break
@@ -116,7 +116,7 @@ def attack_in_rounds(
 
 
 def _run_scenarios(
-    broker: RunningBroker, report: "Report", scenarios: dict[str, Scenario], *, is_long: bool
+    broker: RunningBroker, report: "HostileReport", scenarios: dict[str, Scenario], *, is_long: bool
 ) -> None:
     after: list[int] = []
     for turn in (1, 2):
@@ -130,10 +130,11 @@ def _run_scenarios(
     first, second, most = (size / MB for size in (*after, peak_bytes(broker)))
     report.say(f"Memory after the first pass {first:.0f} MB, after the second one {second:.0f} MB;")
     report.say(f"{most:.0f} MB at most.")
-    assert most <= MOST_MB and second - first <= GROWTH_MB, "it takes too much memory"
+    figures = f"{first:.0f}, {second:.0f}, at most {most:.0f} MB"
+    assert most <= MOST_MB and second - first <= GROWTH_MB, f"too much memory: {figures}"
 
 
-class Report:
+class HostileReport:
     """The actions and findings, as Markdown, printed immediately."""
 
     def __init__(self, seed: int) -> None:
@@ -151,7 +152,7 @@ class Report:
         print(line, flush=True)
         self._lines.append(line)
 
-    def attacked(self, name: str, sent: Sent, verdict: Verdict) -> None:
+    def attacked(self, name: str, sent: AttackResult, verdict: AttackEffect) -> None:
         """Report mutated frames."""
         share = 100 * sent.handled.total() / sent.total
         self.say(f"## {name}: {sent.total} mutated frames in {sent.seconds:.0f} s\n")
@@ -166,7 +167,7 @@ class Report:
             self.say(f"| {command} | {count} |")
         self.say("")
 
-    def played(self, name: str, verdict: Verdict) -> None:
+    def played(self, name: str, verdict: AttackEffect) -> None:
         """Report a scenario."""
         self.say(f"* {name}: {_told(verdict)}")
 
@@ -175,7 +176,7 @@ class Report:
         return "\n".join(self._lines) + "\n"
 
 
-def _told(verdict: Verdict) -> str:
+def _told(verdict: AttackEffect) -> str:
     waits = ", ".join(f"{name} {wait:.2f} s" for name, wait in sorted(verdict.longest_s.items()))
     before, most, after = verdict.memory_before, verdict.memory_most, verdict.memory_after
     memory = (

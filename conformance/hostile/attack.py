@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from conformance.hostile.mutation import mutated
-from conformance.hostile.rows import Protocol, Session
+from conformance.hostile.rows import Protocol, SessionField
 from conformance.server import RunningBroker
 
 FRAMES_PER_CONNECTION = 3  # The first refused frame ends its connection.
@@ -27,7 +27,7 @@ REQUESTS = re.compile(r'^braidlog_requests_total\{api="([^"]*)",protocol="([^"]*
 
 
 @dataclass(slots=True)
-class Sent:
+class AttackResult:
     """The result of an attack."""
 
     frames: Counter[str] = field(default_factory=Counter)  # by the name of their row
@@ -42,7 +42,7 @@ class Sent:
         """Frames sent."""
         return self.frames.total()
 
-    def add(self, other: "Sent") -> None:
+    def add(self, other: "AttackResult") -> None:
         """Add the result of another attack."""
         self.frames += other.frames
         self.dialects += other.dialects
@@ -51,15 +51,16 @@ class Sent:
         self.seconds += other.seconds
 
 
-def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | str) -> Sent:
+def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | str) -> AttackResult:
     """Send `frames` frames; blocks until the broker has handled all of them."""
-    sent = Sent()
-    before = requests(broker, protocol.name)
+    sent = AttackResult()
+    counted_as = protocol.counted_as or protocol.name
+    before = requests(broker, counted_as)
     begun = time.monotonic()
-    said = speeches(protocol, frames, random.Random(seed), sent)
-    _Attack(broker.address(protocol.name), said).run(sent)
+    talks = speeches(protocol, frames, random.Random(seed), sent)
+    _Attack(broker.address(protocol.name), talks).run(sent)
     sent.seconds = time.monotonic() - begun
-    handled = requests(broker, protocol.name)
+    handled = requests(broker, counted_as)
     handled.subtract(before)
     handled.subtract(sent.openings)
     sent.handled = +handled
@@ -68,12 +69,12 @@ def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | s
 
 def requests(broker: RunningBroker, protocol: str) -> Counter[str]:
     """Requests that reached a handler so far, by command."""
-    asked = urllib.request.Request(f"{broker.url}/metrics", headers=broker.http_headers)
-    with urllib.request.urlopen(asked, timeout=60) as answer:
+    request = urllib.request.Request(f"{broker.url}/metrics", headers=broker.http_headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
-    found = (REQUESTS.match(line) for line in lines)
+    matches = (REQUESTS.match(line) for line in lines)
     return Counter(
-        {match[1]: int(float(match[3])) for match in found if match and match[2] == protocol}
+        {match[1]: int(float(match[3])) for match in matches if match and match[2] == protocol}
     )
 
 
@@ -83,11 +84,11 @@ class _Speech:
 
     opening: bytes
     frames: list[bytes]
-    session: Session | None
+    session: SessionField | None
 
 
 def speeches(
-    protocol: Protocol, frames: int, chance: random.Random, sent: Sent
+    protocol: Protocol, frames: int, chance: random.Random, sent: AttackResult
 ) -> Iterator[_Speech]:
     """Yield the bytes of each connection."""
     left = frames
@@ -104,16 +105,19 @@ def speeches(
         yield _Speech(b"".join(talk.opening), bad, talk.session)
 
 
-def _numbered(stream: socket.socket, speech: _Speech, session: Session) -> bytes:
+def _numbered(stream: socket.socket, speech: _Speech, session: SessionField) -> bytes:
     """Send the opening, and insert the number from its answer into the frames."""
     stream.settimeout(SILENCE_S)
     stream.sendall(speech.opening)
     answer = b""
-    while len(answer) < session.answer_bytes:
+    while len(answer) < session.answer_bytes or session.after not in answer:
         piece = stream.recv(RECEIVE_BYTES)
         assert piece, "the broker refused the opening"
         answer += piece
-    number = answer[session.answer_pos : session.answer_pos + session.size]
+    pos = session.answer_pos
+    if session.after:
+        pos = answer.index(session.after) + len(session.after)
+    number = answer[pos : pos + session.size]
     start, end = session.frame_pos, session.frame_pos + session.size
     return b"".join(
         frame[:start] + number + frame[end:] if len(frame) >= end else frame
@@ -121,7 +125,7 @@ def _numbered(stream: socket.socket, speech: _Speech, session: Session) -> bytes
     )
 
 
-class _Connection:
+class _AttackedConnection:
     """A connection: its unsent bytes, and the deadline for the broker's close."""
 
     __slots__ = ("deadline", "is_open", "stream", "unsent")
@@ -170,9 +174,9 @@ class _Attack:
         self._speeches = speeches
         self._selector = selectors.DefaultSelector()
         self._open = 0
-        self._oldest: deque[_Connection] = deque()
+        self._oldest: deque[_AttackedConnection] = deque()
 
-    def run(self, sent: Sent) -> None:
+    def run(self, sent: AttackResult) -> None:
         """Talk to the broker until all frames are sent and every connection is closed."""
         with self._selector:
             while self._begin() or self._open:
@@ -186,7 +190,7 @@ class _Attack:
             speech = next(self._speeches, None)
             if speech is None:
                 return False
-            connection = _Connection(self._address, speech)
+            connection = _AttackedConnection(self._address, speech)
             events = selectors.EVENT_READ
             if not connection.send():
                 events |= selectors.EVENT_WRITE
@@ -195,13 +199,13 @@ class _Attack:
             self._open += 1
         return True
 
-    def _go_on(self, connection: _Connection) -> None:
+    def _go_on(self, connection: _AttackedConnection) -> None:
         if connection.unsent and connection.send():
             self._selector.modify(connection.stream, selectors.EVENT_READ, connection)
         if not connection.receive():
             self._end(connection)
 
-    def _end(self, connection: _Connection) -> None:
+    def _end(self, connection: _AttackedConnection) -> None:
         self._selector.unregister(connection.stream)
         connection.stream.close()
         connection.is_open = False
@@ -209,10 +213,10 @@ class _Attack:
 
     def _end_silent(self) -> int:
         """Close connections that the broker did not close in time; return their number."""
-        found, now = 0, time.monotonic()
+        ended, now = 0, time.monotonic()
         while self._oldest and (not self._oldest[0].is_open or self._oldest[0].deadline < now):
             connection = self._oldest.popleft()
             if connection.is_open:
                 self._end(connection)
-                found += 1
-        return found
+                ended += 1
+        return ended

@@ -109,8 +109,8 @@ def read_bombs(broker: RunningBroker, topics: list[str], times: int) -> None:
             for topic in topics
             for read in (_by_kafka, _by_iggy, _by_pulsar, _by_http)
         ]
-    for one in done:
-        one.result()
+    for future in done:
+        future.result()
 
 
 def _by_kafka(broker: RunningBroker, topic: str) -> None:

@@ -8,16 +8,21 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.clients.raw.kafka import KafkaWire
+from conformance.clients.raw.zookeeper import ZooKeeper, ZooKeeperError
 from conformance.hostile.rows import TOPIC
 from conformance.server import RunningBroker
 
 KEPT = "public/default/healthy-"  # The judged clients' topics.
+GROUP_KEPT = "/consumers/healthy"  # Their group's nodes: to delete these ends its positions.
 USERS_KEPT = ("admin", "iggy")
 GONE = 404
+# Of nodes that show the broker, of the tree's own nodes, and of nodes that went meanwhile.
+KEPT_CODES = (-6, -8, -101, -102, -111)
 
 
 @dataclass(slots=True)
@@ -55,7 +60,31 @@ def clear(broker: RunningBroker) -> Cleared:
         if user["name"] not in USERS_KEPT:
             path = f"/api/v1/users/{urllib.parse.quote(user['name'], safe='')}"
             _delete(broker, "users", path, cleared)
+    if "zookeeper" in broker.addresses:
+        _delete_nodes(broker, cleared)
     return cleared
+
+
+def _delete_nodes(broker: RunningBroker, cleared: Cleared) -> None:
+    """Delete all stored nodes that a client may delete, children first."""
+    client = ZooKeeper()
+    client.connect(broker.address("zookeeper"))
+    paths = ["/"]
+    for path in paths:  # Grows meanwhile.
+        with suppress(ZooKeeperError):  # An ephemeral node went.
+            names, _ = client.children(path)
+            paths += [f"{path.rstrip('/')}/{name}" for name in names]
+    for path in reversed(paths[1:]):
+        if path.startswith(GROUP_KEPT):
+            continue
+        try:
+            client.delete(path)
+        except ZooKeeperError as error:
+            if error.code not in KEPT_CODES:
+                raise
+        else:
+            cleared.add("nodes")
+    client.end()
 
 
 def _quoted(name: str) -> str:

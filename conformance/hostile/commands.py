@@ -1,10 +1,23 @@
 """All attackable protocols."""
 
-from conformance.hostile import rows_http, rows_iggy, rows_kafka, rows_pulsar
+from conformance.hostile import (
+    rows_http,
+    rows_iggy,
+    rows_iggy_http,
+    rows_iggy_websocket,
+    rows_kafka,
+    rows_pulsar,
+    rows_zookeeper,
+)
 from conformance.hostile.rows import Protocol
+from conformance.server import ANY_PORT
+
+# Listeners that are off by default.
+OPTIONAL = dict.fromkeys(("iggy-websocket", "iggy-http", "zookeeper"), ANY_PORT)
 
 
 def protocols() -> dict[str, Protocol]:
     """Return the attack on each listener, by its name."""
-    modules = (rows_kafka, rows_pulsar, rows_iggy, rows_http)
-    return {found.name: found for found in (module.protocol() for module in modules)}
+    iggy = (rows_iggy, rows_iggy_websocket, rows_iggy_http)
+    modules = (rows_kafka, rows_pulsar, *iggy, rows_http, rows_zookeeper)
+    return {protocol.name: protocol for protocol in (module.protocol() for module in modules)}

@@ -28,7 +28,7 @@ class LoopHeld(AssertionError):
 
 
 @dataclass(slots=True)
-class Verdict:
+class AttackEffect:
     """The effect of an attack on the broker."""
 
     longest_s: dict[str, float] = field(default_factory=dict)
@@ -41,9 +41,9 @@ class Verdict:
 
 
 @contextmanager
-def judged(broker: RunningBroker) -> Iterator[Verdict]:
+def judged(broker: RunningBroker) -> Iterator[AttackEffect]:
     """Judge the attack inside the block. Raises AssertionError if the broker is not as before."""
-    verdict, logged = Verdict(), log_size(broker)
+    verdict, logged = AttackEffect(), log_size(broker)
     with Healthy(broker) as healthy:
         verdict.files_before = open_files(broker)
         verdict.memory_before = broker.resident_bytes()
@@ -58,13 +58,13 @@ def judged(broker: RunningBroker) -> Iterator[Verdict]:
     check_log(broker, logged)
 
 
-def _memory_given_back(broker: RunningBroker, verdict: Verdict) -> int:
+def _memory_given_back(broker: RunningBroker, verdict: AttackEffect) -> int:
     """Return the memory once the broker has returned unneeded memory, or after GIVEN_BACK_S."""
     until = time.monotonic() + GIVEN_BACK_S
     while True:
-        found = broker.resident_bytes()
-        if found - verdict.memory_before <= verdict.growth_max or time.monotonic() >= until:
-            return found
+        resident = broker.resident_bytes()
+        if resident - verdict.memory_before <= verdict.growth_max or time.monotonic() >= until:
+            return resident
         time.sleep(LOOK_S)
 
 
@@ -115,15 +115,15 @@ def restarts_with_the_same(broker: RunningBroker) -> None:
 
 def records(broker: RunningBroker) -> dict[str, str]:
     """Return a digest of each healthy client's records, as each protocol returns them."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for writer in RECORD_CLIENTS:
         topic = topic_of(writer)
         for reader, read in READERS.items():
             digest = hashlib.sha256()
             for offset, value in read(broker, topic):
                 digest.update(b"%d %s\n" % (offset, value))
-            found[f"{writer} read by {reader}"] = digest.hexdigest()
-    return found
+            digests[f"{writer} read by {reader}"] = digest.hexdigest()
+    return digests
 
 
 def _read_by_kafka(broker: RunningBroker, topic: str) -> Iterator[tuple[int, bytes]]:
@@ -143,8 +143,8 @@ def _read_by_iggy(broker: RunningBroker, topic: str) -> Iterator[tuple[int, byte
     with IggyWire(broker.address("iggy")) as wire:
         offset = 0
         while polled := wire.poll(topic, 1000, BY_OFFSET, offset):
-            for one in polled:
-                yield one.offset, one.payload
+            for message in polled:
+                yield message.offset, message.payload
             offset = polled[-1].offset + 1
 
 
@@ -169,10 +169,10 @@ def _settled(broker: RunningBroker, files: int) -> int:
 
     Thousands of ended connections may still wait to be accepted.
     """
-    taken, deadline = -1.0, 0.0
+    received, deadline = -1.0, 0.0
     while (now := open_files(broker)) > files:
-        if (count := _taken_in(broker)) != taken:
-            taken, deadline = count, time.monotonic() + QUIET_S
+        if (count := _taken_in(broker)) != received:
+            received, deadline = count, time.monotonic() + QUIET_S
         elif time.monotonic() >= deadline:
             break
         time.sleep(LOOK_S)
@@ -185,7 +185,9 @@ def _taken_in(broker: RunningBroker) -> float:
     """
     with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
-    starts = tuple(f'braidlog_connections_total{{protocol="{one}"' for one in RECORD_CLIENTS)
+    starts = tuple(
+        f'braidlog_connections_total{{protocol="{protocol}"' for protocol in RECORD_CLIENTS
+    )
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(starts))
 
 

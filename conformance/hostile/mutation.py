@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from conformance.clients.raw import pulsar
 
 if TYPE_CHECKING:
-    from conformance.hostile.rows import Command
+    from conformance.hostile.rows import CommandRow
 
 Mutator = Callable[[random.Random, bytearray], None]
 
@@ -34,7 +34,7 @@ IS_WRAPPED = 0.8  # Probability of a bad body behind correct checksums and lengt
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FrameLayout:
     """The frame layout of a protocol: the byte order, and the place of the length."""
 
     byte_order: str  # ">" or "<"; "" for frames without a length
@@ -60,24 +60,25 @@ class Layout:
         return self.corrected(frame) == frame
 
 
-KAFKA = Layout(">", 12)
-IGGY = Layout("<", 8)
-IGGY_V = Layout("<", 256, length_pos=48, uncounted_bytes=0)
-PULSAR = Layout(">", 8, is_protobuf=True)
-HTTP = Layout("", 0)
+KAFKA = FrameLayout(">", 12)
+IGGY = FrameLayout("<", 8)
+IGGY_V = FrameLayout("<", 256, length_pos=48, uncounted_bytes=0)
+PULSAR = FrameLayout(">", 8, is_protobuf=True)
+HTTP = FrameLayout("", 0)
+ZOOKEEPER = FrameLayout(">", 12)
 
 
-RAW = Layout("", 0)
+RAW = FrameLayout("", 0)
 
 
-def mutated(chance: random.Random, row: Command, layout: Layout) -> bytes:
+def mutated(chance: random.Random, row: CommandRow, layout: FrameLayout) -> bytes:
     """Return a frame made from a row, bad more often than not."""
     if row.wrap is not None and chance.random() < IS_WRAPPED:
         return row.wrap(mutate(chance, row.inner, RAW))
     return mutate(chance, row.frame, layout)
 
 
-def mutate(chance: random.Random, frame: bytes, layout: Layout) -> bytes:
+def mutate(chance: random.Random, frame: bytes, layout: FrameLayout) -> bytes:
     """Return a frame made from a valid frame, bad more often than not."""
     if chance.random() < IS_LEFT_ALONE:
         return frame
@@ -93,7 +94,7 @@ def mutate(chance: random.Random, frame: bytes, layout: Layout) -> bytes:
     return whole if chance.random() > LENGTH_IS_RIGHT else layout.corrected(whole)
 
 
-def _mutators(layout: Layout) -> tuple[Mutator, ...]:
+def _mutators(layout: FrameLayout) -> tuple[Mutator, ...]:
     def extreme(chance: random.Random, data: bytearray) -> None:
         """Put an extreme at a length or a count, or at a possible place of such a field."""
         size, kind = chance.choice(((1, "B"), (2, "H"), (4, "I"), (4, "I"), (8, "Q")))
@@ -110,7 +111,7 @@ def _mutators(layout: Layout) -> tuple[Mutator, ...]:
     return (extreme, extreme, flip_bits, cut, repeat, add_noise, break_text, break_text)
 
 
-def _is_small(data: bytearray, at: int, size: int, layout: Layout) -> bool:
+def _is_small(data: bytearray, at: int, size: int, layout: FrameLayout) -> bool:
     order = "little" if layout.byte_order == "<" else "big"
     return int.from_bytes(data[at : at + size], order) <= len(data)
 
@@ -172,10 +173,10 @@ def _mutated_message(chance: random.Random, message: bytes) -> bytes:
         return chance.choice((*NO_UTF8, b"", b"\0", b"x" * 70_000, chance.randbytes(20), message))
     at = chance.randrange(len(fields))
     number, value = fields[at]
-    what = chance.random()
-    if what < 0.1:
+    choice = chance.random()
+    if choice < 0.1:
         del fields[at]
-    elif what < 0.2:
+    elif choice < 0.2:
         fields.insert(at, fields[at])
     elif isinstance(value, int):
         fields[at] = (number, chance.choice(EXTREMES))

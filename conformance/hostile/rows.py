@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.hostile.mutation import Layout
+from conformance.hostile.mutation import FrameLayout
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 TOPIC = "hostile"  # Topic of most frames; the judged clients have separate topics.
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CommandRow:
     """A row: its name in the report, and a valid frame.
 
     `wrap` makes a whole frame of `inner`: a bad `inner` gets correct checksums and lengths, so that
@@ -28,24 +28,25 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """A number from the answer to the opening, which each frame repeats."""
+class SessionField:
+    """A number, or a token, from the answer to the opening, which each frame repeats."""
 
     answer_bytes: int  # of the answer, at least
     answer_pos: int
     frame_pos: int
     size: int = 8
+    after: bytes = b""  # Instead of `answer_pos`: the bytes before the number.
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class ConnectionKind:
     """A kind of connection: its opening, and the possible commands."""
 
-    layout: Layout
+    layout: FrameLayout
     opening: Sequence[bytes]  # frames that a connection begins with
     opening_apis: Sequence[str]  # the opening frames' names in the broker's metrics
-    commands: Sequence[Command]
-    session: Session | None = None
+    commands: Sequence[CommandRow]
+    session: SessionField | None = None
     weight: int = 1  # relative frequency of such connections
     dialect: str = ""  # heading of the frames in the report
 
@@ -55,7 +56,8 @@ class Protocol:
     """The attack on a listener."""
 
     name: str  # of the listener
-    talks: Sequence[Talk]
+    talks: Sequence[ConnectionKind]
+    counted_as: str = ""  # Name of its requests in the metrics, if not the listener's.
 
 
 def recorded(path: str) -> Iterator[list[str]]:

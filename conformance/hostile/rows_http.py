@@ -3,9 +3,12 @@
 import json
 from collections.abc import Iterator
 
+from braidlog.protocols.http.examples import EXAMPLES
+from braidlog.protocols.http.management.exports import ExportRun
+from braidlog.protocols.http.pulsar_admin import absent
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from conformance.hostile.mutation import HTTP
-from conformance.hostile.rows import TOPIC, Command, Protocol, Talk
+from conformance.hostile.rows import TOPIC, CommandRow, ConnectionKind, Protocol
 from conformance.policy_samples import policy_body
 
 API, ADMIN = "/api/v1", "/admin/v2"
@@ -37,7 +40,17 @@ def _health() -> Iterator[Row]:
     for path in ("/healthz", "/readyz", "/metrics", "/metrics/", "/openapi.json", "/docs"):
         yield "GET", path, None
     yield "GET", f"{API}/connections?limit=2&after=1", None
+    yield "GET", f"{API}/topics/{PLACE}/writers?limit=2&after=1", None
     yield "GET", f"{API}/stats", None
+    yield "GET", f"{API}/history", None
+    yield "GET", f"{API}/brokers", None
+    yield "GET", f"{API}/audit?limit=2&before=17-65536&event=login&refused=true&contains=a", None
+    yield "GET", f"{API}/config", None
+    yield "GET", f"{API}/http-consumers?limit=2&after=a&topic=orders", None
+    yield "GET", f"{API}/exports", None
+    yield "POST", f"{API}/exports", EXAMPLES[ExportRun]
+    yield "GET", f"{API}/topics?limit=2&after=1&sort=size", None
+    yield "GET", f"{API}/groups?limit=2&after=1&sort=lag&ages=true", None
     yield "OPTIONS", f"{API}/topics", None
     yield "HEAD", f"{API}/topics", None
 
@@ -118,13 +131,13 @@ def _admin() -> Iterator[Row]:
     yield "GET", f"{ADMIN}/namespaces/public/default/topics", None
     yield "GET", f"{ADMIN}/persistent/public/default", None
     yield "GET", f"{ADMIN}/persistent/public/default/partitioned", None
-    made = f"{ADMIN}/persistent/{MADE}"
-    yield "PUT", made, None
-    yield "DELETE", f"{made}?force=true", None
+    topic = f"{ADMIN}/persistent/{MADE}"
+    yield "PUT", topic, None
+    yield "DELETE", f"{topic}?force=true", None
     yield "GET", f"{KEEP}/partitions", None
-    yield "PUT", f"{made}-p/partitions", 2
-    yield "POST", f"{made}-p/partitions", 3
-    yield "DELETE", f"{made}-p/partitions", None
+    yield "PUT", f"{topic}-p/partitions", 2
+    yield "POST", f"{topic}-p/partitions", 3
+    yield "DELETE", f"{topic}-p/partitions", None
     for path in ("stats", "partitioned-stats", "internalStats", "lastMessageId", "subscriptions"):
         yield "GET", f"{KEEP}/{path}", None
     yield "GET", f"{KEEP}/messageid/1700000000000", None
@@ -190,6 +203,15 @@ def _admin_of_namespaces() -> Iterator[Row]:
         yield "POST", f"{place}/clearBacklog/hostile", None
         yield "POST", f"{place}/unsubscribe/hostile", None
     yield "PUT", f"{namespace}/0x00000000_0xffffffff/unload", None
+    yield "GET", f"{namespace}/0x00000000_0xffffffff/topicHashPositions?topics=a,b", None
+    cluster = f"{ADMIN}/clusters/standalone"
+    yield "POST", cluster, {"serviceUrl": "http://broker", "brokerServiceUrl": ""}
+    yield "DELETE", cluster, None
+    for method in ("GET", "DELETE"):
+        yield method, f"{cluster}/failureDomains/rack", None
+    yield "GET", f"{ADMIN}/brokers/standalone/broker/ownedNamespaces", None
+    yield "GET", f"{ADMIN}/broker-stats/topics", None
+    yield "GET", f"{ADMIN}/broker-stats/load-report", None
 
 
 def _admin_of_topics() -> Iterator[Row]:
@@ -205,7 +227,8 @@ def _admin_of_topics() -> Iterator[Row]:
     yield "PUT", f"{KEEP}/backlogSize", PLACE_IN_LOG
     base = f"{KEEP}/subscription/hostile-admin"
     yield "GET", f"{base}/properties", None
-    yield "POST", f"{base}/analyzeBacklog", None
+    yield "PUT", f"{base}/properties", {"team": "blue"}
+    yield "POST", f"{base}/analyzeBacklog", PLACE_IN_LOG
     yield "POST", f"{base}/expireMessages", PLACE_IN_LOG
     yield "POST", f"{KEEP}/all_subscription/expireMessages/1000000", None
     schemas = f"{ADMIN}/schemas/{PLACE}"
@@ -252,6 +275,25 @@ def _policies() -> Iterator[Row]:
     yield "POST", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}
 
 
+def _absent() -> Iterator[Row]:
+    """Yield settings that nothing has."""
+    namespace = f"{ADMIN}/namespaces/public/hostile-http"
+    for place, shown, removed in (
+        (namespace, absent.OF_NAMESPACES, absent.REMOVED_FROM_NAMESPACES),
+        (KEEP, absent.OF_TOPICS, absent.REMOVED_FROM_TOPICS),
+    ):
+        ends = {end: f"{place}/{end}".format(subscription="hostile-admin") for end in shown}
+        yield from (("GET", path, None) for path in ends.values())
+        yield from (("DELETE", ends.get(end, f"{place}/{end}"), None) for end in removed)
+    accepted = {namespace: absent.SETTABLE_ON_NAMESPACES, KEEP: absent.SETTABLE_ON_TOPICS}
+    for place, values in accepted.items():
+        for end, value in values.items():
+            yield "POST", f"{place}/{end}".format(subscription="hostile-admin"), value
+    yield "GET", f"{KEEP}/{absent.REPLICATED}".format(subscription="hostile-admin"), None
+    yield "DELETE", f"{ADMIN}/persistent/{MADE}/policies", None
+    yield "GET", f"{ADMIN}/brokers/internal-configuration", None
+
+
 def _unserved() -> Iterator[Row]:
     """Yield refused paths of Pulsar, with every method."""
     for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
@@ -272,14 +314,14 @@ def request(method: str, path: str, body: object, *more: str) -> bytes:
     return "\r\n".join((*head, "", "")).encode() + data
 
 
-def _commands() -> Iterator[Command]:
-    for rows in (_health, _messages, _spellings, _managing, _admin, _policies, _unserved):
+def _commands() -> Iterator[CommandRow]:
+    for rows in (_health, _messages, _spellings, _managing, _admin, _policies, _absent, _unserved):
         for method, path, body in rows():
-            yield Command(f"{method} {path}", request(method, path, body))
+            yield CommandRow(f"{method} {path}", request(method, path, body))
     yield from _websockets()
     for kind in ("text/event-stream", "application/x-ndjson"):
         path = f"{PIP64}/partitions/0/messages?timeout=0"
-        yield Command(f"GET {path}, {kind}", request("GET", path, None, f"Accept: {kind}"))
+        yield CommandRow(f"GET {path}, {kind}", request("GET", path, None, f"Accept: {kind}"))
 
 
 def _frame(opcode: int, payload: bytes) -> bytes:
@@ -290,7 +332,7 @@ def _frame(opcode: int, payload: bytes) -> bytes:
     return bytes([0x80 | opcode]) + size + bytes(4) + payload
 
 
-def _websockets() -> Iterator[Command]:
+def _websockets() -> Iterator[CommandRow]:
     """Openings with frames behind them: each connection ends with a close frame."""
     upgrade = (
         *("Connection: Upgrade", "Upgrade: websocket"),
@@ -319,9 +361,9 @@ def _websockets() -> Iterator[Command]:
         frames = b"".join(_frame(0x1, json.dumps(text).encode()) for text in sent)
         head = "\r\n".join((f"GET /ws/v2/{path} HTTP/1.1", "Host: broker", *upgrade, "", ""))
         ending = _frame(0x9, b"ping") + _frame(0x8, b"\x03\xe8")
-        yield Command(f"GET /ws/v2/{path}", head.encode() + frames + ending)
+        yield CommandRow(f"GET /ws/v2/{path}", head.encode() + frames + ending)
 
 
 def protocol() -> Protocol:
     """Return the attack on the HTTP listener."""
-    return Protocol("http", [Talk(HTTP, [], [], list(_commands()))])
+    return Protocol("http", [ConnectionKind(HTTP, [], [], list(_commands()))])

@@ -1,5 +1,5 @@
 """Rows of Iggy: every command of every dialect, in the dialect's own layout, and recorded frames
-for servers of the oldest, a classic and the newest dialect (apache/iggy, crates 0.0.60 to 0.11).
+for servers of the oldest, a classic and the newest dialect (apache/iggy, crates 0.0.60 to 0.12).
 
 A connection begins with frames that show its dialect to the broker, so that the bad frames reach
 that dialect's parsers; `rows_iggy_sends.py` has the messages.
@@ -12,7 +12,7 @@ from conformance.clients.raw import iggy
 from conformance.clients.raw.iggy import NEVER, identifier, text8
 from conformance.hostile import rows_iggy_sends as sends
 from conformance.hostile.mutation import IGGY, IGGY_V
-from conformance.hostile.rows import Command, Protocol, Session, Talk, recorded
+from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol, SessionField, recorded
 from conformance.hostile.rows_iggy_sends import GROUP, PLACE, STREAM, iggy_command, vsr_command
 
 Row = tuple[str, int, bytes]  # Name, code, payload.
@@ -24,7 +24,7 @@ NOWHERE = identifier("nowhere") * 2  # A missing topic.
 ZERO, ONE = struct.pack("<I", 0), struct.pack("<I", 1)
 BARE_CONSUMER = b"\x01" + ONE
 CONSUMER = b"\x01" + identifier("c")
-V_SESSION = Session(answer_bytes=272, answer_pos=264, frame_pos=184)
+V_SESSION = SessionField(answer_bytes=272, answer_pos=264, frame_pos=184)
 
 # Settings of a topic, behind the number of its partitions.
 EXPIRY = ONE + text8("tp")
@@ -48,6 +48,11 @@ CARRIED = (
     *(602, 603, 33, 35, 34, 37, 36, 42, 43, 604, 605, 121, 122, 39),
 )
 V_OPERATIONS = dict(zip(CARRIED, (*range(128, 150), 161, 162, 3), strict=True))
+# Commands that W has no more, and the operation that does their work.
+RETIRED_IN_W = (35, 102, 204, 205, 304, 305)
+W_OPERATIONS = {**V_OPERATIONS, 16: 150}
+W_VERSION = struct.pack("<I", 12 << 10) + text8("hostile") + text8("0.12.0")
+SECRET = bytes(32)
 
 
 def login(version: str | None) -> bytes:
@@ -78,10 +83,10 @@ def _alike() -> Iterator[Row]:
 
 
 def _reading(consumer: bytes, partition: bytes) -> Iterator[Row]:
-    asked = consumer + PLACE + partition
-    yield "POLL", 100, asked + struct.pack("<BQIB", iggy.FIRST, 0, 10, 1)
-    yield "GET_OFFSET", 120, asked
-    yield "STORE_OFFSET", 121, asked + bytes(8)
+    target = consumer + PLACE + partition
+    yield "POLL", 100, target + struct.pack("<BQIB", iggy.FIRST, 0, 10, 1)
+    yield "GET_OFFSET", 120, target
+    yield "STORE_OFFSET", 121, target + bytes(8)
 
 
 def _groups(group: bytes, created: bytes) -> Iterator[Row]:
@@ -159,24 +164,60 @@ def _newest_rows() -> Iterator[Row]:
             yield name, code, changed.get(name, body)
 
 
-def _recorded(dialect: str, path: str) -> Iterator[Command]:
+def _w_rows() -> Iterator[Row]:
+    """Yield W's commands, except SEND."""
+    for name, code, body in _newest_rows():
+        if code not in RETIRED_IN_W:
+            yield name, code, body
+    external = b"\x03" + identifier("g") + PLACE + b"\x01" + ZERO
+    yield "GET_OFFSET of an external group", 120, external
+    renamed = _option("name", text8("tp")[1:])
+    expiry = _option("message_expiry", bytes(8), kind=12)
+    yield "UPDATE_RESOURCE of a topic", 16, b"\x01" + PLACE + b"\x00" + renamed + expiry
+    yield "UPDATE_RESOURCE by a reset", 16, b"\x01" + PLACE + b"\x01" + text8("max_topic_size")
+    yield "UPDATE_RESOURCE of a stream", 16, b"\x02" + STREAM + b"\x00" + renamed
+    status = _option("status", b"active")
+    yield "UPDATE_RESOURCE of a user", 16, b"\x03" + USER + b"\x00" + status
+    yield "BIND_SESSION", 15, W_VERSION + bytes(16 + 8 + 8) + SECRET
+    yield "GET_CHANGES", 17, bytes(47) + struct.pack("<IBH", 100, 0, 0)
+    token = bytes(44) + struct.pack("<QBBH", 1, 1, 1, 4) + ZERO
+    query = b"\x03" + bytes(46) + struct.pack("<IBBH", 100, 1, 1, len(token))
+    yield "GET_CHANGES of the state", 17, query + token
+    yield "GET_ROUTE", 105, PLACE + ZERO
+    poll = CONSUMER + PLACE + b"\x01" + ZERO + struct.pack("<BQIB", iggy.FIRST, 0, 10, 1)
+    yield "POLL_DEFERRED", 106, poll + struct.pack("<QIIQ", 1000, 1, 1 << 20, 2_000_000)
+    yield "CANCEL_DEFERRED", 108, b""
+    limits = struct.pack("<QQIIIB", 1000, 2_000_000, 1, 10, 1 << 20, 1)
+    place = struct.pack("<IBQIQQ", 0, iggy.BY_OFFSET, 0, 1 << 20, 1, 0)
+    yield "FETCH", 109, CONSUMER + PLACE + limits + ONE + place
+
+
+def _option(key: str, value: bytes, *, kind: int = iggy.STRING_KIND) -> bytes:
+    """Return an entry of an options block."""
+    entry = struct.pack("<BI", iggy.STRING_KIND, len(key)) + key.encode()
+    return entry + struct.pack("<BI", kind, len(value)) + value
+
+
+def _recorded(dialect: str, path: str) -> Iterator[CommandRow]:
     for row in recorded(path):
         if not row[0].startswith(UNFIT) and _is_hex(row[1]):
-            yield Command(f"{dialect} {row[0]}, recorded", bytes.fromhex(row[1]))
+            yield CommandRow(f"{dialect} {row[0]}, recorded", bytes.fromhex(row[1]))
 
 
 def _is_hex(text: str) -> bool:
     return bool(text) and set(text) <= set("0123456789abcdef")
 
 
-def _commands(dialect: str) -> list[Command]:
-    made = [Command(f"{dialect} {n}", iggy_command(code, body)) for n, code, body in _rows(dialect)]
-    return made + list(sends.of_dialect(dialect))
+def _commands(dialect: str) -> list[CommandRow]:
+    commands = [
+        CommandRow(f"{dialect} {n}", iggy_command(code, body)) for n, code, body in _rows(dialect)
+    ]
+    return commands + list(sends.of_dialect(dialect))
 
 
-def _talks() -> Iterator[Talk]:
+def _talks() -> Iterator[ConnectionKind]:
     oldest = list(_recorded("D0", "iggy/d0-server-670a8ba.tsv")) + _commands("D0")
-    yield Talk(IGGY, [], [], oldest, dialect="D0")  # The first frame may be bad too.
+    yield ConnectionKind(IGGY, [], [], oldest, dialect="D0")  # The first frame may be bad too.
     yield _talk("D0", [], oldest)
     unversioned = ("login_user", login(None))
     yield _talk("D0 with login", [unversioned], _commands("D0 with login"))
@@ -190,16 +231,27 @@ def _talks() -> Iterator[Talk]:
     (opening,) = (row.frame for row in newest if row.name.startswith("V LOGIN iggy/iggy"))
     for name, code, body in _newest_rows():
         frame = vsr_command(V_OPERATIONS.get(code, 2), body, code)
-        newest.append(Command(f"V {name}", frame))
+        newest.append(CommandRow(f"V {name}", frame))
     newest += sends.of_dialect("V")
-    yield Talk(IGGY_V, [opening], ["login_user"], newest, V_SESSION, weight=2, dialect="V")
+    yield ConnectionKind(
+        IGGY_V, [opening], ["login_user"], newest, V_SESSION, weight=2, dialect="V"
+    )
+    opening = vsr_command(1, W_VERSION + SECRET + text8("iggy") * 2 + bytes(4))
+    rows = [
+        CommandRow(f"W {name}", vsr_command(W_OPERATIONS.get(code, 2), body, code))
+        for name, code, body in _w_rows()
+    ]
+    rows += sends.of_dialect("W")
+    yield ConnectionKind(IGGY_V, [opening], ["login_user"], rows, V_SESSION, dialect="W")
 
 
-def _talk(dialect: str, opening: list[tuple[str, bytes]], rows: Sequence[Command]) -> Talk:
+def _talk(
+    dialect: str, opening: list[tuple[str, bytes]], rows: Sequence[CommandRow]
+) -> ConnectionKind:
     if dialect in SHOWS:
         opening = [*opening, SHOWS[dialect]]
     apis, frames = [api for api, _ in opening], [frame for _, frame in opening]
-    return Talk(IGGY, frames, apis, rows, dialect=dialect)
+    return ConnectionKind(IGGY, frames, apis, rows, dialect=dialect)
 
 
 def protocol() -> Protocol:

@@ -12,7 +12,7 @@ import xxhash
 from conformance.clients.raw import iggy
 from conformance.clients.raw.iggy import headers_block, identifier
 from conformance.hostile.mutation import IGGY
-from conformance.hostile.rows import Command
+from conformance.hostile.rows import CommandRow
 
 STREAM = identifier("hostile")
 PLACE = STREAM + identifier("tp")
@@ -22,7 +22,10 @@ V_SEND = 160
 PAYLOAD = b"hello"
 SENT_US = 1_700_000_000_000_000
 OLD = headers_block([(b"name", iggy.STRING_KIND, b"value"), (b"n", iggy.UINT32_KIND, bytes(4))])[4:]
-TYPED = b"".join(b"\x02" + one for one in (OLD[:18], OLD[18:]))  # Keys have kinds, too.
+TYPED = b"".join(b"\x02" + part for part in (OLD[:18], OLD[18:]))  # Keys have kinds, too.
+# An idempotent producer of W, in the head of a batch and as its checksum covers the producer.
+PRODUCER = struct.pack("<B3xQHxxI", 1, 7, 0, 0), struct.pack("<BQHI", 1, 7, 0, 0)
+TO_PARTITION = 2
 BALANCED, BY_KEY = b"\x01\x00", b"\x03\x03key"
 
 
@@ -41,19 +44,20 @@ def vsr_command(operation: int, body: bytes, code: int = 0) -> bytes:
     return bytes(head) + body
 
 
-def of_dialect(dialect: str) -> Iterator[Command]:
+def of_dialect(dialect: str) -> Iterator[CommandRow]:
     """Yield a dialect's SENDs in several rows, because SENDs have the most fields."""
-    newest, first = dialect in ("D4", "D5", "V"), struct.pack("<BB", 2, 4)
+    newest, first = dialect in ("D4", "D5", "V", "W"), struct.pack("<BB", 2, 4)
     to_first = first + struct.pack("<I", 0 if newest else 1)
     for name, to in (("partition", to_first), ("balanced", BALANCED), ("key", BY_KEY)):
         make = _maker(dialect, to)
-        headers = TYPED if dialect in ("D5", "V") else OLD
-        yield Command(f"{dialect} SEND to {name}", make(headers), headers, make)
+        headers = TYPED if dialect in ("D5", "V", "W") else OLD
+        yield CommandRow(f"{dialect} SEND to {name}", make(headers), headers, make)
 
 
 def _maker(dialect: str, to: bytes) -> Callable[[bytes], bytes]:
-    if dialect == "V":
-        return lambda headers: vsr_command(V_SEND, _target(to) + _batch(headers))
+    if dialect in ("V", "W"):
+        producer = PRODUCER if dialect == "W" and to[0] == TO_PARTITION else (b"", b"")
+        return lambda headers: vsr_command(V_SEND, _target(to) + _batch(headers, *producer))
     if dialect in ("D3", "D4", "D5"):
         head_bytes = 64 if dialect == "D5" else 56
         return lambda headers: iggy_command(iggy.SEND, _target(to) + _indexed(headers, head_bytes))
@@ -71,13 +75,13 @@ def _old(headers: bytes) -> bytes:
 
 
 def _indexed(headers: bytes, head_bytes: int) -> bytes:
-    one = struct.pack("<Q16sQQQII", 0, bytes(16), 0, 0, SENT_US, len(headers), len(PAYLOAD))
-    one += bytes(head_bytes - len(one)) + PAYLOAD + headers
-    index = b"".join(struct.pack("<IIQ", 0, end, 0) for end in (len(one), 2 * len(one)))
-    return index + one * 2
+    message = struct.pack("<Q16sQQQII", 0, bytes(16), 0, 0, SENT_US, len(headers), len(PAYLOAD))
+    message += bytes(head_bytes - len(message)) + PAYLOAD + headers
+    index = b"".join(struct.pack("<IIQ", 0, end, 0) for end in (len(message), 2 * len(message)))
+    return index + message * 2
 
 
-def _batch(headers: bytes) -> bytes:
+def _batch(headers: bytes, producer: bytes, checked_producer: bytes) -> bytes:
     frames, sums = b"", b""
     for number in range(2):
         sizes = len(headers), len(PAYLOAD)
@@ -86,5 +90,6 @@ def _batch(headers: bytes) -> bytes:
         frames, sums = frames + checksum + checked, sums + checksum
     known = struct.pack("<QQQQQ", 0, 0, 0, SENT_US, BATCH_HEAD + len(frames))
     count = struct.pack("<I", 2)
-    head = known + struct.pack("<Q", xxhash.xxh3_64_intdigest(known + count + sums)) + count
+    checksum = xxhash.xxh3_64_intdigest(known + count + checked_producer + sums)
+    head = known + struct.pack("<Q", checksum) + count + producer
     return head.ljust(BATCH_HEAD, b"\0") + frames

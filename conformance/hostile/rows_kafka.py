@@ -13,7 +13,7 @@ import crc32c
 
 from conformance.clients.raw import kafka
 from conformance.hostile.mutation import KAFKA
-from conformance.hostile.rows import TOPIC, Command, Protocol, Talk, recorded
+from conformance.hostile.rows import TOPIC, CommandRow, ConnectionKind, Protocol, recorded
 from conformance.hostile.rows_kafka_flexible import flexible_rows
 
 NAME = kafka.string(TOPIC.encode())
@@ -184,21 +184,21 @@ BODIES: dict[int, tuple[str, int, Callable[[int], bytes]]] = {
 PRODUCE_VERSIONS, FETCH_VERSIONS = range(9), range(12)
 
 
-def _commands() -> Iterator[Command]:
+def _commands() -> Iterator[CommandRow]:
     for key, (name, highest, body) in BODIES.items():
         for version in range(highest + 1):
-            yield Command(f"{name} v{version}", kafka_request(key, version, body(version)))
+            yield CommandRow(f"{name} v{version}", kafka_request(key, version, body(version)))
     for version in FETCH_VERSIONS:
-        yield Command(f"fetch v{version}", fetch(version))
+        yield CommandRow(f"fetch v{version}", fetch(version))
     for version in PRODUCE_VERSIONS:
         records = MESSAGE if version < 3 else record_batch(RECORD)
-        yield Command(f"produce v{version}", produce(version, records))
+        yield CommandRow(f"produce v{version}", produce(version, records))
     newest = {key: body(highest) for key, (_, highest, body) in BODIES.items()}
     newest[0] = produce(8, record_batch(RECORD))[HEADER_BYTES:]
     newest[1] = fetch(11)[HEADER_BYTES:]
     yield from flexible_rows({0: 8, 1: 11, **{key: row[1] for key, row in BODIES.items()}}, newest)
     for row in recorded("kafka/golden-frames.tsv"):
-        yield Command(f"{row[0]}, recorded", bytes.fromhex(row[5]))
+        yield CommandRow(f"{row[0]}, recorded", bytes.fromhex(row[5]))
 
 
 def wrapped_message(codec: int, inner: bytes) -> bytes:
@@ -225,14 +225,14 @@ PACK: dict[int, Callable[[bytes], bytes]] = {
 }
 
 
-def _deep() -> Iterator[Command]:
+def _deep() -> Iterator[CommandRow]:
     """Yield sets and batches that are bad behind a correct checksum."""
 
-    def row(name: str, inner: bytes, make: Callable[[bytes], bytes], version: int) -> Command:
+    def row(name: str, inner: bytes, make: Callable[[bytes], bytes], version: int) -> CommandRow:
         def wrap(bad: bytes) -> bytes:
             return produce(version, make(bad))
 
-        return Command(f"produce, {name}", wrap(inner), inner, wrap)
+        return CommandRow(f"produce, {name}", wrap(inner), inner, wrap)
 
     yield row("message", MESSAGE[16:], _summed, 0)
     yield row("batch", RECORD, record_batch, 3)
@@ -253,4 +253,4 @@ def _packing(wrap: Callable[[int, bytes], bytes], codec: int) -> Callable[[bytes
 
 def protocol() -> Protocol:
     """Return the attack on the Kafka listener."""
-    return Protocol("kafka", [Talk(KAFKA, [], [], [*_commands(), *_deep()])])
+    return Protocol("kafka", [ConnectionKind(KAFKA, [], [], [*_commands(), *_deep()])])

@@ -10,8 +10,8 @@ import jwt
 
 from conformance.clients.raw import iggy, kafka, pulsar
 from conformance.clients.raw.iggy import text8
-from conformance.hostile.mutation import HTTP, IGGY, IGGY_V, KAFKA, PULSAR, RAW, Layout
-from conformance.hostile.rows import Command, Protocol, Talk
+from conformance.hostile.mutation import HTTP, IGGY, IGGY_V, KAFKA, PULSAR, RAW, FrameLayout
+from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol
 from conformance.hostile.rows_http import request
 from conformance.hostile.rows_iggy_sends import iggy_command
 from conformance.hostile.rows_kafka import kafka_request
@@ -20,7 +20,7 @@ from conformance.hostile.rows_pulsar import pulsar_command
 USER, PASSWORD = "guest", "secret one"  # A user without permissions.
 SECRET = b"0123456789abcdef0123456789abcdef"  # Key of signed tokens.
 LATE_S = 2**33
-SASL_RAW = Layout(">", 4)  # Messages of a mechanism after a handshake of version 0.
+SASL_RAW = FrameLayout(">", 4)  # Messages of a mechanism after a handshake of version 0.
 VSR_HEAD = 256
 HELLO = bytes.fromhex(  # A ClientHello of TLS 1.2 with a single cipher.
     "160301002d010000290303" + "11" * 32 + "000002c02f0100"
@@ -39,19 +39,19 @@ def tokens() -> dict[str, str]:
     }
 
 
-def _kafka(family: Sequence[tuple[bytes, list[tuple[str, bytes]]]]) -> Iterator[Talk]:
+def _kafka(family: Sequence[tuple[bytes, list[tuple[str, bytes]]]]) -> Iterator[ConnectionKind]:
     """Yield a handshake of both versions, then the mechanism's messages."""
-    for mechanism, said in family:
+    for mechanism, tokens_sent in family:
         shakes = [kafka_request(17, version, kafka.string(mechanism)) for version in (0, 1)]
         rows = [
-            Command(f"{name} v{version}", kafka_request(36, version, kafka.data(data)))
-            for name, data in said
+            CommandRow(f"{name} v{version}", kafka_request(36, version, kafka.data(data)))
+            for name, data in tokens_sent
             for version in (0, 1)
         ]
-        yield Talk(KAFKA, [shakes[1]], ["sasl_handshake"], rows, weight=3)
-        raw = [Command(f"{name}, raw", SASL_RAW.with_length(data)) for name, data in said]
-        yield Talk(SASL_RAW, [shakes[0]], ["sasl_handshake"], raw)
-        yield Talk(KAFKA, [], [], [Command("handshake", shake) for shake in shakes])
+        yield ConnectionKind(KAFKA, [shakes[1]], ["sasl_handshake"], rows, weight=3)
+        raw = [CommandRow(f"{name}, raw", SASL_RAW.with_length(data)) for name, data in tokens_sent]
+        yield ConnectionKind(SASL_RAW, [shakes[0]], ["sasl_handshake"], raw)
+        yield ConnectionKind(KAFKA, [], [], [CommandRow("handshake", shake) for shake in shakes])
 
 
 def _bearers() -> list[tuple[str, bytes]]:
@@ -78,52 +78,52 @@ def _scram() -> list[tuple[str, bytes]]:
     ]
 
 
-def _connect(method: bytes, said: Sequence[tuple[str, bytes]]) -> Talk:
+def _connect(method: bytes, credentials: Sequence[tuple[str, bytes]]) -> ConnectionKind:
     rows = [
-        Command(name, pulsar_command(2, 2, [(1, b"raw"), (3, data), (4, 20), (5, method)]))
-        for name, data in said
+        CommandRow(name, pulsar_command(2, 2, [(1, b"raw"), (3, data), (4, 20), (5, method)]))
+        for name, data in credentials
     ]
     answer = pulsar_command(37, 37, [(1, b"raw"), (2, pulsar.encode([(1, method), (2, b"x")]))])
-    return Talk(PULSAR, [], [], [*rows, Command("AUTH_RESPONSE", answer)])
+    return ConnectionKind(PULSAR, [], [], [*rows, CommandRow("AUTH_RESPONSE", answer)])
 
 
-def _iggy_logins(bodies: Sequence[tuple[str, int, bytes]]) -> Talk:
-    rows = [Command(name, iggy_command(code, body)) for name, code, body in bodies]
-    return Talk(IGGY, [], [], rows)
+def _iggy_logins(bodies: Sequence[tuple[str, int, bytes]]) -> ConnectionKind:
+    rows = [CommandRow(name, iggy_command(code, body)) for name, code, body in bodies]
+    return ConnectionKind(IGGY, [], [], rows)
 
 
-def _register(body: bytes) -> Command:
+def _register(body: bytes) -> CommandRow:
     """Return the login of the newest dialect."""
     head = bytearray(VSR_HEAD)
     head[60], head[128], head[176] = 5, 1, 1
     whole = struct.pack("<I", 11 << 10) + text8("raw") + text8("0.11.0") + body
     struct.pack_into("<I", head, 48, VSR_HEAD + len(whole))
-    return Command("register", bytes(head) + whole)
+    return CommandRow("register", bytes(head) + whole)
 
 
-def _iggy_passwords() -> Iterator[Talk]:
+def _iggy_passwords() -> Iterator[ConnectionKind]:
     for password in (PASSWORD, "wrong"):
         pair = text8(USER) + text8(password)
         version = struct.pack("<I", 7) + b"0.6.202" + bytes(4)
         yield _iggy_logins(
             [("login", iggy.LOGIN, pair), ("login, version", iggy.LOGIN, pair + version)]
         )
-        yield Talk(IGGY_V, [], [], [_register(pair + bytes(4))])
+        yield ConnectionKind(IGGY_V, [], [], [_register(pair + bytes(4))])
 
 
-def _iggy_tokens() -> Iterator[Talk]:
+def _iggy_tokens() -> Iterator[ConnectionKind]:
     for token in ("x" * 50, tokens()["right"], tokens()["none"]):
         if len(token) < 256:
             yield _iggy_logins([("login by token", 44, text8(token))])
-            yield Talk(IGGY_V, [], [], [_register(text8(token) + bytes(4))])
+            yield ConnectionKind(IGGY_V, [], [], [_register(text8(token) + bytes(4))])
 
 
-def _http(headers: Sequence[tuple[str, str]]) -> Talk:
+def _http(headers: Sequence[tuple[str, str]]) -> ConnectionKind:
     rows = [
-        Command(name, request("GET", "/api/v1/topics", None, f"Authorization: {header}"))
+        CommandRow(name, request("GET", "/api/v1/topics", None, f"Authorization: {header}"))
         for name, header in headers
     ]
-    return Talk(HTTP, [], [], rows)
+    return ConnectionKind(HTTP, [], [], rows)
 
 
 def _basic(password: str) -> str:
@@ -132,7 +132,7 @@ def _basic(password: str) -> str:
 
 def families() -> dict[str, Protocol]:
     """Return every family of mechanisms, by its name; the protocol's name is the listener's."""
-    said = [(kind, token.encode()) for kind, token in tokens().items()]
+    credentials = [(kind, token.encode()) for kind, token in tokens().items()]
     passwords = [("right", PASSWORD), ("wrong", "wrong")]
     pairs = [(kind, f"{USER}:{password}".encode()) for kind, password in passwords]
     bearers = [(kind, f"Bearer {token}") for kind, token in tokens().items()]
@@ -141,11 +141,13 @@ def families() -> dict[str, Protocol]:
         "kafka-plain": Protocol("kafka", list(_kafka([(b"PLAIN", _plain())]))),
         "kafka-scram": Protocol("kafka", list(_kafka(scram))),
         "kafka-token": Protocol("kafka", list(_kafka([(b"OAUTHBEARER", _bearers())]))),
-        "pulsar-token": Protocol("pulsar", [_connect(b"token", said)]),
+        "pulsar-token": Protocol("pulsar", [_connect(b"token", credentials)]),
         "pulsar-basic": Protocol("pulsar", [_connect(b"basic", pairs)]),
         "iggy-password": Protocol("iggy", list(_iggy_passwords())),
         "iggy-token": Protocol("iggy", list(_iggy_tokens())),
         "http-bearer": Protocol("http", [_http(bearers)]),
         "http-basic": Protocol("http", [_http([(k, _basic(p)) for k, p in passwords])]),
-        "tls": Protocol("kafka-tls", [Talk(RAW, [], [], [Command("ClientHello", HELLO)])]),
+        "tls": Protocol(
+            "kafka-tls", [ConnectionKind(RAW, [], [], [CommandRow("ClientHello", HELLO)])]
+        ),
     }

@@ -11,7 +11,7 @@ import crc32c
 
 from conformance.clients.raw import pulsar
 from conformance.hostile.mutation import PULSAR
-from conformance.hostile.rows import TOPIC, Command, Protocol, Talk, recorded
+from conformance.hostile.rows import TOPIC, CommandRow, ConnectionKind, Protocol, recorded
 
 FULL_NAME = f"persistent://public/default/{TOPIC}".encode()
 NON_PERSISTENT_NAME = f"non-persistent://public/default/{TOPIC}".encode()
@@ -101,43 +101,43 @@ TABLE: list[tuple[str, int, int, pulsar.Fields, bytes]] = [
 ]
 
 
-def _commands() -> Iterator[Command]:
+def _commands() -> Iterator[CommandRow]:
     for name, kind, field, fields, tail in TABLE:
-        yield Command(name, pulsar_command(kind, field, fields, tail))
+        yield CommandRow(name, pulsar_command(kind, field, fields, tail))
     for name, kind in (("Exclusive", 0), ("Shared", 1), ("Failover", 2), ("Key_Shared", 3)):
-        yield Command(f"SUBSCRIBE {name}", subscribe(name.encode(), kind, 5 + kind))
+        yield CommandRow(f"SUBSCRIBE {name}", subscribe(name.encode(), kind, 5 + kind))
     sticky = pulsar.encode([(1, 1), (2, pulsar.encode([(1, 0), (2, 65_535)]))])
-    yield Command("SUBSCRIBE sticky", subscribe(b"sticky", KEY_SHARED, 10, (17, sticky)))
+    yield CommandRow("SUBSCRIBE sticky", subscribe(b"sticky", KEY_SHARED, 10, (17, sticky)))
     for name, kind in (
         ("non_persistent", 0),
         ("non_persistent shared", 1),
         ("non_persistent key", 3),
     ):
         fields = [(1, NON_PERSISTENT_NAME), (2, name.encode()), (3, kind), (4, 20 + kind), (5, 9)]
-        yield Command(f"SUBSCRIBE {name}", pulsar_command(4, 4, [*fields]))
-    yield Command("SUBSCRIBE reader", subscribe(b"r", 0, 11, (8, 0), (9, EARLIEST)))
+        yield CommandRow(f"SUBSCRIBE {name}", pulsar_command(4, 4, [*fields]))
+    yield CommandRow("SUBSCRIBE reader", subscribe(b"r", 0, 11, (8, 0), (9, EARLIEST)))
     pair = pulsar.encode([(1, b"k"), (2, b"v")])
-    yield Command(
+    yield CommandRow(
         "SUBSCRIBE, all of it",
         subscribe(b"all", SHARED, 12, (7, 1), (10, pair), (12, SCHEMA), (18, pair)),
     )
     for row in recorded("pulsar/golden-frames.tsv"):
         if row[1] == "C" and not row[0].startswith("connect"):
-            yield Command(f"{row[0]}, recorded", bytes.fromhex(row[2]))
+            yield CommandRow(f"{row[0]}, recorded", bytes.fromhex(row[2]))
 
 
 def _send(tail: bytes) -> bytes:
     return pulsar_command(6, 6, [(1, 0), (2, 1), (3, 2)], tail)
 
 
-def _deep() -> Iterator[Command]:
+def _deep() -> Iterator[CommandRow]:
     """Yield messages that are bad behind a correct checksum."""
 
-    def row(name: str, inner: bytes, make: Callable[[bytes], bytes]) -> Command:
+    def row(name: str, inner: bytes, make: Callable[[bytes], bytes]) -> CommandRow:
         def wrap(bad: bytes) -> bytes:
             return _send(make(bad))
 
-        return Command(f"SEND, {name}", wrap(inner), inner, wrap)
+        return CommandRow(f"SEND, {name}", wrap(inner), inner, wrap)
 
     yield row("metadata", message([(4, PLACE), (19, 9)], b"payload")[6:], summed)
     batch = single(b"one", (2, b"key")) + single(b"two", (1, pulsar.encode([(1, b"k"), (2, b"v")])))
@@ -175,12 +175,12 @@ def protocol() -> Protocol:
     apis = ["CONNECT", "PRODUCER", "SUBSCRIBE", "FLOW"]
     before = [pulsar_command(2, 2, [(1, b"hostile"), (4, 20), (5, b"token"), (3, b"no token")])]
     before += [pulsar_command(2, 2, [(1, b"hostile"), (4, 20), (9, 1), (17, b"v")])]
-    connects = [Command(f"CONNECT {number}", frame) for number, frame in enumerate(before)]
+    connects = [CommandRow(f"CONNECT {number}", frame) for number, frame in enumerate(before)]
     return Protocol(
         "pulsar",
         [
-            Talk(PULSAR, opening, apis, rows, weight=12),
-            Talk(PULSAR, other, [*apis, "PRODUCER", "SUBSCRIBE"], rows, weight=6),
-            Talk(PULSAR, [], [], connects),
+            ConnectionKind(PULSAR, opening, apis, rows, weight=12),
+            ConnectionKind(PULSAR, other, [*apis, "PRODUCER", "SUBSCRIBE"], rows, weight=6),
+            ConnectionKind(PULSAR, [], [], connects),
         ],
     )

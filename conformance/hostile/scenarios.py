@@ -177,10 +177,10 @@ def many_names(broker: RunningBroker, size: Size) -> None:
     with KafkaWire(broker.address("kafka")) as wire:
         for topic in topics:
             wire.create(topic)
-    one = struct.pack(">iiqi", 1, 0, 0, 1000)
+    wanted = struct.pack(">iiqi", 1, 0, 0, 1000)
     body = struct.pack(">iiii", -1, 10_000, 1, len(topics))
     waiting = kafka_request(
-        1, 0, body + b"".join(kafka.string(topic.encode()) + one for topic in topics)
+        1, 0, body + b"".join(kafka.string(topic.encode()) + wanted for topic in topics)
     )
     with ExitStack() as held:
         for frame, peers in ((large, size.peers // 6), (waiting, size.peers)):

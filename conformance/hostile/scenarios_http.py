@@ -42,8 +42,8 @@ def waiting_consumers(broker: RunningBroker, count: int) -> None:
     with ExitStack() as held:
         for _ in range(count):
             making.request("POST", f"{PIP64}/subscription/waiting", json.dumps({}))
-            made = json.loads(making.getresponse().read())
-            path = f"{PIP64}/subscription/waiting/consumer/{made['id']}"
+            created = json.loads(making.getresponse().read())
+            path = f"{PIP64}/subscription/waiting/consumer/{created['id']}"
             stream = held.enter_context(_connected(broker))
             fetch = f"{path}/messages?timeout={WAIT_MS}&max_bytes=10485760"
             stream.sendall(request("GET", fetch, None))

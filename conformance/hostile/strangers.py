@@ -27,10 +27,10 @@ from conformance.clients.raw.iggy import LOGIN, text8
 from conformance.clients.raw.iggy import frame as iggy_frame
 from conformance.clients.raw.wire import Wire
 from conformance.hostile import rows_login
-from conformance.hostile.attack import Sent, attack
-from conformance.hostile.commands import protocols
+from conformance.hostile.attack import AttackResult, attack
+from conformance.hostile.commands import OPTIONAL, protocols
 from conformance.hostile.judge import check_log, log_size, open_files
-from conformance.hostile.rows import Protocol, Talk
+from conformance.hostile.rows import ConnectionKind, Protocol
 from conformance.server import RunningBroker
 
 MIB = 1 << 20
@@ -41,13 +41,14 @@ OPEN = {
     "kafka": {"api_versions", "sasl_handshake", "sasl_authenticate"},
     "pulsar": {"CONNECT", "PING", "PONG", "AUTH_RESPONSE"},
     "iggy": {"ping", "login_user", "login_with_token"},
+    "zookeeper": set(),  # Connecting, ping and closing are not counted.
 }
 WRONG_CONNECTIONS = 50  # Connections that try passwords at the same time.
 HASH_MESSAGE = "braidlog_password_hashes_total "
 
 
 @dataclass(slots=True)
-class Secured:
+class SecuredBroker:
     """A broker with users, and the requests of its operator."""
 
     broker: RunningBroker
@@ -76,11 +77,11 @@ class Secured:
     def hashes(self) -> int:
         """Return the number of hashed passwords so far."""
         lines = self.ask("/metrics").decode().splitlines()
-        return int(float(next(one for one in lines if one.startswith(HASH_MESSAGE)).split()[1]))
+        return int(float(next(line for line in lines if line.startswith(HASH_MESSAGE)).split()[1]))
 
 
 @contextmanager
-def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
+def secured(folder: Path, *, slows_down: bool) -> Iterator[SecuredBroker]:
     """Run a broker with authentication, and a user without permissions.
 
     Without `slows_down`, the broker's password hashes are cheap.
@@ -103,56 +104,58 @@ def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
         "log_format=json",
     )
     program = "braidlog.broker.cli.main" if slows_down else "conformance.hostile.cheap_hashes"
-    with RunningBroker(folder / "broker", settings=settings, program=program) as broker:
+    with RunningBroker(
+        folder / "broker", listen=OPTIONAL, settings=settings, program=program
+    ) as broker:
         password = (broker.data_dir / "admin-password").read_text().strip()
         _braidlog(broker, password, "users", "create", rows_login.USER, secret=rows_login.PASSWORD)
         token = _braidlog(broker, password, "tokens", "create", "admin", "watch")
         broker.http_headers = {"Authorization": f"Bearer {token}"}
-        yield Secured(broker)
+        yield SecuredBroker(broker)
 
 
 @contextmanager
-def unchanged(one: Secured) -> Iterator[None]:
+def unchanged(server: SecuredBroker) -> Iterator[None]:
     """Check the attack inside the block. Raises AssertionError if the broker has changed."""
-    broker = one.broker
-    before, logged, memory = one.state(), log_size(broker), broker.resident_bytes()
+    broker = server.broker
+    before, logged, memory = server.state(), log_size(broker), broker.resident_bytes()
     files = open_files(broker)
     yield
     deadline = time.monotonic() + QUIET_S
     while open_files(broker) > files and time.monotonic() < deadline:
         time.sleep(0.1)
     assert open_files(broker) <= files
-    assert one.state() == before
+    assert server.state() == before
     assert broker.resident_bytes() - memory <= GROWTH_BYTES_MAX
     check_log(broker, logged)
 
 
-def handshakes(one: Secured, family: str, frames: int, seed: int) -> Sent:
+def handshakes(server: SecuredBroker, family: str, frames: int, seed: int) -> AttackResult:
     """Send mutated handshakes of a family of mechanisms."""
     protocol = rows_login.families()[family]
-    with unchanged(one):
-        sent = attack(one.broker, protocol, frames, seed)
+    with unchanged(server):
+        sent = attack(server.broker, protocol, frames, seed)
     _check_reached(protocol, sent)
     return sent
 
 
-def before_login(one: Secured, name: str, frames: int, seed: int) -> Sent:
+def before_login(server: SecuredBroker, name: str, frames: int, seed: int) -> AttackResult:
     """Send mutated frames of every command of a protocol on connections that never log in."""
     known = protocols()[name]
     talks = [replace(talk, opening=[], opening_apis=[], session=None) for talk in known.talks]
-    with unchanged(one):
-        sent = attack(one.broker, Protocol(name, _numbered(talks)), frames, seed)
+    with unchanged(server):
+        sent = attack(server.broker, Protocol(name, _numbered(talks)), frames, seed)
     _check_reached(known, sent)
     return sent
 
 
-def wrong_passwords(one: Secured, tries: int) -> tuple[int, float, float]:
+def wrong_passwords(server: SecuredBroker, tries: int) -> tuple[int, float, float]:
     """Try wrong passwords of existing and missing users, on many connections.
 
     Returns the number of hashed passwords, the seconds, and the operator's longest wait meanwhile.
     """
-    broker, hashes = one.broker, one.hashes()
-    one.waits_s.clear()
+    broker, hashes = server.broker, server.hashes()
+    server.waits_s.clear()
     ended = threading.Event()
     left = iter(range(tries))
     lock = threading.Lock()
@@ -180,7 +183,7 @@ def wrong_passwords(one: Secured, tries: int) -> tuple[int, float, float]:
 
     def watch() -> None:
         while not ended.is_set():
-            one.ask("/api/v1/topics")
+            server.ask("/api/v1/topics")
             ended.wait(0.05)
 
     begun = time.monotonic()
@@ -193,14 +196,14 @@ def wrong_passwords(one: Secured, tries: int) -> tuple[int, float, float]:
     seconds = time.monotonic() - begun
     ended.set()
     watching.join()
-    return one.hashes() - hashes, seconds, max(one.waits_s)
+    return server.hashes() - hashes, seconds, max(server.waits_s)
 
 
-def _numbered(talks: Sequence[Talk]) -> list[Talk]:
+def _numbered(talks: Sequence[ConnectionKind]) -> list[ConnectionKind]:
     return [talk for talk in talks if talk.commands]
 
 
-def _check_reached(protocol: Protocol, sent: Sent) -> None:
+def _check_reached(protocol: Protocol, sent: AttackResult) -> None:
     assert not sent.hung, f"{sent.hung} connections were never closed"
     if protocol.name in OPEN:
         assert set(sent.handled) <= OPEN[protocol.name], sent.handled
@@ -236,18 +239,21 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}", flush=True)
     wanted = options.family or [*rows_login.families()]
-    with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=False) as one:
+    with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=False) as server:
         for family in wanted:
-            with _told(f"{family}, handshakes", one) as told:
-                told.append(handshakes(one, family, options.frames, options.seed))
+            with _told(f"{family}, handshakes", server) as report:
+                report.append(handshakes(server, family, options.frames, options.seed))
         for name in () if options.family else protocols():
-            with _told(f"{name}, no login", one) as told:
-                told.append(before_login(one, name, options.frames, options.seed))
+            with _told(f"{name}, no login", server) as report:
+                report.append(before_login(server, name, options.frames, options.seed))
     if not options.family:
-        with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=True) as one:
-            cpu = cpu_seconds(one.broker.pid)
-            hashed, seconds, wait_s = wrong_passwords(one, options.tries)
-            cpu = cpu_seconds(one.broker.pid) - cpu
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            secured(Path(folder), slows_down=True) as server,
+        ):
+            cpu = cpu_seconds(server.broker.pid)
+            hashed, seconds, wait_s = wrong_passwords(server, options.tries)
+            cpu = cpu_seconds(server.broker.pid) - cpu
             print(
                 f"{options.tries} wrong passwords in {seconds:.1f} s: {hashed} hashed, {cpu:.1f} s"
                 f" of processor time, longest wait of the operator {wait_s:.2f} s",
@@ -257,17 +263,18 @@ def main(arguments: list[str]) -> int:
 
 
 @contextmanager
-def _told(what: str, one: Secured) -> Iterator[list[Sent]]:
+def _told(attack_name: str, server: SecuredBroker) -> Iterator[list[AttackResult]]:
     """Report the frames sent inside the block, their rate, and the broker's cost."""
-    cpu = cpu_seconds(one.broker.pid)
-    told: list[Sent] = []
-    yield told
-    cpu = cpu_seconds(one.broker.pid) - cpu
-    for sent in told:
+    cpu = cpu_seconds(server.broker.pid)
+    report: list[AttackResult] = []
+    yield report
+    cpu = cpu_seconds(server.broker.pid) - cpu
+    for sent in report:
         reached = ", ".join(f"{name} {count}" for name, count in sent.handled.most_common(5))
         print(
-            f"{what}: {sent.total} frames in {sent.seconds:.1f} s, {sent.total / cpu:.0f} for each"
-            f" second of the broker's processor time; reached: {reached}",
+            f"{attack_name}: {sent.total} frames in {sent.seconds:.1f} s,"
+            f" {sent.total / cpu:.0f} for each second of the broker's processor time;"
+            f" reached: {reached}",
             flush=True,
         )
 

@@ -230,7 +230,9 @@ def main(arguments: list[str]) -> int:
             fill(broker)
             with Waits(broker) as waits:
                 grown = play(broker, name, count, options.hold_s)
-            waited = ", ".join(f"{what} {took:.2f} s" for what, took in waits.longest_s.items())
+            waited = ", ".join(
+                f"{command} {took:.2f} s" for command, took in waits.longest_s.items()
+            )
             print(f"{name}: {count} peers, {grown / MIB:.0f} MiB more; waits: {waited}", flush=True)
             code |= grown > growth_max(count)
     return code

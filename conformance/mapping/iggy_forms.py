@@ -25,9 +25,9 @@ digest = xxhash.xxh3_64_intdigest
 def sent_classic(records: Sequence[Record]) -> bytes:
     """Return a SEND's messages, crates 0.0.60 to 0.6."""
     whole = bytearray()
-    for one in records:
-        value = one.value or b""
-        whole += _id(one) + headers_block([(h.name, h.kind, h.value) for h in one.headers])
+    for record in records:
+        value = record.value or b""
+        whole += _id(record) + headers_block([(h.name, h.kind, h.value) for h in record.headers])
         whole += struct.pack("<I", len(value)) + value
     return bytes(whole)
 
@@ -35,10 +35,10 @@ def sent_classic(records: Sequence[Record]) -> bytes:
 def sent_untyped(records: Sequence[Record]) -> bytes:
     """Return a SEND's messages, crates 0.7 and 0.8."""
     whole = bytearray()
-    for one in records:
-        headers = headers_block([(h.name, h.kind, h.value) for h in one.headers])[4:]
-        value = one.value or b""
-        whole += UNTYPED.pack(0, _id(one), 0, 0, _sent_us(one), len(headers), len(value))
+    for record in records:
+        headers = headers_block([(h.name, h.kind, h.value) for h in record.headers])[4:]
+        value = record.value or b""
+        whole += UNTYPED.pack(0, _id(record), 0, 0, _sent_us(record), len(headers), len(value))
         whole += value + headers
     return bytes(whole)
 
@@ -46,48 +46,60 @@ def sent_untyped(records: Sequence[Record]) -> bytes:
 def sent_typed(records: Sequence[Record]) -> bytes:
     """Return a SEND's messages, crates 0.9 and 0.10."""
     whole = bytearray()
-    for one in records:
-        headers, value = _typed_headers(one.headers), one.value or b""
-        whole += TYPED.pack(0, _id(one), 0, 0, _sent_us(one), len(headers), len(value), 0)
+    for record in records:
+        headers, value = _typed_headers(record.headers), record.value or b""
+        whole += TYPED.pack(0, _id(record), 0, 0, _sent_us(record), len(headers), len(value), 0)
         whole += value + headers
     return bytes(whole)
 
 
-def sent_batch(records: Sequence[Record]) -> bytes:
-    """Return a batch of crate 0.11; times are deltas of 32 bits from the first."""
-    base_us = min(_sent_us(one) for one in records)
+def sent_batch(records: Sequence[Record], producer: tuple[int, int, int] | None = None) -> bytes:
+    """Return a batch of crate 0.11; times are deltas of 32 bits from the first.
+
+    With a producer, its id, epoch and first sequence, a batch of crate 0.12.
+    """
+    base_us = min(_sent_us(record) for record in records)
     frames, checksums = bytearray(), bytearray()
-    for number, one in enumerate(records):
-        headers, value = _typed_headers(one.headers), one.value or b""
+    for number, record in enumerate(records):
+        headers, value = _typed_headers(record.headers), record.value or b""
         sizes = (len(headers), len(value))
-        checked = FRAME.pack(0, _id(one), number, _sent_us(one) - base_us, *sizes, 0)[8:]
+        checked = FRAME.pack(0, _id(record), number, _sent_us(record) - base_us, *sizes, 0)[8:]
         checked += value + headers
         checksum = struct.pack("<Q", digest(checked))
         frames += checksum + checked
         checksums += checksum
     size = BATCH_HEAD_BYTES + len(frames)
     known = struct.pack("<QQQQQI", 0, 0, 0, base_us, size, len(records))
+    section = b""
+    if producer is not None:
+        known += struct.pack("<BQHI", 1, *producer)
+        section = struct.pack("<B3xQHxxI", 1, *producer)
     head = BATCH.pack(0, 0, 0, base_us, size, digest(known + checksums), len(records))
-    return head.ljust(BATCH_HEAD_BYTES, b"\0") + frames
+    return (head + section).ljust(BATCH_HEAD_BYTES, b"\0") + frames
+
+
+def sent_producer_batch(records: Sequence[Record]) -> bytes:
+    """Return a batch of crate 0.12 of an idempotent producer."""
+    return sent_batch(records, (7 << 20, 3, 5))
 
 
 def read_classic(answer: bytes) -> list[Seen]:
     """Return the messages of a poll, crates 0.0.60 to 0.6."""
     return [
         {
-            "offset": one.offset,
-            "payload": one.payload,
-            "headers": one.headers,
-            "id": one.message_id,
-            "timestamp": one.timestamp_us,
+            "offset": message.offset,
+            "payload": message.payload,
+            "headers": message.headers,
+            "id": message.message_id,
+            "timestamp": message.timestamp_us,
         }
-        for one in polled_messages(answer)
+        for message in polled_messages(answer)
     ]
 
 
 def read_typed(answer: bytes) -> list[Seen]:
     """Return the messages of a poll, crates 0.9 and 0.10."""
-    found: list[Seen] = []
+    messages: list[Seen] = []
     pos = 0
     while pos < len(answer):
         checksum, message_id, offset, time_us, sent_us, headers, payload, _ = TYPED.unpack_from(
@@ -96,7 +108,7 @@ def read_typed(answer: bytes) -> list[Seen]:
         value_pos = pos + TYPED.size
         stop = value_pos + payload + headers
         assert digest(answer[pos + 8 : stop]) == checksum
-        found.append(
+        messages.append(
             {
                 "offset": offset,
                 "payload": answer[value_pos : value_pos + payload],
@@ -107,29 +119,29 @@ def read_typed(answer: bytes) -> list[Seen]:
             }
         )
         pos = stop
-    return found
+    return messages
 
 
 def _headers_of(block: bytes) -> list[tuple[bytes, int, bytes]]:
-    found = []
+    headers = []
     pos = 0
     while pos < len(block):
         _, size = struct.unpack_from("<BI", block, pos)
         name = block[pos + 5 : pos + 5 + size]
         pos += 5 + size
         kind, size = struct.unpack_from("<BI", block, pos)
-        found.append((name, kind, block[pos + 5 : pos + 5 + size]))
+        headers.append((name, kind, block[pos + 5 : pos + 5 + size]))
         pos += 5 + size
-    return found
+    return headers
 
 
 def _typed_headers(headers: Sequence[Header]) -> bytes:
     return b"".join(
-        struct.pack("<BI", HeaderKind.STRING, len(one.name))
-        + one.name
-        + struct.pack("<BI", one.kind, len(one.value))
-        + one.value
-        for one in headers
+        struct.pack("<BI", HeaderKind.STRING, len(header.name))
+        + header.name
+        + struct.pack("<BI", header.kind, len(header.value))
+        + header.value
+        for header in headers
     )
 
 

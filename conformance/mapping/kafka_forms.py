@@ -18,26 +18,26 @@ GZIP = 1
 
 def produced_0(records: Sequence[Record], packed: bool) -> bytes:
     """Return a set of format 0; `packed` wraps the set into a gzip message."""
-    whole = b"".join(message(one.key, one.value) for one in records)
+    whole = b"".join(message(record.key, record.value) for record in records)
     return message(None, _gzip(whole), GZIP) if packed else whole
 
 
 def produced_1(records: Sequence[Record], packed: bool) -> bytes:
     """Return a set of format 1."""
-    whole = b"".join(_timed(one.key, one.value, _ms(one)) for one in records)
+    whole = b"".join(_timed(record.key, record.value, _ms(record)) for record in records)
     return _timed(None, _gzip(whole), -1, GZIP) if packed else whole
 
 
 def produced_2(records: Sequence[Record], packed: bool) -> bytes:
     """Return a record batch with base offset 0."""
-    times = [_ms(one) for one in records]
+    times = [_ms(record) for record in records]
     base_ms = times[0]
     body = bytearray()
     for number, (record, time_ms) in enumerate(zip(records, times, strict=True)):
         head = b"\0" + varint(time_ms - base_ms) + varint(number)
-        one = head + sized(record.key) + sized(record.value) + varint(len(record.headers))
-        one += b"".join(sized(header.name) + sized(header.value) for header in record.headers)
-        body += varint(len(one)) + one
+        encoded = head + sized(record.key) + sized(record.value) + varint(len(record.headers))
+        encoded += b"".join(sized(header.name) + sized(header.value) for header in record.headers)
+        body += varint(len(encoded)) + encoded
     last, codec = len(records) - 1, GZIP if packed else 0
     checked = BATCH.pack(codec, last, base_ms, max(times), -1, -1, -1, len(records))
     checked += _gzip(bytes(body)) if packed else body
@@ -46,19 +46,19 @@ def produced_2(records: Sequence[Record], packed: bool) -> bytes:
 
 def read_0(answer: bytes) -> list[Seen]:
     """Return the messages of a fetched set of format 0, with wrappers opened."""
-    found: list[Seen] = []
+    messages: list[Seen] = []
     for piece, is_packed in _messages(answer):
         inner = zlib.decompress(_value(piece), 31) if is_packed else piece
-        found += [
+        messages += [
             {"offset": offset, "key": key, "value": value}
             for offset, key, value in parse_set(inner)
         ]
-    return found
+    return messages
 
 
 def read_2(answer: bytes) -> list[Seen]:
     """Return the records of fetched batches."""
-    found: list[Seen] = []
+    records: list[Seen] = []
     pos = 0
     while pos < len(answer):
         base, length, _, magic, crc = struct.unpack_from(">qiibI", answer, pos)
@@ -69,11 +69,11 @@ def read_2(answer: bytes) -> list[Seen]:
         packed = zlib.decompress(packed, 31) if attributes & 7 == GZIP else packed
         at = 0
         for _ in range(count):
-            one, at = _record_at(packed, at, base, base_ms)
-            found.append(one)
+            record, at = _record_at(packed, at, base, base_ms)
+            records.append(record)
         assert at == len(packed)
         pos = stop
-    return found
+    return records
 
 
 def varint(number: int) -> bytes:

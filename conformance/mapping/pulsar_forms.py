@@ -50,47 +50,47 @@ def read_entry(offset: int, body: bytes) -> Seen:
     assert body[:2] == b"\x0e\x01" and crc32c(body[6:]) == struct.unpack_from(">I", body, 2)[0]
     (size,) = struct.unpack_from(">I", body, 6)
     fields = parse(body[10 : 10 + size])
-    one: dict[int, Value] = dict(fields)
-    assert COUNT not in one and COMPRESSION not in one
-    key = one.get(KEY)
-    if KEY_IS_BASE64 in one:
+    metadata: dict[int, Value] = dict(fields)
+    assert COUNT not in metadata and COMPRESSION not in metadata
+    key = metadata.get(KEY)
+    if KEY_IS_BASE64 in metadata:
         assert isinstance(key, bytes)
         key = base64.b64decode(key)
-    assert (key is None) == bool(one.get(NULL_KEY))
+    assert (key is None) == bool(metadata.get(NULL_KEY))
     pairs = [dict(parse(value)) for number, value in fields if number == PROPERTIES]  # type: ignore[arg-type]
     return {
         "entryId": offset,
         "payload": body[10 + size :],
-        "null_value": bool(one.get(NULL_VALUE)),
+        "null_value": bool(metadata.get(NULL_VALUE)),
         "partition_key": key,
         "properties": [(pair[1], pair[2]) for pair in pairs],
-        "publish_time": one[PUBLISH],
-        "event_time": one.get(EVENT, 0),
-        "deliver_at_time": one.get(DELIVER_AT, 0),
-        "ordering_key": one.get(ORDERING_KEY),
-        "producer_name": one[PRODUCER],
-        "sequence_id": one[SEQUENCE],
-        "schema_version": one.get(SCHEMA),
+        "publish_time": metadata[PUBLISH],
+        "event_time": metadata.get(EVENT, 0),
+        "deliver_at_time": metadata.get(DELIVER_AT, 0),
+        "ordering_key": metadata.get(ORDERING_KEY),
+        "producer_name": metadata[PRODUCER],
+        "sequence_id": metadata[SEQUENCE],
+        "schema_version": metadata.get(SCHEMA),
     }
 
 
 def read_messages(offset: int, body: bytes) -> list[Seen]:
     """Return place and payload of each message of any entry, packed or batched."""
     (size,) = struct.unpack_from(">I", body, 6)
-    one: dict[int, Value] = dict(parse(body[10 : 10 + size]))
+    metadata: dict[int, Value] = dict(parse(body[10 : 10 + size]))
     payload = body[10 + size :]
-    if one.get(COMPRESSION) == ZLIB:
+    if metadata.get(COMPRESSION) == ZLIB:
         payload = zlib.decompress(payload)
-    if COUNT not in one:
+    if COUNT not in metadata:
         return [{"entryId": offset, "payload": payload}]
-    found: list[Seen] = []
+    entries: list[Seen] = []
     pos = 0
     while pos < len(payload):
         (size,) = struct.unpack_from(">I", payload, pos)
         value_pos = pos + 4 + size
         pos = value_pos + int(dict(parse(payload[pos + 4 : value_pos]))[PAYLOAD_SIZE])
-        found.append({"entryId": offset + len(found), "payload": payload[value_pos:pos]})
-    return found
+        entries.append({"entryId": offset + len(entries), "payload": payload[value_pos:pos]})
+    return entries
 
 
 def _of_producer(record: Record) -> Fields:

@@ -28,7 +28,7 @@ ABOUT = {
     "kafka-2": "clients since 0.11, and Fetch from version 4 on",
     "pulsar": "all clients",
     "iggy": "crates 0.0.60 to 0.6",
-    "iggy-typed": "crates 0.7 to 0.11",
+    "iggy-typed": "crates 0.7 to 0.12",
     "rest": "PIP-64",
 }
 

@@ -48,7 +48,7 @@ def kafka_1_writes(record: Record) -> Record:
 
 def kafka_2_writes(record: Record) -> Record:
     """Return record batches: also headers, which are text to other protocols."""
-    headers = [Header(one.name, one.value) for one in record.headers]
+    headers = [Header(header.name, header.value) for header in record.headers]
     return replace(kafka_1_writes(record), headers=headers or ())
 
 
@@ -68,7 +68,7 @@ def pulsar_writes(record: Record) -> Record:
         publish_us=max(publish_us // US_PER_MS, 0) * US_PER_MS,
         event_us=_time_or_none(record.event_us),
         deliver_at_us=_time_or_none(record.deliver_at_us),
-        headers=[Header(one.name, one.value) for one in record.headers] or (),
+        headers=[Header(header.name, header.value) for header in record.headers] or (),
         producer_name=record.producer_name or b"",
         sequence_id=record.sequence_id or 0,
         message_id=0,
@@ -108,7 +108,7 @@ def rest_writes(record: Record) -> Record:
         deliver_at_us=_time_or_none(record.deliver_at_us),
         key=record.key,
         value=record.value,
-        headers=[Header(one.name, one.value) for one in record.headers] or (),
+        headers=[Header(header.name, header.value) for header in record.headers] or (),
         producer_name=record.producer_name or b"rest",
         sequence_id=record.sequence_id,
     )
@@ -124,7 +124,7 @@ def kafka_0_sees(record: Record) -> Seen:
 
 def kafka_2_sees(record: Record) -> Seen:
     """Return the view of Fetch from version 4 on."""
-    headers = [(one.name, text_of(one)) for one in record.headers]
+    headers = [(header.name, text_of(header)) for header in record.headers]
     return kafka_0_sees(record) | {"headers": headers, "timestamp": _published_us(record) // 1000}
 
 
@@ -150,16 +150,16 @@ def pulsar_sees(record: Record) -> Seen:
 
 def pulsar_properties(record: Record) -> list[tuple[bytes, bytes]]:
     """Return headers as text; non-text values are Base64, with a last property that names them."""
-    found, encoded = [], []
+    properties, encoded = [], []
     for place, header in enumerate(record.headers):
         name, value = header.name, text_of(header)
         if not is_text(name) or not is_text(value):
             name, value = base64.b64encode(name), base64.b64encode(value)
             encoded.append(str(place))
-        found.append((name, value))
+        properties.append((name, value))
     if encoded:
-        found.append((BASE64_PROPERTY, ",".join(encoded).encode()))
-    return found
+        properties.append((BASE64_PROPERTY, ",".join(encoded).encode()))
+    return properties
 
 
 def iggy_sees(record: Record) -> Seen | None:
@@ -190,19 +190,21 @@ def iggy_headers(record: Record) -> list[tuple[bytes, int, bytes]]:
     headers = list(record.headers)
     if record.key is not None:
         headers.append(Header(KEY_HEADER, record.key, HeaderKind.RAW))
-    found = []
-    for one in headers:
-        if not (1 <= len(one.name) <= IGGY_TEXT_MAX and 1 <= len(one.value) <= IGGY_TEXT_MAX):
+    headers_seen = []
+    for header in headers:
+        if not (1 <= len(header.name) <= IGGY_TEXT_MAX and 1 <= len(header.value) <= IGGY_TEXT_MAX):
             continue
-        if is_text(one.name):
-            is_raw = one.kind == HeaderKind.STRING and not is_text(one.value)
-            found.append((one.name, int(HeaderKind.RAW) if is_raw else int(one.kind), one.value))
-    return found
+        if is_text(header.name):
+            is_raw = header.kind == HeaderKind.STRING and not is_text(header.value)
+            headers_seen.append(
+                (header.name, int(HeaderKind.RAW) if is_raw else int(header.kind), header.value)
+            )
+    return headers_seen
 
 
 def rest_sees(record: Record) -> Seen:
     """Return a message of an answer in JSON; non-text bytes are marked and in Base64."""
-    headers = [(one.name, text_of(one)) for one in record.headers]
+    headers = [(header.name, text_of(header)) for header in record.headers]
     texts = [(name, value) for name, value in headers if is_text(name) and is_text(value)]
     tells_all = len(dict(texts)) == len(headers)
     return {
@@ -251,7 +253,9 @@ def seen_by(writer: str, reader: str, stored: Record) -> Seen | None:
         stored = replace(stored, key=None)
     seen = SEES[reader](stored)
     if seen is not None and writer == reader and reader in IGGY:
-        seen["headers"] = [(one.name, int(one.kind), one.value) for one in stored.headers]
+        seen["headers"] = [
+            (header.name, int(header.kind), header.value) for header in stored.headers
+        ]
         if reader == "iggy-typed":
             seen["origin_timestamp"] = stored.publish_us or 0
     if seen is not None and writer in TIMED_KAFKA and reader == "kafka-2":

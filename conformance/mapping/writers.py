@@ -21,30 +21,30 @@ LIMIT = 1 << 24
 Writer = Callable[[Sequence[Record], int, int], Prepared]
 
 
-def pulsar_entries(form: str, found: Sequence[Record]) -> list[tuple[bytes, int]]:
+def pulsar_entries(form: str, records: Sequence[Record]) -> list[tuple[bytes, int]]:
     """Return (entry, message count) of each SEND that a client makes from the records."""
     is_packed = "zlib" in form
     if "batch" in form:
-        return [(pulsar_forms.batch_entry(found, is_packed), len(found))]
-    return [(pulsar_forms.entry(one, is_packed), 1) for one in found]
+        return [(pulsar_forms.batch_entry(records, is_packed), len(records))]
+    return [(pulsar_forms.entry(record, is_packed), 1) for record in records]
 
 
 def _kafka(pack: Callable[[Sequence[Record], bool], bytes | bytearray], is_packed: bool) -> Writer:
-    def write(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
-        sent = memoryview(bytearray(pack(found, is_packed)))
+    def write(records: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
+        sent = memoryview(bytearray(pack(records, is_packed)))
         limits = kafka_prepare.SetLimits(LIMIT, LIMIT, INFLATED_BYTES_MAX)
-        made = kafka_prepare.prepare(sent, base_offset, limits)
-        if isinstance(made, kafka_prepare.PackedSet):
-            made = made.open().at(base_offset)
-        assert isinstance(made, Prepared)
-        return made
+        prepared = kafka_prepare.prepare(sent, base_offset, limits)
+        if isinstance(prepared, kafka_prepare.PackedSet):
+            prepared = prepared.open().at(base_offset)
+        assert isinstance(prepared, Prepared)
+        return prepared
 
     return write
 
 
 def _pulsar(form: str) -> Writer:
-    def write(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
-        run, sends = EntryRun(), pulsar_entries(form, found)
+    def write(records: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
+        run, sends = EntryRun(), pulsar_entries(form, records)
         for entry, count in sends:
             send = parse_send(entry)
             assert send.record_count == count and send.publish_us is not None
@@ -56,10 +56,10 @@ def _pulsar(form: str) -> Writer:
 
 
 def _iggy(pack: Callable[[Sequence[Record]], bytes], form: SentForm) -> Writer:
-    def write(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
-        messages = memoryview(pack(found))
+    def write(records: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
+        messages = memoryview(pack(records))
         count = int.from_bytes(messages[48:52], "little")  # of a batch
-        return iggy_prepare(form, messages, count, base_offset, now_us, found[0].key)
+        return iggy_prepare(form, messages, count, base_offset, now_us, records[0].key)
 
     return write
 
@@ -79,4 +79,5 @@ WRITERS: dict[str, Writer] = {
     "iggy-typed 0.7": _iggy(iggy_forms.sent_untyped, SentForm.UNTYPED),
     "iggy-typed 0.9": _iggy(iggy_forms.sent_typed, SentForm.TYPED),
     "iggy-typed 0.11": _iggy(iggy_forms.sent_batch, SentForm.BATCH),
+    "iggy-typed 0.12": _iggy(iggy_forms.sent_producer_batch, SentForm.PRODUCER_BATCH),
 }

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from conformance.position.machine import Difference, Machine
+from conformance.position.machine import PositionMachine, PositionsDiffer
 from conformance.position.sharing import SharingMachine
 from conformance.server import RunningBroker
 
@@ -20,15 +20,15 @@ KILL_CHANCE, RESTART_CHANCE = 0.05, 0.02
 
 
 def run(broker: RunningBroker, number: int, steps: int, *, kills: bool) -> Counter[str]:
-    """Return how often each step was made on a new topic. Raises Difference.
+    """Return how often each step was made on a new topic. Raises PositionsDiffer.
 
     The topic has a single partition or, in every other run, several partitions that an Iggy group
     shares.
     """
     if number % 2:
-        machine: Machine = SharingMachine(broker, f"position-{number}", number)
+        machine: PositionMachine = SharingMachine(broker, f"position-{number}", number)
     else:
-        machine = Machine(broker, f"position-{number}", number)
+        machine = PositionMachine(broker, f"position-{number}", number)
     try:
         for _ in range(steps):
             machine.step()
@@ -50,35 +50,37 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help="of each run")
     parser.add_argument("--report", type=Path, metavar="FILE", help="kept up to date on the way")
     arguments = parser.parse_args()
-    made: Counter[str] = Counter()
+    step_counts: Counter[str] = Counter()
     differences: list[str] = []
     with RunningBroker() as broker:
         for done in range(1, arguments.runs + 1):
             number = arguments.first + done - 1
             try:
-                made += run(broker, number, arguments.steps, kills=True)
-            except Difference as difference:
+                step_counts += run(broker, number, arguments.steps, kills=True)
+            except PositionsDiffer as difference:
                 differences.append(f"run {number}: {difference}")
             print(f"run {number}: {len(differences)} differences", flush=True)
             if arguments.report:
-                arguments.report.write_text(_report(arguments.first, done, made, differences))
+                arguments.report.write_text(
+                    _report(arguments.first, done, step_counts, differences)
+                )
     return int(bool(differences))
 
 
-def _report(first: int, done: int, made: Counter[str], differences: list[str]) -> str:
+def _report(first: int, done: int, step_counts: Counter[str], differences: list[str]) -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     lines = [
         "# One position, four protocols",
         "",
-        f"`python -m conformance.position --first {first} --runs {done}`, {today}: {made.total()}"
-        f" steps, {len(differences)} differences between the broker and the model"
-        " (`conformance/position/model.py`). After each step Kafka's OffsetFetch, Iggy's stored"
-        " offset and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared in"
-        " every partition, and which member of an Iggy group has which.",
+        f"`python -m conformance.position --first {first} --runs {done}`, {today}:"
+        f" {step_counts.total()} steps, {len(differences)} differences between the broker and the"
+        " model (`conformance/position/model.py`). After each step Kafka's OffsetFetch, Iggy's"
+        " stored offset and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared"
+        " in every partition, and which member of an Iggy group has which.",
         "",
         "| step | times |",
         "| --- | --- |",
-        *(f"| {name} | {times} |" for name, times in made.most_common()),
+        *(f"| {name} | {times} |" for name, times in step_counts.most_common()),
         "",
         *differences,
     ]

@@ -12,8 +12,14 @@ from typing import Any, Protocol
 from conformance.clients.raw.iggy import IggyWire, to_partition
 from conformance.clients.raw.kafka import KafkaWire, message
 from conformance.clients.raw.pulsar import PulsarWire, batch
-from conformance.position import talk
-from conformance.position.model import Cursor, Entry, Log, Place, Told
+from conformance.position import modern, talk
+from conformance.position.model import (
+    CursorViews,
+    EntryLog,
+    ModelCursor,
+    ModelEntry,
+    ModelPartition,
+)
 from conformance.position.talk import HttpPlace, PulsarPlace, http_id, pulsar_id
 from conformance.server import RunningBroker
 
@@ -22,11 +28,11 @@ BATCHES = 6  # Appends of each protocol at the start, in turn.
 BATCH_MAX = 5
 
 
-class Difference(AssertionError):
+class PositionsDiffer(AssertionError):
     """Broker and model differ."""
 
 
-class Machine:
+class PositionMachine:
     """A topic with a group and a series of steps."""
 
     def __init__(
@@ -35,7 +41,7 @@ class Machine:
         self.broker = broker
         self.topic = topic
         self.random = random.Random(seed)
-        self.places = [Place(index) for index in range(partitions)]
+        self.places = [ModelPartition(index) for index in range(partitions)]
         self.at = self.places[0]  # The place of this step.
         self.is_there = False  # True if the subscription exists.
         self.steps: list[str] = []
@@ -47,7 +53,7 @@ class Machine:
 
     # The log.
 
-    def fill(self, place: Place) -> None:
+    def fill(self, place: ModelPartition) -> None:
         """Append to a new partition."""
         self.at = place
         for _ in range(BATCHES):
@@ -55,21 +61,21 @@ class Machine:
                 append(self.random.randint(1, BATCH_MAX))
 
     @property
-    def log(self) -> Log:
+    def log(self) -> EntryLog:
         """Return the log of the step's partition."""
         return self.at.log
 
     @property
-    def cursor(self) -> Cursor:
+    def cursor(self) -> ModelCursor:
         """Return the cursor of the step's partition."""
         return self.at.cursor
 
     def _add(self, count: int, *, batched: bool) -> None:
         entries, start = self.log.entries, self.log.end
         if batched:
-            entries.append(Entry(start, count, batched=True))
+            entries.append(ModelEntry(start, count, batched=True))
         else:
-            entries += (Entry(start + number) for number in range(count))
+            entries += (ModelEntry(start + number) for number in range(count))
 
     def _append_kafka(self, count: int) -> None:
         with KafkaWire(self.broker.address("kafka")) as wire:
@@ -96,7 +102,7 @@ class Machine:
 
     def step(self) -> None:
         """Make a call of a random protocol, and compare all protocols' answers.
-        Raises Difference.
+        Raises PositionsDiffer.
         """
         possible = self.possible()
         weights = [weight for _, weight in possible.values()]
@@ -116,16 +122,16 @@ class Machine:
     @property
     def is_set(self) -> bool:
         """Return True if the cursor of any partition is set."""
-        return any(one.cursor.below is not None for one in self.places)
+        return any(place.cursor.below is not None for place in self.places)
 
     def compare(self) -> None:
-        """Compare every protocol's answer with the model. Raises Difference."""
-        found = self._told()
-        wanted = [one.cursor.told(is_there=self.is_there) for one in self.places]
-        if found != wanted:
-            raise Difference(f"{self.where()}: {found}, should be {wanted}")
+        """Compare every protocol's answer with the model. Raises PositionsDiffer."""
+        cursors = self._told()
+        wanted = [place.cursor.told(is_there=self.is_there) for place in self.places]
+        if cursors != wanted:
+            raise PositionsDiffer(f"{self.where()}: {cursors}, should be {wanted}")
 
-    def _told(self) -> list[Told]:
+    def _told(self) -> list[CursorViews]:
         return talk.told(self.broker, self.topic, GROUP, len(self.places))
 
     def restart(self) -> None:
@@ -142,19 +148,22 @@ class Machine:
         self.steps.append("SIGKILL")
         self.broker.kill()
         self.broker.start()
-        found = self._told()
-        is_there = found[0].acked is not None
+        cursors = self._told()
+        is_there = cursors[0].acked is not None
         may_be_there = self.is_there or any(
-            one.below is not None for place in self.places for one in place.maybe
+            cursor.below is not None for place in self.places for cursor in place.maybe
         )
         if is_there and not may_be_there:
-            raise Difference(f"{self.where()}: the subscription is there again")
+            raise PositionsDiffer(f"{self.where()}: the subscription is there again")
         self.is_there = is_there
-        for place, seen in zip(self.places, found, strict=True):
-            may_be = {one.told(is_there=is_there): one for one in place.maybe}
+        for place, seen in zip(self.places, cursors, strict=True):
+            may_be = {cursor.told(is_there=is_there): cursor for cursor in place.maybe}
             if seen not in may_be:
-                raise Difference(f"{self.where()}, {place.index}: {seen}, may be {list(may_be)}")
+                raise PositionsDiffer(
+                    f"{self.where()}, {place.index}: {seen}, may be {list(may_be)}"
+                )
             place.cursor = may_be[seen]
+            place.cursor.deliveries_of = None
             place.stepped(is_on_disk=True)
 
     def leave(self) -> None:
@@ -167,14 +176,19 @@ class Machine:
         self._set_by_subscribe()
         wanted = self.cursor.deliveries()
         with self._pulsar() as place:
-            found = place.deliveries(len(wanted))
+            deliveries = place.deliveries(len(wanted))
             place.leave()
         expected = [
             (entry.offset, talk.ack_set(entry, acked) if acked else ()) for entry, acked in wanted
         ]
-        if found != expected:
-            raise Difference(f"{self.where()}: delivered {found}, should be {expected}")
+        if deliveries != expected:
+            raise PositionsDiffer(f"{self.where()}: delivered {deliveries}, should be {expected}")
         return True
+
+    def check(self, is_right: bool, seen: str) -> None:
+        """Raise PositionsDiffer unless a client saw the model's answer."""
+        if not is_right:
+            raise PositionsDiffer(f"{self.where()}: {seen}, wanted are {self.cursor.wanted()}")
 
     def where(self) -> str:
         """Return the topic and the steps so far."""
@@ -183,20 +197,21 @@ class Machine:
     def _offset(self) -> int:
         return self.random.randrange(self.log.end)
 
-    def _entry(self) -> Entry:
+    def _entry(self) -> ModelEntry:
         return self.random.choice(self.log.entries)
 
     # Kafka.
 
     def _kafka_commit(self) -> bool:
-        return self._commit(KafkaWire.commit)
+        return self.commit_by(KafkaWire.commit)
 
     def _kafka_member_commit(self) -> bool:
-        return self._commit(KafkaWire.commit_as_member)
+        return self.commit_by(KafkaWire.commit_as_member)
 
-    def _commit(self, commit: "Commit") -> bool:
+    def commit_by(self, commit: "CommitCall", wire_type: type[KafkaWire] = KafkaWire) -> bool:
+        """Commit a number in the step's partition."""
         offset = self._number(self.at)
-        with KafkaWire(self.broker.address("kafka")) as wire:
+        with wire_type(self.broker.address("kafka")) as wire:
             assert commit(wire, GROUP, self.topic, offset, partition=self.at.index) == 0
         self.cursor.commit(offset, kafka=True)
         return True
@@ -204,15 +219,15 @@ class Machine:
     def _kafka_commit_several(self) -> bool:
         """Commit several partitions in a request: all on disk before the answer."""
         places = self.random.sample(self.places, self.random.randint(1, len(self.places)))
-        offsets = {one.index: self._number(one) for one in places}
+        offsets = {place.index: self._number(place) for place in places}
         with KafkaWire(self.broker.address("kafka")) as wire:
             assert set(wire.commit_all(GROUP, self.topic, offsets)) == {0}
-        for one in places:
-            one.cursor.commit(offsets[one.index], kafka=True)
-            one.stepped(is_on_disk=True)
+        for place in places:
+            place.cursor.commit(offsets[place.index], kafka=True)
+            place.stepped(is_on_disk=True)
         return self.at in places
 
-    def _number(self, place: Place) -> int:
+    def _number(self, place: ModelPartition) -> int:
         committed = place.cursor.committed
         if committed is not None and self.random.random() < 0.3:
             return committed
@@ -231,10 +246,10 @@ class Machine:
         count = self.random.randint(1, 6)
         wanted = self.cursor.wanted()[:count]
         with IggyWire(self.broker.address("iggy")) as wire:
-            found = wire.poll_next(self.topic, count, GROUP, partition=self.at.index + 1)
-        if found != wanted:
-            raise Difference(f"{self.where()}: polled {found}, should be {wanted}")
-        self.cursor.given_by_poll(found)
+            offsets = wire.poll_next(self.topic, count, GROUP, partition=self.at.index + 1)
+        if offsets != wanted:
+            raise PositionsDiffer(f"{self.where()}: polled {offsets}, should be {wanted}")
+        self.cursor.given_by_poll(offsets)
         return False
 
     def _iggy_delete(self) -> bool:
@@ -270,11 +285,13 @@ class Machine:
 
     def _pulsar_ack(self) -> bool:
         entries = self.random.sample(self.log.entries, self.random.randint(1, 4))
-        ids = [pulsar_id(self.at.ledger, one) for one in entries]
-        return self._ack(talk.INDIVIDUAL, ids, [o for one in entries for o in _offsets(one)])
+        ids = [pulsar_id(self.at.ledger, entry) for entry in entries]
+        return self._ack(talk.INDIVIDUAL, ids, [o for entry in entries for o in _offsets(entry)])
 
     def _pulsar_ack_index(self) -> bool:
-        entry = self.random.choice([one for one in self.log.entries if one.batched])
+        entry = self.random.choice(
+            [candidate for candidate in self.log.entries if candidate.batched]
+        )
         acked = self.random.sample(_offsets(entry), self.random.randint(1, entry.count))
         return self._ack(talk.INDIVIDUAL, [pulsar_id(self.at.ledger, entry, acked)], acked)
 
@@ -289,7 +306,9 @@ class Machine:
         )
 
     def _pulsar_ack_to_index(self) -> bool:
-        entry = self.random.choice([one for one in self.log.entries if one.batched])
+        entry = self.random.choice(
+            [candidate for candidate in self.log.entries if candidate.batched]
+        )
         acked = _offsets(entry)[: self.random.randint(1, entry.count)]
         named = pulsar_id(self.at.ledger, entry, acked)
         return self._ack(talk.CUMULATIVE, [named], [*range(entry.offset), *acked])
@@ -306,9 +325,9 @@ class Machine:
     def _pulsar_seek(self) -> bool:
         """Seek; an offset within an entry leads to the next entry."""
         offset = self._offset()
-        following = [one.offset for one in self.log.entries if one.offset >= offset]
+        following = [entry.offset for entry in self.log.entries if entry.offset >= offset]
         with self._pulsar() as place:
-            place.seek(pulsar_id(self.at.ledger, Entry(offset)))
+            place.seek(pulsar_id(self.at.ledger, ModelEntry(offset)))
         self.cursor.seek(following[0] if following else self.log.end)
         return True
 
@@ -324,7 +343,7 @@ class Machine:
         place = HttpPlace(self.broker.address("http"), self.topic, GROUP)
         status = place.change(kind, **fields)
         if status != (200 if self.is_there else 404):
-            raise Difference(f"{self.where()}: status {status}")
+            raise PositionsDiffer(f"{self.where()}: status {status}")
         return self.is_there
 
     def _http_id(self, offset: int, index: int = -1) -> str:
@@ -333,11 +352,11 @@ class Machine:
     def _http_ack(self) -> bool:
         entries = self.random.sample(self.log.entries, self.random.randint(1, 3))
         ids, offsets = [], []
-        for one in entries:
-            offset = self.random.choice(_offsets(one))
-            is_part = one.batched and self.random.random() < 0.5
-            ids.append(self._http_id(one.offset, offset - one.offset if is_part else -1))
-            offsets += [offset] if is_part else _offsets(one)
+        for entry in entries:
+            offset = self.random.choice(_offsets(entry))
+            is_part = entry.batched and self.random.random() < 0.5
+            ids.append(self._http_id(entry.offset, offset - entry.offset if is_part else -1))
+            offsets += [offset] if is_part else _offsets(entry)
         if done := self._http("Individual", messageIds=ids):
             self.cursor.start(0)  # If only cursors of other partitions were set.
             self.cursor.ack(offsets)
@@ -360,9 +379,9 @@ class Machine:
             return False
         if place is None:
             self.cursor.seek(entry.offset)
-        for one in self.places if place else ():
-            one.cursor.seek(0 if place == "earliest" else one.log.end)
-            one.stepped(is_on_disk=True)
+        for each in self.places if place else ():
+            each.cursor.seek(0 if place == "earliest" else each.log.end)
+            each.stepped(is_on_disk=True)
         return True
 
     # Growth of the log.
@@ -373,36 +392,35 @@ class Machine:
         return False
 
 
-def _offsets(entry: Entry) -> list[int]:
+def _offsets(entry: ModelEntry) -> list[int]:
     return list(range(entry.offset, entry.end))
 
 
-class Commit(Protocol):
+class CommitCall(Protocol):
     """A way to commit."""
 
-    def __call__(
-        self, wire: KafkaWire, group: str, topic: str, offset: int, *, partition: int
-    ) -> int:
+    def __call__(self, wire: Any, group: str, topic: str, offset: int, *, partition: int) -> int:
         """Return the error code."""
 
 
 Steps = dict[str, tuple[Callable[[Any], bool], int]]  # Returns True if on disk; weight.
 STEPS: Steps = {
-    "Kafka commits": (Machine._kafka_commit, 5),
-    "a member of a Kafka group commits": (Machine._kafka_member_commit, 3),
-    "Kafka commits several": (Machine._kafka_commit_several, 2),
-    "Iggy stores": (Machine._iggy_store, 4),
-    "Iggy polls": (Machine._iggy_poll, 6),
-    "Iggy deletes": (Machine._iggy_delete, 1),
-    "Pulsar acks": (Machine._pulsar_ack, 8),
-    "Pulsar acks in a batch": (Machine._pulsar_ack_index, 8),
-    "Pulsar acks to an entry": (Machine._pulsar_ack_to, 4),
-    "Pulsar acks into a batch": (Machine._pulsar_ack_to_index, 4),
-    "Pulsar seeks": (Machine._pulsar_seek, 2),
-    "Pulsar unsubscribes": (Machine._pulsar_unsubscribe, 1),
-    "Pulsar receives": (Machine.deliver, 5),
-    "HTTP acks": (Machine._http_ack, 5),
-    "HTTP acks to a message": (Machine._http_ack_to, 3),
-    "HTTP seeks": (Machine._http_seek, 2),
-    "more records": (Machine._append, 2),
+    "Kafka commits": (PositionMachine._kafka_commit, 5),
+    "a member of a Kafka group commits": (PositionMachine._kafka_member_commit, 3),
+    "Kafka commits several": (PositionMachine._kafka_commit_several, 2),
+    "Iggy stores": (PositionMachine._iggy_store, 4),
+    "Iggy polls": (PositionMachine._iggy_poll, 6),
+    "Iggy deletes": (PositionMachine._iggy_delete, 1),
+    "Pulsar acks": (PositionMachine._pulsar_ack, 8),
+    "Pulsar acks in a batch": (PositionMachine._pulsar_ack_index, 8),
+    "Pulsar acks to an entry": (PositionMachine._pulsar_ack_to, 4),
+    "Pulsar acks into a batch": (PositionMachine._pulsar_ack_to_index, 4),
+    "Pulsar seeks": (PositionMachine._pulsar_seek, 2),
+    "Pulsar unsubscribes": (PositionMachine._pulsar_unsubscribe, 1),
+    "Pulsar receives": (PositionMachine.deliver, 5),
+    "HTTP acks": (PositionMachine._http_ack, 5),
+    "HTTP acks to a message": (PositionMachine._http_ack_to, 3),
+    "HTTP seeks": (PositionMachine._http_seek, 2),
+    "more records": (PositionMachine._append, 2),
+    **modern.STEPS,
 }

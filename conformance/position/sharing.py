@@ -19,8 +19,8 @@ from conformance.clients.raw.iggy import (
     IggyWire,
 )
 from conformance.clients.raw.iggy import GROUP as OF_A_GROUP
-from conformance.position.machine import GROUP, STEPS, Difference, Machine, Steps
-from conformance.position.model import Place
+from conformance.position.machine import GROUP, STEPS, PositionMachine, PositionsDiffer, Steps
+from conformance.position.model import ModelPartition
 from conformance.server import RunningBroker
 
 PARTITIONS_MAX = 5
@@ -30,7 +30,7 @@ LOOK_S = 0.005
 
 
 @dataclass(slots=True)
-class Member:
+class SharingMember:
     """A member with its connection."""
 
     wire: IggyWire
@@ -51,28 +51,27 @@ class Member:
         return self.current
 
 
-class SharingMachine(Machine):
+class SharingMachine(PositionMachine):
     """A topic with the same name in all protocols, and an Iggy group that shares its partitions."""
 
     def __init__(self, broker: RunningBroker, topic: str, seed: int) -> None:
         count = random.Random(seed).randint(2, PARTITIONS_MAX - 1)
         super().__init__(broker, topic, seed, partitions=count)
-        self.members: list[Member] = []
+        self.members: list[SharingMember] = []
         self._first_name, self._names = topic, 0
         with self._iggy() as wire:
             wire.create_group(topic, GROUP)
 
     def possible(self) -> Steps:
-        """See `Machine`."""
         return {**STEPS, **GROUP_STEPS}
 
     def compare(self) -> None:
-        """See `Machine`; also compare the assigned partitions with the model."""
+        """See `PositionMachine`; also compare the assigned partitions with the model."""
         super().compare()
-        found = self._dealt()
-        wanted = [[one + 1 for one in member.partitions] for member in self.members]
-        if found != wanted:
-            raise Difference(f"{self.where()}: members have {found}, should have {wanted}")
+        dealt = self._dealt()
+        wanted = [[index + 1 for index in member.partitions] for member in self.members]
+        if dealt != wanted:
+            raise PositionsDiffer(f"{self.where()}: members have {dealt}, should have {wanted}")
 
     def restart(self) -> None:
         """Stop cleanly: memberships end, nothing else changes."""
@@ -114,7 +113,7 @@ class SharingMachine(Machine):
             return self.go()
         wire = self._iggy()
         wire.ask_of_group(JOIN_GROUP, self.topic, GROUP)
-        self.members.append(Member(wire, []))
+        self.members.append(SharingMember(wire, []))
         self._deal()
         return False
 
@@ -129,7 +128,7 @@ class SharingMachine(Machine):
         deadline = time.monotonic() + GONE_S
         while len(self._dealt()) > len(self.members):
             if time.monotonic() > deadline:
-                raise Difference(f"{self.where()}: a member that is gone is still one")
+                raise PositionsDiffer(f"{self.where()}: a member that is gone is still one")
             time.sleep(LOOK_S)
         self._deal()
         return False
@@ -141,22 +140,22 @@ class SharingMachine(Machine):
         member = self.random.choice(self.members)
         count = self.random.randint(1, 6)
         index = member.take_turn()
-        number, found = member.wire.poll_in_turn(self.topic, count, GROUP)
+        number, offsets = member.wire.poll_in_turn(self.topic, count, GROUP)
         if index is None:
             wanted = (0, [])
         else:
             self.at = self.places[index]
             wanted = (index + 1, self.cursor.wanted()[:count])
-        if (number, found) != wanted:
-            raise Difference(f"{self.where()}: polled {number, found}, should be {wanted}")
-        self.cursor.given_by_poll(found)
+        if (number, offsets) != wanted:
+            raise PositionsDiffer(f"{self.where()}: polled {number, offsets}, should be {wanted}")
+        self.cursor.given_by_poll(offsets)
         return False
 
     def store(self) -> bool:
         """Store an offset by a member, for the partition of the latest turn or a
         named partition.
         """
-        having = [one for one in self.members if one.current is not None]
+        having = [candidate for candidate in self.members if candidate.current is not None]
         if not having:
             return self.join()
         member = self.random.choice(having)
@@ -191,7 +190,7 @@ class SharingMachine(Machine):
             return self.shrink()
         with self._iggy() as wire:
             wire.change_partitions(CREATE_PARTITIONS, self.topic, 1)
-        place = Place(len(self.places))
+        place = ModelPartition(len(self.places))
         if self.is_there:
             place.cursor.start(0)
         place.stepped(is_on_disk=True)

@@ -26,7 +26,7 @@ from conformance.clients.raw.pulsar import (
     field_of,
     parse,
 )
-from conformance.position.model import Entry, Told
+from conformance.position.model import CursorViews, ModelEntry
 
 EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = range(4)
 EARLIEST = 1
@@ -60,7 +60,7 @@ class PulsarPlace(PulsarWire):
 
     def ack(self, kind: int, ids: Iterable[bytes], *, answered: bool) -> None:
         """Acknowledge; an answered acknowledgement is on disk when this returns."""
-        fields: Fields = [(1, 0), (2, kind), *((3, one) for one in ids)]
+        fields: Fields = [(1, 0), (2, kind), *((3, message_id) for message_id in ids)]
         if not answered:
             self.command(ACK, fields)
             return
@@ -85,7 +85,7 @@ class PulsarPlace(PulsarWire):
     def deliveries(self, count: int) -> list[tuple[int, tuple[int, ...]]]:
         """Return (entry id, ack set) of the next messages."""
         self.command(FLOW, [(1, 0), (2, PERMITS)])
-        found = []
+        deliveries = []
         for _ in range(count):
             fields = self._succeeds(MESSAGE)
             message_id = field_of(fields, 2)
@@ -93,8 +93,8 @@ class PulsarPlace(PulsarWire):
             entry = field_of(parse(message_id), 2)
             words = [value for number, value in fields if number == 4]
             assert isinstance(entry, int)
-            found.append((entry, tuple(words)))
-        return found  # type: ignore[return-value]
+            deliveries.append((entry, tuple(words)))
+        return deliveries  # type: ignore[return-value]
 
     def _asked(self, kind: int, fields: Fields) -> None:
         self._requests += 1
@@ -103,14 +103,14 @@ class PulsarPlace(PulsarWire):
 
     def _succeeds(self, kind: int) -> Fields:
         while True:
-            found, fields, _ = self.take_command()
-            if found == kind:
+            received, fields, _ = self.take_command()
+            if received == kind:
                 return fields
             passed = {ACTIVE, CLOSE_CONSUMER, *([] if kind == MESSAGE else [MESSAGE])}
-            assert found in passed, f"command {found} {fields}, expected {kind}"
+            assert received in passed, f"command {received} {fields}, expected {kind}"
 
 
-def pulsar_id(ledger: int, entry: Entry, acked: Sequence[int] | None = None) -> bytes:
+def pulsar_id(ledger: int, entry: ModelEntry, acked: Sequence[int] | None = None) -> bytes:
     """Return the id of an entry; with `acked`, only of those records."""
     fields: list[tuple[int, Value]] = [(1, ledger), (2, entry.offset)]
     if acked is not None:
@@ -118,7 +118,7 @@ def pulsar_id(ledger: int, entry: Entry, acked: Sequence[int] | None = None) -> 
     return encode(fields)
 
 
-def ack_set(entry: Entry, acked: Iterable[int]) -> tuple[int, ...]:
+def ack_set(entry: ModelEntry, acked: Iterable[int]) -> tuple[int, ...]:
     """Return words of 64 bits: a bit for each unacknowledged record."""
     wanted = (1 << entry.count) - 1
     for offset in acked:
@@ -143,15 +143,15 @@ class HttpPlace:
         if status == 404:
             return None
         assert status == 200, answer
-        found: list[dict[str, Any]] = answer["cursor"]["partitions"]
-        return found
+        cursors: list[dict[str, Any]] = answer["cursor"]["partitions"]
+        return cursors
 
     def whole(self) -> dict[str, Any]:
         """Return the whole cursor of an existing subscription."""
         status, answer = self._ask("GET", None)
         assert status == 200, answer
-        found: dict[str, Any] = answer["cursor"]
-        return found
+        cursor: dict[str, Any] = answer["cursor"]
+        return cursor
 
     def _ask(self, method: str, body: object) -> tuple[int, dict[str, Any]]:
         connection = http.client.HTTPConnection(*self._address, timeout=HTTP_S)
@@ -172,7 +172,7 @@ def http_id(ledger: int, entry: int, index: int = -1, *, partition: int = 0) -> 
     return base64.b64encode(encode(fields)).decode()
 
 
-def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list[Told]:
+def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list[CursorViews]:
     """Return every protocol's view of the position in each partition."""
     indexes = range(partitions)
     with KafkaWire(broker.address("kafka")) as kafka:
@@ -181,15 +181,15 @@ def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list
         stored = [iggy.stored_offset(topic, group, partition=at + 1) for at in indexes]
     cursors = HttpPlace(broker.address("http"), topic, group).told()
     if cursors is None:
-        return [Told(committed[at], stored[at], None, None, None) for at in indexes]
-    assert [one["partition"] for one in cursors] == list(indexes)
-    return [_told(*found) for found in zip(committed, stored, cursors, strict=True)]
+        return [CursorViews(committed[at], stored[at], None, None, None) for at in indexes]
+    assert [cursor["partition"] for cursor in cursors] == list(indexes)
+    return [_told(*views) for views in zip(committed, stored, cursors, strict=True)]
 
 
-def _told(committed: int, stored: int | None, cursor: dict[str, Any]) -> Told:
+def _told(committed: int, stored: int | None, cursor: dict[str, Any]) -> CursorViews:
     acked = tuple((first, last) for first, last in cursor["individually_acked"])
     mark = None if cursor["mark_delete"] is None else _place_of(cursor["mark_delete"])
-    return Told(committed, stored, acked, cursor["backlog"], mark)
+    return CursorViews(committed, stored, acked, cursor["backlog"], mark)
 
 
 def _place_of(text: str) -> tuple[int, int]:

@@ -18,6 +18,11 @@ def run(name: str, main: str, *arguments: str) -> list[str]:
     """Return the output lines of the class `main`, `ok` or `FAILED` and the step.
     Raises NotBuilt.
     """
+    return lines_of(command_of(name, main, *arguments))
+
+
+def command_of(name: str, main: str, *arguments: str) -> list[str]:
+    """Return the command that runs the class `main` of a built program. Raises NotBuilt."""
     folder = program_folder(name)
     java, libraries = shutil.which("java"), folder / "libraries"
     if java is None or not libraries.exists():
@@ -25,4 +30,4 @@ def run(name: str, main: str, *arguments: str) -> list[str]:
     classes = f"{folder / 'target' / 'classes'}:{libraries.read_text().strip()}"
     short_lived = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-    return lines_of([java, *short_lived, quiet, "-cp", classes, main, *arguments])
+    return [java, *short_lived, quiet, "-cp", classes, main, *arguments]

@@ -61,14 +61,15 @@ def write(broker: RunningBroker, topic: str, rng: random.Random, body_max: int) 
         name = rng.choice(list(WRITERS))
         writer, record_max, largest = WRITERS[name]
         record_max, largest = min(record_max, body_max), min(largest, body_max)
-        found = body_of(rng, len(values), record_max, largest)
+        new_values = body_of(rng, len(values), record_max, largest)
         try:
-            writer(broker, topic, found)
+            writer(broker, topic, new_values)
         except Exception as error:
             raise AssertionError(
-                f"{name} cannot write {len(found)} records of {sum(map(len, found))} bytes"
+                f"{name} cannot write {len(new_values)} records of"
+                f" {sum(map(len, new_values))} bytes"
             ) from error
-        values += found
+        values += new_values
     return Written(topic, values)
 
 
@@ -93,8 +94,8 @@ def read_all(broker: RunningBroker, written: Written, rng: random.Random) -> Ite
     """Read a topic with every reader and several limits; yield the faults."""
     for reader in READERS:
         for limit in rng.sample(LIMITS, LIMITS_EACH):
-            if found := fault(broker, written, reader, limit):
-                yield found
+            if problem := fault(broker, written, reader, limit):
+                yield problem
 
 
 def run(topics: int, seed: int, body_max: int = 20 << 20) -> tuple[int, list[str]]:
@@ -105,11 +106,13 @@ def run(topics: int, seed: int, body_max: int = 20 << 20) -> tuple[int, list[str
         for number in range(topics):
             rng = random.Random(f"{seed} {number}")
             written = write(broker, f"readers-{seed}-{number}", rng, body_max)
-            found = list(read_all(broker, written, rng))
-            faults += found
+            problems = list(read_all(broker, written, rng))
+            faults += problems
             count = len(written.values)
             records += count * len(READERS) * LIMITS_EACH
-            print(f"{written.topic}: {count} records, {len(found)} faults", *found, flush=True)
+            print(
+                f"{written.topic}: {count} records, {len(problems)} faults", *problems, flush=True
+            )
     return records, faults
 
 
@@ -118,9 +121,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.readers", description=__doc__)
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    records, faults = run(asked.topics, asked.seed)
-    print(f"seed {asked.seed}: {records:,} records read, {len(faults)} faults", *faults, sep="\n* ")
+    options = parser.parse_args()
+    records, faults = run(options.topics, options.seed)
+    print(
+        f"seed {options.seed}: {records:,} records read, {len(faults)} faults", *faults, sep="\n* "
+    )
     return int(bool(faults))
 
 

@@ -32,11 +32,13 @@ def by_kafka_0_8(broker: RunningBroker, topic: str, end: int, limit: int) -> Fou
         while offset < end:
             body = kafka.fetch_body(topic, offset, bytes_max=wanted)
             records = _records(_set_of(wire.ask(kafka.FETCH, 0, body), 18))
-            found = [one for one in records if one[0] >= offset]  # A packed set comes whole.
-            assert found or wanted < LIMIT_MAX, f"no message at {offset} in {wanted} bytes"
-            wanted = limit if found else 2 * wanted
-            yield from found
-            offset = found[-1][0] + 1 if found else offset
+            wanted_records = [
+                record for record in records if record[0] >= offset
+            ]  # A packed set comes whole.
+            assert wanted_records or wanted < LIMIT_MAX, f"no message at {offset} in {wanted} bytes"
+            wanted = limit if wanted_records else 2 * wanted
+            yield from wanted_records
+            offset = wanted_records[-1][0] + 1 if wanted_records else offset
 
 
 def by_kafka(broker: RunningBroker, topic: str, end: int, limit: int) -> Found:
@@ -47,10 +49,12 @@ def by_kafka(broker: RunningBroker, topic: str, end: int, limit: int) -> Found:
             body = struct.pack(">iiiibi", -1, 5000, 1, LIMIT_MAX, 0, 1)
             body += kafka.string(topic.encode()) + struct.pack(">iiqi", 1, 0, offset, limit)
             records = _records(_set_of(wire.ask(kafka.FETCH, 4, body), 30))
-            found = [one for one in records if one[0] >= offset]  # A batch comes whole.
-            assert found, f"no record at {offset} with a limit of {limit}"
-            yield from found
-            offset = found[-1][0] + 1
+            wanted_records = [
+                record for record in records if record[0] >= offset
+            ]  # A batch comes whole.
+            assert wanted_records, f"no record at {offset} with a limit of {limit}"
+            yield from wanted_records
+            offset = wanted_records[-1][0] + 1
 
 
 def _set_of(answer: bytes, head_bytes: int) -> bytes:
@@ -83,23 +87,23 @@ def by_pulsar(broker: RunningBroker, topic: str, end: int, limit: int) -> Found:
         wire.look_up(topic)
         wire.subscribe(topic, f"limit-{limit}", permits)
         while offset < end:
-            one = wire.next_message()
-            count = int(field_of(one.metadata, NUM_MESSAGES) or 1)
+            message = wire.next_message()
+            count = int(field_of(message.metadata, NUM_MESSAGES) or 1)
             wire.command(FLOW, [(1, 0), (2, count)])  # A batch takes a permit for each message.
-            if (last := field_of(one.metadata, CHUNKS)) is not None and int(last) > 1:
-                chunks.append(one.payload)
-                assert field_of(one.metadata, CHUNK) == len(chunks) - 1
+            if (last := field_of(message.metadata, CHUNKS)) is not None and int(last) > 1:
+                chunks.append(message.payload)
+                assert field_of(message.metadata, CHUNK) == len(chunks) - 1
                 if len(chunks) < int(last):
                     continue
-                yield one.entry, b"".join(chunks)
-                offset, chunks = one.entry + 1, []
-            elif field_of(one.metadata, NUM_MESSAGES) is None:
-                yield one.entry, one.payload
-                offset = one.entry + 1
+                yield message.entry, b"".join(chunks)
+                offset, chunks = message.entry + 1, []
+            elif field_of(message.metadata, NUM_MESSAGES) is None:
+                yield message.entry, message.payload
+                offset = message.entry + 1
             else:
-                for at, value in enumerate(_batched(one.payload)):
-                    yield one.entry + at, value
-                offset = one.entry + count
+                for at, value in enumerate(_batched(message.payload)):
+                    yield message.entry + at, value
+                offset = message.entry + count
 
 
 def _batched(payload: bytes) -> Iterator[bytes]:
@@ -119,10 +123,10 @@ def by_iggy(broker: RunningBroker, topic: str, end: int, limit: int) -> Found:
     offset = 0
     with IggyWire(broker.address("iggy")) as wire:
         while offset < end:
-            found = wire.poll(topic, max(min(limit, 100_000), 1), BY_OFFSET, offset)
-            assert found, f"no message at {offset}"
-            yield from ((one.offset, one.payload) for one in found)
-            offset = found[-1].offset + 1
+            messages = wire.poll(topic, max(min(limit, 100_000), 1), BY_OFFSET, offset)
+            assert messages, f"no message at {offset}"
+            yield from ((message.offset, message.payload) for message in messages)
+            offset = messages[-1].offset + 1
 
 
 def by_http(broker: RunningBroker, topic: str, end: int, limit: int) -> Found:
@@ -134,7 +138,9 @@ def by_http(broker: RunningBroker, topic: str, end: int, limit: int) -> Found:
             query = {"position": offset, "max_bytes": min(limit, 10 << 20), "max_messages": 1000}
             answer = client.get(path, params=query).raise_for_status().json()
             assert answer["messages"], f"no message at {offset} with a limit of {limit}"
-            yield from ((one["offset"], one["value"].encode()) for one in answer["messages"])
+            yield from (
+                (message["offset"], message["value"].encode()) for message in answer["messages"]
+            )
             offset = answer["next_offset"]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from conformance.simulation.campaign import KINDS, Progress, run
+from conformance.simulation.campaign import KINDS, CampaignProgress, run
 from conformance.simulation.scratch import scratch
 
 WHAT = {
@@ -35,9 +35,9 @@ def main() -> int:
     """Return 1 when a promise was broken."""
     arguments = parser().parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    progress = Progress(arguments.kind, arguments.seed, arguments.seed)
+    progress = CampaignProgress(arguments.kind, arguments.seed, arguments.seed)
     if arguments.resume and arguments.resume.exists():
-        progress = Progress.load(str(arguments.resume))
+        progress = CampaignProgress.load(str(arguments.resume))
     with scratch() as folder:
         for _ in run(progress, arguments.states, folder):
             if arguments.resume:
@@ -52,16 +52,18 @@ def main() -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(prog="python -m conformance.simulation", description=__doc__)
-    made.add_argument("--kind", choices=sorted(KINDS), default="power")
-    made.add_argument("--states", type=int, default=2000)
-    made.add_argument("--seed", type=int, default=1)
-    made.add_argument("--resume", type=Path, metavar="FILE")
-    made.add_argument("--report", type=Path, metavar="FILE")
-    return made
+    arguments = argparse.ArgumentParser(
+        prog="python -m conformance.simulation", description=__doc__
+    )
+    arguments.add_argument("--kind", choices=sorted(KINDS), default="power")
+    arguments.add_argument("--states", type=int, default=2000)
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--resume", type=Path, metavar="FILE")
+    arguments.add_argument("--report", type=Path, metavar="FILE")
+    return arguments
 
 
-def report(progress: Progress) -> str:
+def report(progress: CampaignProgress) -> str:
     """Return the run as a page."""
     seeds = f"{progress.first_seed} to {progress.next_seed - 1}"
     system = os.uname()
@@ -86,7 +88,7 @@ def report(progress: Progress) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def verdict(progress: Progress) -> str:
+def verdict(progress: CampaignProgress) -> str:
     """Return the result in words."""
     if progress.failed:
         return f"**{progress.failed:,} states broke a promise**"

@@ -24,7 +24,7 @@ ROOT = 0  # Number of the root folder.
 
 
 @dataclass(slots=True)
-class Call:
+class DiskCall:
     """A call. `node` is the file, or the folder whose names change; `child` is the object of
     `name`.
 
@@ -43,14 +43,14 @@ class Call:
     is_doubtful: bool = False
 
     def __str__(self) -> str:
-        what = f"{self.kind} {self.node}"
+        text = f"{self.kind} {self.node}"
         if self.name:
-            what += f" {self.name!r}={self.child}"
+            text += f" {self.name!r}={self.child}"
         if self.to_name:
-            what += f" to {self.to_node} {self.to_name!r}"
+            text += f" to {self.to_node} {self.to_name!r}"
         if self.data or self.kind in (WRITE, TRUNCATE):
-            what += f" {len(self.data)} bytes at {self.pos}"
-        return what + (" (failed)" if self.failed else "")
+            text += f" {len(self.data)} bytes at {self.pos}"
+        return text + (" (failed)" if self.failed else "")
 
 
 @dataclass(slots=True)
@@ -69,11 +69,15 @@ class Names:
     def move(self, path: str, new_path: str) -> None:
         """Rename an object and its contents."""
         inside = path + os.sep
-        for known in [one for one in self.numbers if one == path or one.startswith(inside)]:
+        for known in [
+            known_path
+            for known_path in self.numbers
+            if known_path == path or known_path.startswith(inside)
+        ]:
             self.numbers[new_path + known[len(path) :]] = self.numbers.pop(known)
 
 
-class Refusal(Exception):
+class CallRefused(Exception):
     """The failure of a call.
 
     With `number`, a write fails after `bytes_first` bytes; with 0, the write is only short.
@@ -88,7 +92,7 @@ class Refusal(Exception):
         return OSError(self.number, os.strerror(self.number), path)
 
 
-Plan = Callable[[str, str], Refusal | None]
+Plan = Callable[[str, str], CallRefused | None]
 
 
 def never(kind: str, path: str) -> None:
@@ -104,7 +108,7 @@ class TracedDisk(Disk):
     def __init__(self, root: str, plan: Plan = never) -> None:
         self.root = root
         self.plan = plan
-        self.calls: list[Call] = []
+        self.calls: list[DiskCall] = []
         self.refused = 0
         self.refused_reads = 0
         self.names = Names({root: ROOT})
@@ -122,7 +126,7 @@ class TracedDisk(Disk):
         finally:
             self.plan = plan
 
-    def _ask(self, kind: str, path: str) -> Refusal | None:
+    def _ask(self, kind: str, path: str) -> CallRefused | None:
         refusal = self.plan(kind, path)
         self.refused += refusal is not None
         self.refused_reads += refusal is not None and kind == READ
@@ -130,9 +134,9 @@ class TracedDisk(Disk):
             raise refusal.error(path)
         return refusal
 
-    def _name_call(self, kind: str, path: str, child: int) -> Call:
+    def _name_call(self, kind: str, path: str, child: int) -> DiskCall:
         folder, name = os.path.split(path)
-        call = Call(kind, self.names.numbers[folder], name, child)
+        call = DiskCall(kind, self.names.numbers[folder], name, child)
         self.calls.append(call)
         return call
 
@@ -162,7 +166,7 @@ class TracedDisk(Disk):
         if refusal is not None:
             data = data[: max(refusal.bytes_first, 1)]
         written = super().write(path, fd, [data], pos)
-        self.calls.append(Call(WRITE, self._of_fd[fd], data=data[:written], pos=pos))
+        self.calls.append(DiskCall(WRITE, self._of_fd[fd], data=data[:written], pos=pos))
         return written
 
     def read(self, path: str, fd: int, size: int, pos: int) -> bytes:
@@ -172,26 +176,26 @@ class TracedDisk(Disk):
     def truncate(self, path: str, fd: int, size: int) -> None:
         self._ask(TRUNCATE, path)
         super().truncate(path, fd, size)
-        self.calls.append(Call(TRUNCATE, self._of_fd[fd], pos=size))
+        self.calls.append(DiskCall(TRUNCATE, self._of_fd[fd], pos=size))
 
     def allocate(self, path: str, fd: int, size: int, pos: int) -> None:
         self._ask(ALLOCATE, path)
         super().allocate(path, fd, size, pos)
         if pos + size == os.fstat(fd).st_size:  # To the disk, this is a cut that adds zeros.
-            self.calls.append(Call(TRUNCATE, self._of_fd[fd], pos=pos + size))
+            self.calls.append(DiskCall(TRUNCATE, self._of_fd[fd], pos=pos + size))
 
     def sync_data(self, path: str, fd: int) -> None:
-        self._sync(Call(SYNC_FILE, self._of_fd[fd]), path)
+        self._sync(DiskCall(SYNC_FILE, self._of_fd[fd]), path)
 
     def sync_folder(self, path: str) -> None:
         if path not in self.names.numbers:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        self._sync(Call(SYNC_FOLDER, self.names.numbers[path]), path)
+        self._sync(DiskCall(SYNC_FOLDER, self.names.numbers[path]), path)
 
     def sync_file_system(self, file_system: FileSystem) -> None:
-        self._sync(Call(SYNC_ALL, ROOT), self.root)
+        self._sync(DiskCall(SYNC_ALL, ROOT), self.root)
 
-    def _sync(self, call: Call, path: str) -> None:
+    def _sync(self, call: DiskCall, path: str) -> None:
         refusal = self.plan(call.kind, path)
         call.failed = refusal is not None
         self.refused += call.failed

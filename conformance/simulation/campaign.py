@@ -42,7 +42,7 @@ KINDS: dict[str, Unit] = {
 
 
 @dataclass(slots=True)
-class Progress:
+class CampaignProgress:
     """The progress of a run: the seed of the next unit, and the findings so far."""
 
     kind: str
@@ -53,13 +53,13 @@ class Progress:
     failed: int = 0
     failures: list[str] = field(default_factory=list)
 
-    def note(self, seed: int, number: int, found: str | None) -> None:
+    def note(self, seed: int, number: int, fault: str | None) -> None:
         """Count a state."""
         self.states += 1
-        if found is not None:
+        if fault is not None:
             self.failed += 1
             if len(self.failures) < TOLD_MAX:
-                self.failures.append(f"seed {seed}, state {number}: {found}")
+                self.failures.append(f"seed {seed}, state {number}: {fault}")
 
     def save(self, path: str) -> None:
         """Write the progress to a file atomically."""
@@ -68,19 +68,19 @@ class Progress:
         os.replace(path + ".new", path)
 
     @classmethod
-    def load(cls, path: str) -> "Progress":
+    def load(cls, path: str) -> "CampaignProgress":
         """Return the progress that `save` wrote."""
         with open(path, encoding="utf-8") as file:
             return cls(**json.load(file))
 
 
-def run_unit(progress: Progress, unit: Unit, folder: str) -> None:
+def run_unit(progress: CampaignProgress, unit: Unit, folder: str) -> None:
     """Run the next unit, and count its states."""
     began, seed = time.monotonic(), progress.next_seed
     number = 0
     try:
-        for number, found in enumerate(unit(seed, folder), 1):
-            progress.note(seed, number, found)
+        for number, fault in enumerate(unit(seed, folder), 1):
+            progress.note(seed, number, fault)
     except Exception as error:  # The undisturbed workload failed: the unit has no more states.
         progress.note(seed, number + 1, f"workload: {type(error).__name__}: {error}")
     progress.next_seed += 1
@@ -88,8 +88,8 @@ def run_unit(progress: Progress, unit: Unit, folder: str) -> None:
 
 
 def run(
-    progress: Progress, states: int, folder: str, unit: Unit | None = None
-) -> Iterator[Progress]:
+    progress: CampaignProgress, states: int, folder: str, unit: Unit | None = None
+) -> Iterator[CampaignProgress]:
     """Run whole units until there are at least `states` states; yield after each unit.
 
     `unit` is that of the progress's kind unless given.

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from braidlog.storage.errors import DamagedLog, StorageError
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.batch import Batch
+from braidlog.storage.log.folder_reader import list_partitions, open_folder
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.reader import list_partitions, open_folder
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import Facts, agreed, catalogue_state, cursor_state
-from conformance.simulation.house import House, Shape, done
-from conformance.simulation.medium import Medium, State
+from conformance.simulation.house import Shape, SimulatedBroker, done
+from conformance.simulation.medium import Medium, MediumState
 from conformance.simulation.scratch import empty, limited
-from conformance.simulation.steps import BODY_FORMAT, Workload
+from conformance.simulation.steps import BODY_FORMAT, RandomLives
 from conformance.simulation.verify import Broken
 
 # The end of the newest segment is cut at each byte of this range.
@@ -43,7 +43,7 @@ class SoundLog:
 class Sound:
     """A directory before the damage, and the state after an undamaged start."""
 
-    state: State
+    state: MediumState
     facts: Facts
     shape: Shape
     catalogue: tuple[object, ...] = ()
@@ -71,18 +71,18 @@ def long_tailed_directory(folder: str, seed: int, *, cleanly: bool) -> Sound:
     while partition.log.size_bytes < TAIL_BYTES + 2000:
         life.do(lambda life: life.append_to(partition))
         if life.rng.random() < 0.3:
-            life.do(Workload.whole_round)
+            life.do(RandomLives.whole_round)
     return ended(life, folder, cleanly=cleanly)
 
 
-def begun(folder: str, shape: Shape, rng: random.Random) -> Workload:
+def begun(folder: str, shape: Shape, rng: random.Random) -> RandomLives:
     """Return a workload over a new directory."""
     path = empty(os.path.join(folder, "sound"))
     disk = TracedDisk(path)
-    return Workload(House(path, disk, shape), disk, Facts(), shape, rng)
+    return RandomLives(SimulatedBroker(path, disk, shape), disk, Facts(), shape, rng)
 
 
-def ended(life: Workload, folder: str, *, cleanly: bool) -> Sound:
+def ended(life: RandomLives, folder: str, *, cleanly: bool) -> Sound:
     """Return the workload's directory, and the state after a start there."""
     path = life.house.path
     if cleanly:
@@ -93,18 +93,18 @@ def ended(life: Workload, folder: str, *, cleanly: bool) -> Sound:
     disk = TracedDisk(path)
     state = Medium.of(path, disk.names.numbers).pick(lambda path: True, lambda name: True)
     sound = Sound(state, life.facts, life.shape)
-    house = House(path, disk, life.shape)
+    house = SimulatedBroker(path, disk, life.shape)
     sound.catalogue = catalogue_state(house.broker.catalogue.state)
     sound.cursors = cursor_state(house.cursors)
     for partition_id, partition in house.partitions.items():
         log = partition.log
         shown = life.facts.log(partition_id).shown.last
-        found = SoundLog(log.log_start_offset, log.log_end_offset, shown)
-        sound.logs[partition_id] = found
+        sound_log = SoundLog(log.log_start_offset, log.log_end_offset, shown)
+        sound.logs[partition_id] = sound_log
         for batch in all_batches(log):
-            found.batches[batch.base_offset] = content_of(batch)
+            sound_log.batches[batch.base_offset] = content_of(batch)
             time_us = batch.header.append_us
-            found.times[time_us] = log.offset_at_or_after(time_us)
+            sound_log.times[time_us] = log.offset_at_or_after(time_us)
     house.kill()
     return sound
 
@@ -122,7 +122,7 @@ def content_of(batch: Batch) -> tuple[int, int, bytes]:
     return batch.next_offset, batch.header.flags, bytes(batch.body)
 
 
-def judge(sound: Sound, state: State, folder: str) -> str:
+def judge(sound: Sound, state: MediumState, folder: str) -> str:
     """Open a damaged directory; return the kind of detection, or that the damage was harmless.
 
     Raises Broken, and any error that should not have been raised.
@@ -132,7 +132,7 @@ def judge(sound: Sound, state: State, folder: str) -> str:
     with limited():
         outside = read_outside(sound, path)
         try:
-            house = House(path, TracedDisk(path), sound.shape)
+            house = SimulatedBroker(path, TracedDisk(path), sound.shape)
         except StorageError as error:
             if path not in str(error) and "catalogue" not in str(error):
                 raise Broken(f"the refusal names no file: {error}") from error
@@ -146,11 +146,11 @@ def judge(sound: Sound, state: State, folder: str) -> str:
 def read_outside(sound: Sound, path: str) -> str:
     """Read all partitions without a broker. Raises Broken for a wrong record."""
     result = HARMLESS
-    for found in list_partitions(path):
-        known = sound.logs.get(found.partition_id)
+    for partition in list_partitions(path):
+        known = sound.logs.get(partition.partition_id)
         if known is None:
             continue  # Of a deleted topic.
-        with open_folder(found.folder) as log:
+        with open_folder(partition.folder) as log:
             try:
                 for batch in log.batches(log.log_start_offset):
                     check_batch(batch, known)
@@ -166,7 +166,7 @@ def check_batch(batch: Batch, known: SoundLog) -> None:
         raise Broken(f"batch {batch.base_offset} is {content_of(batch)}, was {expected}")
 
 
-def judge_house(sound: Sound, house: House) -> str:
+def judge_house(sound: Sound, house: SimulatedBroker) -> str:
     """Return how a started broker handles the damage."""
     result = HARMLESS
     catalogue, cursors = catalogue_state(house.broker.catalogue.state), cursor_state(house.cursors)
@@ -175,18 +175,18 @@ def judge_house(sound: Sound, house: House) -> str:
             raise Broken(f"catalogue or cursors changed in silence: {catalogue} {cursors}")
         if catalogue not in sound.facts.catalogue.states:
             raise Broken(f"catalogue never was {catalogue}")
-        if cursors not in [agreed(one, catalogue) for one in sound.facts.cursors.states]:
+        if cursors not in [agreed(state, catalogue) for state in sound.facts.cursors.states]:
             raise Broken(f"cursors never were {cursors}")
         result = REPORTED
     for partition_id, partition in house.partitions.items():
         known = sound.logs.get(partition_id)
         if known is not None:
-            found = judge_log(known, partition.log, house)
-            result = max(found, result, key=(HARMLESS, MET, REPORTED).index)
+            judged = judge_log(known, partition.log, house)
+            result = max(judged, result, key=(HARMLESS, MET, REPORTED).index)
     return result
 
 
-def judge_log(known: SoundLog, log: Log, house: House) -> str:
+def judge_log(known: SoundLog, log: Log, house: SimulatedBroker) -> str:
     """Return how a log handles the damage."""
     result = REPORTED if log.recovery.cuts or log.recovery.damages else HARMLESS
     if log.log_start_offset > known.start or log.log_end_offset > known.end:
@@ -207,13 +207,13 @@ def judge_log(known: SoundLog, log: Log, house: House) -> str:
         met = True
     for time_us, offset in known.times.items():
         try:
-            found = log.offset_at_or_after(time_us)
+            offset_at_time = log.offset_at_or_after(time_us)
         except DamagedLog:
             met = True
         else:
             expected = min(offset, log.log_end_offset)
-            if found != expected and not met and result == HARMLESS:
-                raise Broken(f"time {time_us} is at {found}, not {expected}")
+            if offset_at_time != expected and not met and result == HARMLESS:
+                raise Broken(f"time {time_us} is at {offset_at_time}, not {expected}")
     try_append(log, house)
     return MET if met and result == HARMLESS else result
 
@@ -225,7 +225,7 @@ def check_found(log: Log, batch: Batch, known: SoundLog) -> None:
         check_batch(batch, known)
 
 
-def try_append(log: Log, house: House) -> None:
+def try_append(log: Log, house: SimulatedBroker) -> None:
     """Append another batch: the log stores the batch, or refuses clearly."""
     end = log.log_end_offset
     try:
@@ -239,15 +239,15 @@ def try_append(log: Log, house: House) -> None:
         raise Broken(f"a new batch went to {base}, not {end}, or reads otherwise")
 
 
-def cut_short(sound: Sound, bytes_off: int) -> State:
+def cut_short(sound: Sound, bytes_off: int) -> MediumState:
     """Return the directory with that many bytes cut off the newest segment of partition 1."""
     logs = [path for path in sound.state.files if path.startswith("partitions/1/")]
-    path = max(one for one in logs if one.endswith(".log"))
+    path = max(name for name in logs if name.endswith(".log"))
     content = sound.state.files[path]
     return changed(sound.state, path, content[: len(content) - bytes_off])
 
 
-def with_a_flip(sound: Sound, rng: random.Random) -> tuple[State, str]:
+def with_a_flip(sound: Sound, rng: random.Random) -> tuple[MediumState, str]:
     """Return the directory with a flipped bit in a file, and the place of the bit."""
     files = sorted(path for path, content in sound.state.files.items() if content)
     path = rng.choice(files)
@@ -257,9 +257,9 @@ def with_a_flip(sound: Sound, rng: random.Random) -> tuple[State, str]:
     return changed(sound.state, path, bytes(content)), f"bit {bit} of byte {pos} of {path}"
 
 
-def changed(state: State, path: str, content: bytes) -> State:
+def changed(state: MediumState, path: str, content: bytes) -> MediumState:
     """Return the directory with another content of a file."""
-    return State(state.folders, {**state.files, path: content})
+    return MediumState(state.folders, {**state.files, path: content})
 
 
 def flips(seed: int, folder: str, count: int) -> Iterator[str | None]:
@@ -281,7 +281,7 @@ def truncations(seed: int, folder: str, cuts: range) -> Iterator[str | None]:
         yield judged(sound, cut_short(sound, bytes_off), folder, f"{bytes_off} bytes cut off")
 
 
-def judged(sound: Sound, state: State, folder: str, where: str) -> str | None:
+def judged(sound: Sound, state: MediumState, folder: str, where: str) -> str | None:
     """Return the fault of a damaged directory, or None."""
     try:
         judge(sound, state, folder)

@@ -43,7 +43,7 @@ class Timeline(Generic[ValueT]):
         return self._values[-1]
 
 
-class History(Generic[ValueT]):
+class StateHistory(Generic[ValueT]):
     """States of a journal, each from the beginning of its change, and the newest promised state."""
 
     def __init__(self, first: ValueT) -> None:
@@ -72,7 +72,7 @@ class History(Generic[ValueT]):
 
 
 @dataclass(slots=True, frozen=True)
-class Stored:
+class AppendedBatch:
     """An appended batch."""
 
     stamp: int
@@ -89,19 +89,19 @@ class LogFacts:
     durable: Timeline[int] = field(default_factory=lambda: Timeline(0))
     shown: Timeline[int] = field(default_factory=lambda: Timeline(0))
     written_mode: Timeline[bool] = field(default_factory=lambda: Timeline(False))
-    batches: list[Stored] = field(default_factory=list)
-    gaps: list[Stored] = field(default_factory=list)
+    batches: list[AppendedBatch] = field(default_factory=list)
+    gaps: list[AppendedBatch] = field(default_factory=list)
 
-    def batch_at(self, base_offset: int) -> Stored | None:
+    def batch_at(self, base_offset: int) -> AppendedBatch | None:
         """Return the batch that begins there."""
-        place = bisect_right(self.batches, base_offset, key=lambda one: one.base_offset) - 1
+        place = bisect_right(self.batches, base_offset, key=lambda batch: batch.base_offset) - 1
         if place < 0 or self.batches[place].base_offset != base_offset:
             return None
         return self.batches[place]
 
     def appended_end(self, stamp: int) -> int:
         """Return the highest possible log end at that time."""
-        ends = [one.next_offset for one in self.batches + self.gaps if one.stamp <= stamp]
+        ends = [batch.next_offset for batch in self.batches + self.gaps if batch.stamp <= stamp]
         return max(ends, default=0)
 
 
@@ -113,8 +113,8 @@ FRESH: CatalogueState = ((("public", "default", None, MADE_ID_FIRST),), ())
 class Facts:
     """All facts."""
 
-    catalogue: History[CatalogueState] = field(default_factory=lambda: History(FRESH))
-    cursors: History[CursorState] = field(default_factory=lambda: History({}))
+    catalogue: StateHistory[CatalogueState] = field(default_factory=lambda: StateHistory(FRESH))
+    cursors: StateHistory[CursorState] = field(default_factory=lambda: StateHistory({}))
     logs: dict[int, LogFacts] = field(default_factory=dict)
 
     def log(self, partition_id: int) -> LogFacts:
@@ -125,23 +125,24 @@ class Facts:
 def catalogue_state(catalogue: Catalogue) -> CatalogueState:
     """Return the whole state of a catalogue, without times."""
     namespaces = tuple(
-        (one.tenant, one.namespace, one.iggy_id, one.made_id) for one in catalogue.namespaces()
+        (namespace.tenant, namespace.namespace, namespace.iggy_id, namespace.made_id)
+        for namespace in catalogue.namespaces()
     )
     topics = tuple(
         (
-            one.topic_id,
-            one.name.full,
-            tuple(one.partition_ids),
-            one.partitioned,
-            tuple(sorted(one.settings.items())),
-            one.iggy_id,
-            one.made_id,
-            one.topic_epoch,
-            tuple((schema.type, schema.name, schema.data) for schema in one.schemas),
-            tuple((group.group_id, group.name) for group in one.groups),
-            one.next_group_id,
+            topic.topic_id,
+            topic.name.full,
+            tuple(topic.partition_ids),
+            topic.partitioned,
+            tuple(sorted(topic.settings.items())),
+            topic.iggy_id,
+            topic.made_id,
+            topic.topic_epoch,
+            tuple((schema.type, schema.name, schema.data) for schema in topic.schemas),
+            tuple((group.group_id, group.name) for group in topic.groups),
+            topic.next_group_id,
         )
-        for one in sorted(catalogue.all_topics(), key=lambda one: one.topic_id)
+        for topic in sorted(catalogue.all_topics(), key=lambda topic: topic.topic_id)
     )
     return namespaces, topics
 
@@ -150,7 +151,7 @@ def partitions_in(state: CatalogueState) -> dict[int, tuple[int, ...]]:
     """Return the partition ids of each topic by its number, in a catalogue's state."""
     topics = state[1]
     assert isinstance(topics, tuple)
-    return {one[0]: one[2] for one in topics}
+    return {topic[0]: topic[2] for topic in topics}
 
 
 def cursor_state(store: JournalPositions) -> CursorState:
@@ -158,13 +159,13 @@ def cursor_state(store: JournalPositions) -> CursorState:
     return {
         topic_id: {
             name: (
-                found.partitions,
+                subscription.partitions,
                 {
-                    index: (one.position, one.floor, tuple(one.acked or ()), one.kafka)
-                    for index, one in found.cursors.items()
+                    index: (cursor.position, cursor.floor, tuple(cursor.acked or ()), cursor.kafka)
+                    for index, cursor in subscription.cursors.items()
                 },
             )
-            for name, found in named_subscriptions(store, topic_id)
+            for name, subscription in named_subscriptions(store, topic_id)
         }
         for topic_id in store.topic_ids()
     }
@@ -175,9 +176,9 @@ def named_subscriptions(
 ) -> Iterator[tuple[bytes, StoredSubscription]]:
     """Yield the subscriptions of a topic."""
     for name in store.names(topic_id):
-        found = store.find(topic_id, name)
-        assert found is not None
-        yield name, found
+        subscription = store.find(topic_id, name)
+        assert subscription is not None
+        yield name, subscription
 
 
 def agreed(cursors: CursorState, catalogue: CatalogueState) -> CursorState:
@@ -198,4 +199,4 @@ def resized(
 ) -> dict[int, tuple[object, ...]]:
     """Return the cursors of a topic with `count` partitions after `known` partitions."""
     fresh: dict[int, tuple[object, ...]] = dict.fromkeys(range(known, count), (0, 0, (), None))
-    return {index: one for index, one in {**cursors, **fresh}.items() if index < count}
+    return {index: cursor for index, cursor in {**cursors, **fresh}.items() if index < count}

@@ -15,6 +15,7 @@ from types import FrameType
 
 from braidlog.broker import errors as broker_errors
 from braidlog.storage import errors as storage_errors
+from braidlog.storage.log.gaps import append_gap
 from braidlog.storage.log.local_log import LocalLog
 from conformance.simulation.calls import (
     ALLOCATE,
@@ -24,15 +25,15 @@ from conformance.simulation.calls import (
     RENAME,
     SYNCS,
     WRITE,
-    Refusal,
+    CallRefused,
     TracedDisk,
 )
 from conformance.simulation.facts import Facts
-from conformance.simulation.house import House, Shape
+from conformance.simulation.house import Shape, SimulatedBroker
 from conformance.simulation.life import FAILED
 from conformance.simulation.medium import Medium, choose_loss
 from conformance.simulation.scratch import empty, limited
-from conformance.simulation.steps import Workload
+from conformance.simulation.steps import RandomLives
 from conformance.simulation.verify import Broken, verify
 
 STEPS = 70
@@ -51,7 +52,7 @@ STOPS = (*FAILED, storage_errors.StorageFull, broker_errors.StorageFull, storage
 
 
 @dataclass(slots=True, frozen=True)
-class Fault:
+class DiskFailure:
     """A failure, and the number of consecutive changing calls that fail."""
 
     number: int
@@ -65,21 +66,25 @@ class Fault:
 
 
 WRITE_FAULTS = (
-    Fault(errno.EIO),
-    Fault(errno.EIO, calls=2, bytes_first=70),
-    Fault(errno.ENOSPC),
-    Fault(errno.ENOSPC, calls=FULL_CALLS),
-    Fault(errno.ENOSPC, calls=2, bytes_first=70),
-    Fault(errno.EROFS, calls=FULL_CALLS),
-    Fault(0, bytes_first=70),
+    DiskFailure(errno.EIO),
+    DiskFailure(errno.EIO, calls=2, bytes_first=70),
+    DiskFailure(errno.ENOSPC),
+    DiskFailure(errno.ENOSPC, calls=FULL_CALLS),
+    DiskFailure(errno.ENOSPC, calls=2, bytes_first=70),
+    DiskFailure(errno.EROFS, calls=FULL_CALLS),
+    DiskFailure(0, bytes_first=70),
 )
-NAME_FAULTS = (Fault(errno.EIO), Fault(errno.ENOSPC), Fault(errno.EROFS, calls=FULL_CALLS))
-OTHER_FAULTS = (Fault(errno.EIO), Fault(errno.EROFS))
-SYNC_FAULTS = (Fault(errno.EIO), Fault(errno.ENOSPC))
-READ_FAULTS = (Fault(errno.EIO),)
+NAME_FAULTS = (
+    DiskFailure(errno.EIO),
+    DiskFailure(errno.ENOSPC),
+    DiskFailure(errno.EROFS, calls=FULL_CALLS),
+)
+OTHER_FAULTS = (DiskFailure(errno.EIO), DiskFailure(errno.EROFS))
+SYNC_FAULTS = (DiskFailure(errno.EIO), DiskFailure(errno.ENOSPC))
+READ_FAULTS = (DiskFailure(errno.EIO),)
 
 
-def faults_of(kind: str) -> tuple[Fault, ...]:
+def faults_of(kind: str) -> tuple[DiskFailure, ...]:
     """Return the possible faults of a kind of call."""
     if kind in SYNCS:
         return SYNC_FAULTS
@@ -88,17 +93,17 @@ def faults_of(kind: str) -> tuple[Fault, ...]:
     return known.get(kind, OTHER_FAULTS)
 
 
-class Script:
+class FailurePlan:
     """The plan of a disk: counts the calls, and lets those from number `at` on fail."""
 
-    def __init__(self, at: int = -1, fault: Fault | None = None) -> None:
+    def __init__(self, at: int = -1, fault: DiskFailure | None = None) -> None:
         self.at = at
         self.fault = fault
         self.sites: list[tuple[str, tuple[str, ...]]] = []  # Kind of call, and its callers.
         self.fired = False
         self._left = fault.calls if fault is not None else 0
 
-    def __call__(self, kind: str, path: str) -> Refusal | None:
+    def __call__(self, kind: str, path: str) -> CallRefused | None:
         number = len(self.sites)
         self.sites.append((kind, () if self.fault is not None else callers()))
         fault = self.fault
@@ -109,19 +114,19 @@ class Script:
         first = fault.bytes_first if number == self.at else 0
         self.fired = True
         self._left -= 1
-        return Refusal(fault.number, first)
+        return CallRefused(fault.number, first)
 
 
 def callers() -> tuple[str, ...]:
     """Return the product's functions above a disk call, innermost first."""
-    found: list[str] = []
+    names: list[str] = []
     frame: FrameType | None = sys._getframe(3)
-    while frame is not None and len(found) < 12:
+    while frame is not None and len(names) < 12:
         module = frame.f_globals.get("__name__", "")
         if module.startswith(("braidlog.storage.", "braidlog.broker.")):
-            found.append(f"{module}.{frame.f_code.co_name}")
+            names.append(f"{module}.{frame.f_code.co_name}")
         frame = frame.f_back
-    return tuple(found)
+    return tuple(names)
 
 
 def shape_of(rng: random.Random) -> Shape:
@@ -131,25 +136,25 @@ def shape_of(rng: random.Random) -> Shape:
 
 def sites_of(seed: int, folder: str) -> list[tuple[str, tuple[str, ...]]]:
     """Return the calls of an undisturbed workload: kind and callers."""
-    script = Script()
+    script = FailurePlan()
     rng = random.Random(seed)
     path, shape = empty(os.path.join(folder, "sites")), shape_of(rng)
     disk = TracedDisk(path, script)
-    life = Workload(House(path, disk, shape), disk, Facts(), shape, rng)
+    life = RandomLives(SimulatedBroker(path, disk, shape), disk, Facts(), shape, rng)
     for _ in range(STEPS):
         life.step()
     life.house.kill()
     return script.sites
 
 
-def disturbed(seed: int, folder: str, at: int, fault: Fault) -> None:
+def disturbed(seed: int, folder: str, at: int, fault: DiskFailure) -> None:
     """Run the workload with a failing call. Raises Broken, and unexpected errors."""
-    script, rng = Script(at, fault), random.Random(seed)
+    script, rng = FailurePlan(at, fault), random.Random(seed)
     path, shape = empty(os.path.join(folder, "disturbed")), shape_of(rng)
     disk, facts = TracedDisk(path, script), Facts()
     with limited():
         try:
-            life = Workload(House(path, disk, shape), disk, facts, shape, rng)
+            life = RandomLives(SimulatedBroker(path, disk, shape), disk, facts, shape, rng)
         except STOPS:
             check_stopped(path, disk, facts, shape, rng)
             return
@@ -162,7 +167,7 @@ def disturbed(seed: int, folder: str, at: int, fault: Fault) -> None:
             check_revived(life)
 
 
-def live_on(life: Workload, script: Script) -> None:
+def live_on(life: RandomLives, script: FailurePlan) -> None:
     """Step to the fault and a while beyond; then check that all is well after a restart.
 
     Raises Broken; an error of STOPS if the broker had to stop.
@@ -208,7 +213,7 @@ def check_stopped(
     recover_and_go_on(again, facts, stamp, shape)
 
 
-def check_revived(life: Workload) -> None:
+def check_revived(life: RandomLives) -> None:
     """Check that a stopped broker can restart on the same machine, with a power loss later.
 
     Unsynced data still reads back after the restart, but is not on the disk. Raises Broken, and
@@ -231,13 +236,13 @@ def check_revived(life: Workload) -> None:
 
 def recover_and_go_on(path: str, facts: Facts, stamp: int, shape: Shape) -> None:
     """Check that a start over that directory finds the required state, twice."""
-    house = House(path, TracedDisk(path), shape)
+    house = SimulatedBroker(path, TracedDisk(path), shape)
     try:
         verify(house, facts, stamp)
         for partition in house.partitions.values():
             log = partition.log
             assert isinstance(log, LocalLog)
-            log.append_gap(log.log_end_offset + 1, 1)
+            append_gap(log, log.log_end_offset + 1, 1)
         house.broker.committer.commit()
     finally:
         house.kill()
@@ -258,7 +263,7 @@ def failures(seed: int, folder: str, *, each_site_once: bool = False) -> Iterato
 
 
 def attempt(
-    seed: int, folder: str, at: int, fault: Fault, site: tuple[str, tuple[str, ...]]
+    seed: int, folder: str, at: int, fault: DiskFailure, site: tuple[str, tuple[str, ...]]
 ) -> str | None:
     """Return the fault that a failing call uncovers, or None."""
     try:

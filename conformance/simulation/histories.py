@@ -27,12 +27,12 @@ from braidlog.storage.formats.plain.codec import PLAIN
 from braidlog.storage.formats.record import Record
 from braidlog.storage.metadata.names import TopicName
 from conformance.history.checker import check
-from conformance.history.events import History, Moved, Outcome, Sent
+from conformance.history.events import EventHistory, PositionMove, RequestOutcome, SentValue
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
 from conformance.mapping.views import Seen
 from conformance.mapping.writers import WRITERS, Writer
-from conformance.simulation.calls import WRITE, Plan, Refusal, TracedDisk, never
-from conformance.simulation.house import House, Shape, done
+from conformance.simulation.calls import WRITE, CallRefused, Plan, TracedDisk, never
+from conformance.simulation.house import Shape, SimulatedBroker, done
 from conformance.simulation.medium import Medium, choose_loss
 from conformance.simulation.scratch import empty
 
@@ -49,43 +49,43 @@ Values = list[tuple[int, bytes]]
 Reader = Callable[[Partition, int], Awaitable[tuple[Values, int]]]
 
 
-def _rest(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
-    body = PLAIN.encode([replace(one, offset=at) for at, one in enumerate(found)], 0)
+def _rest(records: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
+    body = PLAIN.encode([replace(record, offset=at) for at, record in enumerate(records)], 0)
     return Prepared(body, PLAIN.inspect(body), PLAIN.format)
 
 
 def _transcoded(codec: Codec, parse: Callable[[bytes], list[Seen]], name: str) -> Reader:
     async def read(partition: Partition, offset: int) -> tuple[Values, int]:
         result = await read_as(partition, codec, offset, bytes_max=READ_BYTES)
-        seen = [one for part in result.parts for one in parse(bytes(part))]
+        seen = [record for part in result.parts for record in parse(bytes(part))]
         return _values(seen, "offset", name, offset), result.next_offset
 
     return read
 
 
 async def _as_entries(partition: Partition, offset: int) -> tuple[Values, int]:
-    found = await read_entries(partition, offset, READ_BYTES)
+    entries = await read_entries(partition, offset, READ_BYTES)
     seen: list[Seen] = []
-    for one in found.entries:
-        seen += pulsar_forms.read_messages(one.offset, bytes(one.body))
-    return _values(seen, "entryId", "payload", offset), found.next_offset
+    for entry in entries.entries:
+        seen += pulsar_forms.read_messages(entry.offset, bytes(entry.body))
+    return _values(seen, "entryId", "payload", offset), entries.next_offset
 
 
 async def _as_records(partition: Partition, offset: int) -> tuple[Values, int]:
-    found = await read_records(partition, offset, bytes_max=READ_BYTES, records_max=1000)
-    return [(one.record.offset, one.record.value or b"") for one in found.records], (
-        found.next_offset
+    batch = await read_records(partition, offset, bytes_max=READ_BYTES, records_max=1000)
+    return [(fetched.record.offset, fetched.record.value or b"") for fetched in batch.records], (
+        batch.next_offset
     )
 
 
 def _values(seen: list[Seen], place: str, name: str, start: int) -> Values:
-    found = []
-    for one in seen:
-        offset, value = one[place], one[name]
+    values = []
+    for message in seen:
+        offset, value = message[place], message[name]
         assert isinstance(offset, int) and isinstance(value, bytes)
         if offset >= start:  # Packed sets and batches are returned whole.
-            found.append((offset, value))
-    return found
+            values.append((offset, value))
+    return values
 
 
 READERS: dict[str, Reader] = {
@@ -101,32 +101,34 @@ FORMS: dict[str, Writer] = {**WRITERS, "rest": _rest}
 
 async def _read_all(partition: Partition, start: int, readers: Sequence[str]) -> dict[str, Values]:
     """Return each reader's values from `start` to the high watermark."""
-    found: dict[str, Values] = {}
+    values: dict[str, Values] = {}
     for reader in readers:
-        offset, found[reader] = start, []
+        offset, values[reader] = start, []
         while offset < partition.high_watermark:
             more, offset = await READERS[reader](partition, offset)
-            found[reader] += more
-    return found
+            values[reader] += more
+    return values
 
 
-class Mixed:
+class MixedHistory:
     """A seed: several writers of any protocols, over several lives of a broker."""
 
     def __init__(self, seed: int, folder: str) -> None:
         self.rng = random.Random(f"histories {seed}")
-        self.history = History()
+        self.history = EventHistory()
         self._folder = folder
         self._shape = Shape(journal_factor=self.rng.choice((1, 300)))
         self._writers = self.rng.sample(sorted(FORMS), self.rng.randint(1, WRITERS_MAX))
         self._counts = dict.fromkeys(self._writers, 0)
-        self._unanswered: dict[str, deque[Sent]] = {one: deque() for one in self._writers}
-        self._to_send_again: dict[str, list[Sent]] = {}
-        self._owed: list[tuple[int, list[tuple[Sent, int]] | Moved]] = []
+        self._unanswered: dict[str, deque[SentValue]] = {
+            writer: deque() for writer in self._writers
+        }
+        self._to_send_again: dict[str, list[SentValue]] = {}
+        self._owed: list[tuple[int, list[tuple[SentValue, int]] | PositionMove]] = []
         self._path = empty(os.path.join(folder, "life-0"))
         self.disk = TracedDisk(self._path)
         self.medium = Medium.of(self._path, self.disk.names.numbers)
-        self.house = House(self._path, self.disk, self._shape)
+        self.house = SimulatedBroker(self._path, self.disk, self._shape)
         done(self.house.broker.topics.create, TOPIC, 1)
         self._round(whole=True)
 
@@ -155,28 +157,28 @@ class Mixed:
         form = self.rng.choice(self._writers)
         sents = self._next(form)
         partition, now_us = self.partition, self.house.broker.now_us()
-        records = [Record(0, 0, PUBLISHED_US, value=one.value) for one in sents]
-        made = FORMS[form](records, partition.next_offset, now_us)
+        records = [Record(0, 0, PUBLISHED_US, value=sent.value) for sent in sents]
+        prepared = FORMS[form](records, partition.next_offset, now_us)
         self.disk.plan = plan
         try:
             appended = partition.append(
-                [made.body], made.info, body_format=made.body_format, append_us=now_us
+                [prepared.body], prepared.info, body_format=prepared.body_format, append_us=now_us
             )
         except errors.StorageFull:
-            for one in sents:
-                self.history.answer(one, Outcome.REFUSED)
-                self._unanswered[form].remove(one)
+            for sent in sents:
+                self.history.answer(sent, RequestOutcome.REFUSED)
+                self._unanswered[form].remove(sent)
             return
         finally:
             self.disk.plan = never
-        places = [(one, appended.base_offset + at) for at, one in enumerate(sents)]
+        places = [(sent, appended.base_offset + at) for at, sent in enumerate(sents)]
         self._owed.append((appended.ticket, places))
         self._answer()
 
     def _append_without_room(self) -> None:
-        self._append(lambda kind, path: Refusal(errno.ENOSPC) if kind == WRITE else None)
+        self._append(lambda kind, path: CallRefused(errno.ENOSPC) if kind == WRITE else None)
 
-    def _next(self, form: str) -> list[Sent]:
+    def _next(self, form: str) -> list[SentValue]:
         """Return a client's next values: first the values without an answer before the kill, then
         new values.
         """
@@ -196,15 +198,15 @@ class Mixed:
     def _answer(self) -> None:
         """Answer all durable changes."""
         durable = self.house.broker.committer.durable_ticket
-        due = [what for ticket, what in self._owed if ticket <= durable]
-        self._owed = [one for one in self._owed if one[0] > durable]
-        for what in due:
-            if isinstance(what, Moved):
-                self.history.moved(what)
+        due = [event for ticket, event in self._owed if ticket <= durable]
+        self._owed = [owed for owed in self._owed if owed[0] > durable]
+        for event in due:
+            if isinstance(event, PositionMove):
+                self.history.moved(event)
                 continue
-            for sent, offset in what:
+            for sent, offset in event:
                 says = sent.writer.startswith(SAYS_OFFSETS)
-                self.history.answer(sent, Outcome.DONE, offset if says else None)
+                self.history.answer(sent, RequestOutcome.DONE, offset if says else None)
                 self._unanswered[sent.writer].remove(sent)
 
     def _round(self, *, whole: bool = False) -> None:
@@ -268,28 +270,28 @@ class Mixed:
         self._path, self._owed = path, []
         self.disk = TracedDisk(path)
         self.medium = Medium.of(path, self.disk.names.numbers)
-        self.house = House(path, self.disk, self._shape)
+        self.house = SimulatedBroker(path, self.disk, self._shape)
         self._to_send_again = {form: list(sents) for form, sents in self._unanswered.items()}
         for sents in self._to_send_again.values():
-            for one in sents:
-                one.again = True
+            for sent in sents:
+                sent.again = True
         for group in GROUPS:
             self._tell(group)
         self._read(0, self.rng.choice(sorted(READERS)))
 
 
-CHANCES: dict[Callable[[Mixed], None], int] = {
-    Mixed._append: 10,
-    Mixed._append_without_room: 1,
-    Mixed._round: 8,
-    Mixed._whole_round: 2,
-    Mixed._read_some: 3,
-    Mixed._move: 3,
+CHANCES: dict[Callable[[MixedHistory], None], int] = {
+    MixedHistory._append: 10,
+    MixedHistory._append_without_room: 1,
+    MixedHistory._round: 8,
+    MixedHistory._whole_round: 2,
+    MixedHistory._read_some: 3,
+    MixedHistory._move: 3,
 }
 ACTIONS, WEIGHTS = list(CHANCES), list(CHANCES.values())
 
 
 def histories(seed: int, folder: str) -> Iterator[str | None]:
     """Yield the faults of a history, or None."""
-    found = Mixed(seed, folder).run()
-    yield "; ".join(found) or None
+    faults = MixedHistory(seed, folder).run()
+    yield "; ".join(faults) or None

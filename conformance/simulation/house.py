@@ -116,7 +116,7 @@ def done(change: Callable[..., Awaitable[T]], *arguments: object, **named: objec
     return trio.run(partial(change, *arguments, **named))
 
 
-class House:
+class SimulatedBroker:
     """A life of a broker over a directory."""
 
     def __init__(self, path: str, disk: TracedDisk, shape: Shape) -> None:
@@ -173,8 +173,8 @@ class House:
         """Return True if the present round covers the whole cursors' journal, lazy entries
         included.
         """
-        members = [one for one, _ in self._round.points] if self._round is not None else []
-        folders = [one.folder for one in members if isinstance(one, JournalLog)]
+        members = [member for member, _ in self._round.points] if self._round is not None else []
+        folders = [member.folder for member in members if isinstance(member, JournalLog)]
         return any(os.path.basename(folder) == "cursors" for folder in folders)
 
     @property

@@ -10,14 +10,14 @@ from braidlog.broker.topics.partition import Partition
 from braidlog.storage import errors as storage_errors
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import (
+    AppendedBatch,
     Facts,
     LogFacts,
-    Stored,
     catalogue_state,
     cursor_state,
     partitions_in,
 )
-from conformance.simulation.house import House, Shape
+from conformance.simulation.house import Shape, SimulatedBroker
 from conformance.simulation.verify import Broken, verify
 
 DAMAGED = (errors.DamagedLog, storage_errors.DamagedLog)
@@ -39,7 +39,7 @@ class Owed:
     next_offset: int = 0
 
 
-class Life:
+class BrokerLives:
     """A series of brokers over a directory; `facts` grow with each step.
 
     A refused action of those named in `all_or_nothing` must have changed nothing.
@@ -48,7 +48,12 @@ class Life:
     all_or_nothing: frozenset[str] = frozenset()
 
     def __init__(
-        self, house: House, disk: TracedDisk, facts: Facts, shape: Shape, rng: random.Random
+        self,
+        house: SimulatedBroker,
+        disk: TracedDisk,
+        facts: Facts,
+        shape: Shape,
+        rng: random.Random,
     ) -> None:
         """Begin with `house`, just opened over `disk`, and the earlier `facts`."""
         self.house = house
@@ -88,7 +93,9 @@ class Life:
         if cleanly:
             self.settle()
             # A log that had no room for its gap leaves the gap to the next start.
-            cleanly = all(one.log.takes_appends for one in self.house.partitions.values())
+            cleanly = all(
+                partition.log.takes_appends for partition in self.house.partitions.values()
+            )
             newest = self.facts.catalogue.newest, self.facts.cursors.newest
             self.house.stop()
             self._promise(*newest)
@@ -98,7 +105,7 @@ class Life:
         self.house = self._started()
         with self.disk.without_faults():
             verify(self.house, self.facts, ended, is_whole=True)
-        reports = [one.log.recovery for one in self.house.partitions.values()]
+        reports = [partition.log.recovery for partition in self.house.partitions.values()]
         is_clean = refused != self.disk.refused or all(report.is_clean for report in reports)
         if cleanly and not is_clean:
             raise Broken(f"unclean after a clean stop: {reports}")
@@ -111,12 +118,12 @@ class Life:
         verify(self.house, self.facts, ended)
         self._settle_in(ended)
 
-    def _started(self) -> House:
+    def _started(self) -> SimulatedBroker:
         """Start a broker; retry after a full disk or a failing read."""
         while True:
             refused, reads = self.disk.refused, self.disk.refused_reads
             try:
-                house = House(self.house.path, self.disk, self.shape)
+                house = SimulatedBroker(self.house.path, self.disk, self.shape)
             except storage_errors.StorageFull:
                 if self.disk.refused == refused:
                     raise
@@ -134,14 +141,18 @@ class Life:
         catalogue = catalogue_state(self.house.broker.catalogue.state)
         self.facts.catalogue.put(began, catalogue)
         # Includes deleted topics: if the catalogue still has such a topic, the cursors must exist.
-        there = partitions_in(catalogue)
-        gone = {key: one for key, one in self.facts.cursors.states[-1].items() if key not in there}
+        existing = partitions_in(catalogue)
+        gone = {
+            key: states
+            for key, states in self.facts.cursors.states[-1].items()
+            if key not in existing
+        }
         self.facts.cursors.put(began, gone | cursor_state(self.house.cursors))
 
     def _note_log(self, facts: LogFacts, partition: Partition, began: int) -> None:
         log = partition.log
         if log.log_end_offset > (before := facts.appended_end(self.now)):
-            facts.gaps.append(Stored(began, before, log.log_end_offset, b""))
+            facts.gaps.append(AppendedBatch(began, before, log.log_end_offset, b""))
         facts.start.put(began, log.log_start_offset)
         facts.durable.put(self.now, max(facts.durable.last, log.durable_offset))
         facts.shown.put(self.now, max(facts.shown.last, log.high_watermark))
@@ -164,8 +175,8 @@ class Life:
     def _answer(self) -> None:
         """Send the answers whose tickets are now durable."""
         durable_ticket = self.house.broker.committer.durable_ticket
-        due = [one for one in self.owed if one.ticket <= durable_ticket]
-        self.owed = [one for one in self.owed if one.ticket > durable_ticket]
+        due = [owed for owed in self.owed if owed.ticket <= durable_ticket]
+        self.owed = [owed for owed in self.owed if owed.ticket > durable_ticket]
         partitions = self.house.partitions
         for owed in due:
             self._promise(owed.catalogue, owed.cursors)
@@ -209,9 +220,9 @@ class Life:
     def _memory(self) -> tuple[object, ...]:
         # A log that had no room for the gap after an unclean start adds the gap when there is room.
         ends = {
-            number: one.next_offset
-            for number, one in self.house.partitions.items()
-            if not one.log.recovery.gap
+            number: partition.next_offset
+            for number, partition in self.house.partitions.items()
+            if not partition.log.recovery.gap
         }
         return (
             catalogue_state(self.house.broker.catalogue.state),
@@ -257,5 +268,5 @@ class Life:
     def settle(self) -> None:
         """Make all changes durable, lazy changes included."""
         for _ in range(3):  # A round may mark lazy changes.
-            self.do(Life.promote)
-            self.do(Life.whole_round)
+            self.do(BrokerLives.promote)
+            self.do(BrokerLives.whole_round)

@@ -22,7 +22,7 @@ from conformance.simulation.calls import (
     TRUNCATE,
     UNLINK,
     WRITE,
-    Call,
+    DiskCall,
 )
 
 SECTOR = 512  # A disk writes a sector whole or not at all.
@@ -30,28 +30,28 @@ PAGE = 4096  # Linux caches and writes a page of a file as a unit.
 
 
 @dataclass(slots=True)
-class StoredFile:
+class MediumFile:
     """A file: its certain content, and later writes and cuts."""
 
     certain: bytes = b""
-    pending: list[Call] = field(default_factory=list)
+    pending: list[DiskCall] = field(default_factory=list)
 
     def contents(self) -> list[bytes]:
         """Return the certain content, and the content after each pending call."""
         content = bytearray(self.certain)
-        found = [self.certain]
+        versions = [self.certain]
         for call in self.pending:
             apply_to(content, call)
-            found.append(bytes(content))
-        return found
+            versions.append(bytes(content))
+        return versions
 
-    def take(self, call: Call) -> None:
+    def take(self, call: DiskCall) -> None:
         """Take the next write or cut. A write to a page rewrites the whole page."""
         if call.kind == WRITE:
             pages = pages_of(call)
-            for one in self.pending:
-                if one.is_doubtful and one.pos // PAGE in pages:
-                    one.is_doubtful = False
+            for pending_call in self.pending:
+                if pending_call.is_doubtful and pending_call.pos // PAGE in pages:
+                    pending_call.is_doubtful = False
         self.pending.append(call)
 
     def settle(self) -> None:
@@ -68,7 +68,7 @@ class StoredFile:
         """Note a failed sync: the pages count as written from now on, and no later sync covers
         them.
         """
-        pieces: list[Call] = []
+        pieces: list[DiskCall] = []
         for call in self.pending:
             pieces += pieces_by(call, PAGE) if call.kind == WRITE else [call]
         for piece in pieces:
@@ -76,7 +76,7 @@ class StoredFile:
         self.pending = pieces
 
 
-def apply_to(content: bytearray, call: Call) -> None:
+def apply_to(content: bytearray, call: DiskCall) -> None:
     """Apply a write or cut to a content."""
     if call.kind == TRUNCATE:
         del content[call.pos :]
@@ -144,14 +144,14 @@ def choose_loss(rng: random.Random) -> Loss:
     )
 
 
-ContentOf = Callable[[str, StoredFile], bytes]
+ContentOf = Callable[[str, MediumFile], bytes]
 
 
 class Medium:
     """A disk's files and folders by number."""
 
     def __init__(self) -> None:
-        self.files: dict[int, StoredFile] = {}
+        self.files: dict[int, MediumFile] = {}
         self.folders: dict[int, StoredFolder] = {ROOT: StoredFolder()}
         self._changes = 0
 
@@ -164,7 +164,7 @@ class Medium:
                 medium.folders.setdefault(number, StoredFolder())
             else:
                 with open(path, "rb") as file:
-                    medium.files[number] = StoredFile(file.read())
+                    medium.files[number] = MediumFile(file.read())
         for path, number in numbers.items():
             if path != root:
                 folder, name = os.path.split(path)
@@ -173,7 +173,7 @@ class Medium:
 
     # Calls
 
-    def take(self, call: Call) -> None:
+    def take(self, call: DiskCall) -> None:
         """Take the next call of the record."""
         if call.kind in (WRITE, TRUNCATE):
             self.files[call.node].take(call)
@@ -182,7 +182,7 @@ class Medium:
         else:
             self._rename(call)
 
-    def _sync(self, call: Call) -> None:
+    def _sync(self, call: DiskCall) -> None:
         if call.failed:
             files = self.files.values() if call.kind == SYNC_ALL else [self.files.get(call.node)]
             for file in files:
@@ -199,18 +199,20 @@ class Medium:
                 self._settle_folder(folder)
 
     def _settle_folder(self, folder: StoredFolder) -> None:
-        number = next(one for one, known in self.folders.items() if known is folder)
+        number = next(
+            folder_number for folder_number, known in self.folders.items() if known is folder
+        )
         for change in folder.pending:
             change.is_certain = True
             put_names(folder.certain, change.folders[number])
         folder.pending = []
 
-    def _rename(self, call: Call) -> None:
+    def _rename(self, call: DiskCall) -> None:
         names: dict[int, dict[str, int | None]] = {}
         if call.kind in (CREATE, MAKE_FOLDER):
             names = {call.node: {call.name: call.child}}
             if call.kind == CREATE:
-                self.files[call.child] = StoredFile()
+                self.files[call.child] = MediumFile()
             else:
                 self.folders[call.child] = StoredFolder()
         elif call.kind in (UNLINK, REMOVE_FOLDER):
@@ -226,24 +228,26 @@ class Medium:
 
     # Contents after a cut
 
-    def cut(self, rng: random.Random, loss: Loss) -> "State":
+    def cut(self, rng: random.Random, loss: Loss) -> "MediumState":
         """Return a random state after a power cut now."""
-        kept = self._kept_changes(rng, loss)
+        changes = self._kept_changes(rng, loss)
         stale = self._stale_bytes(rng) if loss.stale else b""
-        state = State()
-        self._collect(ROOT, state, kept, lambda path, file: cut_file(rng, loss, file, stale))
+        state = MediumState()
+        self._collect(ROOT, state, changes, lambda path, file: cut_file(rng, loss, file, stale))
         return state
 
-    def whole(self) -> "State":
+    def whole(self) -> "MediumState":
         """Return the full state, as a reader sees it while the power is on."""
         return self.pick(lambda path: True, lambda name: True)
 
-    def pick(self, keeps: Callable[[str], bool], keeps_name: Callable[[str], bool]) -> "State":
+    def pick(
+        self, keeps: Callable[[str], bool], keeps_name: Callable[[str], bool]
+    ) -> "MediumState":
         """Return the certain state, with the data of the picked files and the
         picked name changes.
         """
-        state = State()
-        kept = {
+        state = MediumState()
+        changes = {
             change.number
             for folder in self.folders.values()
             for change in folder.pending
@@ -252,7 +256,7 @@ class Medium:
         self._collect(
             ROOT,
             state,
-            kept,
+            changes,
             lambda path, file: file.contents()[-1] if keeps(path) else file.certain,
         )
         return state
@@ -262,37 +266,42 @@ class Medium:
             change.number: change for folder in self.folders.values() for change in folder.pending
         }
         numbers = sorted(changes)
-        kept = {number for number in numbers if changes[number].is_certain}
+        durable = {number for number in numbers if changes[number].is_certain}
         if loss.names_in_order:
             fall = sum(rng.random() < loss.names for _ in numbers)
             if loss.names < 1.0 and numbers:
                 fall = rng.randint(0, len(numbers)) if rng.random() < 0.5 else fall
-            return kept.union(numbers[:fall]) if loss.names > 0.0 else kept
-        return kept | {number for number in numbers if rng.random() < loss.names}
+            return durable.union(numbers[:fall]) if loss.names > 0.0 else durable
+        return durable | {number for number in numbers if rng.random() < loss.names}
 
     def _stale_bytes(self, rng: random.Random) -> bytes:
         filled = [file.certain for file in self.files.values() if file.certain]
         return rng.choice(filled) if filled else b""
 
     def _collect(
-        self, number: int, state: "State", kept: set[int], content_of: ContentOf, path: str = ""
+        self,
+        number: int,
+        state: "MediumState",
+        durable: set[int],
+        content_of: ContentOf,
+        path: str = "",
     ) -> None:
         folder = self.folders[number]
         names = dict(folder.certain)
         for change in folder.pending:
-            if change.number in kept:
+            if change.number in durable:
                 put_names(names, change.folders[number])
         for name, child in names.items():
             below = os.path.join(path, name)
             if child in self.folders:
                 state.folders.append(below)
-                self._collect(child, state, kept, content_of, below)
+                self._collect(child, state, durable, content_of, below)
             else:
                 state.files[below] = content_of(below, self.files[child])
 
 
 @dataclass(slots=True)
-class State:
+class MediumState:
     """A directory: folders, outer folders first, and files with their content, by relative path."""
 
     folders: list[str] = field(default_factory=list)
@@ -317,7 +326,7 @@ def put_names(names: dict[str, int], change: dict[str, int | None]) -> None:
             names[name] = child
 
 
-def cut_file(rng: random.Random, loss: Loss, file: StoredFile, stale: bytes) -> bytes:
+def cut_file(rng: random.Random, loss: Loss, file: MediumFile, stale: bytes) -> bytes:
     """Return a possible content of the file after a power cut."""
     if not file.pending or loss.data == 0.0:
         return file.certain
@@ -331,7 +340,7 @@ def cut_file(rng: random.Random, loss: Loss, file: StoredFile, stale: bytes) -> 
     return mixed(rng, loss, contents, file.pending, stale)
 
 
-def torn(rng: random.Random, contents: list[bytes], pending: list[Call]) -> bytes:
+def torn(rng: random.Random, contents: list[bytes], pending: list[DiskCall]) -> bytes:
     """Return a random content, with the first pieces of the next write."""
     number = rng.randrange(len(contents))
     if number == len(pending) or pending[number].kind == TRUNCATE:
@@ -341,12 +350,12 @@ def torn(rng: random.Random, contents: list[bytes], pending: list[Call]) -> byte
     part = call.data[: max(end - call.pos, 0)]
     content = bytearray(contents[number])
     if part:
-        apply_to(content, Call(WRITE, call.node, data=part, pos=call.pos))
+        apply_to(content, DiskCall(WRITE, call.node, data=part, pos=call.pos))
     return bytes(content)
 
 
 def mixed(
-    rng: random.Random, loss: Loss, contents: list[bytes], pending: list[Call], stale: bytes
+    rng: random.Random, loss: Loss, contents: list[bytes], pending: list[DiskCall], stale: bytes
 ) -> bytes:
     """Return each sector from a random content; the size is a content's or between two sizes."""
     sizes = sorted({len(content) for content in contents})
@@ -368,19 +377,19 @@ def mixed(
     return bytes(result)
 
 
-def pages_of(call: Call) -> range:
+def pages_of(call: DiskCall) -> range:
     """Return the numbers of the pages that a write touched."""
     return range(call.pos // PAGE, -(-(call.pos + len(call.data)) // PAGE))
 
 
-def sectors_of(call: Call) -> Iterable[int]:
+def sectors_of(call: DiskCall) -> Iterable[int]:
     """Return the numbers of the sectors that a write touched."""
     if call.kind == TRUNCATE:
         return (call.pos // SECTOR,)
     return range(call.pos // SECTOR, -(-(call.pos + len(call.data)) // SECTOR))
 
 
-def cut_apart(rng: random.Random, loss: Loss, file: StoredFile) -> bytes:
+def cut_apart(rng: random.Random, loss: Loss, file: MediumFile) -> bytes:
     """Keep or lose each piece of each write independently."""
     content = bytearray(file.certain)
     for call in file.pending:
@@ -388,22 +397,22 @@ def cut_apart(rng: random.Random, loss: Loss, file: StoredFile) -> bytes:
             if rng.random() < loss.data:
                 apply_to(content, call)
             continue
-        for one in pieces_by(call, SECTOR):
-            start, piece = one.pos, one.data
+        for part in pieces_by(call, SECTOR):
+            start, piece = part.pos, part.data
             if rng.random() < loss.data:
-                apply_to(content, Call(WRITE, call.node, data=piece, pos=start))
+                apply_to(content, DiskCall(WRITE, call.node, data=piece, pos=start))
             elif rng.random() < 0.3 and start + len(piece) > len(content):
                 content.extend(bytes(start + len(piece) - len(content)))
     return bytes(content)
 
 
-def pieces_by(call: Call, size: int) -> list[Call]:
+def pieces_by(call: DiskCall, size: int) -> list[DiskCall]:
     """Return a write as pieces, cut at the multiples of `size` in the file."""
     pieces = []
     pos, end = call.pos, call.pos + len(call.data)
     while pos < end:
         following = min((pos // size + 1) * size, end)
         data = call.data[pos - call.pos : following - call.pos]
-        pieces.append(Call(WRITE, call.node, data=data, pos=pos))
+        pieces.append(DiskCall(WRITE, call.node, data=data, pos=pos))
         pos = following
     return pieces

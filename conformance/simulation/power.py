@@ -13,18 +13,18 @@ from braidlog.storage.log.layout import SET_ASIDE_NAME
 from braidlog.storage.log.log import Log
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import (
+    AppendedBatch,
     Facts,
-    History,
     LogFacts,
-    Stored,
+    StateHistory,
     Timeline,
     catalogue_state,
     cursor_state,
 )
-from conformance.simulation.house import House, Shape
-from conformance.simulation.medium import PLAIN, Loss, Medium, State, choose_loss
+from conformance.simulation.house import Shape, SimulatedBroker
+from conformance.simulation.medium import PLAIN, Loss, Medium, MediumState, choose_loss
 from conformance.simulation.scratch import empty, limited
-from conformance.simulation.steps import Workload
+from conformance.simulation.steps import RandomLives
 from conformance.simulation.verify import READ_BYTES, verify, verify_outside
 
 STEPS = 90
@@ -56,7 +56,9 @@ class Scenario:
         path = empty(os.path.join(self.folder, "life"))
         disk, facts = TracedDisk(path), Facts()
         medium = Medium.of(path, disk.names.numbers)
-        workload = Workload(House(path, disk, self.shape), disk, facts, self.shape, self.rng)
+        workload = RandomLives(
+            SimulatedBroker(path, disk, self.shape), disk, facts, self.shape, self.rng
+        )
         for _ in range(STEPS):
             workload.step()
         workload.house.kill()
@@ -79,7 +81,7 @@ class Scenario:
                 else:
                     yield self._judged(state, facts, stamp, loss)
 
-    def _judged(self, state: State, facts: Facts, stamp: int, loss: Loss) -> str | None:
+    def _judged(self, state: MediumState, facts: Facts, stamp: int, loss: Loss) -> str | None:
         try:
             with limited():
                 self._recover(state, facts, stamp, "state").house.kill()
@@ -87,16 +89,16 @@ class Scenario:
             return f"call {stamp}, {loss}: {type(error).__name__}: {error}"
         return None
 
-    def _recover(self, state: State, facts: Facts, stamp: int, name: str) -> Workload:
+    def _recover(self, state: MediumState, facts: Facts, stamp: int, name: str) -> RandomLives:
         """Open the state, compare, run steps, restart, compare. Raises Broken."""
         path = empty(os.path.join(self.folder, name))
         state.write(path)
         verify_outside(path, facts, stamp)
         disk = TracedDisk(path)
-        house = House(path, disk, self.shape)
+        house = SimulatedBroker(path, disk, self.shape)
         try:
             verify(house, facts, stamp)
-            workload = Workload(
+            workload = RandomLives(
                 house, disk, found_facts(house, facts, len(disk.calls)), self.shape, self.rng
             )
             for partition in self.rng.sample(
@@ -112,7 +114,7 @@ class Scenario:
         return workload
 
     def _cut_again(
-        self, state: State, facts: Facts, stamp: int, loss: Loss
+        self, state: MediumState, facts: Facts, stamp: int, loss: Loss
     ) -> Iterator[str | None]:
         """Yield the results of a state with a second power loss during its recovery and later
         steps.
@@ -132,25 +134,26 @@ class Scenario:
                 medium.take(call)
             done = second
             again = choose_loss(self.rng)
-            found = self._judged(medium.cut(self.rng, again), workload.facts, second, again)
-            yield found and f"call {stamp}, {loss}, then {found}"
+            fault = self._judged(medium.cut(self.rng, again), workload.facts, second, again)
+            yield fault and f"call {stamp}, {loss}, then {fault}"
 
-    def _medium_of(self, state: State) -> Medium:
+    def _medium_of(self, state: MediumState) -> Medium:
         path = empty(os.path.join(self.folder, "base"))
         state.write(path)
         return Medium.of(path, TracedDisk(path).names.numbers)
 
 
-def found_facts(house: House, before: Facts, now: int) -> Facts:
+def found_facts(house: SimulatedBroker, before: Facts, now: int) -> Facts:
     """Return a recovered broker's state, as facts for later steps; `now`: its calls so far."""
     facts = Facts(
-        History(catalogue_state(house.broker.catalogue.state)), History(cursor_state(house.cursors))
+        StateHistory(catalogue_state(house.broker.catalogue.state)),
+        StateHistory(cursor_state(house.cursors)),
     )
     for name in os.listdir(os.path.join(house.path, SET_ASIDE_NAME)):
         # Until this is durable, readers without the broker see the old watermark.
         known = before.log(int(name))
-        batches = [replace(one, stamp=0) for one in known.batches]
-        gaps = [replace(one, stamp=0) for one in known.gaps]
+        batches = [replace(batch, stamp=0) for batch in known.batches]
+        gaps = [replace(gap, stamp=0) for gap in known.gaps]
         facts.logs[int(name)] = LogFacts(batches=batches, gaps=gaps)
     for partition_id, partition in house.partitions.items():
         is_written = before.log(partition_id).written_mode.last
@@ -161,19 +164,19 @@ def found_facts(house: House, before: Facts, now: int) -> Facts:
 def found_log(log: Log, is_written: bool, now: int) -> LogFacts:
     """Return a recovered log's facts. A gap from the recovery counts from its end on."""
     durable = log.recovery.gap[0] if log.recovery.gap else log.log_end_offset
-    found = LogFacts(
+    facts = LogFacts(
         start=Timeline(log.log_start_offset),
         durable=Timeline(durable),
         shown=Timeline(durable),
         written_mode=Timeline(is_written),
     )
-    found.durable.put(now, log.log_end_offset)
-    found.shown.put(now, log.log_end_offset)
+    facts.durable.put(now, log.log_end_offset)
+    facts.shown.put(now, log.log_end_offset)
     offset = log.log_start_offset
     while batches := log.read(offset, READ_BYTES):
         for batch in batches:
-            stored = Stored(0, batch.base_offset, batch.next_offset, bytes(batch.body))
+            stored = AppendedBatch(0, batch.base_offset, batch.next_offset, bytes(batch.body))
             is_gap = batch.header.flags & BatchFlag.GAP
-            (found.gaps if is_gap else found.batches).append(stored)
+            (facts.gaps if is_gap else facts.batches).append(stored)
         offset = batches[-1].next_offset
-    return found
+    return facts

@@ -10,9 +10,9 @@ from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.retention import longest_age_us
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import TopicName
-from conformance.simulation.facts import Stored
+from conformance.simulation.facts import AppendedBatch
 from conformance.simulation.house import done
-from conformance.simulation.life import Life
+from conformance.simulation.life import BrokerLives
 from conformance.simulation.verify import Broken
 
 TOPICS_MAX = 4
@@ -27,7 +27,7 @@ AGES_US = 30 * 86_400_000_000
 STEPS_US = (5 * 60_000_000, 2 * 86_400_000_000, 10 * 365 * 86_400_000_000)
 
 
-class Workload(Life):
+class RandomLives(BrokerLives):
     """Lives of random steps."""
 
     all_or_nothing = frozenset(
@@ -80,7 +80,7 @@ class Workload(Life):
         )
         end = appended.base_offset + records
         facts = self.facts.log(partition.partition_id)
-        facts.batches.append(Stored(began, appended.base_offset, end, body))
+        facts.batches.append(AppendedBatch(began, appended.base_offset, end, body))
         if appended.ticket:
             self._owe(appended.ticket, partition.partition_id, end)
 
@@ -204,9 +204,10 @@ class Workload(Life):
         """Create or delete a namespace."""
         namespaces = self.house.broker.namespaces
         empty = [
-            one
-            for one in namespaces.all()
-            if one.namespace != "default" and not namespaces.has_topics(one.tenant, one.namespace)
+            candidate
+            for candidate in namespaces.all()
+            if candidate.namespace != "default"
+            and not namespaces.has_topics(candidate.tenant, candidate.namespace)
         ]
         if empty and self.rng.random() < 0.5:
             return done(namespaces.delete, empty[0].tenant, empty[0].namespace)
@@ -225,9 +226,9 @@ class Workload(Life):
     # Subscriptions
 
     def _found(self, topic: Topic, name: bytes) -> Subscription:
-        found = self.house.broker.subscriptions.find(topic, name)
-        assert found is not None
-        return found
+        subscription = self.house.broker.subscriptions.find(topic, name)
+        assert subscription is not None
+        return subscription
 
     def _cursor(self) -> tuple[Subscription, int] | None:
         topic = self._topic()
@@ -253,10 +254,10 @@ class Workload(Life):
 
     def commit_cursor(self) -> int | None:
         """Commit as Kafka's or Iggy's clients do, or seek as Pulsar's."""
-        found = self._cursor()
-        if found is None:
+        place = self._cursor()
+        if place is None:
             return None
-        subscription, index = found
+        subscription, index = place
         position = self._offset(subscription, index)
         choice = self.rng.random()
         if choice < 0.2:
@@ -269,10 +270,10 @@ class Workload(Life):
 
     def ack(self) -> int | None:
         """Acknowledge individually, or up to an offset; lazily or with a wait."""
-        found = self._cursor()
-        if found is None:
+        place = self._cursor()
+        if place is None:
             return None
-        subscription, index = found
+        subscription, index = place
         lazy = self.rng.random() < 0.6
         position = self._offset(subscription, index)
         if self.rng.random() < 0.4:
@@ -287,10 +288,10 @@ class Workload(Life):
 
     def end_cursor(self) -> int | None:
         """Delete a cursor or a whole subscription."""
-        found = self._cursor()
-        if found is None:
+        place = self._cursor()
+        if place is None:
             return None
-        subscription, index = found
+        subscription, index = place
         if self.rng.random() < 0.5:
             return subscription.delete_cursor(index)
         return subscription.delete()
@@ -304,28 +305,28 @@ class Workload(Life):
         self.restart(cleanly=False)
 
 
-Action = Callable[[Workload], int | None]
+Action = Callable[[RandomLives], int | None]
 
 CHANCES: dict[Action, int] = {
-    Workload.append: 30,
-    Workload.step_round: 28,
-    Workload.whole_round: 6,
-    Workload.promote: 4,
-    Workload.commit_cursor: 10,
-    Workload.ack: 10,
-    Workload.open_subscription: 5,
-    Workload.end_cursor: 2,
-    Workload.create_topic: 4,
-    Workload.grow_topic: 2,
-    Workload.delete_topic: 2,
-    Workload.alter_topic: 3,
-    Workload.describe_topic: 4,
-    Workload.change_namespace: 1,
-    Workload.name_producer: 1,
-    Workload.retain: 5,
-    Workload.step_clock: 1,
-    Workload.stop: 1,
-    Workload.kill: 3,
+    RandomLives.append: 30,
+    RandomLives.step_round: 28,
+    RandomLives.whole_round: 6,
+    RandomLives.promote: 4,
+    RandomLives.commit_cursor: 10,
+    RandomLives.ack: 10,
+    RandomLives.open_subscription: 5,
+    RandomLives.end_cursor: 2,
+    RandomLives.create_topic: 4,
+    RandomLives.grow_topic: 2,
+    RandomLives.delete_topic: 2,
+    RandomLives.alter_topic: 3,
+    RandomLives.describe_topic: 4,
+    RandomLives.change_namespace: 1,
+    RandomLives.name_producer: 1,
+    RandomLives.retain: 5,
+    RandomLives.step_clock: 1,
+    RandomLives.stop: 1,
+    RandomLives.kill: 3,
 }
 ACTIONS: Sequence[Action] = list(CHANCES)
 WEIGHTS: Sequence[int] = list(CHANCES.values())

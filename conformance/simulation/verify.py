@@ -5,18 +5,18 @@ import os
 from braidlog.storage.errors import StorageError
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.batch import Batch
+from braidlog.storage.log.folder_reader import list_partitions, open_folder
 from braidlog.storage.log.layout import PARTITIONS_NAME
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.reader import list_partitions, open_folder
 from conformance.simulation.facts import (
+    AppendedBatch,
     Facts,
     LogFacts,
-    Stored,
     agreed,
     catalogue_state,
     cursor_state,
 )
-from conformance.simulation.house import House
+from conformance.simulation.house import SimulatedBroker
 
 READ_BYTES = 1 << 16
 
@@ -25,7 +25,7 @@ class Broken(Exception):
     """A broken promise; the text names the promise."""
 
 
-def verify(house: House, facts: Facts, stamp: int, *, is_whole: bool = False) -> None:
+def verify(house: SimulatedBroker, facts: Facts, stamp: int, *, is_whole: bool = False) -> None:
     """Check that a crash at `stamp` may leave the recovered broker. Raises Broken.
 
     `is_whole`: all files were complete, so no written data may be missing.
@@ -35,7 +35,7 @@ def verify(house: House, facts: Facts, stamp: int, *, is_whole: bool = False) ->
     if catalogue not in allowed:
         raise Broken(f"catalogue is {catalogue}, not one of {len(allowed)}, first {allowed[0]}")
     cursors = cursor_state(house.cursors)
-    positions = [agreed(one, catalogue) for one in facts.cursors.window(stamp)]
+    positions = [agreed(state, catalogue) for state in facts.cursors.window(stamp)]
     if cursors not in positions:
         raise Broken(f"cursors are {cursors}, not one of {positions}")
     for partition_id, partition in house.partitions.items():
@@ -90,7 +90,7 @@ def check_batch(batch: Batch, facts: LogFacts, stamp: int, kept_below: int | Non
         raise Broken(f"batch {where} is not what was appended")
 
 
-def covers(gap: Stored, batch: Batch, stamp: int) -> bool:
+def covers(gap: AppendedBatch, batch: Batch, stamp: int) -> bool:
     """Return True if that gap was known then and has room for the batch."""
     inside = gap.base_offset <= batch.base_offset and batch.next_offset <= gap.next_offset
     return inside and gap.stamp <= stamp
@@ -103,9 +103,9 @@ def verify_outside(path: str, facts: Facts, stamp: int) -> int:
     count = 0
     if not os.path.isdir(os.path.join(path, PARTITIONS_NAME)):
         return count  # Power was lost before the first partition.
-    for found in list_partitions(path):
-        with open_folder(found.folder) as log:
-            known = facts.log(found.partition_id)
+    for partition in list_partitions(path):
+        with open_folder(partition.folder) as log:
+            known = facts.log(partition.partition_id)
             offset = log.log_start_offset
             try:
                 for batch in log.batches(offset):
@@ -115,6 +115,6 @@ def verify_outside(path: str, facts: Facts, stamp: int) -> int:
             except (StorageError, Broken) as error:
                 end = log.high_watermark
                 raise Broken(
-                    f"partition {found.partition_id} from outside to {end}: {error}"
+                    f"partition {partition.partition_id} from outside to {end}: {error}"
                 ) from error
     return count

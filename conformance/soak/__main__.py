@@ -23,7 +23,7 @@ from conformance.clients.raw.kafka import KafkaWire
 from conformance.ending import end_on_signals
 from conformance.hostile.judge import check_log, open_files
 from conformance.server import RunningBroker
-from conformance.soak.loads import LOADS, Load, topics
+from conformance.soak.loads import LOADS, SoakLoad, topics
 
 MB = 1_000_000
 SAMPLE_S = 10.0
@@ -39,7 +39,7 @@ SETTINGS = (
 
 
 @dataclass(slots=True)
-class Sample:
+class SoakSample:
     """Measurements at a point in time."""
 
     minutes: float
@@ -50,7 +50,7 @@ class Sample:
 
 
 @dataclass
-class Clients:
+class SoakClients:
     """The clients of a soak, a thread each; a context manager."""
 
     broker: RunningBroker
@@ -64,7 +64,7 @@ class Clients:
             threading.Thread(target=self._run, args=(load,), daemon=True) for load in LOADS
         ]
 
-    def __enter__(self) -> "Clients":
+    def __enter__(self) -> "SoakClients":
         for thread in self._threads:
             thread.start()
         return self
@@ -74,7 +74,7 @@ class Clients:
         for thread in self._threads:
             thread.join()
 
-    def _run(self, load: Load) -> None:
+    def _run(self, load: SoakLoad) -> None:
         number, pause_s = 0, 1 / (load.rate * self.pace)
         try:
             while not self._over.is_set():
@@ -92,7 +92,7 @@ class Clients:
 def soak(
     broker: RunningBroker,
     seconds: float,
-    seen: Callable[[Sample], None],
+    seen: Callable[[SoakSample], None],
     *,
     pace: float = 1.0,
     sample_s: float = SAMPLE_S,
@@ -102,13 +102,13 @@ def soak(
         for topic in topics():
             wire.create(topic)
     begun = time.monotonic()
-    with Clients(broker, pace) as clients:
+    with SoakClients(broker, pace) as clients:
         while (passed := time.monotonic() - begun) < seconds:
             if clients.failures:
                 raise clients.failures[0]
             log_bytes = _size_of(broker.data_dir)
             resident, sockets = broker.resident_bytes(), open_files(broker)
-            seen(Sample(passed / 60, resident, log_bytes, sockets, clients.rounds))
+            seen(SoakSample(passed / 60, resident, log_bytes, sockets, clients.rounds))
             time.sleep(sample_s)
     check_log(broker)
 
@@ -121,9 +121,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--samples", type=Path, help="a file of tab-separated values to write")
     parser.add_argument("--report", type=Path, help="a Markdown file to write")
     options = parser.parse_args(arguments)
-    samples: list[Sample] = []
+    samples: list[SoakSample] = []
 
-    def seen(sample: Sample) -> None:
+    def seen(sample: SoakSample) -> None:
         samples.append(sample)
         if options.samples is not None:
             with open(options.samples, "a") as file:
@@ -138,15 +138,17 @@ def main(arguments: list[str]) -> int:
     return 0 if growth <= GROWTH_BYTES_MAX else 1
 
 
-def told(samples: list[Sample]) -> tuple[str, float]:
+def told(samples: list[SoakSample]) -> tuple[str, float]:
     """Return the result as Markdown, and the growth of memory in bytes."""
     end = samples[-1].minutes
     first = [
-        one for one in samples if WARM_MINUTES <= one.minutes < WARM_MINUTES + WINDOW_MINUTES
+        sample
+        for sample in samples
+        if WARM_MINUTES <= sample.minutes < WARM_MINUTES + WINDOW_MINUTES
     ] or samples
-    last = [one for one in samples if one.minutes >= end - WINDOW_MINUTES]
+    last = [sample for sample in samples if sample.minutes >= end - WINDOW_MINUTES]
     before, after = (
-        statistics.median(one.resident_bytes for one in part) for part in (first, last)
+        statistics.median(sample.resident_bytes for sample in part) for part in (first, last)
     )
     lines = [
         "# A steady mixed load",
@@ -164,22 +166,23 @@ def told(samples: list[Sample]) -> tuple[str, float]:
     return "\n".join(lines), after - before
 
 
-def _log_mb(samples: list[Sample]) -> float:
-    return statistics.median(one.log_bytes for one in samples) / MB
+def _log_mb(samples: list[SoakSample]) -> float:
+    return statistics.median(sample.log_bytes for sample in samples) / MB
 
 
-def _row(one: Sample) -> str:
-    return f"{one.minutes:.2f}\t{one.resident_bytes}\t{one.log_bytes}\t{one.sockets}\t{one.rounds}"
+def _row(sample: SoakSample) -> str:
+    counts = (sample.resident_bytes, sample.log_bytes, sample.sockets, sample.rounds)
+    return "\t".join([f"{sample.minutes:.2f}", *map(str, counts)])
 
 
 def _size_of(folder: Path) -> int:
     """Return the bytes of all files in a folder, without those deleted meanwhile."""
-    found = 0
+    size = 0
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
-                found += os.stat(os.path.join(place, name)).st_size
-    return found
+                size += os.stat(os.path.join(place, name)).st_size
+    return size
 
 
 if __name__ == "__main__":

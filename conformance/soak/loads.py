@@ -26,7 +26,7 @@ NOW_MS = 1_700_000_000_000  # A publish time: no check uses this time.
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class SoakLoad:
     """A client: rounds per second, and the maker of its rounds."""
 
     name: str
@@ -139,7 +139,9 @@ def _http(broker: RunningBroker, held: ExitStack) -> Round:
 
     def one_round(number: int) -> None:
         end = _ask(broker, "GET", f"{path}/partitions/0/messages?position=latest&timeout=0")
-        assert not any(one["error_code"] for one in _ask(broker, "POST", path, body)["messageIds"])
+        assert not any(
+            answered["error_code"] for answered in _ask(broker, "POST", path, body)["messageIds"]
+        )
         place = f"position={end['next_offset']}&timeout=0"
         read = _ask(broker, "GET", f"{path}/partitions/0/messages?{place}")
         assert len(read["messages"]) == COUNT
@@ -151,13 +153,13 @@ def _http_consumer(broker: RunningBroker, held: ExitStack) -> Round:
     path = f"/topics/public/default/{topic_of('http consumer')}"
     body = {"messages": [{"value": "v" * 200}] * COUNT}
     base = f"{path}/subscription/soak"
-    made = _ask(broker, "POST", base, {"initial_position": "Latest"})
-    held.callback(_ask, broker, "DELETE", f"{base}/consumer/{made['id']}")
+    created = _ask(broker, "POST", base, {"initial_position": "Latest"})
+    held.callback(_ask, broker, "DELETE", f"{base}/consumer/{created['id']}")
 
     def one_round(number: int) -> None:
         _ask(broker, "POST", path, body)
-        fetched = _ask(broker, "GET", f"{base}/consumer/{made['id']}/messages?timeout=1000")
-        ids = [one["messageId"] for one in fetched["messages"]]
+        fetched = _ask(broker, "GET", f"{base}/consumer/{created['id']}/messages?timeout=1000")
+        ids = [message["messageId"] for message in fetched["messages"]]
         if ids:
             _ask(broker, "POST", f"{base}/cursor", {"type": "Individual", "messageIds": ids})
 
@@ -205,18 +207,18 @@ def _metrics(broker: RunningBroker, held: ExitStack) -> Round:
 
 
 LOADS = (
-    Load("kafka", 5, _kafka),
-    Load("kafka compressed", 5, _kafka_compressed),
-    Load("iggy", 5, _iggy),
-    Load("pulsar", 10, _pulsar),
-    Load("pulsar reads kafka", 5, _pulsar_reads_kafka),
-    Load("iggy reads pulsar", 5, _iggy_reads_pulsar),
-    Load("kafka reads iggy", 5, _kafka_reads_iggy),
-    Load("http", 3, _http),
-    Load("http consumer", 3, _http_consumer),
-    Load("connections", 2, _connections),
-    Load("passing topics", 0.5, _passing_topics),
-    Load("metrics", 0.1, _metrics),
+    SoakLoad("kafka", 5, _kafka),
+    SoakLoad("kafka compressed", 5, _kafka_compressed),
+    SoakLoad("iggy", 5, _iggy),
+    SoakLoad("pulsar", 10, _pulsar),
+    SoakLoad("pulsar reads kafka", 5, _pulsar_reads_kafka),
+    SoakLoad("iggy reads pulsar", 5, _iggy_reads_pulsar),
+    SoakLoad("kafka reads iggy", 5, _kafka_reads_iggy),
+    SoakLoad("http", 3, _http),
+    SoakLoad("http consumer", 3, _http_consumer),
+    SoakLoad("connections", 2, _connections),
+    SoakLoad("passing topics", 0.5, _passing_topics),
+    SoakLoad("metrics", 0.1, _metrics),
 )
 
 
@@ -236,5 +238,5 @@ def _ask(
     head = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{broker.url}{path}", data, head, method=method)
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-        found: dict[str, list[dict[str, object]]] = json.loads(answer.read() or b"{}")
-    return found
+        answer_body: dict[str, list[dict[str, object]]] = json.loads(answer.read() or b"{}")
+    return answer_body

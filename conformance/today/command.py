@@ -28,9 +28,10 @@ def run_programs(
     parser.add_argument("--report", type=Path, help="a Markdown file to write")
     options = parser.parse_args()
     chosen = [
-        one
-        for one in programs
-        if not options.only or {one.name, f"{one.name}-{one.version}"} & set(options.only)
+        program
+        for program in programs
+        if not options.only
+        or {program.name, f"{program.name}-{program.version}"} & set(options.only)
     ]
     if options.kafka:
         return list(rows_of(chosen, options.kafka)), options.report

@@ -30,7 +30,7 @@ TURN_MS = 50
 SETTINGS = (f"loop_turn_log_ms={TURN_MS}",)
 
 
-class Answer:
+class AnswerReader:
     """The unread rest of an answer's body."""
 
     def __init__(self, body: bytes) -> None:
@@ -39,9 +39,9 @@ class Answer:
 
     def number(self, layout: str) -> int:
         """Return the next number, of a struct's layout."""
-        (found,) = struct.unpack_from(layout, self._body, self._pos)
+        (number,) = struct.unpack_from(layout, self._body, self._pos)
         self._pos += struct.calcsize(layout)
-        return int(found)
+        return int(number)
 
     def text(self) -> bytes:
         """Return the next string."""
@@ -56,7 +56,7 @@ class Answer:
         return self._body[self._pos - size : self._pos]
 
 
-class Shares:
+class Generations:
     """The generation of each member's assignment, by group."""
 
     def __init__(self, groups: int) -> None:
@@ -68,15 +68,17 @@ class Shares:
         Only the first groups count, as many as `last` has generations.
         """
         return all(
-            set(found) == set(members) and len(set(found.values())) == 1 and found[members[0]] > old
-            for found, old in zip(self.of, last, strict=False)
+            set(generations) == set(members)
+            and len(set(generations.values())) == 1
+            and generations[members[0]] > old
+            for generations, old in zip(self.of, last, strict=False)
         )
 
 
-class Member:
+class RejoiningMember:
     """A member: joins, takes its assignment, and rejoins on request."""
 
-    def __init__(self, number: int, place: int, shares: Shares) -> None:
+    def __init__(self, number: int, place: int, shares: Generations) -> None:
         self._name = string(b"many-%d" % number)
         self._place = place
         self._shares = shares.of[number]
@@ -118,29 +120,31 @@ class Member:
             for _ in range(answer.number(">i")):
                 members.append(answer.text())
                 answer.data()
-            shares = [string(one) + data(b"share") for one in members if leader == own]
-            given = struct.pack(">i", len(shares)) + b"".join(shares)
-            body = self._name + struct.pack(">i", generation) + self._id + given
+            shares = [string(member) + data(b"share") for member in members if leader == own]
+            assignments = struct.pack(">i", len(shares)) + b"".join(shares)
+            body = self._name + struct.pack(">i", generation) + self._id + assignments
             error = (await self._ask(SYNC, body)).number(">h")
             if not error:
                 return generation
             assert error in (REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID), f"SyncGroup: {error}"
 
-    async def _ask(self, key: int, body: bytes) -> Answer:
+    async def _ask(self, key: int, body: bytes) -> AnswerReader:
         await self._stream.send_all(frame(key, 0, body))
         received = b""
         while len(received) < 4 or len(received) < 4 + struct.unpack_from(">i", received)[0]:
             part = await self._stream.receive_some()
             assert part, "the broker closed the connection"
             received += part
-        return Answer(received[8:])
+        return AnswerReader(received[8:])
 
 
 async def live_and_die(groups: int, host: str, port: int, members_each: int = MEMBERS) -> None:
     """Let all members join and a member of each group die; the others get new assignments."""
-    shares = Shares(groups)
+    shares = Generations(groups)
     members = [
-        Member(number, place, shares) for number in range(groups) for place in range(members_each)
+        RejoiningMember(number, place, shares)
+        for number in range(groups)
+        for place in range(members_each)
     ]
     async with trio.open_nursery() as nursery:
         began = time.monotonic()
@@ -154,7 +158,7 @@ async def live_and_die(groups: int, host: str, port: int, members_each: int = ME
             f"{groups} groups of {members_each} joined in {time.monotonic() - began:.1f} s",
             flush=True,
         )
-        last = [found.pop(0) for found in shares.of]
+        last = [generations.pop(0) for generations in shares.of]
         for member in members[::members_each]:
             member.life.cancel()
         began = time.monotonic()

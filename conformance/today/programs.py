@@ -15,14 +15,21 @@ from pathlib import Path
 from conformance.clients.libraries import ROOT
 
 SOURCES = Path(__file__).parent
-CACHE = Path(os.environ.get("CONFORMANCE_CLIENTS", Path.home() / ".cache" / "braidlog-clients"))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ALL = ("group", "admin", "transact")  # The attempts with a library besides the codecs.
+NEW = (*ALL, "modern", "share")  # Besides: the consumer protocol and share groups.
+MIGRATION = "migration"  # A group that changes its protocol with members.
 BUILD_S = 600
 INSTALLED = "installed"  # A copy of the list from which a folder's libraries were installed.
 
 
-class Unavailable(Exception):
+def cache() -> Path:
+    """Return the folder of all builds."""
+    default = Path.home() / ".cache" / "braidlog-clients"
+    return Path(os.environ.get("CONFORMANCE_CLIENTS", default))
+
+
+class ProgramUnavailable(Exception):
     """The program cannot be built here; the text gives the reason."""
 
 
@@ -40,10 +47,10 @@ class Program:
     @property
     def folder(self) -> Path:
         """Return the build folder."""
-        return CACHE / f"{self.name}-{self.version}"
+        return cache() / f"{self.name}-{self.version}"
 
     def command(self) -> list[str]:
-        """Return the command, after a build if needed. Raises Unavailable."""
+        """Return the command, after a build if needed. Raises ProgramUnavailable."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.build(self)
 
@@ -51,9 +58,9 @@ class Program:
 def run_build(
     command: Sequence[object], folder: Path, environment: Mapping[str, str] | None = None
 ) -> None:
-    """Run a step of a build. Raises Unavailable."""
+    """Run a step of a build. Raises ProgramUnavailable."""
     if shutil.which(str(command[0])) is None:
-        raise Unavailable(f"{command[0]} is not on this machine")
+        raise ProgramUnavailable(f"{command[0]} is not on this machine")
     done = subprocess.run(
         list(map(str, command)),
         cwd=folder,
@@ -64,7 +71,7 @@ def run_build(
     )
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        raise Unavailable(f"{command[0]}: {lines[-1] if lines else 'no reason given'}")
+        raise ProgramUnavailable(f"{command[0]}: {lines[-1] if lines else 'no reason given'}")
 
 
 def is_older(built: Path, source: Path) -> bool:
@@ -76,8 +83,8 @@ def is_installed(folder: Path, listed: Path) -> bool:
     """Return True if a folder has the libraries of this list: the folder keeps a
     copy of the list.
     """
-    kept = folder / INSTALLED
-    return kept.exists() and kept.read_bytes() == listed.read_bytes()
+    marker = folder / INSTALLED
+    return marker.exists() and marker.read_bytes() == listed.read_bytes()
 
 
 def copy_jars(program: Program, place: Path) -> None:
@@ -89,15 +96,17 @@ def copy_jars(program: Program, place: Path) -> None:
         old.unlink()
     copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
     where = [f"-DoutputDirectory={program.folder}", "-DincludeScope=runtime"]
-    run_build(["mvn", "-q", "-B", f"-Dkafka.version={program.version}", copy, *where], place)
+    versions = [f"-D{name}.version={program.version}" for name in ("kafka", "program")]
+    run_build(["mvn", "-q", "-B", *versions, copy, *where], place)
     shutil.copy(pom, program.folder / INSTALLED)
 
 
 def _java(program: Program) -> list[str]:
     folder, source = program.folder, SOURCES / "java" / "Today.java"
     copy_jars(program, SOURCES / "java")
-    if is_older(folder / "Today.class", source):
-        run_build(["javac", "-cp", f"{folder}/*", "-d", folder, source], folder)
+    sources = [source, SOURCES / "java" / "Share.java"] if "share" in program.tries else [source]
+    if any(is_older(folder / f"{each.stem}.class", each) for each in sources):
+        run_build(["javac", "-cp", f"{folder}/*", "-d", folder, *sources], folder)
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
     return ["java", *quick, "-cp", f"{folder}:{folder}/*", "Today"]
 
@@ -110,9 +119,9 @@ def _console(program: Program) -> list[str]:
 def _kcat(program: Program) -> list[str]:
     """Return kcat from PATH, or Debian's, unpacked without an installation."""
     script = str(SOURCES / "python" / "kcat_today.py")
-    found = shutil.which("kcat") or shutil.which("kafkacat")
-    if found is not None:
-        return [sys.executable, script, found]
+    tool = shutil.which("kcat") or shutil.which("kafkacat")
+    if tool is not None:
+        return [sys.executable, script, tool]
     folder = program.folder
     kcat = folder / "usr" / "bin" / "kcat"
     if not kcat.exists():
@@ -125,7 +134,7 @@ def _kcat(program: Program) -> list[str]:
 
 def _go(program: Program) -> list[str]:
     built = program.folder / "today"
-    if is_older(built, SOURCES / program.name / "main.go"):
+    if any(is_older(built, source) for source in (SOURCES / program.name).glob("*.go")):
         run_build(["go", "build", "-o", built, "."], SOURCES / program.name)
     return [str(built)]
 
@@ -160,16 +169,24 @@ PYTHON_CODECS = {
 }
 
 PROGRAMS = (
-    Program("java", _java, "3.9.1"),
-    Program("java", _java, "4.1.1"),
-    Program("console", _console, "4.3.1", tries=("group", "admin"), makes_topics=True),
-    Program("franz", _go, "1.20.4"),
-    Program("sarama", _go, "1.46.3"),
+    Program("java", _java, "3.9.1", tries=(*ALL, "modern")),
+    Program("java", _java, "4.3.1", tries=(*NEW, MIGRATION)),
+    Program(
+        "console", _console, "4.3.1", tries=("group", "modern", "share", "admin"), makes_topics=True
+    ),
+    Program("franz", _go, "1.22.3", tries=NEW),
+    Program("sarama", _go, "1.61.1"),
     Program("kafkajs", _node, "2.2.4"),
     Program("aiokafka", _python, "0.14.0"),
-    Program("confluent-kafka", _python, "2.16.1"),
+    Program("confluent-kafka", _python, "2.16.1", tries=NEW),
     Program("kafka-python", _python, "3.0.12"),
     Program("kcat", _kcat, "1.7.1", tries=("group", "admin")),
-    # This client has only flexible versions of the protocol, and so can only be refused.
-    Program("platformatic", _node, "1.35.0", codecs=(), tries=("transact",)),
+    # This client takes zstd from Node 22.15 and later.
+    Program(
+        "platformatic",
+        _node,
+        "1.35.0",
+        codecs=("none", "gzip", "snappy", "lz4"),
+        tries=(*ALL, "modern"),
+    ),
 )

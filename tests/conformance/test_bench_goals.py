@@ -30,8 +30,8 @@ def test_a_goal_is_met_or_missed(goal, value, ratio, cpu_us, wanted):
 
 
 def test_the_http_rows_can_be_judged():
-    rows = (one for one in WORKLOADS if one.name.startswith("http-"))
-    goals = {one.name: one.goal for one in rows if one.goal}
+    rows = (workload for workload in WORKLOADS if workload.name.startswith("http-"))
+    goals = {row.name: row.goal for row in rows if row.goal}
     assert goals == {
         "http-produce-1": "0.5",
         "http-produce-100": "0.25",

@@ -41,8 +41,8 @@ def running_broker():
 
 @pytest.fixture(scope="module")
 def drivers():
-    with Drivers() as kept:
-        yield kept
+    with Drivers() as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(("module", "names"), list(in_this_environment()))

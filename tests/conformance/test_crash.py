@@ -4,7 +4,7 @@ import pytest
 
 from conformance.crash.__main__ import run
 from conformance.crash.check import faults
-from conformance.crash.writers import Ledger
+from conformance.crash.writers import WriterState
 
 
 @pytest.mark.slow
@@ -16,10 +16,10 @@ def test_nothing_acknowledged_is_lost_over_kills():
 
 
 def ledger(*values):
-    found = Ledger("a")
-    found.acknowledged = dict(enumerate(values))
-    found.stored_somewhere = set(values)
-    return found
+    filled = WriterState("a")
+    filled.acknowledged = dict(enumerate(values))
+    filled.stored_somewhere = set(values)
+    return filled
 
 
 def test_a_sound_log_has_no_faults():
@@ -39,8 +39,8 @@ def test_another_value_at_an_acknowledged_offset_is_a_fault():
 def test_another_value_by_another_protocol_is_a_fault():
     log = {0: b"a:0"}
     assert faults(log, [ledger(b"a:0")], {"iggy": log}) == []
-    found = faults(log, [ledger(b"a:0")], {"iggy": {0: b"a:1"}})
-    assert any(text.startswith("two values") for text in found)
+    problems = faults(log, [ledger(b"a:0")], {"iggy": {0: b"a:1"}})
+    assert any(text.startswith("two values") for text in problems)
 
 
 def test_a_repeated_value_is_a_fault_unless_it_was_sent_again():
@@ -52,6 +52,6 @@ def test_a_repeated_value_is_a_fault_unless_it_was_sent_again():
 
 
 def test_a_broken_order_is_a_fault():
-    unsure = Ledger("a")
+    unsure = WriterState("a")
     unsure.unanswered.extend((b"a:0", b"a:1"))
     assert any("order" in text for text in faults({0: b"a:1", 1: b"a:0"}, [unsure]))

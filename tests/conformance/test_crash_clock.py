@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from conformance.crash.clocked import Clock
+from conformance.crash.clocked import RemoteClock
 
 YEAR_US = 365 * 86_400_000_000
 PROGRAM = """
@@ -32,19 +32,19 @@ def other_process(clock):
         def times():
             process.stdin.write("\n")
             process.stdin.flush()
-            return [int(one) for one in process.stdout.readline().split()]
+            return [int(number) for number in process.stdout.readline().split()]
 
         yield times
         process.stdin.close()
 
 
 def test_a_process_tells_the_time_to_which_its_clock_was_set_last(tmp_path):
-    clock = Clock(tmp_path / "clock")
+    clock = RemoteClock(tmp_path / "clock")
     with other_process(clock) as times:
         for ahead_us in (0, YEAR_US, -YEAR_US, 0):
             clock.set(ahead_us)
             before = time.time_ns() // 1000
-            found = times()
+            times_us = times()
             after = time.time_ns() // 1000
             # A float of 1.7e9 seconds is a fraction of a microsecond off.
-            assert all(before - 1 <= one - ahead_us <= after + 1 for one in found)
+            assert all(before - 1 <= time_us - ahead_us <= after + 1 for time_us in times_us)

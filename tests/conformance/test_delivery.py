@@ -10,6 +10,6 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
 def test_every_subscription_kind_follows_the_model() -> None:
-    told: list[str] = []
-    assert run(range(len(KINDS)), steps=30, told=told.append) == []
-    assert len(told) == len(KINDS)
+    reports: list[str] = []
+    assert run(range(len(KINDS)), steps=30, report=reports.append) == []
+    assert len(reports) == len(KINDS)

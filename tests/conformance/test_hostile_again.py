@@ -13,17 +13,17 @@ BROKER = object()
 @pytest.fixture
 def verdicts(monkeypatch):
     """Return a list for the judge's verdicts on a series of attacks; None: no finding."""
-    said = []
+    outcomes = []
 
     @contextmanager
     def judged(broker):
         yield
-        if found := said.pop(0):
-            raise found
+        if outcome := outcomes.pop(0):
+            raise outcome
 
     monkeypatch.setattr(test_hostile, "judged", judged)
     monkeypatch.setattr(test_hostile, "prepare", lambda broker: None)
-    return said
+    return outcomes
 
 
 def test_a_long_turn_that_does_not_repeat_is_no_finding(verdicts):

@@ -10,16 +10,20 @@ from starlette.routing import Match
 from braidlog.protocols.http.app import make_routes
 from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy.all_dialects import BY_NAME
+from braidlog.protocols.iggy.http.routes import ROWS
 from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.layouts_w import W
 from braidlog.protocols.iggy.machine import LOGINS, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
 from braidlog.protocols.kafka.tables import APIS
 from braidlog.protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
+from braidlog.protocols.zookeeper.machine import WORDS
+from braidlog.protocols.zookeeper.messages import Op
 from conformance.clients.raw import pulsar
-from conformance.hostile.attack import Sent, speeches
+from conformance.hostile.attack import AttackResult, speeches
 from conformance.hostile.commands import protocols
-from conformance.hostile.rows import Command, Protocol, Talk
+from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol
 
 
 def frames(protocol: Protocol) -> list[bytes]:
@@ -32,24 +36,31 @@ def frames(protocol: Protocol) -> list[bytes]:
 
 
 def test_every_version_of_every_kafka_request_is_attacked():
-    found = {struct.unpack_from(">hh", frame, 4) for frame in frames(protocols()["kafka"])}
+    versions = {struct.unpack_from(">hh", frame, 4) for frame in frames(protocols()["kafka"])}
     served = {(key, version) for key, api in APIS.items() for version in range(api.version_max + 1)}
-    assert not served - found
+    assert not served - versions
 
 
 def test_every_pulsar_command_is_attacked():
-    found = set()
+    commands = set()
     for frame in frames(protocols()["pulsar"]):
         (size,) = struct.unpack_from(">I", frame, 4)
         (kind,) = (value for number, value in pulsar.parse(frame[8 : 8 + size]) if number == 1)
-        found.add(kind)
-    assert not {int(kind) for kind in PULSAR_COMMANDS} - found
+        commands.add(kind)
+    assert not {int(kind) for kind in PULSAR_COMMANDS} - commands
 
 
-DIALECTS = {**BY_NAME, "V": V}
+def test_every_zookeeper_operation_is_attacked():
+    sent = frames(protocols()["zookeeper"])
+    ops = {struct.unpack_from(">i", frame, 8)[0] for frame in sent if len(frame) >= 12}
+    assert not {int(op) for op in Op} - ops
+    assert {frame[:4] for frame in sent} >= WORDS
 
 
-def understood(talk: Talk, row: Command) -> tuple[str, int] | None:
+DIALECTS = {**BY_NAME, "V": V, "W": W}
+
+
+def understood(talk: ConnectionKind, row: CommandRow) -> tuple[str, int] | None:
     """Return the dialect and code of a row on a connection with its talk's opening; None if
     refused.
     """
@@ -69,30 +80,44 @@ def understood(talk: Talk, row: Command) -> tuple[str, int] | None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_iggy_command_is_attacked_in_every_dialect(dialect):
-    found = set()
+    pairs = set()
     for talk in protocols()["iggy"].talks:
         if talk.dialect == dialect and talk.opening:
             rows = [row for row in talk.commands if "recorded" not in row.name]
-            found |= {understood(talk, row) for row in rows}
+            pairs |= {understood(talk, row) for row in rows}
     served = {(dialect, code) for code in DIALECTS[dialect].requests if code not in LOGINS}
-    assert not served - found
-    assert {name for name, code in found - {None} if code not in LOGINS} == {dialect}
+    assert not served - pairs
+    assert {name for name, code in pairs - {None} if code not in LOGINS} == {dialect}
 
 
 def test_frames_are_counted_by_dialect():
-    sent = Sent()
+    sent = AttackResult()
     assert list(speeches(protocols()["iggy"], 2000, random.Random(1), sent))
     assert set(sent.dialects) == set(DIALECTS)
     assert sent.dialects.total() == sent.total == 2000
     assert min(sent.dialects.values()) > 60
 
 
+def test_every_method_of_every_path_of_iggys_http_api_is_attacked():
+    lines = {frame.partition(b"\r\n")[0].decode() for frame in frames(protocols()["iggy-http"])}
+    requests = {tuple(line.split(" ")[:2]) for line in lines}
+    matched = {
+        row
+        for method, target in requests
+        for row in ROWS
+        if row.method == method
+        and row.match(target.partition("?")[0].strip("/").split("/")) is not None
+    }
+    missing = [f"{row.method} {row.path}" for row in ROWS if row not in matched]
+    assert not missing, "\n".join(missing)
+
+
 async def test_every_method_of_every_path_of_http_is_attacked(broker):
     routes = make_routes(broker, RestOptions(), trio.Event())
     lines = {frame.partition(b"\r\n")[0].decode() for frame in frames(protocols()["http"])}
-    asked = {tuple(line.split(" ")[:2]) for line in lines}
+    requests = {tuple(line.split(" ")[:2]) for line in lines}
     missing = {(method, route.path) for route in routes for method in route.methods or ()}
-    for method, target in asked:
+    for method, target in requests:
         scope = {"type": "http", "method": method, "path": target.partition("?")[0]}
         for route in routes:
             if route.matches({**scope, "root_path": "", "headers": []})[0] == Match.FULL:

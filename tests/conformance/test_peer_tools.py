@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conformance.bench.peer_rows import RowFailed, Server
+from conformance.bench.peer_rows import PeerServer, RowFailed
 from conformance.bench.peer_tools import tool_rows
 
 TODAY, OLD, PULSAR = "today.jar", "old.jar", "pulsar.jar"
@@ -55,16 +55,16 @@ def java(tmp_path, monkeypatch):
 
 
 def row(part: str):
-    [found] = [one for one in tool_rows(TODAY, OLD, PULSAR) if part in one.name]
-    return found
+    [tool] = [candidate for candidate in tool_rows(TODAY, OLD, PULSAR) if part in candidate.name]
+    return tool
 
 
-def server_of(part: str) -> Server:
-    return Server("Braidlog, synced", row(part).protocol, "127.0.0.1:9092", 1, 0)
+def server_of(part: str) -> PeerServer:
+    return PeerServer("Braidlog, synced", row(part).protocol, "127.0.0.1:9092", 1, 0)
 
 
 @pytest.mark.parametrize(
-    ("part", "said", "messages", "figures", "argument"),
+    ("part", "reason", "messages", "figures", "argument"),
     [
         (
             "producer-perf",
@@ -110,27 +110,27 @@ def server_of(part: str) -> Server:
         ),
     ],
 )
-def test_figures_are_those_of_the_whole_run(java, part, said, messages, figures, argument):
-    arguments = java(f"{SLF4J}\n{said}")
+def test_figures_are_those_of_the_whole_run(java, part, reason, messages, figures, argument):
+    arguments = java(f"{SLF4J}\n{reason}")
     assert row(part).run(server_of(part), "t", SECONDS) == (messages, figures)
     assert argument in arguments.read_text()
 
 
 @pytest.mark.parametrize("part", ["producer-perf", "consumer-perf", "SimpleC", "pulsar-perf prod"])
-@pytest.mark.parametrize(("said", "code"), [("Exception in thread", 1), ("nothing was sent", 0)])
-def test_a_tool_that_fails_or_prints_nothing_fails_its_row(java, part, said, code):
-    java(said, code)
-    with pytest.raises(RowFailed, match=said):
+@pytest.mark.parametrize(("reason", "code"), [("Exception in thread", 1), ("nothing was sent", 0)])
+def test_a_tool_that_fails_or_prints_nothing_fails_its_row(java, part, reason, code):
+    java(reason, code)
+    with pytest.raises(RowFailed, match=reason):
         row(part).run(server_of(part), "t", SECONDS)
 
 
 def test_an_old_tool_runs_only_against_brokers_of_its_protocol_version():
-    today = Server("Kafka 4.3.1", "kafka", "127.0.0.1:9094", 1, 3)
-    assert [one.name for one in tool_rows(TODAY, OLD, None) if one.is_for(today)] == [
+    today = PeerServer("Kafka 4.3.1", "kafka", "127.0.0.1:9094", 1, 3)
+    assert [tool.name for tool in tool_rows(TODAY, OLD, None) if tool.is_for(today)] == [
         "kafka-producer-perf-test, 100 B",
         "kafka-consumer-perf-test, 100 B",
     ]
-    assert all(one.is_for(server_of("SimpleC")) for one in tool_rows(TODAY, OLD, None))
+    assert all(tool.is_for(server_of("SimpleC")) for tool in tool_rows(TODAY, OLD, None))
 
 
 def test_a_consumer_row_writes_its_records_first(java):

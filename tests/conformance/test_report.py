@@ -3,17 +3,17 @@
 import json
 from dataclasses import replace
 
-from conformance.report import Run, from_json, to_html, to_json, to_markdown
-from conformance.runner import FAIL, PASS, SKIPPED, Outcome, cells, find_cases
+from conformance.report import MatrixRun, from_json, to_html, to_json, to_markdown
+from conformance.runner import FAIL, PASS, SKIPPED, CaseOutcome, cells, find_cases
 
 PAIR = ("kafka-python", "pulsar-client")
 BACK = ("pulsar-client", "kafka-python")
 OUTCOMES = [
-    Outcome("values_pairwise", PAIR, PASS, "", 0.5, "Values arrive."),
-    Outcome("values_pairwise", BACK, FAIL, "<lost> 'one'", 0.5, "Values arrive."),
-    Outcome("raw_headers", ("raw frames",), SKIPPED, "no iggy address", 0.1, "Headers arrive."),
+    CaseOutcome("values_pairwise", PAIR, PASS, "", 0.5, "Values arrive."),
+    CaseOutcome("values_pairwise", BACK, FAIL, "<lost> 'one'", 0.5, "Values arrive."),
+    CaseOutcome("raw_headers", ("raw frames",), SKIPPED, "no iggy address", 0.1, "Headers arrive."),
 ]
-RUN = Run("2026-01-02", "Braidlog 1", 1.25, OUTCOMES)
+RUN = MatrixRun("2026-01-02", "Braidlog 1", 1.25, OUTCOMES)
 
 
 def test_markdown_shows_a_square_of_writers_and_readers_and_why_a_cell_failed():
@@ -45,7 +45,9 @@ def test_json_round_trips():
 
 
 def test_other_brokers_results_stand_beside_their_cells():
-    kafka = Run("2026-01-02", "Kafka 4", 1.0, [replace(OUTCOMES[1], result=PASS), OUTCOMES[2]])
+    kafka = MatrixRun(
+        "2026-01-02", "Kafka 4", 1.0, [replace(OUTCOMES[1], result=PASS), OUTCOMES[2]]
+    )
     text = to_markdown(RUN, [kafka])
     assert "| cell | Braidlog 1 | Kafka 4 |" in text
     row = "| Values pairwise: pulsar-client 3.13.0 > kafka-python 3.0.12 | **FAIL** | pass |"

@@ -11,7 +11,7 @@ import pytest
 from conformance.clients.raw.iggy import IggyWire
 from conformance.clients.raw.pulsar import RECEIPT, PulsarWire, field_of, parse
 from conformance.crash.check import faults, read_back
-from conformance.crash.writers import IggyWriter, KafkaWriter, Ledger, PulsarWriter
+from conformance.crash.writers import IggyWriter, KafkaWriter, PulsarWriter, WriterState
 from conformance.server import STOP_TIMEOUT_S, RunningBroker
 from tests.waiting import until_seen
 
@@ -44,7 +44,7 @@ WRITERS = {"kafka": KafkaWriter, "pulsar": ToldPulsarWriter, "iggy": IggyWriter}
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_under_load_notifies_clients_and_loses_no_acknowledged_record(number):
     chance = random.Random(int(number))
-    ledgers = {listener: Ledger(listener) for listener in WRITERS}
+    ledgers = {listener: WriterState(listener) for listener in WRITERS}
     with RunningBroker() as broker:
         with IggyWire(broker.address("iggy")) as wire:
             wire.create_topic(TOPIC)

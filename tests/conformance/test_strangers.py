@@ -18,22 +18,22 @@ SEED = 1
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory):
+def server(tmp_path_factory):
     """A shared broker with a slow-down of failed logins."""
     with secured(tmp_path_factory.mktemp("secured"), slows_down=True) as broker:
         yield broker
 
 
 @pytest.mark.parametrize("family", families())
-def test_handshakes(one, family):
-    assert handshakes(one, family, FRAMES, SEED).total == FRAMES
+def test_handshakes(server, family):
+    assert handshakes(server, family, FRAMES, SEED).total == FRAMES
 
 
 @pytest.mark.parametrize("name", protocols())
-def test_commands_before_a_login(one, name):
-    assert before_login(one, name, FRAMES, SEED).total == FRAMES
+def test_commands_before_a_login(server, name):
+    assert before_login(server, name, FRAMES, SEED).total == FRAMES
 
 
-def test_wrong_passwords_are_refused_without_hashing_or_delaying_others(one):
-    hashed, _, _ = wrong_passwords(one, TRIES)  # The operator receives answers meanwhile.
+def test_wrong_passwords_are_refused_without_hashing_or_delaying_others(server):
+    hashed, _, _ = wrong_passwords(server, TRIES)  # The operator receives answers meanwhile.
     assert hashed <= TRIES / 20

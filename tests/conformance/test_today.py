@@ -1,21 +1,21 @@
 """Programs of today's Kafka clients: pinned versions, and the messages for failed builds."""
 
 import json
+import shutil
 
 import pytest
 
-from conformance.today import programs
 from conformance.today.__main__ import outcomes
 from conformance.today.programs import PROGRAMS, SOURCES
-from conformance.today.scenario import HEADERS, RECORDS, Client, Failed
+from conformance.today.scenario import HEADERS, RECORDS, ClientProgram, ScenarioFailed
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: f"{one.name}-{one.version}")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda client: f"{client.name}-{client.version}")
 def test_a_missing_tool_is_a_reason_to_skip(program, monkeypatch, tmp_path):
-    monkeypatch.setattr(programs, "CACHE", tmp_path)
-    monkeypatch.setattr(programs.shutil, "which", lambda name: None)
-    ((what, outcome),) = outcomes(program, "127.0.0.1:1")
-    assert what == "build"
+    monkeypatch.setenv("CONFORMANCE_CLIENTS", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    ((check, outcome),) = outcomes(program, "127.0.0.1:1")
+    assert check == "build"
     assert outcome.startswith("skipped: ")
 
 
@@ -36,5 +36,7 @@ def test_every_program_sends_the_same_records(name):
 
 
 def test_a_failed_client_is_reported_with_its_last_line():
-    with pytest.raises(Failed, match="no such thing"):
-        Client(["sh", "-c", "echo an Error: no such thing >&2; exit 1"], "x").call("produce", "t")
+    with pytest.raises(ScenarioFailed, match="no such thing"):
+        ClientProgram(["sh", "-c", "echo an Error: no such thing >&2; exit 1"], "x").call(
+            "produce", "t"
+        )

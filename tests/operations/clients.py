@@ -89,10 +89,10 @@ class Listeners:
 
     def read(self):
         """Return offset -> value of the whole topic; all listeners must agree."""
-        found = dict(self.kafka_read())
+        values = dict(self.kafka_read())
         polled = self.iggy.poll(self.topic, 10_000)
-        assert {one.offset: one.payload for one in polled} == found
-        return found
+        assert {message.offset: message.payload for message in polled} == values
+        return values
 
     def kafka_read(self, start=0):
         """Yield (offset, value) of every record from `start` on, fetch by fetch."""
@@ -108,11 +108,11 @@ class Listeners:
 
     def check(self):
         """Check that all acknowledged records are at their offsets."""
-        found = self.read()
+        values = self.read()
         for offset, value in self.acknowledged.items():
-            assert found.get(offset) == value, (offset, value, found.get(offset))
-        assert list(found) == sorted(found)
-        return found
+            assert values.get(offset) == value, (offset, value, values.get(offset))
+        assert list(values) == sorted(values)
+        return values
 
     def close(self):
         """Close the connections."""
@@ -153,7 +153,7 @@ class Listeners:
         code, _ = self.iggy.ask(SEND, body + struct.pack("<I", len(value)) + value)
         if code:
             return code
-        offset = next(offset for offset, found in self.kafka_read(end + 1) if found == value)
+        offset = next(offset for offset, stored in self.kafka_read(end + 1) if stored == value)
         self.acknowledged[offset] = value
         return OK
 

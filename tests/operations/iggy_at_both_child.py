@@ -36,7 +36,7 @@ async def iggy_at_both(addresses):
             polled = await client.poll_messages(
                 "shop", topic, 1, iggy_py.PollingStrategy.Offset(0), 100, False
             )
-            assert [bytes(one.payload()).decode() for one in polled] == expected
+            assert [bytes(message.payload()).decode() for message in polled] == expected
         for client in apache:
             polled = await client.poll_messages(
                 "shop",
@@ -47,8 +47,8 @@ async def iggy_at_both(addresses):
                 auto_commit=True,
                 partition_id=0,
             )
-            taken = [one.payload() for one in polled]
-            assert [bytes(one).decode() for one in taken] == expected[:6]
+            payloads = [message.payload() for message in polled]
+            assert [bytes(payload).decode() for payload in payloads] == expected[:6]
             del expected[:6]
 
 

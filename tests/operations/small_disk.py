@@ -95,7 +95,7 @@ class InsideBroker(RunningBroker):
 
     def verify(self):
         """Verify the log, at the directory's path for processes outside."""
-        found = []
+        findings = []
         path = f"{self.disk.path}/data"
-        report = Verifier(path, found.append, lambda done, total: None).run()
-        assert report.faults == 0, found
+        report = Verifier(path, findings.append, lambda done, total: None).run()
+        assert report.faults == 0, findings

@@ -1,6 +1,5 @@
 """Brokers over PostgreSQL and SeaweedFS, started by the users' command line."""
 
-import json
 import os
 import shutil
 import signal
@@ -17,6 +16,7 @@ from kafka.structs import OffsetAndMetadata
 
 from conformance.cluster import causes, draining, faults, rolling, running, servers
 from conformance.cluster.brokers import command, settings_for
+from conformance.cluster.running import shard_owners
 from conformance.exports import clustered
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
@@ -39,12 +39,12 @@ def stores():
 
 @pytest.fixture
 def settings(stores):
-    made = settings_for(*stores, "test")
-    assert command(made, "show")[0] == 1
-    assert command(made, "init")[0] == 0
-    assert "was there" in command(made, "init")[1]
+    store_settings = settings_for(*stores, "test")
+    assert command(store_settings, "show")[0] == 1
+    assert command(store_settings, "init")[0] == 0
+    assert "was there" in command(store_settings, "init")[1]
     return [
-        *made,
+        *store_settings,
         "shared.round_ms=20",
         "shared.pack_ms=500",
         "shared.delete_after_ms=1000",
@@ -64,7 +64,7 @@ def node(tmp_path, settings, number):
     )
 
 
-class Client:
+class RememberingClient:
     """Produces to a topic, and remembers acknowledged values."""
 
     def __init__(self, topic):
@@ -89,11 +89,13 @@ class Client:
         """Check the records and the committed position; produce and commit more."""
         with self.consumer(broker) as (consumer, place):
             consumer.seek_to_beginning(place)
-            found = {}
-            while len(found) < len(self.acked):
+            records_read = {}
+            while len(records_read) < len(self.acked):
                 for records in consumer.poll(10_000).values():
-                    found.update((record.offset, record.value) for record in records)
-            assert found == self.acked and sorted(found) == list(range(len(found)))
+                    records_read.update((record.offset, record.value) for record in records)
+            assert records_read == self.acked and sorted(records_read) == list(
+                range(len(records_read))
+            )
             assert consumer.committed(place) == position
             self.produce(broker, 30)
             self._commit(consumer, place, position + 10)
@@ -118,9 +120,8 @@ class Client:
 
 def owned(settings, node):
     """Return the number of shards that a node owns."""
-    shown = json.loads(command(settings, "show", "--output", "json")[1])
-    sessions = {row["session"] for row in shown["sessions"] if row["node"] == node}
-    return sum(row["session"] in sessions for row in shown["shards"])
+    database = dict(setting.split("=", 1) for setting in settings)["shared.database"]
+    return list(shard_owners(database).values()).count(node)
 
 
 def iggy_at_both(addresses):
@@ -177,7 +178,7 @@ def groups_at_both(addresses, topics):
 
 
 def test_two_brokers_share_topics_and_follow_each_other(tmp_path, settings):
-    clients = [Client(f"orders{number}") for number in range(3)]
+    clients = [RememberingClient(f"orders{number}") for number in range(3)]
     first, second = (node(tmp_path, settings, number) for number in (1, 2))
 
     def everything_is_there(broker, position):
@@ -218,8 +219,8 @@ def test_two_brokers_share_topics_and_follow_each_other(tmp_path, settings):
         everything_is_there(second, 50)
         first.start()
         until_seen(lambda: owned(settings, 1) > 20)
-        code, said = command(settings, "drain", "2")
-        assert code == 0 and owned(settings, 1) == 65, said
+        code, output = command(settings, "drain", "2")
+        assert code == 0 and owned(settings, 1) == 65, output
         everything_is_there(second, 60)
         assert first.stop() == second.stop() == 0
     finally:
@@ -227,10 +228,10 @@ def test_two_brokers_share_topics_and_follow_each_other(tmp_path, settings):
             if broker.is_running():
                 broker.signal(signal.SIGCONT)
             broker.kill()
-    code, said = command(settings, "verify", "--deep")
-    assert code == 0, said
-    code, said = command(settings, "sweep", "--yes")
-    assert code == 0, said
+    code, output = command(settings, "verify", "--deep")
+    assert code == 0, output
+    code, output = command(settings, "sweep", "--yes")
+    assert code == 0, output
     assert command(settings, "verify", "--deep")[0] == 0
     assert "65 of 65 shards have no owner" in command(settings, "show")[1]
 
@@ -242,9 +243,9 @@ def cluster():
     if reason is not None:
         pytest.skip(reason)
     folder = Path(tempfile.mkdtemp(prefix="braidlog-cluster-"))
-    with running.Cluster(folder) as made:
-        made.await_all()
-        yield made
+    with running.RunningCluster(folder) as started:
+        started.await_all()
+        yield started
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -263,8 +264,8 @@ def test_an_export_through_any_broker_has_all_records_while_topics_move(cluster)
 
 
 def test_no_acknowledged_record_is_lost_by_kills_cuts_and_hangs(cluster):
-    run = faults.Run(cluster, topics=4, seed=1)
-    done = run.run(causes.SHORT[::2])  # `python -m conformance.cluster.faults` has all of them.
+    run = faults.FaultsRun(cluster, topics=4, seed=1, pause_s=0.1)
+    done = run.run(causes.SHORT[::3])  # `python -m conformance.cluster.faults` has all of them.
     assert not done.faults
     assert done.acknowledged > 100 and done.records >= done.acknowledged
     assert not faults.after(cluster)
@@ -273,5 +274,12 @@ def test_no_acknowledged_record_is_lost_by_kills_cuts_and_hangs(cluster):
 def test_rolling_restarts_store_each_value_of_idempotent_producers_once(cluster, monkeypatch):
     for name, value in servers.KEYS.items():
         monkeypatch.setenv(name, value)
-    faults = rolling.run(cluster, ["librdkafka", "kafka-python"], topics=6, restarts=3, how="stop")
+    faults = rolling.run(
+        cluster,
+        ["librdkafka", "kafka-python"],
+        topics=6,
+        restarts=3,
+        how="stop",
+        pause_ms=12,
+    )
     assert not faults

@@ -15,7 +15,7 @@ for found in pkgutil.iter_modules():
 
 
 def test_spark_finds_the_source_in_an_editable_install(tmp_path):
-    found = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-I", "-c", SEARCH], cwd=tmp_path, capture_output=True, text=True
     )
-    assert found.stdout.split() == ["pyspark_braidlog", "braidlog"], found.stderr
+    assert done.stdout.split() == ["pyspark_braidlog", "braidlog"], done.stderr

@@ -13,7 +13,7 @@ PARTITIONS = 300
 CLIENTS = 8
 
 
-class TightBroker(RunningBroker):
+class FewFilesBroker(RunningBroker):
     """A broker with hard and soft limits of `files` open files."""
 
     files = 0
@@ -35,7 +35,7 @@ def produce(wire, number, offset=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [64, 256, 512])
 def test_idle_files_never_take_the_last_descriptor(tmp_path, files):
-    broker = TightBroker(tmp_path / "broker")
+    broker = FewFilesBroker(tmp_path / "broker")
     broker.files = files
     with broker:
         assert api(broker, "PUT", topic_path("many"), {"partitions": PARTITIONS})[0] == 201

@@ -114,10 +114,10 @@ def test_a_refused_record_leaves_nothing_for_a_later_start(listeners):
         assert listeners.write() == REFUSED
     listeners.open_producer()
     assert listeners.write() == ALL_OK
-    found = listeners.check()
-    assert list(found) == list(range(6))
+    values = listeners.check()
+    assert list(values) == list(range(6))
     restart(listeners)
-    assert listeners.check() == found
+    assert listeners.check() == values
     assert "torn_tail" not in listeners.broker.log()
 
 

@@ -32,7 +32,7 @@ TOPICS = ("a", "b")
 VALUE = b"one of many"
 
 
-class TightBroker(RunningBroker):
+class SoftLimitBroker(RunningBroker):
     """A broker with a low soft limit, as is usual."""
 
     @property
@@ -83,7 +83,7 @@ def records_of_all(broker, topic):
 
 @pytest.mark.slow
 def test_very_many_partitions_are_served_with_few_descriptors(tmp_path):
-    with TightBroker(tmp_path / "broker") as broker:
+    with SoftLimitBroker(tmp_path / "broker") as broker:
         pinger = Pinger(broker)
         pinger.start()
         for number, topic in enumerate(TOPICS):

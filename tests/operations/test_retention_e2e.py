@@ -70,7 +70,7 @@ def test_readers_in_removed_parts_receive_their_protocols_error(broker, limit):
             assert entry == before + 1
             entry, before = subscriber.next_message().entry, entry
         polled = stack.enter_context(iggy(broker)).poll(TOPIC, 1, strategy=BY_OFFSET, value=2)
-        assert [one.offset for one in polled] >= [start]
+        assert [message.offset for message in polled] >= [start]
     end = partition_of(broker, TOPIC)["log_end_offset"]
     assert start < end == RECORDS + 70
     broker.kill()
@@ -119,9 +119,9 @@ def test_settings_survive_a_kill_and_can_be_reset(broker, capsys):
     broker.start()
     status, shown = api(broker, "GET", topic_path(TOPIC))
     assert status == 200
-    kept = {"segment_bytes": 65536, "retention_ms": 7 * 86_400_000, "durability": "written"}
-    assert shown["settings"] == kept
-    assert shown["in_force"].items() >= kept.items()
+    expected = {"segment_bytes": 65536, "retention_ms": 7 * 86_400_000, "durability": "written"}
+    assert shown["settings"] == expected
+    assert shown["in_force"].items() >= expected.items()
     capsys.readouterr()
     alter(broker, "--unset", "durability", "--set", "retention_ms=none")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -135,7 +135,7 @@ def test_settings_survive_a_kill_and_can_be_reset(broker, capsys):
         assert bad.partition("=")[0] in error
 
 
-class Client(threading.Thread):
+class ClientThread(threading.Thread):
     """A client that works until a refusal; `ended_by` is the refusal."""
 
     def __init__(self, wire, step):
@@ -195,10 +195,10 @@ def test_a_topic_is_deleted_while_clients_write_read_and_commit(broker):
     producer.open_producer(TOPIC)
     subscriber.subscribe(TOPIC, "reader", permits=2)
     clients = [
-        *(Client(kafka(broker), step) for step in (kafka_write, kafka_read, kafka_commit)),
-        *(Client(iggy(broker), step) for step in (iggy_write, iggy_read)),
-        Client(producer, pulsar_write),
-        Client(subscriber, pulsar_read),
+        *(ClientThread(kafka(broker), step) for step in (kafka_write, kafka_read, kafka_commit)),
+        *(ClientThread(iggy(broker), step) for step in (iggy_write, iggy_read)),
+        ClientThread(producer, pulsar_write),
+        ClientThread(subscriber, pulsar_read),
     ]
     for client in clients:
         client.start()

@@ -66,9 +66,9 @@ def project(tmp_path) -> Path:
 
 @pytest.fixture
 def data(tmp_path) -> Data:
-    made = Data(tmp_path)
-    made.append(BodyFormat.KAFKA, [record(value=b"%d" % number) for number in range(20)])
-    return made
+    filled = Data(tmp_path)
+    filled.append(BodyFormat.KAFKA, [record(value=b"%d" % number) for number in range(20)])
+    return filled
 
 
 def run(environment: Path, project: Path, *arguments: str) -> str:

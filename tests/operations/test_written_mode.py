@@ -62,34 +62,34 @@ def write_and_lose(listeners):
     alter(listeners, "synced")  # The answer to this syncs the earlier writes.
     alter(listeners, "written")
     listeners.synced_bytes = partition_of(listeners.broker, TOPIC)["size_bytes"]
-    kept = listeners.check()
+    survivors = listeners.check()
     assert listeners.write() == ALL_OK
     seen = listeners.check()
     lose_what_is_not_synced(listeners)
     listeners.broker.start()
     listeners.connect()
     listeners.open_producer()
-    listeners.acknowledged = dict(kept)
-    return kept, {offset: value for offset, value in seen.items() if offset not in kept}
+    listeners.acknowledged = dict(survivors)
+    return survivors, {offset: value for offset, value in seen.items() if offset not in survivors}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("listeners", ["topic", "broker"], indirect=True)
 def test_no_offset_has_two_values_and_every_listener_skips_the_gap(listeners):
-    kept, lost = write_and_lose(listeners)
-    assert list(kept) == [0, 1, 2]
+    survivors, lost = write_and_lose(listeners)
+    assert list(survivors) == [0, 1, 2]
     assert list(lost) == [3, 4, 5]
     behind = partition_of(listeners.broker, TOPIC)["log_end_offset"]
     assert behind > max(lost)
     assert listeners.write() == ALL_OK
-    found = listeners.check()
-    fresh = [offset for offset in found if offset not in kept]
+    values = listeners.check()
+    fresh = [offset for offset in values if offset not in survivors]
     assert fresh == [behind, behind + 1, behind + 2]
     for place in (3, 4, behind // 2, behind - 1):
         assert [offset for offset, _ in listeners.kafka_read(place)] == fresh
         polled = listeners.iggy.poll(TOPIC, 10, strategy=BY_OFFSET, value=place)
-        assert [one.offset for one in polled] == fresh
-    assert read_all(listeners, "new") == [*kept, *fresh]
+        assert [message.offset for message in polled] == fresh
+    assert read_all(listeners, "new") == [*survivors, *fresh]
     assert "gap_after_unclean_start" in listeners.broker.log()
 
 
@@ -102,12 +102,12 @@ def read_all(listeners, subscription):
 
 @pytest.mark.slow
 def test_consumers_of_lost_records_continue_behind_the_gap(listeners):
-    kept, lost = write_and_lose(listeners)
+    survivors, lost = write_and_lose(listeners)
     place = max(lost) + 1
     assert list(listeners.kafka_read(place)) == []
     assert set(listeners.commit(place).values()) == {OK}
     assert listeners.write() == ALL_OK
-    fresh = [offset for offset in listeners.check() if offset not in kept]
+    fresh = [offset for offset in listeners.check() if offset not in survivors]
     assert [offset for offset, _ in listeners.kafka_read(place)] == fresh
     assert listeners.kafka.committed("kafka-group", TOPIC) == place
     with contextlib.closing(pulsar(listeners.broker)) as reader:
@@ -135,17 +135,17 @@ def test_a_position_ahead_of_the_synced_log_skips_no_record(listeners):
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_export_skips_the_gap(listeners, tmp_path):
-    kept, _ = write_and_lose(listeners)
+    survivors, _ = write_and_lose(listeners)
     target = str(tmp_path / "parquet")
     command = ["export", TOPIC, "--to", target, "--data-dir", str(listeners.broker.data_dir)]
     assert run(command) == 0  # The export ends inside the gap, or below: nothing is behind.
-    assert offsets_in(target) == list(kept)
+    assert offsets_in(target) == list(survivors)
     alter(listeners, "synced")  # The export takes the records that a round has brought to the disk.
     listeners.open_producer()  # Pulsar's client answered no PING while Spark was at work.
     assert listeners.write() == ALL_OK
     assert run(command) == 0
-    fresh = [offset for offset in listeners.check() if offset not in kept]
-    assert offsets_in(target) == [*kept, *fresh]
+    fresh = [offset for offset in listeners.check() if offset not in survivors]
+    assert offsets_in(target) == [*survivors, *fresh]
 
 
 def offsets_in(target):
@@ -154,7 +154,7 @@ def offsets_in(target):
 
 @pytest.mark.slow
 def test_each_crash_leaves_its_own_gap_and_a_clean_stop_none(listeners):
-    kept, lost = write_and_lose(listeners)
+    survivors, lost = write_and_lose(listeners)
     first_end = partition_of(listeners.broker, TOPIC)["log_end_offset"]
     assert listeners.broker.stop() == 0
     listeners.close()
@@ -168,7 +168,7 @@ def test_each_crash_leaves_its_own_gap_and_a_clean_stop_none(listeners):
     listeners.broker.start()
     assert partition_of(listeners.broker, TOPIC)["log_end_offset"] > first_end + 3
     listeners.connect()
-    assert list(listeners.check()) == [*kept, first_end, first_end + 1, first_end + 2]
+    assert list(listeners.check()) == [*survivors, first_end, first_end + 1, first_end + 2]
     assert lost
 
 

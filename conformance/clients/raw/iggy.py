@@ -144,13 +144,13 @@ class IggyWire(Wire):
         return self._poll_next(GROUP + identifier(group), topic, BY_TURN, count)
 
     def _poll_next(
-        self, who: bytes, topic: str, partition: int, count: int
+        self, consumer: bytes, topic: str, partition: int, count: int
     ) -> tuple[int, list[int]]:
-        body = who + identifier("default") + identifier(topic)
+        body = consumer + identifier("default") + identifier(topic)
         body += struct.pack("<IBQIB", partition, NEXT, 0, count, True)
         answer = self.ok(POLL, body)
-        found = [one.offset for one in polled_messages(answer[POLL_HEAD_BYTES:])]
-        return int(struct.unpack_from("<I", answer)[0]), found
+        offsets = [message.offset for message in polled_messages(answer[POLL_HEAD_BYTES:])]
+        return int(struct.unpack_from("<I", answer)[0]), offsets
 
     def store_offset(
         self, topic: str, consumer: str, offset: int, *, partition: int = 1, kind: bytes = CONSUMER
@@ -192,31 +192,31 @@ class IggyWire(Wire):
     def groups_of(self, topic: str) -> list[str]:
         """The names of a topic's groups."""
         answer = self.ok(GET_GROUPS, identifier("default") + identifier(topic))
-        pos, found = 0, []
+        pos, names = 0, []
         while pos < len(answer):
             size = GROUP_HEAD.unpack_from(answer, pos)[3]
             pos += GROUP_HEAD.size
-            found.append(answer[pos : pos + size].decode())
+            names.append(answer[pos : pos + size].decode())
             pos += size
-        return found
+        return names
 
     def members_of(self, topic: str, group: str) -> list[list[int]]:
         """Return the partitions of each member, in the order of the answer."""
         answer = self.ask_of_group(GET_GROUP, topic, group)
         _, _, count, size = GROUP_HEAD.unpack_from(answer)
-        pos, found = GROUP_HEAD.size + size, []
+        pos, members = GROUP_HEAD.size + size, []
         while pos < len(answer):
             _, owned = MEMBER_HEAD.unpack_from(answer, pos)
             pos += MEMBER_HEAD.size
-            found.append(list(struct.unpack_from(f"<{owned}I", answer, pos)))
+            members.append(list(struct.unpack_from(f"<{owned}I", answer, pos)))
             pos += 4 * owned
-        assert len(found) == count
-        return found
+        assert len(members) == count
+        return members
 
 
 def polled_messages(answer: bytes) -> list[Polled]:
     """Return the messages of a poll's answer, behind its head."""
-    found = []
+    messages = []
     pos = 0
     while pos < len(answer):
         offset, _, timestamp = struct.unpack_from("<QBQ", answer, pos)
@@ -226,19 +226,19 @@ def polled_messages(answer: bytes) -> list[Polled]:
         headers = _headers(answer[start : start + headers_size])
         (size,) = struct.unpack_from("<I", answer, start + headers_size)
         pos = start + headers_size + 4
-        found.append(Polled(offset, timestamp, message_id, headers, answer[pos : pos + size]))
+        messages.append(Polled(offset, timestamp, message_id, headers, answer[pos : pos + size]))
         pos += size
-    return found
+    return messages
 
 
 def _headers(block: bytes) -> list[tuple[bytes, int, bytes]]:
-    found = []
+    headers = []
     pos = 0
     while pos < len(block):
         (size,) = struct.unpack_from("<I", block, pos)
         key = block[pos + 4 : pos + 4 + size]
         pos += 4 + size
         kind, size = struct.unpack_from("<BI", block, pos)
-        found.append((key, kind, block[pos + 5 : pos + 5 + size]))
+        headers.append((key, kind, block[pos + 5 : pos + 5 + size]))
         pos += 5 + size
-    return found
+    return headers

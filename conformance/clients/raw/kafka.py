@@ -41,7 +41,7 @@ def parse_set(body: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
 
     The set may be cut anywhere, as in a fetch.
     """
-    found = []
+    messages = []
     pos = 0
     while pos + ENTRY_HEAD_BYTES <= len(body):
         offset, size, crc = struct.unpack_from(">qiI", body, pos)
@@ -51,9 +51,9 @@ def parse_set(body: bytes) -> list[tuple[int, bytes | None, bytes | None]]:
         assert zlib.crc32(body[pos + 16 : end]) == crc, f"CRC of offset {offset}"
         key, after_key = _data_at(body, pos + 18)
         value, _ = _data_at(body, after_key)
-        found.append((offset, key, value))
+        messages.append((offset, key, value))
         pos = end
-    return found
+    return messages
 
 
 def _data_at(body: bytes, pos: int) -> tuple[bytes | None, int]:
@@ -132,8 +132,8 @@ class KafkaWire(Wire):
         for partition, offset in offsets.items():
             body += struct.pack(">iqq", partition, offset, -1) + string(b"")
         answer = self.ask(OFFSET_COMMIT, 1, body)
-        told = dict(struct.iter_unpack(">ih", answer[-6 * len(offsets) :]))
-        return [int(told[partition]) for partition in offsets]
+        codes = dict(struct.iter_unpack(">ih", answer[-6 * len(offsets) :]))
+        return [int(codes[partition]) for partition in offsets]
 
     def commit_as_member(self, group: str, topic: str, offset: int, *, partition: int = 0) -> int:
         """Return the error code of an OffsetCommit v2 by the only member of a group of today's

@@ -44,18 +44,18 @@ def parse(data: bytes) -> Fields:
     """Return the fields of a protobuf message, in order; varints and length-delimited fields only
     (Pulsar uses no others).
     """
-    found: Fields = []
+    fields: Fields = []
     pos = 0
     while pos < len(data):
         tag, pos = _varint_at(data, pos)
         number, pos = _varint_at(data, pos)
         if tag & 7 == 0:
-            found.append((tag >> 3, number))
+            fields.append((tag >> 3, number))
         else:
             assert tag & 7 == 2, f"wire type {tag & 7}"
-            found.append((tag >> 3, data[pos : pos + number]))
+            fields.append((tag >> 3, data[pos : pos + number]))
             pos += number
-    return found
+    return fields
 
 
 def _varint_at(data: bytes, pos: int) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def _varint_at(data: bytes, pos: int) -> tuple[int, int]:
 
 def field_of(fields: Fields, number: int) -> Value | None:
     """Return the first value of a field."""
-    return next((value for found, value in fields if found == number), None)
+    return next((value for field_number, value in fields if field_number == number), None)
 
 
 def frame(kind: int, fields: Fields, payload: bytes = b"") -> bytes:
@@ -135,8 +135,8 @@ class PulsarWire(Wire):
 
     def expect(self, kind: int) -> Fields:
         """Return the fields of the next command, which must be of this type."""
-        found, fields, _ = self.take_command()
-        assert found == kind, f"command {found} {fields}, expected {kind}"
+        received, fields, _ = self.take_command()
+        assert received == kind, f"command {received} {fields}, expected {kind}"
         return fields
 
     def look_up(self, topic: str) -> None:

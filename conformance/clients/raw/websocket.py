@@ -27,7 +27,7 @@ RECEIVE_BYTES = 1 << 16
 TIMEOUT_S = 10.0
 
 
-class Refused(Exception):
+class UpgradeRefused(Exception):
     """The answer of a server that does not change the protocol."""
 
     def __init__(self, status: int, body: str) -> None:
@@ -49,7 +49,7 @@ class WebSocketClient:
     """A connection after the handshake. Answers pings, and joins fragments."""
 
     def __init__(self, url: str, target: str, headers: dict[str, str] | None = None) -> None:
-        """Connect and shake hands. Raises Refused."""
+        """Connect and shake hands. Raises UpgradeRefused."""
         place = urlsplit(url)
         self.sock = socket.create_connection((place.hostname, place.port), TIMEOUT_S)
         self.machine = WSConnection(ConnectionType.CLIENT)
@@ -66,7 +66,7 @@ class WebSocketClient:
                 if part.body_finished:
                     break
             self.sock.close()
-            raise Refused(answer.status_code, body.decode())
+            raise UpgradeRefused(answer.status_code, body.decode())
         assert isinstance(answer, AcceptConnection), answer
 
     def _send(self, event: object) -> None:
@@ -110,7 +110,7 @@ class WebSocketClient:
             try:
                 self.machine.receive_data(received or None)
             except h11.RemoteProtocolError as error:
-                raise Refused(0, str(error)) from error
+                raise UpgradeRefused(0, str(error)) from error
             self._events = list(self.machine.events())
             if not received and not self._events:
                 raise Closed(1006, "")

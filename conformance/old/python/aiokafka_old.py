@@ -34,8 +34,8 @@ async def read(address, topic, count):
     consumer, place = await _consumer(address, topic)
     await consumer.seek_to_beginning(place)
     for _ in range(int(count)):
-        one = await consumer.getone()
-        say_record(one.offset, one.key, one.value)
+        record = await consumer.getone()
+        say_record(record.offset, record.key, record.value)
     await consumer.stop()
 
 

@@ -23,23 +23,23 @@ def read(address, topic, count):
         consumer_timeout_ms=20000,
     )
     for _ in range(int(count)):
-        one = consumer.next()
-        say_record(one.offset, one.key, one.value)
+        record = consumer.next()
+        say_record(record.offset, record.key, record.value)
 
 
 def commit(address, topic, group, offset):
     client = KafkaClient(address)
     wanted = OffsetCommitRequest(topic.encode(), 0, int(offset), None)
-    (found,) = client.send_offset_commit_request(group.encode(), [wanted])
-    assert not found.error, found
+    (answer,) = client.send_offset_commit_request(group.encode(), [wanted])
+    assert not answer.error, answer
     say(done=True)
 
 
 def committed(address, topic, group):
     client = KafkaClient(address)
     wanted = OffsetFetchRequest(topic.encode(), 0)
-    (found,) = client.send_offset_fetch_request(group.encode(), [wanted])
-    say(offset=found.offset)
+    (answer,) = client.send_offset_fetch_request(group.encode(), [wanted])
+    say(offset=answer.offset)
 
 
 run({"produce": produce, "read": read, "commit": commit, "committed": committed})

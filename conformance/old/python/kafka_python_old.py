@@ -9,8 +9,8 @@ def produce(address, topic, codec):
     kind = None if codec == "none" else codec
     producer = KafkaProducer(bootstrap_servers=address, compression_type=kind, linger_ms=5)
     sent = [producer.send(topic, value, key, partition=0) for key, value in RECORDS]
-    for one in sent:
-        one.get(30)
+    for promise in sent:
+        promise.get(30)
     producer.close()
     say(done=True)
 
@@ -26,8 +26,8 @@ def read(address, topic, count):
     consumer, place = _consumer(address, topic)
     consumer.seek_to_beginning(place)
     for _ in range(int(count)):
-        one = next(consumer)
-        say_record(one.offset, one.key, one.value)
+        record = next(consumer)
+        say_record(record.offset, record.key, record.value)
 
 
 def commit(address, topic, group, offset):

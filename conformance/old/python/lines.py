@@ -7,9 +7,9 @@ import sys
 RECORDS = [(b"k0", b"v0"), (None, b"v1"), (b"k2", b"v2"), (b"k5", b"x" * 5000)]
 
 
-def say(**what):
+def say(**fields):
     """Print a line for the caller of the program."""
-    print(json.dumps(what))
+    print(json.dumps(fields))
     sys.stdout.flush()
 
 

@@ -15,12 +15,12 @@ CODECS = {
 def produce(address, topic, codec):
     # Kept, because the other objects have weak references to the client.
     client = KafkaClient(hosts=address)
-    found = client.topics[topic.encode()]
+    handle = client.topics[topic.encode()]
 
     def first(partitions, key):
-        return min(partitions, key=lambda one: one.id)
+        return min(partitions, key=lambda partition: partition.id)
 
-    with found.get_sync_producer(compression=CODECS[codec], partitioner=first) as producer:
+    with handle.get_sync_producer(compression=CODECS[codec], partitioner=first) as producer:
         for key, value in RECORDS:
             producer.produce(value, partition_key=key)
     say(done=True)
@@ -29,13 +29,13 @@ def produce(address, topic, codec):
 def read(address, topic, count):
     # Kept, because the other objects have weak references to the client.
     client = KafkaClient(hosts=address)
-    found = client.topics[topic.encode()]
-    consumer = found.get_simple_consumer(
-        partitions=[found.partitions[0]], auto_offset_reset=OffsetType.EARLIEST
+    handle = client.topics[topic.encode()]
+    consumer = handle.get_simple_consumer(
+        partitions=[handle.partitions[0]], auto_offset_reset=OffsetType.EARLIEST
     )
     for _ in range(int(count)):
-        one = consumer.consume()
-        say_record(one.offset, one.partition_key, one.value)
+        message = consumer.consume()
+        say_record(message.offset, message.partition_key, message.value)
     consumer.stop()
 
 
@@ -51,8 +51,8 @@ def committed(address, topic, group):
     wanted = PartitionOffsetFetchRequest(topic.encode(), 0)
     client = KafkaClient(hosts=address)
     coordinator = client.cluster.get_group_coordinator(group.encode())
-    found = coordinator.fetch_consumer_group_offsets(group.encode(), [wanted])
-    say(offset=found.topics[topic.encode()][0].offset)
+    answer = coordinator.fetch_consumer_group_offsets(group.encode(), [wanted])
+    say(offset=answer.topics[topic.encode()][0].offset)
 
 
 run({"produce": produce, "read": read, "commit": commit, "committed": committed})

@@ -1,6 +1,6 @@
 // What every client of the crate from 0.5 on offers, and what it must see. Included by the programs
 // of each version, which bring what differs: `client`, `create_stream`, `create_topic`,
-// `create_group`, `message`, `offset_of`, `text_of`, NAME and FIRST, the number of the first partition.
+// `create_group`, `message`, `polled`, `purge`, `extras`, `offset_of`, `text_of`, NAME and FIRST, the number of the first partition.
 //
 // `PROGRAM work|read HOST:PORT`: `work` writes a line for each thing that is not as it must be and a
 // count at the end, `read` the text of every message in shared/all.
@@ -31,11 +31,8 @@ async fn texts(
     count: u32,
     commit: bool,
 ) -> Vec<(u64, String)> {
-    match c
-        .poll_messages(&named(stream), &named(topic), partition, consumer, &strategy, count, commit)
-        .await
-    {
-        Ok(found) => found.messages.iter().map(|m| (offset_of(m), text_of(m))).collect(),
+    match polled(c, &named(stream), &named(topic), partition, consumer, &strategy, count, commit).await {
+        Ok(found) => found.iter().map(|m| (offset_of(m), text_of(m))).collect(),
         Err(error) => {
             println!("poll: {error}");
             vec![]
@@ -101,7 +98,8 @@ async fn work(address: &str) {
     let found = c.get_topic(&stream, &topic).await.unwrap().unwrap();
     check("grown", found.partitions_count == 5);
     check("shrink", c.delete_partitions(&stream, &topic, 2).await.is_ok());
-    check("purge", c.purge_topic(&stream, &topic).await.is_ok());
+    check("purge", purge(&c, &stream, &topic).await);
+    extras(&c).await;
     let stats = c.get_stats().await.unwrap();
     check("stats", stats.streams_count >= 2 && stats.topics_count >= 2);
     check("clients", c.get_clients().await.unwrap().len() >= 1);

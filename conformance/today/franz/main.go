@@ -30,7 +30,11 @@ func main() {
 		must(err)
 		read(seeds, os.Args[3], count)
 	case "member":
-		member(seeds, os.Args[3], os.Args[4])
+		member(seeds, os.Args[3], os.Args[4], kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(time.Second))
+	case "modern":
+		member(seeds, os.Args[3], os.Args[4], kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+	case "share":
+		share(seeds, os.Args[3], os.Args[4])
 	case "admin":
 		admin(seeds, os.Args[3])
 	case "transact":
@@ -76,7 +80,7 @@ func read(seeds kgo.Opt, topic string, count int) {
 	}
 }
 
-func member(seeds kgo.Opt, topic, group string) {
+func member(seeds kgo.Opt, topic, group string, more ...kgo.Opt) {
 	var lock sync.Mutex
 	mine := map[int32]bool{}
 	change := func(is bool) func(context.Context, *kgo.Client, map[string][]int32) {
@@ -98,10 +102,9 @@ func member(seeds kgo.Opt, topic, group string) {
 			say(map[string]any{"assigned": assigned})
 		}
 	}
-	client, err := kgo.NewClient(seeds, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
-		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(time.Second), kgo.DisableAutoCommit(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)))
+	client, err := kgo.NewClient(append(more, seeds, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)))...)
 	must(err)
 	for {
 		fetches := client.PollFetches(ctx)

@@ -15,6 +15,7 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -22,17 +23,22 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 
 public class Today {
+    static volatile boolean isEnding;
+
     public static void main(String[] args) throws Exception {
         Properties common = new Properties();
         common.put("bootstrap.servers", args[1]);
         switch (args[0]) {
             case "produce" -> produce(common, args[2], args[3]);
             case "read" -> read(common, args[2], Integer.parseInt(args[3]));
-            case "member" -> member(common, args[2], args[3]);
+            case "member" -> member(common, args[2], args[3], false);
+            case "modern" -> member(common, args[2], args[3], true);
+            case "share" -> Class.forName("Share").getMethod("main", String[].class).invoke(null, (Object) args);
             case "admin" -> admin(common, args[2]);
             case "transact" -> transact(common, args[2]);
             default -> throw new IllegalArgumentException(args[0]);
@@ -75,14 +81,33 @@ public class Today {
         }
     }
 
-    static void member(Properties common, String topic, String group) {
+    static void member(Properties common, String topic, String group, boolean isModern) {
         deserializers(common);
         common.put("group.id", group);
-        common.put("session.timeout.ms", "6000");
-        common.put("heartbeat.interval.ms", "1000");
+        if (isModern) {
+            common.put("group.protocol", "consumer");
+        } else {
+            common.put("session.timeout.ms", "6000");
+            common.put("heartbeat.interval.ms", "1000");
+        }
         common.put("auto.offset.reset", "earliest");
         common.put("enable.auto.commit", "false");
         var consumer = new KafkaConsumer<byte[], byte[]>(common);
+        var main = Thread.currentThread();
+        // A termination lets the member finish its commit and leave the group; a kill does not.
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            isEnding = true;
+            try {
+                main.join(20_000);
+            } catch (InterruptedException error) {
+                main.interrupt();
+            }
+        }));
+        follow(consumer, topic);
+        consumer.close();
+    }
+
+    static void follow(KafkaConsumer<byte[], byte[]> consumer, String topic) {
         Set<Integer> mine = new TreeSet<>();
         consumer.subscribe(List.of(topic), new ConsumerRebalanceListener() {
             public void onPartitionsRevoked(Collection<TopicPartition> gone) {
@@ -95,14 +120,18 @@ public class Today {
                 say("{\"assigned\": " + mine + "}");
             }
         });
-        while (true) {
+        while (!isEnding) {
             var found = consumer.poll(Duration.ofMillis(200));
             for (var record : found) {
                 say(text(record));
             }
             if (!found.isEmpty()) {
-                consumer.commitSync();
-                say("{\"committed\": true}");
+                try {
+                    consumer.commitSync();
+                    say("{\"committed\": true}");
+                } catch (CommitFailedException | RebalanceInProgressException error) {
+                    say("{\"committed\": false}"); // Another member gets the records again.
+                }
             }
         }
     }

@@ -26,16 +26,16 @@ async def read(address, topic, count):
         consumer.assign([partition])
         await consumer.seek_to_beginning(partition)
         for _ in range(int(count)):
-            one = await consumer.getone()
-            say_record(one.partition, one.offset, one.key, one.value, one.headers)
+            record = await consumer.getone()
+            say_record(record.partition, record.offset, record.key, record.value, record.headers)
 
 
-class Shares(ConsumerRebalanceListener):
+class AiokafkaAssignments(ConsumerRebalanceListener):
     async def on_partitions_revoked(self, revoked):
         say(assigned=[])
 
     async def on_partitions_assigned(self, assigned):
-        say(assigned=sorted(one.partition for one in assigned))
+        say(assigned=sorted(partition.partition for partition in assigned))
 
 
 async def member(address, topic, group):
@@ -47,14 +47,16 @@ async def member(address, topic, group):
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    consumer.subscribe([topic], listener=Shares())
+    consumer.subscribe([topic], listener=AiokafkaAssignments())
     async with consumer:
         while True:
-            found = await consumer.getmany(timeout_ms=200)
-            for records in found.values():
-                for one in records:
-                    say_record(one.partition, one.offset, one.key, one.value, one.headers)
-            if found:
+            polled = await consumer.getmany(timeout_ms=200)
+            for records in polled.values():
+                for record in records:
+                    say_record(
+                        record.partition, record.offset, record.key, record.value, record.headers
+                    )
+            if polled:
                 await consumer.commit()
                 say(committed=True)
 

@@ -2,7 +2,14 @@
 
 import sys
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    AcknowledgeType,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -33,44 +40,88 @@ def produce(address, topic, codec):
 def read(address, topic, count):
     consumer = Consumer({"bootstrap.servers": address, "group.id": "unused"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    taken = 0
-    while taken < int(count):
-        taken += _take(consumer)
+    received = 0
+    while received < int(count):
+        received += _take(consumer)
     consumer.close()
 
 
 def _take(consumer):
-    one = consumer.poll(0.2)
-    if one is None:
+    message = consumer.poll(0.2)
+    if message is None:
         return 0
-    assert one.error() is None, one.error()
-    say_record(one.partition(), one.offset(), one.key(), one.value(), one.headers())
+    assert message.error() is None, message.error()
+    say_record(
+        message.partition(), message.offset(), message.key(), message.value(), message.headers()
+    )
     return 1
 
 
-def member(address, topic, group):
+def modern(address, topic, group):
+    member(address, topic, group, {"group.protocol": "consumer"})
+
+
+CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+
+
+def member(address, topic, group, protocol=CLASSIC):
     consumer = Consumer(
         {
             "bootstrap.servers": address,
             "group.id": group,
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 1000,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            **protocol,
         }
     )
 
+    assigned = set()
+
     def on_assign(_, partitions):
-        say(assigned=sorted(one.partition for one in partitions))
+        assigned.update(partition.partition for partition in partitions)
+        say(assigned=sorted(assigned))
 
     def on_revoke(_, partitions):
-        say(assigned=[])
+        assigned.difference_update(partition.partition for partition in partitions)
+        say(assigned=sorted(assigned))
 
     consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke)
     while True:
         if _take(consumer):
             consumer.commit(asynchronous=False)
             say(committed=True)
+
+
+def share(address, topic, group):
+    client = AdminClient({"bootstrap.servers": address})
+    early = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[early])
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(30)
+    produce(address, topic, "none")
+    consumer = ShareConsumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "share.acknowledgement.mode": "explicit",
+        }
+    )
+    consumer.subscribe([topic])
+    deliveries, left = {}, len(RECORDS)
+    while left:
+        for message in consumer.poll(1.0):
+            assert message.error() is None, message.error()
+            offset = message.offset()
+            deliveries[offset] = count = deliveries.get(offset, 0) + 1
+            is_released = offset % 3 == 0 and count == 1
+            kind = AcknowledgeType.RELEASE if is_released else AcknowledgeType.ACCEPT
+            consumer.acknowledge(message, kind)
+            left -= not is_released
+        assert not any(consumer.commit_sync(10.0).values())
+    consumer.close()
+    say(done=True)
 
 
 def transact(address, topic):
@@ -85,7 +136,7 @@ def admin(address, topic):
     client = AdminClient({"bootstrap.servers": address})
 
     def done(futures):
-        return [one.result(30) for one in futures.values()]
+        return [future.result(30) for future in futures.values()]
 
     done(client.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "100000"})]))
     assert len(client.list_topics(topic, 30).topics[topic].partitions) == 2
@@ -108,5 +159,5 @@ def admin(address, topic):
 
 if __name__ == "__main__":
     commands = {"produce": produce, "read": read, "member": member, "admin": admin}
-    commands["transact"] = transact
+    commands |= {"transact": transact, "modern": modern, "share": share}
     commands[sys.argv[1]](*sys.argv[2:])

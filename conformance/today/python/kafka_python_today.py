@@ -15,8 +15,8 @@ def produce(address, topic, codec):
         producer.send(topic, value, key, partition=0, headers=headers)
         for key, value, headers in RECORDS
     ]
-    for one in sent:
-        one.get(30)
+    for promise in sent:
+        promise.get(30)
     producer.close()
     say(done=True)
 
@@ -27,17 +27,17 @@ def read(address, topic, count):
     consumer.assign([partition])
     consumer.seek_to_beginning(partition)
     for _ in range(int(count)):
-        one = next(consumer)
-        say_record(one.partition, one.offset, one.key, one.value, one.headers)
+        record = next(consumer)
+        say_record(record.partition, record.offset, record.key, record.value, record.headers)
     consumer.close()
 
 
-class Shares(ConsumerRebalanceListener):
+class KafkaPythonAssignments(ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked):
         say(assigned=[])
 
     def on_partitions_assigned(self, assigned):
-        say(assigned=sorted(one.partition for one in assigned))
+        say(assigned=sorted(partition.partition for partition in assigned))
 
 
 def member(address, topic, group):
@@ -49,13 +49,15 @@ def member(address, topic, group):
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    consumer.subscribe([topic], listener=Shares())
+    consumer.subscribe([topic], listener=KafkaPythonAssignments())
     while True:
-        found = consumer.poll(200)
-        for records in found.values():
-            for one in records:
-                say_record(one.partition, one.offset, one.key, one.value, one.headers)
-        if found:
+        polled = consumer.poll(200)
+        for records in polled.values():
+            for record in records:
+                say_record(
+                    record.partition, record.offset, record.key, record.value, record.headers
+                )
+        if polled:
             consumer.commit()
             say(committed=True)
 

@@ -20,8 +20,8 @@ COMMIT_S = 6.5  # kcat commits every 5 s, without any output.
 SHARE = re.compile(r"rebalanced .*?(assigned|revoked): ?(.*)")
 
 
-def run(*arguments, given=b""):
-    done = subprocess.run([*BASE, *arguments], input=given, capture_output=True)
+def run(*arguments, stdin=b""):
+    done = subprocess.run([*BASE, *arguments], input=stdin, capture_output=True)
     if done.returncode:
         sys.exit(done.stderr.decode() or "kcat failed")
     return done.stdout.decode()
@@ -29,19 +29,25 @@ def run(*arguments, given=b""):
 
 def produce(codec):
     for key, value, headers in RECORDS:
-        named = [part for name, one in headers for part in ("-H", f"{name}={one.decode()}")]
+        named = [part for name, value in headers for part in ("-H", f"{name}={value.decode()}")]
         null = ["-Z"] if value is None else []
         line = (b"" if key is None else key + b":") + (value or b"") + b"\n"
-        run("-P", "-t", TOPIC, "-p", "0", "-K:", "-z", codec, *named, *null, given=line)
+        run("-P", "-t", TOPIC, "-p", "0", "-K:", "-z", codec, *named, *null, stdin=line)
     say(done=True)
 
 
 def record(line):
-    one = json.loads(line)
-    text = one.get("headers") or []
+    fields = json.loads(line)
+    text = fields.get("headers") or []
     headers = [[name, b64(value)] for name, value in zip(text[::2], text[1::2], strict=True)]
-    key, value = b64(one["key"]), b64(one["payload"])
-    say(partition=one["partition"], offset=one["offset"], key=key, value=value, headers=headers)
+    key, value = b64(fields["key"]), b64(fields["payload"])
+    say(
+        partition=fields["partition"],
+        offset=fields["offset"],
+        key=key,
+        value=value,
+        headers=headers,
+    )
 
 
 def b64(text):
@@ -76,9 +82,9 @@ def member(group):
 
     def shares():
         for line in process.stderr:
-            found = SHARE.search(line)
-            if found is not None:
-                parts = re.findall(r"\[(\d+)\]", found[2]) if found[1] == "assigned" else []
+            match = SHARE.search(line)
+            if match is not None:
+                parts = re.findall(r"\[(\d+)\]", match[2]) if match[1] == "assigned" else []
                 say(assigned=sorted(map(int, parts)))
 
     threading.Thread(target=shares, daemon=True).start()
@@ -93,7 +99,7 @@ def member(group):
 
 
 def admin():
-    run("-P", "-t", TOPIC, "-p", "0", given=b"one\n")
+    run("-P", "-t", TOPIC, "-p", "0", stdin=b"one\n")
     listed = json.loads(run("-L", "-J", "-t", TOPIC))
     assert len(listed["topics"][0]["partitions"]) == 3, listed
     assert run("-Q", "-t", f"{TOPIC}:0:-1").split() == [TOPIC, "[0]", "offset", "1"]

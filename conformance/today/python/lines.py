@@ -14,9 +14,9 @@ RECORDS = [
 ]
 
 
-def say(**what):
+def say(**fields):
     """Print a line for the caller of the program."""
-    print(json.dumps(what), flush=True)
+    print(json.dumps(fields), flush=True)
 
 
 def say_record(partition, offset, key, value, headers):
@@ -25,5 +25,5 @@ def say_record(partition, offset, key, value, headers):
     def text(data):
         return None if data is None else base64.b64encode(data).decode()
 
-    named = [[name, text(one)] for name, one in headers or ()]
+    named = [[name, text(value)] for name, value in headers or ()]
     say(partition=partition, offset=offset, key=text(key), value=text(value), headers=named)

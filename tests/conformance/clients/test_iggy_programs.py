@@ -7,7 +7,9 @@ from conformance.clients.iggy import NoClient
 from conformance.clients.iggy_programs import ALL, PROGRAMS
 
 
-@pytest.mark.parametrize("program", [one for one in ALL if one.language == "rust"], ids=str)
+@pytest.mark.parametrize(
+    "program", [candidate for candidate in ALL if candidate.language == "rust"], ids=str
+)
 def test_a_program_pins_its_client(program):
     folder = PROGRAMS / program.folder
     assert f'iggy = "={program.version}"' in (folder / "Cargo.toml").read_text()

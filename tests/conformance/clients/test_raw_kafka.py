@@ -7,6 +7,6 @@ def test_a_set_cut_anywhere_yields_its_whole_messages():
     whole = message(b"key", b"value") + message(None, b"")
     first = len(message(b"key", b"value"))
     for stop in range(len(whole)):
-        found = parse_set(whole[:stop])
-        assert found == ([(0, b"key", b"value")] if stop >= first else [])
+        messages = parse_set(whole[:stop])
+        assert messages == ([(0, b"key", b"value")] if stop >= first else [])
     assert parse_set(whole) == [(0, b"key", b"value"), (0, None, b"")]

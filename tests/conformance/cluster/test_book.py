@@ -8,12 +8,12 @@ from conformance.cluster.book import Book
 @pytest.fixture
 def book():
     """Return a book: three values are acknowledged, and a group behind them has read two."""
-    made = Book(["t"])
-    sent = made.sending("t", "kafka-0.8.1", [b"a", b"b", b"c"])
-    made.stored("t", sent, [0, 1, None])
-    made.reads("reader", "t", "g", [b"a", b"b"])
-    made.moved("t", made.moving("reader", "t", "g", 2))
-    return made
+    filled = Book(["t"])
+    sent = filled.sending("t", "kafka-0.8.1", [b"a", b"b", b"c"])
+    filled.stored("t", sent, [0, 1, None])
+    filled.reads("reader", "t", "g", [b"a", b"b"])
+    filled.moved("t", filled.moving("reader", "t", "g", 2))
+    return filled
 
 
 WHOLE = [(0, b"a"), (1, b"b"), (2, b"c")]

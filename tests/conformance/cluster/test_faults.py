@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.cluster.causes import CAUSES, GENTLE, SHORT
-from conformance.cluster.faults import MORE, SETTLES_S, Run, settled
+from conformance.cluster.faults import MORE, SETTLES_S, FaultsRun, settled
 from conformance.cluster.running import Lost
 
 
@@ -24,7 +24,7 @@ class Addresses:
 
 @pytest.fixture
 def run():
-    return Run(Addresses(), topics=2, seed=1)
+    return FaultsRun(Addresses(), topics=2, seed=1)
 
 
 def go_on(run, kinds):
@@ -59,8 +59,8 @@ def test_a_group_that_no_longer_reads_a_topic_has_not_recovered(run):
     assert run._waiting(before).keys() == {"librdkafka-reader in t1"}
 
 
-def test_a_client_without_progress_for_too_long_is_a_broken_promise(run, monkeypatch):
-    monkeypatch.setattr("conformance.cluster.faults.SETTLES_S", -1000)
+def test_a_client_without_progress_for_too_long_is_a_broken_promise(run):
+    run.settles_s = -1000
     with pytest.raises(Lost, match="resizer"):
         run._await_more("a test")
 

@@ -35,8 +35,8 @@ def echo():
 
 @pytest.fixture
 def proxies():
-    with Proxies() as made:
-        yield made
+    with Proxies() as opened:
+        yield opened
 
 
 def said(client, text):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from braidlog.protocols.http.pulsar_admin import absent
 from braidlog.protocols.http.requests import READING
 from braidlog.protocols.iggy import commands as iggy
 from braidlog.protocols.iggy import messages as m
@@ -13,7 +14,7 @@ from braidlog.protocols.kafka import session as kafka
 from braidlog.protocols.pulsar.machine import Type
 from conformance.cluster import servers, unanswered
 from conformance.cluster.unanswered_changes import CHANGES
-from conformance.cluster.unanswered_kinds import Told, named
+from conformance.cluster.unanswered_kinds import ChangeOutcome, named
 from tests.protocols.http.test_access import routes
 from tests.protocols.iggy import test_lost_answers as iggy_samples
 from tests.protocols.iggy.test_access import CODES
@@ -21,12 +22,12 @@ from tests.protocols.kafka import test_lost_answers as kafka_samples
 from tests.protocols.pulsar import test_lost_answers as pulsar_samples
 
 SHORT = {
-    "Iggy CREATE_PARTITIONS": Told.DONE,
-    "Iggy SEND_MESSAGES": Told.UNKNOWN,
-    "Kafka CreateTopics": Told.DONE,
-    "Pulsar PRODUCER": Told.DONE,
-    "HTTP PATCH topic": Told.DONE,
-    "HTTP set positions": Told.UNKNOWN,
+    "Iggy CREATE_PARTITIONS": ChangeOutcome.DONE,
+    "Iggy SEND_MESSAGES": ChangeOutcome.UNKNOWN,
+    "Kafka CreateTopics": ChangeOutcome.DONE,
+    "Pulsar PRODUCER": ChangeOutcome.DONE,
+    "HTTP PATCH topic": ChangeOutcome.DONE,
+    "HTTP set positions": ChangeOutcome.UNKNOWN,
 }
 # The members of a group end with their connection, which a lost answer ends; a password is not
 # shown. tests/protocols/iggy/test_lost_answers.py checks these commands.
@@ -35,6 +36,13 @@ IGGY_ELSEWHERE = {
 }
 SPACE, OF_TOPIC = "/admin/v2/namespaces/{}/{}", "/admin/v2/persistent/{}/{}/{}"
 NAMESPACE_JOBS = ("clearBacklog", "clearBacklog/{}", "unsubscribe/{}")
+
+
+def _template(path):
+    """Return a path without the names of its parts."""
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
 HTTP_ELSEWHERE = {
     # Only with access control: tests/protocols/http/test_lost_answers.py checks these routes.
     *(("POST", f"{SPACE}/permissions/{{}}"), ("DELETE", f"{SPACE}/permissions/{{}}")),
@@ -46,17 +54,26 @@ HTTP_ELSEWHERE = {
     # Refused where another broker owns a topic of the namespace.
     *(("POST", f"{SPACE}/{end}") for end in NAMESPACE_JOBS),
     *(("POST", f"{SPACE}/{{}}/{end}") for end in NAMESPACE_JOBS),
+    # A broker's memory alone: the last runs of export jobs.
+    ("POST", "/api/v1/exports"),
     # Change nothing that is stored: clients connect again, a schema is only compared, there is a
     # single cluster, all partitions are there, nothing of the newest segment is trimmed.
     *(("PUT", f"{place}/unload") for place in (SPACE, f"{SPACE}/{{}}", OF_TOPIC)),
     *(("POST", f"{place}/replication") for place in (SPACE, OF_TOPIC)),
     ("DELETE", f"{OF_TOPIC}/replication"),
-    ("PUT", "/admin/v2/clusters/{}"),
+    *((method, "/admin/v2/clusters/{}") for method in ("PUT", "POST", "DELETE")),
+    ("DELETE", "/admin/v2/clusters/{}/failureDomains/{}"),
     *(("POST", f"{OF_TOPIC}/{end}") for end in ("createMissedPartitions", "trim")),
     ("POST", f"{OF_TOPIC}/subscription/{{}}/analyzeBacklog"),
     ("PUT", f"{OF_TOPIC}/backlogSize"),
     ("POST", "/admin/v2/schemas/{}/{}/{}/version"),
     ("POST", "/admin/v2/schemas/{}/{}/{}/compatibility"),
+    # Remove what nothing has.
+    *(("DELETE", f"{SPACE}/{end}") for end in absent.REMOVED_FROM_NAMESPACES),
+    *(("DELETE", f"{OF_TOPIC}/{end}") for end in map(_template, absent.REMOVED_FROM_TOPICS)),
+    # Accept the value that holds already.
+    *(("POST", f"{SPACE}/{end}") for end in absent.SETTABLE_ON_NAMESPACES),
+    *(("POST", f"{OF_TOPIC}/{end}") for end in map(_template, absent.SETTABLE_ON_TOPICS)),
 }
 # Refuse each path of Pulsar that has no route.
 UNSERVED = {"/admin/{}", "/admin/v2/{}", "/lookup/{}"}
@@ -68,8 +85,8 @@ def test_clients_receive_the_outcome_despite_a_cut_link_to_the_owner():
     if (reason := servers.missing()) is not None:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="braidlog-unanswered-") as folder:
-        told, faults = unanswered.run(Path(folder), list(SHORT))
-    assert (told, faults) == (SHORT, [])
+        outcomes, faults = unanswered.run(Path(folder), list(SHORT))
+    assert (outcomes, faults) == (SHORT, [])
 
 
 def sent_by(protocol):
@@ -96,7 +113,7 @@ def test_every_change_of_pulsar_is_made():
 def templates(paths):
     """Return each path as a template, and without the aliases of HTTP's routes."""
     for method, path in paths:
-        path = re.sub(r"\{[^}]*\}", "{}", path).replace("/topics/persistent/", "/topics/")
+        path = _template(path).replace("/topics/persistent/", "/topics/")
         path = path.replace("/subscriptions/", "/subscription/")
         path = re.sub(r"/consumer(/|$)", r"/consumers\1", path)
         yield method, path.removesuffix("/consumers") if method == "POST" else path
@@ -113,9 +130,9 @@ async def test_every_change_of_http_is_made(broker):
     sent = set()
     for method, path, _ in requests:
         path = named(path, "topic").partition("?")[0]
-        fitting = [one for one in changing if one[0] == method and fits(one[1], path)]
+        fitting = [change for change in changing if change[0] == method and fits(change[1], path)]
         assert fitting, f"no route for {method} {path}"
-        sent.add(max(fitting, key=lambda one: -one[1].count("{}")))
+        sent.add(max(fitting, key=lambda change: -change[1].count("{}")))
     assert changing - sent == HTTP_ELSEWHERE
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from conformance.history.checker import CHECKS, check
-from conformance.history.events import History, Outcome
+from conformance.history.events import EventHistory, RequestOutcome
 
-DONE, REFUSED, UNKNOWN = Outcome.DONE, Outcome.REFUSED, Outcome.UNKNOWN
+DONE, REFUSED, UNKNOWN = RequestOutcome.DONE, RequestOutcome.REFUSED, RequestOutcome.UNKNOWN
 A0, A1, A2, B0 = b"a:0", b"a:1", b"a:2", b"b:0"
 
 
@@ -13,16 +13,16 @@ def sent(*, third=UNKNOWN):
     """Return a history: a:0 at 0, b:0 without offset, a:1 at 2 are acknowledged,
     then a:2 is sent.
     """
-    history = History()
+    history = EventHistory()
     for writer, value, outcome, offset in (
         ("a", A0, DONE, 0),
         ("b", B0, DONE, None),
         ("a", A1, DONE, 2),
         ("a", A2, third, None),
     ):
-        one = history.send(writer, value)
+        event = history.send(writer, value)
         if outcome is not UNKNOWN:
-            history.answer(one, outcome, offset)
+            history.answer(event, outcome, offset)
     return history
 
 
@@ -59,10 +59,10 @@ def test_a_part_of_the_log_must_hold_its_acknowledged_values():
 
 
 def test_a_value_acknowledged_after_a_read_need_not_be_in_the_read():
-    history = History()
-    one = history.send("a", A0)
+    history = EventHistory()
+    late = history.send("a", A0)
     history.read("kafka", (0, 1), [], whole=True)
-    history.answer(one, DONE, 0)
+    history.answer(late, DONE, 0)
     assert check(history) == []
 
 
@@ -87,11 +87,11 @@ def test_a_value_sent_once_is_stored_once():
 
 
 def test_values_of_a_writer_are_in_order():
-    history = History()
+    history = EventHistory()
     for value in (A0, A1):
         history.answer(history.send("a", value), DONE)
     assert kinds(with_log(history, A1, A0)) == {"order"}
-    assert kinds(with_log(History(), None)) == set()
+    assert kinds(with_log(EventHistory(), None)) == set()
 
 
 def test_offsets_of_a_read_rise():
@@ -106,13 +106,13 @@ def test_a_refused_value_is_not_stored():
 
 def test_no_reader_receives_a_value_before_its_sending():
     assert kinds(with_log(sent(), A0, B0, A1, b"c:0")) == {"made up"}
-    history = with_log(History(), A0)
+    history = with_log(EventHistory(), A0)
     history.send("a", A0)
     assert kinds(history) == {"made up"}
 
 
 def test_a_position_is_never_behind_an_answered_move():
-    history = History()
+    history = EventHistory()
     history.moved(history.move("g", 5))
     history.told("g", 5, "kafka")
     history.move("g", 3)  # Possibly back.
@@ -125,7 +125,7 @@ def test_a_position_is_never_behind_an_answered_move():
 
 
 def test_an_unanswered_move_after_an_answered_move_may_have_happened():
-    history = History()
+    history = EventHistory()
     first, _ = history.move("g", 9), history.move("g", 2)
     history.moved(first)
     history.told("g", 2, "kafka")
@@ -135,7 +135,7 @@ def test_an_unanswered_move_after_an_answered_move_may_have_happened():
 
 
 def test_a_position_is_the_target_of_a_move():
-    history = History()
+    history = EventHistory()
     history.told("g", -1, "kafka")
     history.moved(history.move("g", 5), REFUSED)
     assert check(history) == []

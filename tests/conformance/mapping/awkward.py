@@ -51,22 +51,22 @@ def header(rng):
 # Fields that a writer's clients would not, or could not, send.
 
 
-def for_iggy(found, *, empty_payloads=False):
+def for_iggy(records, *, empty_payloads=False):
     """Return records that Iggy accepts.
 
     Iggy refuses empty payloads (except in its newest form), non-text names, and empty or long names
     and values; a SEND has a single key, of 1 to 255 bytes, or none.
     """
-    key = found[0].key
+    key = records[0].key
     key = key if key and len(key) <= IGGY_TEXT_MAX else None
     return [
         replace(
-            one,
+            record,
             key=key,
-            value=one.value or (b"" if empty_payloads else b"-"),
-            headers=[h for h in one.headers if fits_iggy(h)],
+            value=record.value or (b"" if empty_payloads else b"-"),
+            headers=[h for h in record.headers if fits_iggy(h)],
         )
-        for one in found
+        for record in records
     ]
 
 
@@ -76,45 +76,45 @@ def fits_iggy(header):
     return is_text and 1 <= len(name) <= IGGY_TEXT_MAX and 1 <= len(value) <= IGGY_TEXT_MAX
 
 
-def for_batch_form(found):
+def for_batch_form(records):
     """Return records for Iggy's newest form: times are 32-bit deltas of a common base."""
     times = [NOW_US, NOW_US + 1, NOW_US + 2**32 - 1]
-    return [replace(one, publish_us=times[i % 3]) for i, one in enumerate(found)]
+    return [replace(record, publish_us=times[i % 3]) for i, record in enumerate(records)]
 
 
-def for_pulsar(found):
+def for_pulsar(records):
     """Return records for Pulsar: a client always sends a publish time."""
-    return [replace(one, publish_us=one.publish_us or 0) for one in found]
+    return [replace(record, publish_us=record.publish_us or 0) for record in records]
 
 
-def for_pulsar_batch(found):
+def for_pulsar_batch(records):
     """Return a batch: producer, publish time, schema and delivery time are the first message's."""
-    first = found[0]
+    first = records[0]
     return [
         replace(
-            one,
+            record,
             producer_name=first.producer_name,
             publish_us=first.publish_us,
             schema_version=first.schema_version,
             deliver_at_us=first.deliver_at_us,
         )
-        for one in found
+        for record in records
     ]
 
 
-def for_rest(found):
+def for_rest(records):
     """Return records for JSON: properties are a map of texts, times are not below 0, a request has
     a single producer name.
     """
     return [
         replace(
-            one,
-            headers=[Header(n, v) for n, v in text_map(one.headers).items()],
-            event_us=None if one.event_us is None else max(one.event_us, 0),
-            deliver_at_us=None if one.deliver_at_us is None else max(one.deliver_at_us, 0),
+            record,
+            headers=[Header(n, v) for n, v in text_map(record.headers).items()],
+            event_us=None if record.event_us is None else max(record.event_us, 0),
+            deliver_at_us=None if record.deliver_at_us is None else max(record.deliver_at_us, 0),
             producer_name=b"",
         )
-        for one in found
+        for record in records
     ]
 
 

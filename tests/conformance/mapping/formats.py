@@ -51,14 +51,14 @@ class Formats:
         self._producing = Producing(broker, registry)
         self._shower = Shower(registry, topic, ShowOptions(encoding="base64"))
 
-    async def write(self, form, found):
+    async def write(self, form, records):
         """Store the records by the writer of that form; return (base offset, append time)."""
         partition = self.partition
         base_offset, now_us = partition.next_offset, self.broker.now_us()
         if form == "rest":
-            await self._produce(found)
+            await self._produce(records)
         else:
-            prepared = WRITERS[form](found, base_offset, now_us)
+            prepared = WRITERS[form](records, base_offset, now_us)
             partition.append(
                 [prepared.body],
                 prepared.info,
@@ -69,22 +69,25 @@ class Formats:
         (first, *_) = await partition.read(base_offset, 1)
         return base_offset, first.header.append_us
 
-    async def _produce(self, found):
-        text = json.dumps({"schema_type": "BYTES", "messages": [_message(one) for one in found]})
+    async def _produce(self, records):
+        text = json.dumps(
+            {"schema_type": "BYTES", "messages": [_message(record) for record in records]}
+        )
         request = msgspec.json.decode(text, type=ProduceRequest)
-        _, placed = await self._producing.produce(self.topic, request, body_bytes=len(text))
-        assert [one.error for one in placed] == [None] * len(found)
+        produced = await self._producing.produce(self.topic, request, body_bytes=len(text))
+        placed = produced.placed
+        assert [place.error for place in placed] == [None] * len(records)
 
     async def read(self, reader, offset, limits=NO_LIMITS):
         """Return the view of the reader's clients from an offset to the end, by reads with these
         limits.
         """
-        found, end = [], self.partition.high_watermark
+        messages, end = [], self.partition.high_watermark
         while offset < end:
             more, next_offset = await self.read_once(reader, offset, limits)
             assert next_offset > offset
-            found, offset = found + more, next_offset
-        return found
+            messages, offset = messages + more, next_offset
+        return messages
 
     async def read_once(self, reader, offset, limits=NO_LIMITS):
         """Return the records of a single read, and the offset at which the next read begins."""
@@ -111,27 +114,29 @@ class Formats:
             bytes_max=limits.bytes_max,
             records_max=limits.records_max,
         )
-        seen = [one for part in result.parts for one in parse(bytes(part))]
-        return [one for one in seen if one["offset"] >= offset], result.next_offset
+        seen = [message for part in result.parts for message in parse(bytes(part))]
+        return [message for message in seen if message["offset"] >= offset], result.next_offset
 
     async def _read_pulsar(self, offset, limits):
         read = await read_entries(self.partition, offset, limits.bytes_max)
-        entries = [pulsar_forms.read_entry(one.offset, bytes(one.body)) for one in read.entries]
+        entries = [
+            pulsar_forms.read_entry(entry.offset, bytes(entry.body)) for entry in read.entries
+        ]
         return entries, read.next_offset
 
     async def all_entries(self, limits):
         """Return (entry id, bytes) of all entries, by reads with these limits."""
-        found, offset = [], 0
+        sizes, offset = [], 0
         while offset < self.partition.high_watermark:
             read = await read_entries(self.partition, offset, limits.bytes_max)
-            found += [(one.offset, len(one.body)) for one in read.entries]
+            sizes += [(entry.offset, len(entry.body)) for entry in read.entries]
             offset = read.next_offset
-        return found
+        return sizes
 
     async def entries(self, offset):
         """Return the bytes of the entries from an offset on, as for a Pulsar consumer."""
         read = await read_entries(self.partition, offset, READ_BYTES)
-        return [bytes(one.body) for one in read.entries]
+        return [bytes(entry.body) for entry in read.entries]
 
     async def _read_rest(self, offset, limits):
         read = await read_records(
@@ -141,41 +146,41 @@ class Formats:
             records_max=limits.records_max or 10_000,
         )
         shown = await self._shower.show(self.partition, read.records, with_offset=True)
-        return [_shown(one) for one in shown], read.next_offset
+        return [_shown(message) for message in shown], read.next_offset
 
 
 FORMS = (*WRITERS, "rest")
 
 
-def sendable(form, found):
+def sendable(form, records):
     """Return the records as that writer's clients can send them."""
     writer = form.partition(" ")[0]
-    if form == "iggy-typed 0.11":
-        return awkward.for_batch_form(awkward.for_iggy(found, empty_payloads=True))
+    if form in ("iggy-typed 0.11", "iggy-typed 0.12"):
+        return awkward.for_batch_form(awkward.for_iggy(records, empty_payloads=True))
     if writer.startswith("iggy"):
-        return awkward.for_iggy(found)
+        return awkward.for_iggy(records)
     if writer == "pulsar":
-        found = awkward.for_pulsar(found)
-        return awkward.for_pulsar_batch(found) if "batch" in form else found
-    return awkward.for_rest(found) if form == "rest" else found
+        records = awkward.for_pulsar(records)
+        return awkward.for_pulsar_batch(records) if "batch" in form else records
+    return awkward.for_rest(records) if form == "rest" else records
 
 
-def _message(one):
-    message = {"properties": {h.name.decode(): h.value.decode() for h in one.headers}}
-    if one.value is not None:
-        message |= {"value": base64.b64encode(one.value).decode(), "encoding": "base64"}
-    if one.key is not None:
-        message |= {"key": base64.b64encode(one.key).decode(), "key_encoding": "base64"}
-    for name, time_us in (("eventTime", one.event_us), ("deliverAt", one.deliver_at_us)):
+def _message(record):
+    message = {"properties": {h.name.decode(): h.value.decode() for h in record.headers}}
+    if record.value is not None:
+        message |= {"value": base64.b64encode(record.value).decode(), "encoding": "base64"}
+    if record.key is not None:
+        message |= {"key": base64.b64encode(record.key).decode(), "key_encoding": "base64"}
+    for name, time_us in (("eventTime", record.event_us), ("deliverAt", record.deliver_at_us)):
         if time_us is not None:
             message[name] = time_us // US_PER_MS
-    if one.sequence_id is not None:
-        message["sequenceId"] = one.sequence_id
+    if record.sequence_id is not None:
+        message["sequenceId"] = record.sequence_id
     return message
 
 
-def _shown(one: ShownMessage):
-    fields = msgspec.to_builtins(one)
+def _shown(shown: ShownMessage):
+    fields = msgspec.to_builtins(shown)
     headers = fields.get("headers")
     name, ordering_key = fields.get("producerName"), fields.get("orderingKey")
     return {

@@ -21,15 +21,16 @@ BODY_BYTES = 20 * MIB
 
 def offsets_seen(writer, reader, records):
     """Return the offset of each record that the reader sees, and the size of the value."""
-    shown = [one for one in records if seen_by(writer, reader, one) is not None]
-    return [(one.offset, len(one.value)) for one in shown]
+    shown = [record for record in records if seen_by(writer, reader, record) is not None]
+    return [(message.offset, len(message.value)) for message in shown]
 
 
-def seen(reader, found):
+def seen(reader, messages):
     if reader == "pulsar":
-        return [(one["entryId"], len(one["payload"])) for one in found]
+        return [(message["entryId"], len(message["payload"])) for message in messages]
     return [
-        (one["offset"], len(one["payload" if reader[:4] == "iggy" else "value"])) for one in found
+        (message["offset"], len(message["payload" if reader[:4] == "iggy" else "value"]))
+        for message in messages
     ]
 
 
@@ -37,7 +38,7 @@ async def write(formats, form, values):
     """Store records; return them as stored."""
     sent = sendable(form, [Record(0, 0, NOW_US, value=value) for value in values])
     base_offset, _ = await formats.write(form, sent)
-    return [Record(at, 0, value=one.value) for at, one in enumerate(sent, base_offset)]
+    return [Record(at, 0, value=record.value) for at, record in enumerate(sent, base_offset)]
 
 
 async def check(formats, form, records, limits, start=0):
@@ -45,9 +46,9 @@ async def check(formats, form, records, limits, start=0):
     for reader in SEES:
         if writer == reader == "pulsar":
             continue  # Entries hold several messages: see the test below.
-        found = await formats.read(reader, start, limits)
+        messages = await formats.read(reader, start, limits)
         wanted = offsets_seen(writer, reader, records[start:])
-        assert seen(reader, found) == wanted, f"{reader}, {limits}, from {start}"
+        assert seen(reader, messages) == wanted, f"{reader}, {limits}, from {start}"
 
 
 @pytest.mark.slow
@@ -93,6 +94,6 @@ async def test_pulsar_entries_are_read_once_and_in_order_with_any_limit(broker, 
         came += [len(entry) for entry, _ in pulsar_entries(form, sent)]
         await formats.write(form, sent)
     for bytes_max in (1, 10 * KIB, 100 * KIB, MIB):
-        found = await formats.all_entries(Limits(bytes_max))
-        assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
-        assert [size for _, size in found] == came
+        entries = await formats.all_entries(Limits(bytes_max))
+        assert [offset for offset, _ in entries] == sorted({offset for offset, _ in entries})
+        assert [size for _, size in entries] == came

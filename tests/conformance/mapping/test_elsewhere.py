@@ -12,6 +12,7 @@ from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
 from braidlog.storage.formats.pulsar import entry_runs as pulsar
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.gaps import append_gap
 from braidlog.storage.metadata.names import parse_topic
 from conformance.clients.raw.pulsar import encode
 from conformance.mapping import pulsar_forms
@@ -44,9 +45,9 @@ def entry(value, *fields):
 async def store(formats, *entries):
     """Store entries as from a Pulsar client; return the first offset."""
     first = formats.partition.next_offset
-    for one in entries:
-        info = pulsar.parse_send(memoryview(one))
-        body = pulsar.ENTRY_PREFIX.pack(len(one), 0, info.record_count) + one
+    for entry in entries:
+        info = pulsar.parse_send(memoryview(entry))
+        body = pulsar.ENTRY_PREFIX.pack(len(entry), 0, info.record_count) + entry
         formats.partition.append(
             [body],
             BodyInfo(info.record_count, info.publish_us, info.publish_us, info.flags),
@@ -60,7 +61,7 @@ async def store(formats, *entries):
 async def values(formats, reader, offset=0):
     """Return (offset, value) of all records that the reader sees."""
     place, value = PLACE.get(reader, "offset"), VALUE.get(reader, "value")
-    return [(one[place], one[value]) for one in await formats.read(reader, offset)]
+    return [(message[place], message[value]) for message in await formats.read(reader, offset)]
 
 
 def closed():
@@ -76,25 +77,25 @@ def closed():
     }
 
 
-@pytest.mark.parametrize("what", closed())
+@pytest.mark.parametrize("defect", closed())
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_an_unreadable_body_is_an_error_and_never_skipped(formats, what, reader):
+async def test_an_unreadable_body_is_an_error_and_never_skipped(formats, defect, reader):
     await formats.write("kafka-0", [Record(0, 0, value=b"before")])
-    place = await store(formats, closed()[what])
+    place = await store(formats, closed()[defect])
     after, _ = await formats.write("kafka-0", [Record(0, 0, value=b"after")])
-    assert after == place + (3 if what == "fewer than it says" else 1)
+    assert after == place + (3 if defect == "fewer than it says" else 1)
     with pytest.raises(UnreadableRecord, match=f"offset {place} "):
         await formats.read(reader, place)
-    found, offset = await formats.read_once(reader, 0)
-    assert [one[VALUE.get(reader, "value")] for one in found] == [b"before"]
+    messages, offset = await formats.read_once(reader, 0)
+    assert [message[VALUE.get(reader, "value")] for message in messages] == [b"before"]
     assert offset == place
     assert await values(formats, reader, after) == [(after, b"after")]
 
 
-@pytest.mark.parametrize("what", closed())
-async def test_pulsar_readers_receive_unreadable_entries(formats, what):
-    await store(formats, closed()[what])
-    assert await formats.entries(0) == [closed()[what]]
+@pytest.mark.parametrize("defect", closed())
+async def test_pulsar_readers_receive_unreadable_entries(formats, defect):
+    await store(formats, closed()[defect])
+    assert await formats.entries(0) == [closed()[defect]]
 
 
 @pytest.mark.parametrize("reader", [name for name in SEES if name != "kafka-0"])
@@ -108,11 +109,11 @@ async def set_topic(formats, **settings):
     await formats.broker.topics.alter_settings(formats.topic.name, settings)
 
 
-@pytest.mark.parametrize("what", closed())
+@pytest.mark.parametrize("defect", closed())
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_skip_passes_all_offsets_of_an_unreadable_body(formats, what, reader):
+async def test_skip_passes_all_offsets_of_an_unreadable_body(formats, defect, reader):
     await formats.write("kafka-0", [Record(0, 0, value=b"before")])
-    place = await store(formats, closed()[what])
+    place = await store(formats, closed()[defect])
     after, _ = await formats.write("kafka-0", [Record(0, 0, value=b"after")])
     with pytest.raises(UnreadableRecord):
         # The broker caches the place: the setting must invalidate the cache.
@@ -125,17 +126,21 @@ async def test_skip_passes_all_offsets_of_an_unreadable_body(formats, what, read
         await formats.read(reader, place)
 
 
-@pytest.mark.parametrize("what", closed())
+@pytest.mark.parametrize("defect", closed())
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_raw_returns_the_entry_as_sent(formats, what, reader):
+async def test_raw_returns_the_entry_as_sent(formats, defect, reader):
     await set_topic(formats, unreadable_records="raw")
     await formats.write("kafka-0", [Record(0, 0, value=b"before")])
-    place = await store(formats, closed()[what])
+    place = await store(formats, closed()[defect])
     after, _ = await formats.write("kafka-0", [Record(0, 0, value=b"after")])
-    found = [(0, b"before"), (after - 1, closed()[what]), (after, b"after")]  # At the last offset.
+    messages = [
+        (0, b"before"),
+        (after - 1, closed()[defect]),
+        (after, b"after"),
+    ]  # At the last offset.
     for offset in range(place, after):
-        assert await values(formats, reader, offset) == found[1:]
-    assert await values(formats, reader) == found
+        assert await values(formats, reader, offset) == messages[1:]
+    assert await values(formats, reader) == messages
     if reader == "kafka-0":
         return  # No headers.
     _, shown, _ = await formats.read(reader, 0)
@@ -196,16 +201,16 @@ IGGYS = {"iggy": [b"", None], "iggy-typed": [None]}
 @pytest.mark.parametrize("reader", IGGYS)
 async def test_mark_replaces_a_record_that_iggy_cannot_receive(formats, form, reader):
     await set_topic(formats, uncarried_records="mark")
-    given = [b"first", *IGGYS[reader], b"last"]
-    await formats.write(form, [Record(0, 0, key=b"k", value=value) for value in given])
+    values_sent = [b"first", *IGGYS[reader], b"last"]
+    await formats.write(form, [Record(0, 0, key=b"k", value=value) for value in values_sent])
     shown = await formats.read(reader, 0)
-    assert [(one["offset"], one["payload"]) for one in shown] == [
-        (at, b"\0" if value in IGGYS[reader] else value) for at, value in enumerate(given)
+    assert [(message["offset"], message["payload"]) for message in shown] == [
+        (at, b"\0" if value in IGGYS[reader] else value) for at, value in enumerate(values_sent)
     ]
-    for value, one in zip(given, shown, strict=True):
-        marks = [text for name, _, text in one["headers"] if name == b"braidlog.value"]
-        said = [b"absent" if value is None else b"empty"] if value in IGGYS[reader] else []
-        assert marks == said
+    for value, message in zip(values_sent, shown, strict=True):
+        marks = [text for name, _, text in message["headers"] if name == b"braidlog.value"]
+        expected = [b"absent" if value is None else b"empty"] if value in IGGYS[reader] else []
+        assert marks == expected
 
 
 @pytest.mark.parametrize("reader", [name for name in SEES if not name.startswith("iggy")])
@@ -293,7 +298,7 @@ async def test_a_delayed_message_is_visible_at_once(formats, reader):
 async def test_gaps_are_skipped(formats, reader):
     form = "kafka-0" if reader == "pulsar" else "rest"
     await formats.write(form, [Record(0, 0, value=b"before")])
-    formats.partition.log.append_gap(10, formats.broker.now_us())
+    append_gap(formats.partition.log, 10, formats.broker.now_us())
     await formats.write(form, [Record(0, 0, value=b"after")])
     assert await values(formats, reader) == [(0, b"before"), (10, b"after")]
 
@@ -304,8 +309,8 @@ async def test_a_damaged_place_is_an_error_after_all_records_before(formats, rea
     place, _ = await formats.write("kafka-1", [Record(0, 0, value=b"d" * 600)])
     damage(formats.partition)
     if reader != "pulsar":  # Pulsar reads batch by batch.
-        found, offset = await formats.read_once(reader, 0)
-        assert (len(found), offset) == (1, place)
+        messages, offset = await formats.read_once(reader, 0)
+        assert (len(messages), offset) == (1, place)
     with pytest.raises(DamagedLog):
         await formats.read_once(reader, place)
 
@@ -332,15 +337,15 @@ COMPACTED = [
 async def test_compacted_records_keep_their_offsets(formats, form, reader):
     await formats.write("rest", [Record(0, 0, value=b"before")])
     first = formats.partition.next_offset
-    found = [Record(0, 0, key=b"%d" % at, value=b"v%d" % at) for at in range(5)]
-    made = WRITERS[form](sendable(form, found), first, formats.broker.now_us())
-    stored = codec_for(made.body_format)
-    kept = stored.without(made.body, first, lambda offset: offset - first not in KEPT)
-    assert kept.record_count == len(KEPT)
+    records = [Record(0, 0, key=b"%d" % at, value=b"v%d" % at) for at in range(5)]
+    prepared = WRITERS[form](sendable(form, records), first, formats.broker.now_us())
+    stored = codec_for(prepared.body_format)
+    rest = stored.without(prepared.body, first, lambda offset: offset - first not in KEPT)
+    assert rest.record_count == len(KEPT)
     formats.partition.log.append(
-        [kept.body],
-        BodyInfo(kept.record_count, flags=made.info.flags | BatchFlag.COMPACTED),
-        body_format=made.body_format,
+        [rest.body],
+        BodyInfo(rest.record_count, flags=prepared.info.flags | BatchFlag.COMPACTED),
+        body_format=prepared.body_format,
         append_us=formats.broker.now_us(),
         last_offset_delta=4,
     )
@@ -350,4 +355,4 @@ async def test_compacted_records_keep_their_offsets(formats, form, reader):
     assert await values(formats, reader) == [(0, b"before"), *left, (first + 5, b"after")]
     for start in range(first, first + 5):
         shown = await values(formats, reader, start)
-        assert shown[:-1] == [one for one in left if one[0] >= start]
+        assert shown[:-1] == [pair for pair in left if pair[0] >= start]

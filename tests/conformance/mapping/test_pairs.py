@@ -30,16 +30,18 @@ async def test_every_reader_sees_a_writers_records_by_the_rules(broker, form):
         base_offset, append_us = await formats.write(form, sent)
         stored = await stored_records(formats.partition, base_offset)
         expected = [
-            expected_record(writer, one, now, offset, append_us)
-            for offset, (one, now) in enumerate(zip(sent, stored, strict=True), base_offset)
+            expected_record(writer, record, now, offset, append_us)
+            for offset, (record, now) in enumerate(zip(sent, stored, strict=True), base_offset)
         ]
         assert stored == expected, f"seed {seed}: in the log"
         for reader in SEES:
             if writer == reader == "pulsar":
                 continue  # Entries are returned as stored: see the next test.
-            wanted = [seen_by(writer, reader, one) for one in expected]
+            wanted = [seen_by(writer, reader, record) for record in expected]
             seen = await formats.read(reader, base_offset)
-            assert seen == [one for one in wanted if one is not None], f"seed {seed}: {reader}"
+            assert seen == [message for message in wanted if message is not None], (
+                f"seed {seed}: {reader}"
+            )
 
 
 def expected_record(writer, sent, stored, offset, append_us):
@@ -59,13 +61,13 @@ def expected_record(writer, sent, stored, offset, append_us):
 
 async def stored_records(partition, offset):
     """Return all records from an offset on, as the log holds them."""
-    found = []
+    records = []
     for batch in await partition.read(offset, 1 << 24):
         codec = codec_for(batch.header.body_format)
         decoded = codec.decode(batch.body, batch.base_offset, batch.header.append_us)
         assert decoded.failed is None
-        found += [replace(one, headers=one.headers or ()) for one in decoded.records]
-    return found
+        records += [replace(record, headers=record.headers or ()) for record in decoded.records]
+    return records
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("pulsar")])
@@ -97,16 +99,16 @@ async def test_a_huge_batch_is_read_whole_and_in_order(broker, form):
     """
     formats = await opened(broker)
     writer = form.partition(" ")[0]
-    found = [Record(0, 0, NOW_US, value=b"v%d" % number) for number in range(HUGE)]
-    base_offset, _ = await formats.write(form, sendable(form, found))
+    records = [Record(0, 0, NOW_US, value=b"v%d" % number) for number in range(HUGE)]
+    base_offset, _ = await formats.write(form, sendable(form, records))
     stored = await stored_records(formats.partition, base_offset)
-    assert [(one.offset, one.value) for one in stored] == list(
-        enumerate((one.value for one in found), base_offset)
+    assert [(message.offset, message.value) for message in stored] == list(
+        enumerate((record.value for record in records), base_offset)
     )
     for reader in SEES:
         if writer == reader == "pulsar":
             continue
-        wanted = [seen_by(writer, reader, one) for one in stored]
+        wanted = [seen_by(writer, reader, record) for record in stored]
         assert await formats.read(reader, base_offset) == wanted, reader
         middle = await formats.read(reader, base_offset + HUGE // 2 + 1)
         assert middle == wanted[HUGE // 2 + 1 :], reader

@@ -60,7 +60,9 @@ def test_the_page_matches_the_rules():
 def test_every_visible_field_has_a_rule(reader):
     named = {rule.seen_as for rule in READS[reader].values()} - ELSEWHERE.get(reader, set())
     seen = set(SEES[reader](FULL)) - PLACES
-    assert {one for one in seen if one not in BESIDES and (reader, one) not in BESIDES} == named
+    assert {
+        field for field in seen if field not in BESIDES and (reader, field) not in BESIDES
+    } == named
 
 
 @pytest.mark.parametrize("reader", READS)
@@ -90,9 +92,9 @@ def test_a_writer_has_the_fields_of_its_rules(writer, field):
 
 def test_awkward_records_cover_all_awkward_values():
     rng = random.Random(1)
-    found = awkward.records(rng, 2000)
-    assert {one.publish_us for one in found} == set(awkward.TIMES)
-    assert {one.value for one in found} == set(awkward.VALUES)
-    names = [[h.name for h in one.headers] for one in found]
-    assert any(len(set(one)) < len(one) for one in names)
-    assert {h.kind for one in found for h in one.headers} == set(awkward.KINDS)
+    records = awkward.records(rng, 2000)
+    assert {record.publish_us for record in records} == set(awkward.TIMES)
+    assert {record.value for record in records} == set(awkward.VALUES)
+    names = [[h.name for h in record.headers] for record in records]
+    assert any(len(set(record_names)) < len(record_names) for record_names in names)
+    assert {h.kind for record in records for h in record.headers} == set(awkward.KINDS)

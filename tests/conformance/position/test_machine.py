@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.clients.raw.kafka import KafkaWire
 from conformance.position.__main__ import run
-from conformance.position.machine import Difference, Machine
-from conformance.position.model import Cursor
+from conformance.position.machine import GROUP, PositionMachine, PositionsDiffer
+from conformance.position.model import ModelCursor
+from conformance.position.modern import share
 from conformance.position.sharing import SharingMachine
 from conformance.server import RunningBroker
 
@@ -22,12 +24,12 @@ def running():
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_broker_equals_the_model_after_every_step(running, seed):
-    made = run(running, seed, STEPS, kills=False)
-    assert made.total() == STEPS
+    step_counts = run(running, seed, STEPS, kills=False)
+    assert step_counts.total() == STEPS
 
 
 def test_sigkill_keeps_answered_steps_and_adds_no_unrequested_change(running):
-    machine = Machine(running, "position-killed", 77)
+    machine = PositionMachine(running, "position-killed", 77)
     for end in (machine.kill, machine.restart):
         for _ in range(STEPS // 2):
             machine.step()
@@ -59,12 +61,12 @@ def test_a_group_assignment_unlike_the_model_is_found(running):
     machine.join()
     machine.compare()
     machine.join()
-    with pytest.raises(Difference, match="members have"):
+    with pytest.raises(PositionsDiffer, match="members have"):
         machine.compare()
     machine.leave()
 
 
-class Skipping(Cursor):
+class Skipping(ModelCursor):
     """A model that forgets the acknowledgements above a forward commit."""
 
     def commit(self, offset, *, kafka):
@@ -73,11 +75,28 @@ class Skipping(Cursor):
 
 
 def test_a_broker_position_unlike_the_model_is_found(running):
-    machine = Machine(running, "position-wrong", 5)
+    machine = PositionMachine(running, "position-wrong", 5)
     machine.at.cursor = Skipping(machine.log)
-    with pytest.raises(Difference, match="should be"):
+    with pytest.raises(PositionsDiffer, match="should be"):
         for _ in range(10 * STEPS):
             machine.step()
+
+
+class Uncounted(ModelCursor):
+    """A model in which a record that came back was never delivered."""
+
+    def came_back(self, offered):
+        return False
+
+
+def test_delivery_counts_unlike_the_model_are_found(running):
+    machine = PositionMachine(running, "position-uncounted", 7)
+    machine.at.cursor = Uncounted(machine.log, below=0)
+    with KafkaWire(running.address("kafka")) as wire:
+        assert wire.commit(GROUP, machine.topic, 0) == 0
+    with pytest.raises(PositionsDiffer, match="offered"):
+        for _ in range(STEPS):
+            share(machine)
 
 
 class Unkillable:
@@ -94,8 +113,8 @@ class Unkillable:
 
 
 def test_an_unrequested_state_after_sigkill_is_found(running):
-    machine = Machine(Unkillable(running), "position-lost", 6)
+    machine = PositionMachine(Unkillable(running), "position-lost", 6)
     machine.cursor.seek(3)  # Only in the model.
     machine.at.maybe = [replace(machine.cursor)]
-    with pytest.raises(Difference, match="may be"):
+    with pytest.raises(PositionsDiffer, match="may be"):
         machine.kill()

@@ -11,7 +11,7 @@ import pytest
 from conformance.clients.raw.iggy import IggyWire
 from conformance.clients.raw.kafka import KafkaWire, message
 from conformance.clients.raw.pulsar import REDELIVER, PulsarWire
-from conformance.position.model import Entry
+from conformance.position.model import ModelEntry
 from conformance.position.talk import (
     CUMULATIVE,
     EXCLUSIVE,
@@ -69,29 +69,29 @@ class Mixed:
         return PulsarPlace(self.broker.address("pulsar"), self.topic, GROUP, kind=kind)
 
     def ids(self, *offsets):
-        return [pulsar_id(self.ledger, Entry(offset)) for offset in offsets]
+        return [pulsar_id(self.ledger, ModelEntry(offset)) for offset in offsets]
 
     def told(self):
-        (found,) = told(self.broker, self.topic, GROUP)
-        return found.kafka, found.acked
+        (cursor,) = told(self.broker, self.topic, GROUP)
+        return cursor.kafka, cursor.acked
 
     def unacked(self):
         """Return the number of unacknowledged messages at consumers, from Pulsar's stats."""
         connection = http.client.HTTPConnection(*self.broker.address("http"), timeout=60)
         path = f"/admin/v2/persistent/public/default/{self.topic}/stats"
         connection.request("GET", path)
-        found = json.loads(connection.getresponse().read())["subscriptions"][GROUP]
+        figures = json.loads(connection.getresponse().read())["subscriptions"][GROUP]
         connection.close()
-        return found["unackedMessages"]
+        return figures["unackedMessages"]
 
 
 def entries(consumer, last=5):
     """Return the delivered entries, up to `last`."""
-    found = []
-    while last not in found:
+    numbers = []
+    while last not in numbers:
         ((entry, _),) = consumer.deliveries(1)
-        found.append(entry)
-    return found
+        numbers.append(entry)
+    return numbers
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,9 +147,9 @@ def test_a_closed_consumers_messages_go_whole_to_another_consumer(running, kind)
     second = mixed.consumer(kind)
     first.ack(INDIVIDUAL, mixed.ids(0), answered=True)  # This does not acknowledge the message.
     first.close()
-    found = entries(second)
-    assert sorted(found) == sorted(WHOLE)
-    assert found.index(0) < found.index(3) and found.index(1) < found.index(4)
+    numbers = entries(second)
+    assert sorted(numbers) == sorted(WHOLE)
+    assert numbers.index(0) < numbers.index(3) and numbers.index(1) < numbers.index(4)
     second.leave()
 
 

@@ -8,7 +8,7 @@ import pytest
 from conformance.clients.raw.iggy import IggyWire
 from conformance.clients.raw.kafka import KafkaWire, message
 from conformance.clients.raw.pulsar import CLOSE_CONSUMER, REDELIVER, field_of, parse
-from conformance.position.model import Entry
+from conformance.position.model import ModelEntry
 from conformance.position.talk import (
     CUMULATIVE,
     INDIVIDUAL,
@@ -50,9 +50,9 @@ class Both:
 
     def ids(self, *offsets):
         if self.ledger is None:
-            found = HttpPlace(self.broker.address("http"), self.topic, GROUP).told()
-            self.ledger = ledger_of(found[0]["read_position"])
-        return [pulsar_id(self.ledger, Entry(at)) for at in offsets]
+            cursors = HttpPlace(self.broker.address("http"), self.topic, GROUP).told()
+            self.ledger = ledger_of(cursors[0]["read_position"])
+        return [pulsar_id(self.ledger, ModelEntry(at)) for at in offsets]
 
     def commit(self, offset):
         assert self.kafka.commit(GROUP, self.topic, offset) == 0
@@ -72,9 +72,9 @@ def ledger_of(text):
 
 @pytest.fixture
 def both(running):
-    one = Both(running)
-    yield one
-    for wire in (one.kafka, one.iggy, one.pulsar):
+    clients = Both(running)
+    yield clients
+    for wire in (clients.kafka, clients.iggy, clients.pulsar):
         wire.close()
 
 

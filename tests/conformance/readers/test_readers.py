@@ -28,8 +28,8 @@ def test_each_reader_sees_what_any_writer_wrote():
 )
 def test_a_record_that_is_missing_repeated_or_changed_is_a_fault(monkeypatch, seen, text):
     monkeypatch.setitem(readers.READERS, "fake", lambda *_: iter(seen))
-    found = fault(None, Written("t", [b"a", b"b"]), "fake", 1)
-    assert found is None if text is None else text in found
+    problem = fault(None, Written("t", [b"a", b"b"]), "fake", 1)
+    assert problem is None if text is None else text in problem
 
 
 def test_a_body_keeps_its_limits_and_has_records_of_all_sizes():

@@ -3,10 +3,10 @@
 import pytest
 
 from conformance.history.checker import check
-from conformance.simulation.campaign import Progress, run
+from conformance.simulation.campaign import CampaignProgress, run
 from conformance.simulation.damage import TAIL_BYTES, flips, truncations
 from conformance.simulation.failing import failures
-from conformance.simulation.histories import Mixed, histories
+from conformance.simulation.histories import MixedHistory, histories
 from conformance.simulation.power import Scenario
 from conformance.simulation.scratch import scratch
 
@@ -25,7 +25,7 @@ def test_power_loss_breaks_no_promise(folder, seed):
     def unit(seed, folder):
         return Scenario(seed, folder, every=5).run()
 
-    progress = Progress("power", seed, seed)
+    progress = CampaignProgress("power", seed, seed)
     for _ in run(progress, 100, folder, unit):
         pass
     assert progress.states >= 100
@@ -36,7 +36,7 @@ def test_power_loss_breaks_no_promise(folder, seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_a_flipped_bit_is_found_or_harmless(folder, seed):
     """600 states in all."""
-    assert [found for found in flips(seed, folder, 75) if found] == []
+    assert [problem for problem in flips(seed, folder, 75) if problem] == []
 
 
 @pytest.mark.slow
@@ -44,8 +44,8 @@ def test_a_flipped_bit_is_found_or_harmless(folder, seed):
 def test_a_truncated_log_is_found_or_harmless(folder, seed):
     """400 states in all: every second byte near the end, and others before, down to 64 KiB."""
     near, far = range(2 * seed, 320, 8), range(320 + seed * 540, TAIL_BYTES, 1080)
-    assert [found for found in truncations(seed, folder, near) if found] == []
-    assert [found for found in truncations(seed, folder, far) if found] == []
+    assert [problem for problem in truncations(seed, folder, near) if problem] == []
+    assert [problem for problem in truncations(seed, folder, far) if problem] == []
 
 
 def test_a_cut_above_all_acknowledged_records_need_not_be_reported(folder):
@@ -59,7 +59,7 @@ def test_a_failing_call_leaves_no_partial_change(folder, seed):
     """The test covers each place of the code that calls the disk in these workloads, with each
     fault.
     """
-    assert [found for found in failures(seed, folder, each_site_once=True) if found] == []
+    assert [problem for problem in failures(seed, folder, each_site_once=True) if problem] == []
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_no_client_receives_a_false_answer(folder, first):
 
 def test_a_broker_that_loses_a_record_is_found(folder):
     """A reader misses an acknowledged record, in a history of the simulation."""
-    mixed = Mixed(1, folder)
+    mixed = MixedHistory(1, folder)
     assert mixed.run() == []
     whole = mixed.history.reads[-1]
     whole.records = list(whole.records)[1:]
@@ -84,10 +84,10 @@ def test_an_interrupted_run_resumes(folder, tmp_path):
         yield from (None, f"bad {seed}", None)
 
     path = str(tmp_path / "progress.json")
-    begun = Progress("made up", 7, 7)
+    begun = CampaignProgress("made up", 7, 7)
     next(run(begun, 100, folder, unit))
     begun.save(path)
-    resumed = Progress.load(path)
+    resumed = CampaignProgress.load(path)
     assert (resumed.next_seed, resumed.states, resumed.failed) == (8, 3, 1)
     for _ in run(resumed, 7, folder, unit):
         pass
@@ -100,7 +100,7 @@ def test_a_workload_that_fails_is_a_failure_too(folder):
         yield None
         raise ValueError("odd")
 
-    progress = Progress("made up", 1, 1)
+    progress = CampaignProgress("made up", 1, 1)
     for _ in run(progress, 1, folder, unit):
         pass
     assert progress.failures == ["seed 1, state 2: workload: ValueError: odd"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.simulation.steps import STEPS_US, Workload
+from conformance.simulation.steps import STEPS_US, RandomLives
 from conformance.simulation.verify import Broken
 from tests.conformance.simulation.test_found import Story
 
@@ -28,17 +28,17 @@ def stepped(tmp_path, step_us):
     story.do(lambda life: life.append_to(story.partition(name), records=1))
     story.settle()
     story.life.rng = Ahead(step_us)
-    story.do(Workload.step_clock)
+    story.do(RandomLives.step_clock)
     return story
 
 
 @pytest.mark.parametrize("step_us", STEPS_US)
 def test_a_clock_set_ahead_drops_no_record(tmp_path, step_us):
-    stepped(tmp_path, step_us).do(Workload.retain)
+    stepped(tmp_path, step_us).do(RandomLives.retain)
 
 
 def test_a_broker_that_trusts_its_clock_is_found(tmp_path):
     story = stepped(tmp_path, STEPS_US[-1])
     story.broker.ages.now_us = lambda limit_us: story.broker.now_us()
     with pytest.raises(Broken, match="fresh records"):
-        story.do(Workload.retain)
+        story.do(RandomLives.retain)

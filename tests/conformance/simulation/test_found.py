@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 from braidlog.storage.errors import DamagedLog
 from conformance.simulation.calls import SYNC_FILE, TracedDisk
 from conformance.simulation.facts import Facts
-from conformance.simulation.house import House, Shape, done
+from conformance.simulation.house import Shape, SimulatedBroker, done
 from conformance.simulation.medium import Medium
-from conformance.simulation.steps import Workload
+from conformance.simulation.steps import RandomLives
 from conformance.simulation.verify import verify, verify_outside
 
 CATALOGUE = "catalogue/00000000000000000000.log"
@@ -37,9 +37,9 @@ class Story:
         path.mkdir()
         self.disk = TracedDisk(str(path))
         self.base = dict(self.disk.names.numbers)
-        house = House(str(path), self.disk, self.shape)
+        house = SimulatedBroker(str(path), self.disk, self.shape)
         rng = random.Random(1)
-        self.life = Workload(house, self.disk, Facts(), self.shape, rng)
+        self.life = RandomLives(house, self.disk, Facts(), self.shape, rng)
         self.opened = 0
 
     @property
@@ -91,7 +91,7 @@ class Story:
         path = self.tmp_path / f"opened-{self.opened}"
         path.mkdir()
         state.write(str(path))
-        return House(str(path), TracedDisk(str(path)), self.shape)
+        return SimulatedBroker(str(path), TracedDisk(str(path)), self.shape)
 
     def crash_at_each_call_since(self, stamp, **how):
         for at in range(stamp, self.life.now + 1):
@@ -103,9 +103,9 @@ def test_a_journal_slot_names_only_a_durable_snapshot(tmp_path):
     story.topic("a")
     story.settle()
     story.commit(story.topic("b"), 1)
-    story.do(Workload.step_round)
+    story.do(RandomLives.step_round)
     story.topic("c")
-    story.do(Workload.step_round, Workload.step_round)
+    story.do(RandomLives.step_round, RandomLives.step_round)
     story.crash(lambda path: path.endswith("watermark"))
 
 
@@ -118,7 +118,7 @@ def test_folders_are_set_aside_after_the_deletion_is_durable(tmp_path, journal_f
     story.topic("b")
     story.do(lambda life: done(story.broker.topics.delete, name))
     killed = story.life.now
-    story.do(Workload.kill)
+    story.do(RandomLives.kill)
     story.crash_at_each_call_since(killed)
 
 
@@ -127,7 +127,7 @@ def test_cursors_are_removed_after_the_topic_deletion_is_durable(tmp_path):
     name = story.topic()
     story.commit(name, 3)
     story.settle()
-    story.do(lambda life: done(story.broker.topics.delete, name), Workload.step_round)
+    story.do(lambda life: done(story.broker.topics.delete, name), RandomLives.step_round)
     story.crash(lambda path: path.startswith("cursors"))
     story.settle()
     assert not story.life.house.cursors.topic_ids()
@@ -142,7 +142,7 @@ def test_a_start_removes_expired_segments_after_the_slot_is_durable(tmp_path):
     log = story.partition(name).log
     story.do(lambda life: log.retain(story.broker.now_us() + 10_000_000) and None)
     killed = story.life.now
-    story.do(Workload.kill)
+    story.do(RandomLives.kill)
     story.settle()
     story.crash_at_each_call_since(killed)
     story.crash_at_each_call_since(killed, names=none)
@@ -156,7 +156,7 @@ def test_a_start_removes_replaced_segments_after_the_snapshot_is_durable(tmp_pat
     story.settle()
     story.topic("b")
     killed = story.life.now
-    story.do(Workload.kill)
+    story.do(RandomLives.kill)
     story.settle()
     story.crash_at_each_call_since(killed)
 
@@ -171,7 +171,7 @@ def test_the_content_of_a_torn_snapshot_is_not_durable(tmp_path):
     calls[marker].data = calls[marker].data[:64]
     house = story.crash(lambda path: path.startswith("catalogue"), at=marker + 1)
     house.kill()
-    again = House(house.path, TracedDisk(house.path), story.shape)
+    again = SimulatedBroker(house.path, TracedDisk(house.path), story.shape)
     assert len(again.broker.topics) == 2
 
 
@@ -216,7 +216,7 @@ def test_a_cut_of_a_journal_is_reported(tmp_path):
     story.do(lambda life: done(story.broker.topics.delete, name))
     state = story.now()
     state.files[CATALOGUE] = state.files[CATALOGUE][:-1]
-    with capture_logs() as told:
+    with capture_logs() as events:
         house = story.open(state)
     assert len(house.broker.topics) == 1
-    assert [line["journal"] for line in told if line["event"] == "torn_tail_cut"] == ["catalogue"]
+    assert [line["journal"] for line in events if line["event"] == "torn_tail_cut"] == ["catalogue"]

@@ -15,11 +15,11 @@ from conformance.simulation.calls import (
     SYNC_FILE,
     UNLINK,
     WRITE,
-    Refusal,
+    CallRefused,
     TracedDisk,
 )
-from conformance.simulation.house import House, done
-from conformance.simulation.steps import Workload
+from conformance.simulation.house import SimulatedBroker, done
+from conformance.simulation.steps import RandomLives
 from conformance.simulation.verify import verify
 from tests.conformance.simulation.test_found import ALWAYS_SNAPSHOT, Story, none
 
@@ -30,11 +30,11 @@ def refusing(number, *kinds, path="", but="no such path", after=0, times=1_000_0
     The path must contain `path` and not `but`; the first `after` calls succeed, then `times` calls
     fail.
     """
-    made = count()
+    calls = count()
 
     def plan(kind, called):
         if kind in kinds and path in called and but not in called:
-            return Refusal(number) if after <= next(made) < after + times else None
+            return CallRefused(number) if after <= next(calls) < after + times else None
         return None
 
     return plan
@@ -52,7 +52,9 @@ def killed(tmp_path, **settings):
 
 
 def started(story, plan):
-    return House(str(story.tmp_path / "life"), TracedDisk(story.disk.root, plan), story.shape)
+    return SimulatedBroker(
+        str(story.tmp_path / "life"), TracedDisk(story.disk.root, plan), story.shape
+    )
 
 
 def logs_of(story):
@@ -99,7 +101,7 @@ def test_a_full_disk_at_a_stop_leaves_only_the_affected_log_unclean(tmp_path):
     story.disk.plan = refusing(errno.ENOSPC, WRITE, path="partitions/1/reserved")
     story.life.house.stop()
     house = started(story, refusing(0))
-    gaps = {number: one.log.recovery.gap for number, one in house.partitions.items()}
+    gaps = {number: partition.log.recovery.gap for number, partition in house.partitions.items()}
     assert gaps[1] is not None
     assert gaps[2] is None
 
@@ -137,8 +139,8 @@ def test_a_topic_growth_without_room_leaves_no_cursors(tmp_path):
     with pytest.raises(errors.StorageFull):
         done(story.broker.topics.add_partitions, name, 3)
     story.disk.plan = refusing(0)
-    found = story.life.house.cursors.find(1, b"group")
-    assert (found.partitions, sorted(found.cursors)) == (2, [0])
+    subscription = story.life.house.cursors.find(1, b"group")
+    assert (subscription.partitions, sorted(subscription.cursors)) == (2, [0])
     story.settle()
     story.life.restart(cleanly=False)
 
@@ -190,7 +192,7 @@ def test_a_segment_that_a_killed_broker_began_gets_a_durable_name(tmp_path):
     story.life.house.kill()
     story.life.revive()
     story.do(lambda life: life.append_to(story.partition(name), records=1))
-    story.do(Workload.whole_round)
+    story.do(RandomLives.whole_round)
     story.crash(names=none)
 
 
@@ -207,7 +209,7 @@ def test_a_slot_with_a_failed_sync_is_rewritten_before_segments_are_removed(tmp_
     story.disk.plan = refusing(0)
     story.life.house.kill()
     story.life.revive()
-    story.do(Workload.whole_round)
+    story.do(RandomLives.whole_round)
     story.crash()
 
 

@@ -14,7 +14,7 @@ from conformance.simulation.calls import (
     TRUNCATE,
     UNLINK,
     WRITE,
-    Call,
+    DiskCall,
 )
 from conformance.simulation.medium import (
     ALL_KEPT,
@@ -31,12 +31,12 @@ FILE = 1
 
 
 def write(data, pos=0, node=FILE):
-    return Call(WRITE, node, data=data, pos=pos)
+    return DiskCall(WRITE, node, data=data, pos=pos)
 
 
 def medium_of(*calls):
     medium = Medium()
-    for call in (Call(CREATE, ROOT, "f", FILE), *calls):
+    for call in (DiskCall(CREATE, ROOT, "f", FILE), *calls):
         medium.take(call)
     return medium
 
@@ -46,12 +46,12 @@ def cuts(medium, count=300):
     return [medium.cut(rng, choose_loss(rng)).files for _ in range(count)]
 
 
-NAMED = (Call(SYNC_FOLDER, ROOT), write(b"a" * 2000), Call(SYNC_FILE, FILE))
+NAMED = (DiskCall(SYNC_FOLDER, ROOT), write(b"a" * 2000), DiskCall(SYNC_FILE, FILE))
 
 
 def test_synced_data_always_survives():
     assert all(files == {"f": b"a" * 2000} for files in cuts(medium_of(*NAMED)))
-    everything = medium_of(write(b"a" * 2000), Call(SYNC_ALL, ROOT))
+    everything = medium_of(write(b"a" * 2000), DiskCall(SYNC_ALL, ROOT))
     assert all(files == {"f": b"a" * 2000} for files in cuts(everything))
 
 
@@ -69,61 +69,61 @@ def test_name_and_data_are_lost_independently(loss, left):
 
 
 def test_a_synced_file_without_a_synced_name_may_be_gone():
-    found = cuts(medium_of(write(b"a"), Call(SYNC_FILE, FILE)))
-    assert {files.get("f") for files in found} == {None, b"a"}
+    outcomes = cuts(medium_of(write(b"a"), DiskCall(SYNC_FILE, FILE)))
+    assert {files.get("f") for files in outcomes} == {None, b"a"}
 
 
 def test_an_unsynced_write_is_torn_only_at_sectors():
     old, new = b"a" * 2000, b"b" * 2000
-    found = {files["f"] for files in cuts(medium_of(*NAMED, write(new)), 2000)}
-    assert {old, new} < found
-    for content in found:
+    contents = {files["f"] for files in cuts(medium_of(*NAMED, write(new)), 2000)}
+    assert {old, new} < contents
+    for content in contents:
         sectors = [content[pos : pos + SECTOR] for pos in range(0, 2000, SECTOR)]
         assert all(len(set(sector)) == 1 for sector in sectors)
 
 
 def test_a_file_may_grow_without_its_data():
-    found = {files["f"] for files in cuts(medium_of(*NAMED, write(b"b" * 3000, 2000)), 2000)}
-    assert all(content.startswith(b"a" * 2000) for content in found)
-    assert any(set(content[2000:]) == {0} for content in found)
-    assert any(2000 < len(content) < 5000 for content in found)
+    contents = {files["f"] for files in cuts(medium_of(*NAMED, write(b"b" * 3000, 2000)), 2000)}
+    assert all(content.startswith(b"a" * 2000) for content in contents)
+    assert any(set(content[2000:]) == {0} for content in contents)
+    assert any(2000 < len(content) < 5000 for content in contents)
 
 
 def test_a_cut_may_be_undone():
-    found = {files["f"] for files in cuts(medium_of(*NAMED, Call(TRUNCATE, FILE, pos=10)))}
-    assert {b"a" * 10, b"a" * 2000} <= found
+    contents = {files["f"] for files in cuts(medium_of(*NAMED, DiskCall(TRUNCATE, FILE, pos=10)))}
+    assert {b"a" * 10, b"a" * 2000} <= contents
 
 
 def test_names_may_be_kept_in_any_order():
-    calls = [Call(CREATE, ROOT, f"g{number}", number) for number in range(2, 6)]
-    found = cuts(medium_of(*calls), 2000)
-    assert any("g5" in files and "g2" not in files for files in found)
+    calls = [DiskCall(CREATE, ROOT, f"g{number}", number) for number in range(2, 6)]
+    outcomes = cuts(medium_of(*calls), 2000)
+    assert any("g5" in files and "g2" not in files for files in outcomes)
 
 
 def test_a_rename_is_atomic():
-    renamed = Call(RENAME, ROOT, "f", FILE, to_node=ROOT, to_name="new")
-    found = cuts(medium_of(*NAMED, renamed))
-    assert {tuple(files) for files in found} == {("f",), ("new",)}
+    renamed = DiskCall(RENAME, ROOT, "f", FILE, to_node=ROOT, to_name="new")
+    outcomes = cuts(medium_of(*NAMED, renamed))
+    assert {tuple(files) for files in outcomes} == {("f",), ("new",)}
 
 
 def test_a_removed_file_may_still_exist():
-    found = cuts(medium_of(*NAMED, Call(UNLINK, ROOT, "f", FILE)))
-    assert {files.get("f") for files in found} == {None, b"a" * 2000}
+    outcomes = cuts(medium_of(*NAMED, DiskCall(UNLINK, ROOT, "f", FILE)))
+    assert {files.get("f") for files in outcomes} == {None, b"a" * 2000}
 
 
 def failed_sync():
-    return Call(SYNC_FILE, FILE, failed=True)
+    return DiskCall(SYNC_FILE, FILE, failed=True)
 
 
 def test_no_later_sync_covers_the_data_of_a_failed_sync():
-    medium = medium_of(*NAMED, write(b"b", 2000), failed_sync(), Call(SYNC_FILE, FILE))
+    medium = medium_of(*NAMED, write(b"b", 2000), failed_sync(), DiskCall(SYNC_FILE, FILE))
     assert medium.whole().files == {"f": b"a" * 2000 + b"b"}
     assert medium.cut(random.Random(1), NOTHING_KEPT).files == {"f": b"a" * 2000}
 
 
 def test_a_rewritten_page_is_synced_again():
     medium = medium_of(*NAMED, write(b"b" * PAGE, 2000), failed_sync())
-    for call in (write(b"c", 2000), Call(SYNC_FILE, FILE)):
+    for call in (write(b"c", 2000), DiskCall(SYNC_FILE, FILE)):
         medium.take(call)
     content = medium.cut(random.Random(1), NOTHING_KEPT).files["f"]
     assert content == b"a" * 2000 + b"c" + b"b" * (PAGE - 2001)

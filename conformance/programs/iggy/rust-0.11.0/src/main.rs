@@ -37,4 +37,25 @@ fn text_of(message: &IggyMessage) -> String {
     String::from_utf8_lossy(&message.payload).to_string()
 }
 
+#[allow(clippy::too_many_arguments)]
+async fn polled(
+    c: &IggyClient,
+    stream: &Identifier,
+    topic: &Identifier,
+    partition: Option<u32>,
+    consumer: &Consumer,
+    strategy: &PollingStrategy,
+    count: u32,
+    commit: bool,
+) -> Result<Vec<IggyMessage>, IggyError> {
+    let found = c.poll_messages(stream, topic, partition, consumer, strategy, count, commit).await?;
+    Ok(found.messages)
+}
+
+async fn purge(c: &IggyClient, stream: &Identifier, topic: &Identifier) -> bool {
+    c.purge_topic(stream, topic).await.is_ok()
+}
+
+async fn extras(_: &IggyClient) {}
+
 include!("../../scenario.rs");

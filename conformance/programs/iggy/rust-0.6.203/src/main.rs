@@ -3,6 +3,7 @@ use iggy::client::*;
 use iggy::clients::client::IggyClient;
 use iggy::compression::compression_algorithm::CompressionAlgorithm;
 use iggy::consumer::Consumer;
+use iggy::error::IggyError;
 use iggy::identifier::Identifier;
 use iggy::messages::poll_messages::PollingStrategy;
 use iggy::messages::send_messages::{Message, Partitioning};
@@ -45,5 +46,26 @@ fn offset_of(message: &PolledMessage) -> u64 {
 fn text_of(message: &PolledMessage) -> String {
     String::from_utf8_lossy(&message.payload).to_string()
 }
+
+#[allow(clippy::too_many_arguments)]
+async fn polled(
+    c: &IggyClient,
+    stream: &Identifier,
+    topic: &Identifier,
+    partition: Option<u32>,
+    consumer: &Consumer,
+    strategy: &PollingStrategy,
+    count: u32,
+    commit: bool,
+) -> Result<Vec<PolledMessage>, IggyError> {
+    let found = c.poll_messages(stream, topic, partition, consumer, strategy, count, commit).await?;
+    Ok(found.messages)
+}
+
+async fn purge(c: &IggyClient, stream: &Identifier, topic: &Identifier) -> bool {
+    c.purge_topic(stream, topic).await.is_ok()
+}
+
+async fn extras(_: &IggyClient) {}
 
 include!("../../scenario.rs");

@@ -1,0 +1,76 @@
+"""Every policy of a topic in the console's and the command line's settings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.request import urlopen
+
+from starlette.requests import Request
+
+from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
+from conformance.policies.place import ANSWER_S, Place, PolicyFailed
+from conformance.policy_samples import policy_body
+
+TOPIC: Final = "public/shown/all"
+# A cluster does not compact.
+SHOWN: Final = [policy for policy in POLICIES if policy.path != "compactionThreshold"]
+# The sample would delete the topic during the run.
+BODIES: Final = {
+    "inactiveTopicPolicies": {
+        "inactiveTopicDeleteMode": "delete_when_no_subscriptions",
+        "maxInactiveDurationSeconds": 1_000_000,
+        "deleteWhileInactive": True,
+    }
+}
+
+
+def prepare(place: Place) -> None:
+    """Set every policy of a topic, and of its namespace."""
+    place.make_namespace("public/shown", {})
+    place.make_topic(TOPIC)
+    for policy in SHOWN:
+        body = BODIES.get(policy.path) or policy_body(policy)
+        paths = {"namespace": "namespaces/public/shown", "topic": f"persistent/{TOPIC}"}
+        for level in policy.levels:
+            is_topic = level == "topic"
+            end, methods = policy.calls(is_topic=is_topic)[-1]
+            method = next(method for method in methods if method in ("POST", "PUT"))
+            query = f"?{policy.topic_query}={body}" if is_topic and policy.topic_query else ""
+            status, answer = place.call(method, f"{paths[level]}/{end}{query}", body)
+            if status != 204:
+                raise PolicyFailed(f"{method} {paths[level]}/{end} {body}: {status} {answer}")
+
+
+def expected() -> dict[str, Any]:
+    """Return the value of each setting that the policies of a topic have set."""
+    values: dict[str, Any] = {}
+    for policy in SHOWN:
+        body = BODIES.get(policy.path) or policy_body(policy)
+        query = f"{policy.topic_query}={body}" if policy.topic_query else ""
+        request = Request({"type": "http", "query_string": query.encode(), "headers": []})
+        values |= policy.changes(body, request)
+    return values
+
+
+def faults(place: Place) -> Iterator[str]:
+    """Yield the settings that the console's page or the command line do not show."""
+    with urlopen(f"{place.url}/ui/topics/{TOPIC}", timeout=ANSWER_S) as answer:
+        page = answer.read().decode()
+    command = [sys.executable, "-m", "braidlog.broker.cli.main", "topics", "show", TOPIC]
+    done = subprocess.run(
+        [*command, "--url", place.url, "--output", "json"], capture_output=True, text=True
+    )
+    if done.returncode:
+        yield f"the command line: {done.stderr[:500]}"
+        return
+    topic = json.loads(done.stdout)
+    for name, value in expected().items():
+        if name not in page:
+            yield f"the console does not show {name}"
+        seen = topic["settings"].get(name, topic["in_force"].get(name))
+        if seen != value:
+            yield f"the command line shows {name} as {seen!r}, not {value!r}"

@@ -1,0 +1,1 @@
+"""One queue of consumers of Kafka's share groups, Pulsar and HTTP, with kills."""

@@ -1,0 +1,1 @@
+"""Programs that use Pulsar's WebSocket API in Python, Java and a browser."""
