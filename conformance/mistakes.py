@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.ports import reserve_ports
 from conformance.server import RunningBroker
 
 SECONDS_MAX = 30
@@ -167,11 +168,9 @@ def prepared() -> Iterator[dict[str, str]]:
         broker = stack.enter_context(RunningBroker(listen=listen, others=False))
         locked = stack.enter_context(RunningBroker(listen=listen, others=False, settings=guarded))
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        closed = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        (dead,) = reserve_ports(1, stack)
         other = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         stack.enter_context(answering(other))
-        dead = closed.getsockname()[1]
-        closed.close()
         places = {
             "url": f"http://{broker.addresses['http']}",
             "locked": f"http://{locked.addresses['http']}",

@@ -1,6 +1,7 @@
 """Connections between brokers: a peer without the secret, or without the protocol, is refused."""
 
 import secrets
+from contextlib import ExitStack
 
 import msgspec
 import pytest
@@ -26,6 +27,7 @@ from braidlog.broker.cluster.links import (
     welcome,
 )
 from braidlog.broker.config.settings import ConfigError
+from conformance.ports import reserve_ports
 from tests.waiting import until
 
 SECRET = b"the secret of the cluster"
@@ -106,11 +108,11 @@ async def test_handshake_times_out(listener, autojump_clock):
     assert await stream.receive_some() == b""  # An abandoned connection is closed.
 
 
-async def test_an_unreachable_address_is_named(listener):
-    address = listener.socket.getsockname()
-    await listener.aclose()
-    with pytest.raises(LinkLost, match=f"broker at {address[0]}:{address[1]}: "):
-        await connect(address, SECRET, HELLO)
+async def test_an_unreachable_address_is_named():
+    with ExitStack() as held:
+        (port,) = reserve_ports(1, held)
+        with pytest.raises(LinkLost, match=f"broker at 127.0.0.1:{port}: "):
+            await connect(("127.0.0.1", port), SECRET, HELLO)
 
 
 async def pair():

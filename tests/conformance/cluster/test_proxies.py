@@ -2,12 +2,13 @@
 
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from conformance.cluster.network import OUTSIDE
 from conformance.cluster.proxies import BROKERS, HANDSHAKE_BYTES, Proxies
+from conformance.ports import reserve_ports
 
 SOON_S, NEVER_S = 30.0, 0.1
 
@@ -86,9 +87,10 @@ def test_a_cut_affects_only_the_named_parties(proxies, echo):
 
 
 def test_a_connection_to_a_closed_port_ends(proxies):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        address = closed.getsockname()
-    with socket.create_connection(proxies.through("node1", "pg", address)) as client:
+    with ExitStack() as held:
+        (port,) = reserve_ports(1, held)
+        address = proxies.through("node1", "pg", ("127.0.0.1", port))
+        client = held.enter_context(socket.create_connection(address))
         client.settimeout(SOON_S)
         with suppress(ConnectionResetError):
             assert client.recv(1) == b""
