@@ -6,8 +6,10 @@ A new definition becomes a new version if compatible with the latest version, by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.schema_rules import (
@@ -127,8 +129,9 @@ def strategy_of(topic: Topic) -> SchemaStrategy:
 class Schemas:
     """Adds schemas to topics."""
 
-    def __init__(self, catalogue: LocalCatalogue) -> None:
+    def __init__(self, catalogue: LocalCatalogue, now_us: Callable[[], int]) -> None:
         self._catalogue = catalogue
+        self._now_us = now_us
 
     def add(self, topic: Topic, schema: SchemaMeta) -> tuple[int, int]:
         """Add a schema; return its version, and the ticket that makes the version durable.
@@ -154,6 +157,7 @@ class Schemas:
         version = len(topic.meta.schemas)
         if version >= SCHEMAS_MAX:
             raise IncompatibleSchema(f"a topic has at most {SCHEMAS_MAX} schemas")
+        schema = msgspec.structs.replace(schema, created_us=self._now_us())
         if not topic.is_persistent:  # Such a topic stores nothing on disk.
             topic.meta.schemas.append(schema)
             return version, 0

@@ -26,12 +26,17 @@ DELETED_SCHEMA_TYPE: Final = -100  # A number that no protocol uses.
 class SchemaMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A version of a topic's schema: Pulsar's type number, its definition and properties. A version
     may record that the topic's schema was deleted; versions before it still decode records.
+
+    `created_us` is 0 for a version that an earlier program stored without its time.
     """
+
+    LAYOUT: ClassVar[int] = 7  # Of a record with a schema: earlier programs know no `created_us`.
 
     type: int
     name: str
     data: bytes
     properties: dict[str, str]
+    created_us: int = 0
 
     @property
     def is_deletion(self) -> bool:
@@ -110,6 +115,11 @@ class TopicMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag
 
     meta: TopicMeta
 
+    @property
+    def LAYOUT(self) -> int:
+        """Layout version of a record with this change."""
+        return max((schema.LAYOUT for schema in self.meta.schemas), default=0)
+
 
 class TopicGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=4):
     """A topic was deleted; its number and those of its partitions are never used again."""
@@ -134,6 +144,8 @@ class SettingsSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, t
 
 class SchemaAdded(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=7):
     """A schema version was added to a topic."""
+
+    LAYOUT: ClassVar[int] = SchemaMeta.LAYOUT
 
     topic_id: int
     schema: SchemaMeta

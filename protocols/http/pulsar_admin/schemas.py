@@ -163,7 +163,7 @@ def _shown(topic: Topic, version: int | None) -> dict[str, Any]:
     return {
         "version": version,
         "type": types.name_of(meta.type),
-        "timestamp": 0,
+        "timestamp": meta.created_us // 1000,
         "data": _definition_text(meta),
         "properties": meta.properties,
     }

@@ -324,6 +324,26 @@ def test_only_a_rename_record_has_the_later_layout(catalogue, journal):
     assert {record[0] for record in shortened(journal).records} == {2}
 
 
+def test_a_record_with_a_schema_has_the_layout_that_names_its_time(catalogue, journal):
+    meta = made(catalogue)
+    catalogue.add_schema(meta.topic_id, SchemaMeta(1, "", b"", {}, created_us=5))
+    assert [record[0] for record in journal.records][-1] == 7
+    shorter = shortened(journal)
+    assert max(record[0] for record in shorter.records) == 7
+    for seen in (journal.reopened(), shorter):
+        (schema,) = JournalCatalogue(seen, now_us=0).catalogue.topic(meta.name).schemas
+        assert schema.created_us == 5
+
+
+def test_a_schema_of_an_earlier_program_has_no_time(catalogue, journal):
+    meta = made(catalogue)
+    added = [[7, meta.topic_id, [1, "", b"", {"a": "b"}]]]  # Change 7 without the time.
+    journal.append(b"\x02" + msgspec.msgpack.encode(added))
+    for seen in (journal.reopened(), shortened(journal.reopened())):
+        (schema,) = JournalCatalogue(seen, now_us=0).catalogue.topic(meta.name).schemas
+        assert schema == SchemaMeta(1, "", b"", {"a": "b"}, created_us=0)
+
+
 def test_a_name_goes_to_the_later_holder_if_a_deletion_is_lost(catalogue, journal):
     first, two = (made(catalogue, TopicName("public", "default", name)) for name in "ab")
     catalogue.delete_topic(two.topic_id)

@@ -306,7 +306,8 @@ async def test_schemas(ask):
     answer = await ask("POST", f"{schemas}/schema", schema, 200)
     assert answer.json == {"version": {"version": 0}}
     answer = await ask("GET", f"{schemas}/schema")
-    shown = {"version": 0, "type": "STRING", "timestamp": 0, "data": "", "properties": {"a": "b"}}
+    shown = {"version": 0, "type": "STRING", "data": "", "properties": {"a": "b"}}
+    shown["timestamp"] = answer.json["timestamp"]
     assert answer.json == shown
     assert (await ask("GET", f"{schemas}/schema/0")).json == shown
     assert (await ask("GET", f"{schemas}/schemas")).json == {"getSchemaResponses": [shown]}
@@ -315,6 +316,18 @@ async def test_schemas(ask):
     await ask("POST", f"{schemas}/schema", {"type": "AVRO", "schema": "{"}, 422)
     answer = await ask("POST", f"{schemas}/compatibility", {"type": "INT32", "schema": ""})
     assert answer.json == {"compatibility": False, "schemaCompatibilityStrategy": "FULL"}
+
+
+async def test_a_schema_has_the_time_of_its_version(ask, broker):
+    schemas, before_ms = f"{ADMIN}/schemas/public/default/orders", broker.now_us() // 1000
+    for version in ("1", "2", "1"):
+        schema = {"type": "STRING", "schema": "", "properties": {"version": version}}
+        await ask("POST", f"{schemas}/schema", schema, 200)
+    first, second = (await ask("GET", f"{schemas}/schemas")).json["getSchemaResponses"]
+    times_ms = [first["timestamp"], second["timestamp"]]
+    assert before_ms <= times_ms[0] <= times_ms[1] <= broker.now_us() // 1000
+    stored = [schema.created_us // 1000 for schema in broker.topics.get(ORDERS).meta.schemas]
+    assert stored == times_ms
 
 
 @pytest.mark.parametrize(
