@@ -129,6 +129,12 @@ class Pump(abc.ABC):
         self._go_on()
         self.wake()
 
+    @property
+    def read_position(self) -> int:
+        """Offset of the next entry to give to a consumer for the first time."""
+        ahead = self._ahead[0].offset if self._ahead else self._read_position
+        return max(ahead, self.cursor.position)
+
     def _can_read(self) -> bool:
         """Return True if the pump may read ahead further."""
         return (self.stopped_at is None or self._retry_at == math.inf) and not self._ahead

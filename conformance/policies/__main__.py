@@ -75,11 +75,11 @@ def run_cluster(checks: Sequence[RateCheck], seconds: float) -> list[str]:
         settings = (*QUICK, *SETTINGS)
         with RunningCluster(Path(folder), settings, cuts=False) as cluster:
             cluster.await_all()
-            place = Place(cluster.brokers[0].addresses)
+            place = Place(cluster.brokers[0].addresses, compacts=False)
             cluster.surely(lambda: prepare(place, checks))
             before = cluster.owners()
             cluster.brokers[0].kill()
-            place = Place(cluster.brokers[1].addresses)
+            place = Place(cluster.brokers[1].addresses, compacts=False)
             cluster.brokers[2].kill()  # One broker has every topic: all protocols can ask it.
             deadline = time.monotonic() + SHARDS_FREE_S
             while set(cluster.owners().values()) != {cluster.brokers[1].node}:

@@ -48,9 +48,10 @@ class PolicyFailed(AssertionError):
 
 @dataclass(slots=True)
 class Place:
-    """The addresses of a broker's listeners."""
+    """The addresses of a broker's listeners. A broker of a cluster does not compact."""
 
     addresses: Mapping[str, str]
+    compacts: bool = True
 
     @property
     def url(self) -> str:

@@ -11,13 +11,12 @@ from urllib.request import urlopen
 
 from starlette.requests import Request
 
+from braidlog.protocols.http.pulsar_admin.policies import Policy
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from conformance.policies.place import ANSWER_S, Place, PolicyFailed
 from conformance.policy_samples import policy_body
 
 TOPIC: Final = "public/shown/all"
-# A cluster does not compact.
-SHOWN: Final = [policy for policy in POLICIES if policy.path != "compactionThreshold"]
 # The sample would delete the topic during the run.
 BODIES: Final = {
     "inactiveTopicPolicies": {
@@ -28,11 +27,16 @@ BODIES: Final = {
 }
 
 
+def shown_policies(place: Place) -> list[Policy]:
+    """Return the policies that the broker can have."""
+    return [row for row in POLICIES if place.compacts or row.path != "compactionThreshold"]
+
+
 def prepare(place: Place) -> None:
     """Set every policy of a topic, and of its namespace."""
     place.make_namespace("public/shown", {})
     place.make_topic(TOPIC)
-    for policy in SHOWN:
+    for policy in shown_policies(place):
         body = BODIES.get(policy.path) or policy_body(policy)
         paths = {"namespace": "namespaces/public/shown", "topic": f"persistent/{TOPIC}"}
         for level in policy.levels:
@@ -45,10 +49,10 @@ def prepare(place: Place) -> None:
                 raise PolicyFailed(f"{method} {paths[level]}/{end} {body}: {status} {answer}")
 
 
-def expected() -> dict[str, Any]:
+def expected(place: Place) -> dict[str, Any]:
     """Return the value of each setting that the policies of a topic have set."""
     values: dict[str, Any] = {}
-    for policy in SHOWN:
+    for policy in shown_policies(place):
         body = BODIES.get(policy.path) or policy_body(policy)
         query = f"{policy.topic_query}={body}" if policy.topic_query else ""
         request = Request({"type": "http", "query_string": query.encode(), "headers": []})
@@ -68,7 +72,7 @@ def faults(place: Place) -> Iterator[str]:
         yield f"the command line: {done.stderr[:500]}"
         return
     topic = json.loads(done.stdout)
-    for name, value in expected().items():
+    for name, value in expected(place).items():
         if name not in page:
             yield f"the console does not show {name}"
         seen = topic["settings"].get(name, topic["in_force"].get(name))

@@ -13,10 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.access.rights import Action
+from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.path_names import namespace_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.names import full_names, topic_of
+from braidlog.protocols.http.pulsar_admin.policies import APPLIED
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
@@ -74,6 +76,16 @@ OF_TOPICS: Final = {
     "replicatorDispatchRate": NOTHING,
     "shadowTopics": NOTHING,
 }
+# Answers with `applied`, if they differ.
+APPLIED_TO_TOPICS: Final = {
+    "entryFilters": {"entryFilterNames": ""},
+    "replicatorDispatchRate": {
+        "dispatchThrottlingRateInMsg": 0,
+        "dispatchThrottlingRateInByte": 0,
+        "relativeToPublishRate": False,
+        "ratePeriodInSecond": 1,
+    },
+}
 REMOVED_FROM_TOPICS: Final = (
     OF_SUBSCRIPTION,
     "dispatcherPauseOnAckStatePersistent",
@@ -107,7 +119,8 @@ class AbsentFeatures:
         }
         for path, level, check, shown, removed in levels:
             for end, answer in shown.items():
-                handler = _shows(check, answer, f"Show that a {level} has no {end}.")
+                applied = APPLIED_TO_TOPICS.get(end, answer) if level == "topic" else answer
+                handler = _shows(check, answer, applied, f"Show that a {level} has no {end}.")
                 statuses = (204,) if answer is NO_CONTENT else (200,)
                 endpoint = Endpoint(handler, Action.DESCRIBE, statuses=statuses)
                 yield "GET", f"{path}/{end}", endpoint
@@ -150,12 +163,13 @@ class AbsentFeatures:
         topic_of(self._broker, request)
 
 
-def _shows(check: Callable[[Request], None], answer: object, text: str) -> Handler:
+def _shows(check: Callable[[Request], None], answer: object, applied: object, text: str) -> Handler:
     async def show(request: Request) -> Response:
         check(request)
-        if answer is NO_CONTENT:
+        shown = applied if query.truth(request, APPLIED) else answer
+        if shown is NO_CONTENT:
             return done()
-        return Response(status_code=200) if answer is NOTHING else json_answer(answer)
+        return Response(status_code=200) if shown is NOTHING else json_answer(shown)
 
     show.__doc__ = text
     return show

@@ -13,10 +13,10 @@ from braidlog.protocols.http.pulsar_admin import blank_figures
 from braidlog.protocols.http.pulsar_admin.properties import OF_TOPIC, properties_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from braidlog.broker.broker import Broker
-    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.delivery.dispatcher import Dispatcher
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
 
@@ -26,9 +26,15 @@ RANGES_SHOWN_MAX = 100
 
 
 async def internal_stats(
-    broker: Broker, topic: Topic, partition: Partition, names: Sequence[bytes]
+    broker: Broker,
+    topic: Topic,
+    partition: Partition,
+    names: Sequence[bytes],
+    sees: Callable[[bytes], bool],
 ) -> Json:
-    """Return a partition's ledger, and the cursors in `names`."""
+    """Return a partition's ledger, the cursors in `names`, and those of the readers that `sees`
+    accepts.
+    """
     last = await entries.last_entry(partition)
     ledger = partition.partition_id
     count = partition.next_offset - partition.log_start_offset
@@ -36,8 +42,14 @@ async def internal_stats(
     for name in names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:
-            text_name = name.decode(errors="backslashreplace")
-            cursors[text_name] = await _cursor(broker, subscription, partition)
+            dispatcher = broker.dispatchers.find(partition, name)
+            acked = list(subscription.acked(partition.index))
+            position = subscription.position(partition.index) or 0
+            cursors[_text(name)] = await _cursor(partition, position, acked, dispatcher)
+    for dispatcher in broker.dispatchers.on(partition):
+        if dispatcher.consumers and not dispatcher.cursor.is_durable and sees(dispatcher.name):
+            position = dispatcher.cursor.position
+            cursors[_text(dispatcher.name)] = await _cursor(partition, position, (), dispatcher)
     sizes = {"entries": count, "size": partition.size_bytes}
     return blank_figures.INTERNAL | {
         "entriesAddedCounter": partition.next_offset,
@@ -52,36 +64,52 @@ async def internal_stats(
         "ledgers": [{**blank_figures.NO_LEDGER, "ledgerId": ledger, **sizes}],
         "cursors": cursors,
         "properties": properties_of(topic.meta.settings, OF_TOPIC),
-        "schemaLedgers": [],
+        "schemaLedgers": _schema_ledgers(topic),
         "compactedLedger": dict(blank_figures.NO_LEDGER),
     }
 
 
-async def _cursor(broker: Broker, subscription: Subscription, partition: Partition) -> Json:
-    position = subscription.position(partition.index) or 0
+def _schema_ledgers(topic: Topic) -> list[Json]:
+    """Return the ledger that `schemas/T/metadata` names: its entries are the versions."""
+    schemas = topic.meta.schemas
+    sizes = {"entries": len(schemas), "size": sum(len(schema.data) for schema in schemas)}
+    named = {**blank_figures.NO_LEDGER, "ledgerId": topic.meta.topic_id, **sizes}
+    return [named] if schemas else []
+
+
+async def _cursor(
+    partition: Partition,
+    position: int,
+    acked: Sequence[tuple[int, int]],
+    dispatcher: Dispatcher | None,
+) -> Json:
     deleted = await entries.last_ended(partition, position)
     ledger = partition.partition_id
-    acked = list(subscription.acked(partition.index))
     ranges = [
         f"({ledger}:{start - 1}..{ledger}:{end - 1}]" for start, end in acked[:RANGES_SHOWN_MAX]
     ]
-    dispatcher = broker.dispatchers.find(partition, subscription.name)
     consumers = () if dispatcher is None else dispatcher.consumers
-    waits = position >= partition.high_watermark and any(c.can_take for c in consumers)
+    read = dispatcher.read_position if dispatcher is not None and consumers else position
+    waits = read >= partition.high_watermark and any(c.can_take for c in consumers)
     return blank_figures.INTERNAL_CURSOR | {
         "markDeletePosition": f"{ledger}:{NO_ENTRY if deleted is None else deleted.offset}",
-        "readPosition": f"{ledger}:{position}",
+        "readPosition": f"{ledger}:{read}",
         "waitingReadOp": waits,
-        "messagesConsumedCounter": position,
-        "individuallyDeletedMessages": f"[{', '.join(ranges)}]",
-        "lastLedgerSwitchTimestamp": date_text(subscription.topic.meta.created_us),
+        "messagesConsumedCounter": position + sum(end - start for start, end in acked),
+        "individuallyDeletedMessages": f"[{','.join(ranges)}]",
+        "lastLedgerSwitchTimestamp": date_text(partition.topic.created_us),
         "state": "Open",
         "active": bool(consumers),
-        "numberOfEntriesSinceFirstNotAckedMessage": partition.next_offset - position,
+        # As Apache: from the mark-delete position, exclusive, to the read position, inclusive.
+        "numberOfEntriesSinceFirstNotAckedMessage": read - position + 1,
         "totalNonContiguousDeletedMessagesRange": len(acked),
         "subscriptionHavePendingRead": waits,
         "properties": {},
     }
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
 
 
 def date_text(time_us: int) -> str:

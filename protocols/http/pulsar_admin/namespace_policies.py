@@ -14,7 +14,12 @@ from starlette.requests import Request
 from braidlog.protocols.http.errors import BAD_BODY, NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER, given_policies
 from braidlog.protocols.http.pulsar_admin.policies import Changes, Settings
-from braidlog.protocols.http.pulsar_admin.policy_table import BY_PATH, QUOTA_KINDS, quota_changes
+from braidlog.protocols.http.pulsar_admin.policy_table import (
+    BY_PATH,
+    NO_QUOTAS,
+    QUOTA_KINDS,
+    quota_changes,
+)
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_NAMESPACE,
     changes_to,
@@ -108,7 +113,8 @@ def document_of(settings: Settings) -> Json:
     """Return the policies of a namespace; a policy without a value is absent, as in Apache, or has
     its default.
     """
-    document = {**DEFAULTS, QUOTAS: BY_PATH["backlogQuota"].shown(settings)}
+    policy = BY_PATH["backlogQuota"]
+    document: Json = {**DEFAULTS, QUOTAS: {**NO_QUOTAS, **(policy.shown(settings) or {})}}
     for name, path in PLAIN.items():
         policy = BY_PATH[path]
         shown = policy.shown(settings)

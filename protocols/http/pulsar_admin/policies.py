@@ -18,8 +18,10 @@ from braidlog.protocols.http.pulsar_admin.answers import as_number
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.topics.settings_table import TopicSetting
+    from braidlog.broker.topics.topic import Topic
 
 LIMIT_MAX: Final = 1 << 40  # Minutes or MiB: far above any real need.
+APPLIED: Final = ("applied",)  # The query parameter that asks for values in force.
 LEVELS: Final = ("namespace", "topic")
 UNDEFINED: Final = "UNDEFINED"  # A choice that is not set.
 Setting = str | int | bool
@@ -46,7 +48,8 @@ class Policy:
     `path` ends the paths of a namespace and, without `topic_path`, of a topic. `read` returns the
     changes by a body, `show` the JSON value; both have defaults for a policy of a single setting,
     and of `fields`. `topic_query` is the query parameter that has a topic's value, in place of the
-    body. `applied` is the value in force where no level sets any.
+    body. `applied` is the value in force where no level sets any; `in_force` returns the value in
+    force by the settings of the broker's logs.
     """
 
     path: str
@@ -55,6 +58,7 @@ class Policy:
     _: KW_ONLY
     fields: Sequence[PolicyField] = ()
     applied: object = None
+    in_force: Callable[[Broker, Topic], object] | None = None
     unset: object = None  # A namespace's value where it sets none; `topic_unset` a topic's.
     topic_unset: object = None
     read: Callable[[object, Request], Changes] | None = None

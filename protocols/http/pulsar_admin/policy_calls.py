@@ -14,7 +14,7 @@ from braidlog.broker.access.rights import Action
 from braidlog.protocols.http import query
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
-from braidlog.protocols.http.pulsar_admin.policies import Policy, Setting, Settings
+from braidlog.protocols.http.pulsar_admin.policies import APPLIED, Policy, Setting, Settings
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from braidlog.protocols.http.routes import Endpoint
 
@@ -87,7 +87,10 @@ class AdminPolicies:
         async def show(request: Request) -> Response:
             shown = policy.shown(level.settings(request))
             is_topic = level.name == "topic"
-            if shown in (None, {}) and (not is_topic or query.truth(request, ("applied",))):
+            if shown is None and policy.in_force and is_topic and query.truth(request, APPLIED):
+                topic = self._broker.topics.get(name_of(request)[0])
+                shown = policy.in_force(self._broker, topic)
+            if shown in (None, {}) and (not is_topic or query.truth(request, APPLIED)):
                 default = policy.applied if is_topic else policy.unset
                 shown = shown if default is None else default
             if shown is None:  # Apache answers with an empty body.
@@ -127,7 +130,7 @@ class AdminPolicies:
 
     def _of_topic(self, request: Request) -> Settings:
         topic = self._broker.topics.get(name_of(request)[0])
-        return topic.settings if query.truth(request, ("applied",)) else topic.meta.settings
+        return topic.settings if query.truth(request, APPLIED) else topic.meta.settings
 
     def _alter_namespace(self, request: Request, changes: Changes) -> Awaitable[int]:
         return self._broker.topics.alter_namespace(*namespace_of(request), changes)

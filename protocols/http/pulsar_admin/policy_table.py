@@ -8,11 +8,12 @@ that the broker does not enforce has no path, unless its effect names the reason
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
 from braidlog.broker.topics.schema_rules import SchemaStrategy
+from braidlog.broker.topics.settings import in_force
 from braidlog.broker.topics.settings_table import (
     NO_LIMIT,
     TOPIC_SETTINGS,
@@ -39,6 +40,10 @@ from braidlog.protocols.http.pulsar_admin.policies import (
     Settings,
 )
 
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.topic import Topic
+
 MINUTE_MS: Final = 60_000
 MIB: Final = 1 << 20
 MESSAGE_BYTES_MAX: Final = 5 << 20  # Apache's largest message, and that of the Pulsar listener.
@@ -64,6 +69,7 @@ NO_QUOTA: Final = {
     "limitTime": INFINITE,
     "policy": QuotaPolicy.HOLD.value,
 }
+NO_QUOTAS: Final = dict.fromkeys(QUOTA_KINDS, NO_QUOTA)
 
 
 def _read_ttl(body: object, _: Request) -> Changes:
@@ -101,6 +107,19 @@ def _retention_shown(settings: Settings) -> dict[str, int] | None:
     return {
         "retentionTimeInMinutes": INFINITE if kept_ms == NO_LIMIT else kept_ms // MINUTE_MS,
         "retentionSizeInMB": INFINITE if kept_bytes == NO_LIMIT else kept_bytes // MIB,
+    }
+
+
+def _retention_in_force(broker: Broker, topic: Topic) -> dict[str, int]:
+    """Return the retention by the settings of the broker's logs."""
+    limits = in_force(broker.config.log, topic.settings)
+    if limits["delete_acknowledged"]:
+        return {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    kept_ms, kept_bytes = limits["retention_ms"], limits["retention_bytes"]
+    assert isinstance(kept_ms, int | None) and isinstance(kept_bytes, int | None)
+    return {
+        "retentionTimeInMinutes": INFINITE if kept_ms is None else kept_ms // MINUTE_MS,
+        "retentionSizeInMB": INFINITE if kept_bytes is None else kept_bytes // MIB,
     }
 
 
@@ -255,6 +274,7 @@ _OWN_FORM: Final = (
         "deduplication",
         "the body is true or false",
         topic_path="deduplicationEnabled",
+        in_force=lambda broker, topic: broker.topics.is_deduplicated(topic),
     ),
     Policy(
         "schemaCompatibilityStrategy",
@@ -271,6 +291,7 @@ _OWN_FORM: Final = (
         "retention: the time and the bytes for which acknowledged messages are kept",
         read=_read_retention,
         show=_retention_shown,
+        in_force=_retention_in_force,
     ),
     Policy(
         "messageTTL",
@@ -287,7 +308,7 @@ _OWN_FORM: Final = (
         read=_read_quota,
         show=_quotas_shown,
         removed=lambda request: dict.fromkeys(QUOTA_KINDS[_quota_kind(request)]),
-        applied=dict.fromkeys(QUOTA_KINDS, NO_QUOTA),
+        applied=NO_QUOTAS,
         shown_at="backlogQuotaMap",
     ),
     Policy(
@@ -421,7 +442,7 @@ _OWN_FORM: Final = (
         "the numbers of bookies, and a rate",
         read=_read_persistence,
         show=_persistence_shown,
-        applied=dict(zip(PERSISTENCE, (1, 1, 1, 0.0), strict=True)),
+        applied=dict(zip(PERSISTENCE, (1, 1, 1, 0.1), strict=True)),
     ),
 )
 _OWN_FORM_BY_PATH: Final = {policy.path: policy for policy in _OWN_FORM}

@@ -24,7 +24,7 @@ from braidlog.protocols.http.pulsar_admin.properties import (
     read_properties,
     shown_properties,
 )
-from braidlog.protocols.http.routes import groups_seen
+from braidlog.protocols.http.routes import group_check, groups_seen
 from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
@@ -125,14 +125,13 @@ class AdminTopicDetails:
         topic = partitioned_topic(self._broker, request)
         names = groups_seen(self._broker, request, topic)
 
-        async def shown(partition: Partition) -> object:
-            return await internal_stats(self._broker, topic, partition, names)
+        sees = group_check(self._broker, request, topic)
 
-        metadata = {
-            "partitions": len(topic.partitions),
-            "deleted": False,
-            "properties": properties_of(topic.meta.settings, OF_TOPIC),
-        }
+        async def shown(partition: Partition) -> object:
+            return await internal_stats(self._broker, topic, partition, names, sees)
+
+        count = len(topic.partitions)
+        metadata = {"partitions": count, "deleted": False, **shown_properties(topic)}
         return json_answer({"metadata": metadata, "partitions": await _each(topic, shown)})
 
     async def internal_info(self, request: Request) -> Response:
@@ -148,7 +147,7 @@ class AdminTopicDetails:
         return json_answer(await shown(partitions[0]))
 
     async def _info(self, topic: Topic, partition: Partition, names: list[bytes]) -> Json:
-        stats = await internal_stats(self._broker, topic, partition, names)
+        stats = await internal_stats(self._broker, topic, partition, names, lambda _: False)
         date = date_text(topic.meta.created_us)
         ledger = partition.partition_id
         cursors = {}

@@ -205,7 +205,8 @@ class AdminTopics:
         topic, _ = topic_of(self._broker, request)
         partition = self.one_partition(request)
         names = groups_seen(self._broker, request, topic)
-        return json_answer(await internal_stats(self._broker, topic, partition, names))
+        sees = group_check(self._broker, request, topic)
+        return json_answer(await internal_stats(self._broker, topic, partition, names, sees))
 
     async def unload(self, request: Request) -> Response:
         """Answer that a topic is unloaded; there is nothing to do."""

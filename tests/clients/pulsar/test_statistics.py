@@ -59,6 +59,43 @@ def test_a_reader_is_shown_while_it_is_connected(broker, client, topic):
     assert stats(broker, place)["subscriptions"] == {}
 
 
+def test_a_cursor_shows_delivered_and_acknowledged_entries(broker, client, topic):
+    """Apache Pulsar 4.2.4 has the same values in the same place."""
+    place = f"persistent/public/default/{topic}"
+    shared = client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
+    producer = client.create_producer(topic)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, reader_name="r")
+    for number in range(20):
+        producer.send(b"%d" % number)
+    received = [shared.receive(30_000) for _ in range(7)]
+    for message in received[::2]:
+        shared.acknowledge(message)
+    ledger = received[0].message_id().ledger_id()
+    expected = {
+        "markDeletePosition": f"{ledger}:0",
+        "readPosition": f"{ledger}:20",
+        "messagesConsumedCounter": 4,
+        "individuallyDeletedMessages": (
+            f"[({ledger}:1..{ledger}:2],({ledger}:3..{ledger}:4],({ledger}:5..{ledger}:6]]"
+        ),
+        "numberOfEntriesSinceFirstNotAckedMessage": 20,
+        "totalNonContiguousDeletedMessagesRange": 3,
+        "waitingReadOp": True,
+    }
+    shown = {}
+    for _ in range(300):  # The client sends acknowledgements together.
+        cursors = stats(broker, place, kind="internalStats")["cursors"]
+        shown = {name: cursors["s"][name] for name in expected}
+        if shown == expected:
+            break
+        time.sleep(0.1)
+    assert shown == expected
+    (of_reader,) = (cursor for name, cursor in cursors.items() if name != "s")
+    assert (of_reader["markDeletePosition"], of_reader["active"]) == (f"{ledger}:-1", True)
+    reader.close()
+    assert [*stats(broker, place, kind="internalStats")["cursors"]] == ["s"]
+
+
 @pytest.mark.parametrize(
     ("policy", "mode", "slots"),
     [

@@ -285,6 +285,13 @@ async def test_figures_and_single_messages(ask):
     internal = (await ask("GET", f"{TOPIC}/internalStats", status=200)).json
     assert internal["lastConfirmedEntry"] == "1:2"
     assert internal["cursors"]["s"]["markDeletePosition"] == "1:-1"
+    assert internal["cursors"]["s"]["numberOfEntriesSinceFirstNotAckedMessage"] == 1
+    assert internal["schemaLedgers"] == []
+    schema = {"type": "STRING", "schema": "", "properties": {}}
+    await ask("POST", f"{ADMIN}/schemas/public/default/orders/schema", schema, 200)
+    (ledger,) = (await ask("GET", f"{TOPIC}/internalStats", status=200)).json["schemaLedgers"]
+    place = (await ask("GET", f"{ADMIN}/schemas/public/default/orders/metadata")).json["info"]
+    assert (ledger["ledgerId"], ledger["entries"]) == (place["ledgerId"], place["entryId"] + 1)
     assert (await ask("GET", f"{TOPIC}/lastMessageId")).json["entryId"] == 2
     assert (await ask("GET", f"{TOPIC}/messageid/0")).json["entryId"] == 0
     assert (await ask("GET", f"{TOPIC}/ledger/1/entry/1")).body == b"1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.protocols.http.pulsar_admin.test_admin import ADMIN, PARTS, TOPIC
+from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC
 
 CLUSTER = f"{ADMIN}/clusters/standalone"
 SPACE = f"{ADMIN}/namespaces/public/default"
@@ -91,6 +91,30 @@ async def test_values_in_force_without_a_policy(ask):
     assert (await ask("GET", strategy, status=200)).body == b""
     assert (await ask("GET", f"{strategy}?applied=true")).json == "FULL"
     assert (await ask("GET", f"{SPACE}/schemaCompatibilityStrategy")).json == "UNDEFINED"
+    assert (await ask("GET", f"{TOPIC}/deduplicationEnabled?applied=true")).json is False
+    assert (await ask("GET", f"{TOPIC}/entryFilters?applied=true")).json == {"entryFilterNames": ""}
+    rate = (await ask("GET", f"{TOPIC}/replicatorDispatchRate?applied=true", status=200)).json
+    assert (rate["dispatchThrottlingRateInMsg"], rate["ratePeriodInSecond"]) == (0, 1)
+    persistence = (await ask("GET", f"{TOPIC}/persistence?applied=true", status=200)).json
+    assert persistence["managedLedgerMaxMarkDeleteRate"] == 0.1
+    quota = {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}
+    shown = (await ask("GET", SPACE, status=200)).json["backlog_quota_map"]
+    assert shown == {"destination_storage": quota, "message_age": quota}
+
+
+async def test_the_applied_retention_is_that_of_the_log(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    applied = f"{TOPIC}/retention?applied=true"
+    unlimited = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    assert (await ask("GET", applied, status=200)).json == unlimited
+    limits = {"retention_ms": 600_000, "retention_bytes": 3 << 20}
+    await broker.topics.alter_settings(ORDERS, limits)  # As another protocol sets them.
+    limited = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 3}
+    assert (await ask("GET", applied, status=200)).json == limited
+    await broker.topics.alter_settings(ORDERS, {"delete_acknowledged": True})
+    acknowledged = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    assert (await ask("GET", applied, status=200)).json == acknowledged
+    assert (await ask("GET", f"{TOPIC}/retention", status=200)).body == b""
 
 
 @pytest.mark.parametrize(

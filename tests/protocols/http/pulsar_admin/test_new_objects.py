@@ -63,7 +63,13 @@ POLICIES = {
             "limitSize": 1000,
             "limitTime": -1,
             "policy": "producer_exception",
-        }
+        },
+        "message_age": {
+            "limit": -1,
+            "limitSize": -1,
+            "limitTime": 3600,
+            "policy": "producer_request_hold",
+        },
     },
     "publishMaxMessageRate": {
         "standalone": {"publishThrottlingRateInMsg": 5, "publishThrottlingRateInByte": -1}
