@@ -19,6 +19,7 @@ from braidlog.protocols.http.pulsar_admin.policy_table import (
     NO_QUOTAS,
     QUOTA_KINDS,
     quota_changes,
+    quotas_shown,
 )
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_NAMESPACE,
@@ -113,8 +114,7 @@ def document_of(settings: Settings) -> Json:
     """Return the policies of a namespace; a policy without a value is absent, as in Apache, or has
     its default.
     """
-    policy = BY_PATH["backlogQuota"]
-    document: Json = {**DEFAULTS, QUOTAS: {**NO_QUOTAS, **(policy.shown(settings) or {})}}
+    document: Json = {**DEFAULTS, QUOTAS: {**NO_QUOTAS, **quotas_shown(settings)}}
     for name, path in PLAIN.items():
         policy = BY_PATH[path]
         shown = policy.shown(settings)

@@ -146,7 +146,8 @@ def quota_changes(body: object, kind: str) -> Changes:
     return {limit: max(number, 0), policy: quota["policy"]}
 
 
-def _quotas_shown(settings: Settings) -> dict[str, dict[str, Setting]]:
+def quotas_shown(settings: Settings) -> dict[str, dict[str, Setting]]:
+    """Return the quotas that are set, by kind."""
     shown: dict[str, dict[str, Setting]] = {}
     for kind, (limit, policy) in QUOTA_KINDS.items():
         if limit in settings:
@@ -306,7 +307,7 @@ _OWN_FORM: Final = (
         "backlog quota, a limit by bytes (`destination_storage`) or by age (`message_age`)",
         "the limit, and the policy beyond the limit",
         read=_read_quota,
-        show=_quotas_shown,
+        show=quotas_shown,
         removed=lambda request: dict.fromkeys(QUOTA_KINDS[_quota_kind(request)]),
         applied=NO_QUOTAS,
         shown_at="backlogQuotaMap",
