@@ -128,7 +128,7 @@ class Membership:
                 if row.session is not None and row.session in owners
             },
             others,
-            [row.shard for row in view.shards],
+            {row.shard: row.epoch for row in view.shards},
         )
 
     def _free_s(self, view: ClusterView) -> Mapping[int, float]:
@@ -220,7 +220,7 @@ class Membership:
         journals = self._shared.hold(CATALOGUE_SHARD, shard_contents, broker.committer)
         touched = self._parts.shared_catalogue.own(journals["catalogue"], broker.now_us())
         self._parts.own_nodes(journals["nodes"])
-        self._parts.placement.hold(CATALOGUE_SHARD)
+        self._parts.placement.hold(CATALOGUE_SHARD, self._session.epochs[CATALOGUE_SHARD])
         self._parts.followed(touched)
 
     async def _hold(self, shard: int, shard_contents: ShardContents) -> None:
@@ -247,7 +247,7 @@ class Membership:
             if (topic := topics.find(meta.name)) is not None:
                 topics.moves.reopen(topic)
         shared.drop_unopened(shard)
-        parts.placement.hold(shard)
+        parts.placement.hold(shard, self._session.epochs[shard])
 
     # Giving up.
 

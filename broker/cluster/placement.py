@@ -7,7 +7,7 @@ cluster owns everything (`Placement`); in a cluster the ledger names the owners
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +55,12 @@ class Placement:
     def owner(self, name: TopicName) -> Owner | None:
         """Return the other broker that owns a topic, even before creation; None: this broker."""
         return None
+
+    def epoch(self, name: TopicName) -> int:
+        """Return the number of a topic's present ownership: it rises with each new owner, and is 0
+        without a cluster.
+        """
+        return 0
 
     def owner_of_name(self, name: bytes) -> Owner | None:
         """Return the other broker that owns a name without a topic (a group's members); None: this
@@ -123,6 +129,7 @@ class ClusterPlacement(Placement):
         self._owners: Mapping[int, Owner] = {}
         self._others: list[Owner] = []
         self._shards: list[int] = []
+        self._epochs: dict[int, int] = {}  # Newest known epoch of each shard.
         self._live: frozenset[int] = frozenset()
         self._newest = 0
 
@@ -130,19 +137,26 @@ class ClusterPlacement(Placement):
         self,
         owners: Mapping[int, Owner],
         others: list[Owner],
-        shards: Collection[int] = (),
+        epochs: Mapping[int, int] | None = None,
     ) -> None:
-        """Update the owners of shards, the other brokers, and the numbers of all shards."""
-        self._shards = sorted(shards)
+        """Update the owners of shards, the other brokers, and the epochs of all shards."""
+        self._shards = sorted(epochs or ())
+        for shard, epoch in (epochs or {}).items():
+            self._note_epoch(shard, epoch)
         is_news = (owners, others) != (self._owners, self._others)
         self._owners, self._others = owners, others
         if is_news:
             self.wake()
 
-    def hold(self, shard: int) -> None:
-        """Serve a shard from now on."""
+    def hold(self, shard: int, epoch: int = 0) -> None:
+        """Serve a shard from now on, in this epoch."""
+        self._note_epoch(shard, epoch)
         self.held.add(shard)
         self.wake()
+
+    def _note_epoch(self, shard: int, epoch: int) -> None:
+        # A view that was read before this broker took the shard has the former epoch.
+        self._epochs[shard] = max(epoch, self._epochs.get(shard, 0))
 
     def let_go(self, shard: int) -> None:
         """Stop serving a shard."""
@@ -159,6 +173,9 @@ class ClusterPlacement(Placement):
     def owner(self, name: TopicName) -> Owner | None:
         """As `Placement.owner`; NOBODY if no broker has the topic's shard now."""
         return self._owner_of(self._shard_of(name.full))
+
+    def epoch(self, name: TopicName) -> int:
+        return self._epochs.get(self._shard_of(name.full), 0)
 
     def owner_of_name(self, name: bytes) -> Owner | None:
         return self._owner_of(self._shard_of(name.decode("utf-8", "replace")))

@@ -3,11 +3,11 @@ Knows no connection and no broker.
 
 Layouts: Kafka 0.8.2 protocol guide, checked against a running 0.8.2.2 broker; later versions as in
 `wire/`. All answers begin with the size and the correlation id; behind them stand the tagged fields
-of a flexible version, of which no answer has any.
+of a flexible version: only refusals of Produce and Fetch have any, which name the present leader.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from braidlog.protocols.kafka.fields import (
     INT16,
@@ -20,6 +20,7 @@ from braidlog.protocols.kafka.messages import (
     BY_ID_VERSION,
     Fetched,
     FetchReply,
+    Leader,
     Produced,
     ProduceReply,
     Reply,
@@ -30,6 +31,12 @@ from braidlog.storage.formats.api import Part, StoredPart
 FRAME_HEAD = struct.Struct(">ii")  # bytes that follow the first field, correlation id
 FLEXIBLE_HEAD = struct.Struct(">iiB")  # The same, then the number of tagged fields.
 NO_TAGS = b"\0"
+LEADERS_TAG = b"\1\0"  # Of an answer: a single tagged field, 0, the addresses of leaders.
+# Of a partition in Produce and Fetch: a single tagged field, its number, its bytes; the node and the
+# epoch of the leader, without tagged fields.
+LEADER = struct.Struct(">BBBiiB")
+LEADER_BYTES = 9
+PRODUCE_LEADER_TAG, FETCH_LEADER_TAG = 0, 1
 NO_LIST = b"\1"  # An empty list of a flexible version.
 # Partition, error, base offset, since version 2 the time, since 5 the log's start.
 PRODUCED, PRODUCED_V2, PRODUCED_V5 = map(struct.Struct, (">ihq", ">ihqq", ">ihqqq"))
@@ -92,6 +99,7 @@ def _key(name: bytes | None, version: int) -> bytes:
 
 
 def _produce_flexible(reply: ProduceReply, version: int) -> list[bytes]:  # hot: see make bench
+    names_leader = False
     out = [uvarint_bytes(len(reply.topics) + 1)]
     for name, partitions in reply.topics.items():
         out += (_key(name, version), uvarint_bytes(len(partitions) + 1))
@@ -99,16 +107,41 @@ def _produce_flexible(reply: ProduceReply, version: int) -> list[bytes]:  # hot:
             offset, start = result.base_offset, result.log_start_offset
             out.append(PRODUCED_V5.pack(index, result.error, offset, result.append_ms, start))
             if result.error:
+                names_leader = names_leader or result.leader is not None
                 out += (
                     _wrong_flexible(result) if result.wrong else NO_LIST,
                     compact_string(result.message) if result.message else NO_TAGS,
-                    NO_TAGS,
+                    _leader_tag(result.leader, PRODUCE_LEADER_TAG),
                 )
             else:
                 out.append(NO_REASONS_FLEXIBLE)
         out.append(NO_TAGS)
-    out += (NO_THROTTLE, NO_TAGS)
+    out += (NO_THROTTLE, _leaders(reply.topics.values()) if names_leader else NO_TAGS)
     return out
+
+
+def _leader_tag(leader: Leader | None, tag: int) -> bytes:
+    """Return the tagged fields of a partition."""
+    if leader is None:
+        return NO_TAGS
+    return LEADER.pack(1, tag, LEADER_BYTES, leader.node_id, leader.epoch, 0)
+
+
+def _leaders(topics: Iterable[Mapping[int, Produced | Fetched]]) -> bytes:
+    """Return the tagged fields of an answer: the address of each leader that a partition names."""
+    leaders = {
+        result.leader.node_id: result.leader
+        for results in topics
+        for result in results.values()
+        if result.leader is not None
+    }
+    if not leaders:
+        return NO_TAGS
+    nodes = uvarint_bytes(len(leaders) + 1)
+    for leader in leaders.values():
+        address = compact_string(leader.host) + INT32.pack(leader.port)
+        nodes += INT32.pack(leader.node_id) + address + NO_TAGS + NO_TAGS  # The rack is null.
+    return LEADERS_TAG + uvarint_bytes(len(nodes)) + nodes
 
 
 def _wrong_flexible(result: Produced) -> bytes:
@@ -151,6 +184,7 @@ def _produce(reply: ProduceReply, version: int) -> list[bytes]:  # hot: see make
 def _fetch(reply: FetchReply, version: int) -> list[Part]:
     parts: list[Part] = []
     small = bytearray()
+    names_leader = False
     if version >= 1:
         small += NO_THROTTLE
     if version >= 7:
@@ -175,11 +209,12 @@ def _fetch(reply: FetchReply, version: int) -> list[Part]:
                     small.clear()
                 parts.append(piece)
             if is_flexible:
-                small += NO_TAGS
+                names_leader = names_leader or fetched.leader is not None
+                small += _leader_tag(fetched.leader, FETCH_LEADER_TAG)
         if is_flexible:
             small += NO_TAGS
     if is_flexible:
-        small += NO_TAGS
+        small += _leaders(reply.topics.values()) if names_leader else NO_TAGS
     return [*parts, bytes(small)] if small else parts
 
 

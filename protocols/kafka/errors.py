@@ -108,6 +108,10 @@ class UnknownEpoch(errors.BrokerError):
     """The client knows a later leader than this broker does."""
 
 
+class FencedEpoch(errors.BrokerError):
+    """The client knows an earlier leader than the present leader."""
+
+
 WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.BrokerError: Code.UNKNOWN,
     errors.TopicNotFound: Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -137,6 +141,7 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
     UnknownTopicId: Code.UNKNOWN_TOPIC_ID,
     UnknownEpoch: Code.UNKNOWN_LEADER_EPOCH,
+    FencedEpoch: Code.FENCED_LEADER_EPOCH,
     GroupNotAuthorized: Code.GROUP_AUTHORIZATION_FAILED,
     errors.NotAuthenticated: Code.SASL_AUTHENTICATION_FAILED,
     errors.UserNotFound: Code.UNKNOWN,

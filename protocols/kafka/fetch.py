@@ -19,7 +19,7 @@ from braidlog.broker.reading.turn import Turn
 from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.epochs import EPOCH, check_epoch
+from braidlog.protocols.kafka.epochs import LED_ELSEWHERE, check_epoch, leader_in
 from braidlog.protocols.kafka.errors import Code, UnknownTopicId
 from braidlog.protocols.kafka.large_requests import large_requests
 from braidlog.protocols.kafka.messages import (
@@ -28,6 +28,7 @@ from braidlog.protocols.kafka.messages import (
     FetchReply,
     FetchRequest,
     FetchTarget,
+    Leader,
 )
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.storage.formats.api import Buffer, Codec, Part, StoredPart
@@ -55,6 +56,9 @@ HALF_CLOSED_WAIT_S = 30.0
 BATCHES_VERSION = 4
 # From this version on, the first message of an answer is whole, and order matters.
 WHOLE_VERSION = 3
+# From this version on, a refusal names the present leader, as in Kafka 4.3; requests name topics by
+# their ids then.
+LEADER_VERSION = 16
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class PartitionFetch:
     offset: int  # next offset to read
     partition: Partition
     code: int = Code.NONE  # error of the partition
+    leader: Leader | None = None  # named with the error
     parts: list[Part] = field(default_factory=list)
     size: int = 0
     records: int = 0
@@ -83,7 +88,7 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
         yield context.own_writes()
     topics: dict[bytes | None, dict[int, PartitionFetch | Fetched]] = {}
     readings: list[PartitionFetch] = []
-    refused: dict[int, Fetched] = {}  # by code: a request may name 50,000 missing partitions
+    refusals = _Refusals(context)
     number = 0
     by_id = context.version >= BY_ID_VERSION
     find = context.partition_with_id if by_id else context.partition
@@ -94,15 +99,12 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
                 by_index[index] = reading = _begin(context, find(name, index), target)
                 readings.append(reading)
             except BrokerError as error:
-                code = context.refused(error)
-                if code not in refused:
-                    refused[code] = Fetched(code, -1)
-                by_index[index] = refused[code]
+                by_index[index] = refusals.of(error, name)
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
     with OutputReservation(context.connection.outbox.budget, 0) as held:
-        fetching = _Fetching(context, request, readings, held, is_refused=bool(refused))
+        fetching = _Fetching(context, request, readings, held, is_refused=refusals.are_any)
         yield from fetching.read_all()
         if request.wait_ms_max > 0 and not fetching.is_enough():
             yield fetching.wait(max(end_s - trio.current_time(), 0.0))
@@ -111,15 +113,44 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
 
 
 def _begin(context: KafkaContext, partition: Partition, target: FetchTarget) -> PartitionFetch:
-    """Start reading a partition. Raises UnknownEpoch."""
-    if target.epoch > EPOCH:
-        check_epoch(target.epoch)
+    """Start reading a partition. Raises FencedEpoch, UnknownEpoch."""
+    if target.epoch >= 0:
+        check_epoch(context, partition.topic.name, target.epoch)
     offset = target.offset
     if context.walked:
         walked = context.walked.get(partition.partition_id)
         if walked is not None and walked[0] == offset:
             offset = walked[1]
     return PartitionFetch(target, offset, partition)
+
+
+class _Refusals:
+    """The answers of partitions that cannot be read. A request may name 50,000 of them, so answers
+    that are the same are a single object.
+    """
+
+    def __init__(self, context: KafkaContext) -> None:
+        self._context = context
+        self._answers: dict[tuple[int, bytes | None], Fetched] = {}
+
+    @property
+    def are_any(self) -> bool:
+        """True if a partition was refused."""
+        return bool(self._answers)
+
+    def of(self, error: BrokerError, key: bytes | None) -> Fetched:
+        """Return the answer of a partition of the topic with this name or id."""
+        context = self._context
+        code = context.refused(error)
+        names_leader = context.version >= LEADER_VERSION and isinstance(error, LED_ELSEWHERE)
+        place = code, key if names_leader else None
+        answer = self._answers.get(place)
+        if answer is None:
+            answer = self._answers[place] = Fetched(code, -1)
+            if names_leader:
+                assert key is not None
+                answer.leader = leader_in(context, error, context.topic_with_id(key).name)
+        return answer
 
 
 class _Fetching:
@@ -265,6 +296,8 @@ class _Fetching:
             # Otherwise the next fetch begins at this offset and gets the error.
             if not reading.size:
                 reading.code = self._context.refused(error)
+                if self._context.version >= LEADER_VERSION:
+                    reading.leader = leader_in(self._context, error, partition.topic.name)
 
     def _read(self, reading: PartitionFetch, partition: Partition) -> Steps[None]:
         """Read up to the present high watermark, or as far as there is room. Raises BrokerError."""
@@ -450,7 +483,7 @@ def _settle(context: KafkaContext, reading: PartitionFetch) -> None:
 
 def _fetched(reading: PartitionFetch) -> Fetched:
     if reading.code != Code.NONE:
-        return Fetched(reading.code, -1)
+        return Fetched(reading.code, -1, leader=reading.leader)
     partition = reading.partition
     return Fetched(
         Code.NONE,

@@ -1,30 +1,29 @@
 """Descriptions of partitions for Metadata answers, made once and kept. Knows no topic.
 
-All partitions of a topic have the same leader, so topics with as many partitions and that leader
-share a description. A change of either asks for another description: nothing here can be outdated.
+All partitions of a topic have the same leader, so topics with as many partitions, that leader and
+its epoch share a description. A change of these asks for another description: nothing here can be outdated.
 """
 
 from __future__ import annotations
 
-from braidlog.protocols.kafka.epochs import EPOCH
 from braidlog.protocols.kafka.schema import KeptList
 from braidlog.protocols.kafka.wire.metadata import MetadataResponsePartition
 
 # Of all kept lists; a partition takes some 100 bytes, and 26 more for each version asked for.
 KEPT_PARTITIONS_MAX = 20_000
 
-Description = tuple[int, int, int]
-"""Partitions of a topic, error code, number of the leader."""
+Description = tuple[int, int, int, int]
+"""Partitions of a topic, error code, number of the leader, its epoch."""
 
 
-def describe(index: int, code: int, leader: int) -> MetadataResponsePartition:
+def describe(index: int, code: int, leader: int, epoch: int) -> MetadataResponsePartition:
     """Return the description of a partition; a leader below 0 is none."""
     replicas = [leader] if leader >= 0 else []
     return MetadataResponsePartition(
         error_code=code,
         partition_index=index,
         leader_id=leader,
-        leader_epoch=EPOCH,
+        leader_epoch=epoch,
         replica_nodes=replicas,
         isr_nodes=replicas,
     )

@@ -66,6 +66,18 @@ class Request:
 
 
 @dataclass(slots=True)
+class Leader:
+    """The present leader of a partition, and the broker's address: in a refusal, so that clients
+    need no Metadata request (KIP-951).
+    """
+
+    node_id: int
+    epoch: int
+    host: bytes
+    port: int
+
+
+@dataclass(slots=True)
 class Produced:
     """The result for a message set; `base_offset` is -1 on error."""
 
@@ -75,6 +87,7 @@ class Produced:
     log_start_offset: int = -1
     message: bytes | None = None
     wrong: Sequence[tuple[int, bytes | None]] = ()  # Records at fault: place in the set, reason.
+    leader: Leader | None = None
 
 
 @dataclass(slots=True)
@@ -95,6 +108,7 @@ class Fetched:
     parts: Sequence[Part] = ()
     size: int = 0
     log_start_offset: int = -1
+    leader: Leader | None = None
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from braidlog.broker.errors import BrokerError, InvalidName
 from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.context import BrokerAddress, KafkaAnswer, KafkaContext
+from braidlog.protocols.kafka.epochs import epoch_of
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.fields import ENTRIES_INLINE_MAX
 from braidlog.protocols.kafka.kept_partitions import KEPT, describe
@@ -103,12 +104,12 @@ class _Described:
             code = Code.LEADER_NOT_AVAILABLE
         else:
             number = leader.node_id
-        wanted = (len(topic.partitions), int(code), number)
+        wanted = (len(topic.partitions), int(code), number, epoch_of(context, topic.name))
         partitions = KEPT.get(wanted)
         if partitions is None or not partitions.is_ready(context.version):
             described = []
             for index in range(wanted[0]):
-                described.append(describe(index, code, number))
+                described.append(describe(index, *wanted[1:]))
                 yield from self._count()
             partitions = partitions or KEPT.keep(wanted, described)
         described_topic = MetadataResponseTopic(

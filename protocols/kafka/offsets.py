@@ -13,7 +13,7 @@ from braidlog.broker.errors import BrokerError, InvalidRequest
 from braidlog.broker.reading.times import first_not_before, first_of_latest_time
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.epochs import EPOCH, check_epoch
+from braidlog.protocols.kafka.epochs import RECORD_EPOCH, check_epoch
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.list_offsets import (
     ListOffsetsPartition,
@@ -78,7 +78,7 @@ async def _find_first(
     result: ListOffsetsPartitionResponse,
 ) -> None:
     """Put an offset, and the time of the record there, into the result. Raises BrokerError."""
-    check_epoch(target.current_leader_epoch)
+    check_epoch(context, partition.topic.name, target.current_leader_epoch)
     if target.timestamp < 0 and context.version < SINCE.get(target.timestamp, NEVER):
         result.error_code = Code.UNSUPPORTED_VERSION
         return
@@ -95,7 +95,7 @@ async def _find_first(
     if record is not None:
         result.offset, result.timestamp = record[0], record[1] // US_PER_MS
     if result.offset >= 0:
-        result.leader_epoch = EPOCH
+        result.leader_epoch = RECORD_EPOCH
 
 
 async def _find(

@@ -14,6 +14,7 @@ from braidlog.broker.runtime.endings import EndConnection
 from braidlog.broker.runtime.steps import Steps
 from braidlog.broker.topics.producer_memory import StoredBatch
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
+from braidlog.protocols.kafka.epochs import leader_in
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import refuse_keyless
 from braidlog.protocols.kafka.messages import BY_ID_VERSION, Produced, ProduceReply, ProduceRequest
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 ACKS = (-1, 0, 1)  # What a client of today may ask for.
 ACKS_VERSION = 3
+LEADER_VERSION = 10  # From here on a refusal names the present leader.
 SET_COST_BYTES = 2048  # The fixed cost of a set, as bytes that take the same time.
 # A set is packed for the next offset, and again if another protocol's producer appended meanwhile.
 # After this many tries it is stored unpacked.
@@ -192,7 +194,7 @@ class _Producing:
         """Append a set; return steps if something may have to wait."""
         self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
-            resolved = self._resolved
+            resolved, self._target = self._resolved, None
             if resolved is None or resolved[0] != name:
                 resolved = self._resolved = (name, self._topic(name))
             self._target = resolved[1]
@@ -219,7 +221,10 @@ class _Producing:
             return Produced(Code.INVALID_TIMESTAMP, -1, message=str(error).encode())
         if isinstance(error, BodyError):
             error = to_broker_error(error)
-        return Produced(self._context.refused(error), -1)
+        context, leader = self._context, None
+        if self._target is not None and context.version >= LEADER_VERSION:
+            leader = leader_in(context, error, self._target.name)
+        return Produced(context.refused(error), -1, leader=leader)
 
     def _append_checked(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         """Store a set that the topic's settings allow."""

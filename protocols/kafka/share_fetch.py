@@ -19,6 +19,7 @@ from braidlog.broker.runtime.steps import run
 from braidlog.protocols.kafka.classic_group import MemberRefused
 from braidlog.protocols.kafka.classic_groups import checked_name
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
+from braidlog.protocols.kafka.epochs import LED_ELSEWHERE, leader_in
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_configs import settings_of
 from braidlog.protocols.kafka.share_acks import AckBatch, InvalidAck, read_acks, settle
@@ -32,6 +33,8 @@ from braidlog.protocols.kafka.share_sessions import (
 )
 from braidlog.protocols.kafka.wire import share_acknowledge as acknowledge
 from braidlog.protocols.kafka.wire.share_fetch import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
@@ -40,6 +43,7 @@ from braidlog.protocols.kafka.wire.share_fetch import (
 
 if TYPE_CHECKING:
     from braidlog.protocols.kafka.assignors import Place
+    from braidlog.protocols.kafka.messages import Leader
 
 BYTES_MAX = 50 * 1024 * 1024  # Kafka's fetch.max.bytes
 EXACT_MODE = 1  # `share_acquire_mode`: no more records than asked for
@@ -51,6 +55,7 @@ class Settling:
     """The results of settling, by partition."""
 
     codes: dict[Place, tuple[Code, bytes | None]] = field(default_factory=dict)
+    leaders: dict[Place, Leader] = field(default_factory=dict)  # named with errors
     ticket: int = 0
 
 
@@ -150,7 +155,23 @@ def _settle_all(
                 settling.codes[place] = error.code, error.reason.encode() or None
             except BrokerError as error:
                 settling.codes[place] = context.refused(error), None
+                leader = _leader(context, error, place)
+                if leader is not None:
+                    settling.leaders[place] = leader
     return settling
+
+
+def _leader(context: KafkaContext, error: BrokerError, place: Place) -> Leader | None:
+    """Return the leader that a refusal names (KIP-951)."""
+    if not isinstance(error, LED_ELSEWHERE):
+        return None
+    return leader_in(context, error, context.topic_with_id(place[0]).name)
+
+
+def _refused(context: KafkaContext, error: BrokerError, place: Place) -> ShareRead:
+    leader = _leader(context, error, place)
+    code = context.refused(error)
+    return ShareRead(code=code, message=str(error).encode(), leader=leader)
 
 
 async def _take(
@@ -194,7 +215,7 @@ async def _attached(
         try:
             consumers[place] = await attached(context, session, place)
         except BrokerError as error:
-            reads[place] = ShareRead(code=context.refused(error), message=str(error).encode())
+            reads[place] = _refused(context, error, place)
     return consumers
 
 
@@ -211,7 +232,7 @@ async def _take_of(
     try:
         read = await run(take_records(context, consumer, room, held))
     except BrokerError as error:
-        reads[place] = ShareRead(code=context.refused(error), message=str(error).encode())
+        reads[place] = _refused(context, error, place)
         return
     if read is not None:
         reads[place] = read
@@ -226,6 +247,7 @@ def _fetched(
 ) -> KafkaAnswer:
     """Return the answer: partitions with records, an error, or settled records."""
     by_topic: dict[bytes, list[PartitionData]] = {}
+    leaders: list[Leader] = []
     named = {
         (topic.topic_id, part.partition_index)
         for topic in request.topics
@@ -235,6 +257,9 @@ def _fetched(
     for place in sorted({*reads, *settling.codes, *named}):
         read = reads.get(place) or ShareRead()
         code, reason = settling.codes.get(place, (Code.NONE, None))
+        leader = read.leader or settling.leaders.get(place)
+        if leader is not None:
+            leaders.append(leader)
         by_topic.setdefault(place[0], []).append(
             PartitionData(
                 partition_index=place[1],
@@ -242,6 +267,9 @@ def _fetched(
                 error_message=read.message,
                 acknowledge_error_code=code,
                 acknowledge_error_message=reason,
+                current_leader=None
+                if leader is None
+                else LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch),
                 records=read.parts,
                 acquired_records=read.acquired,
             )
@@ -251,6 +279,10 @@ def _fetched(
         responses=[
             ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in by_topic.items()
+        ],
+        node_endpoints=[
+            NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port)
+            for leader in {led.node_id: led for led in leaders}.values()
         ],
     )
     return KafkaAnswer(reply, settling.ticket)
@@ -284,12 +316,21 @@ def share_acknowledge(
         data = acknowledge.PartitionData(
             partition_index=index, error_code=code, error_message=reason
         )
+        leader = settling.leaders.get((topic_id, index))
+        if leader is not None:
+            data.current_leader = acknowledge.LeaderIdAndEpoch(
+                leader_id=leader.node_id, leader_epoch=leader.epoch
+            )
         by_topic.setdefault(topic_id, []).append(data)
     reply = acknowledge.ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=_lock_ms(context, request.group_id),
         responses=[
             acknowledge.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in by_topic.items()
+        ],
+        node_endpoints=[
+            acknowledge.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port)
+            for leader in {led.node_id: led for led in settling.leaders.values()}.values()
         ],
     )
     return KafkaAnswer(reply, settling.ticket)

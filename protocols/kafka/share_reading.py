@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.protocols.kafka.assignors import Place
     from braidlog.protocols.kafka.context import KafkaContext
+    from braidlog.protocols.kafka.messages import Leader
 
 READ_BYTES_MIN, READ_BYTES_MAX = 16 * 1024, 1024 * 1024
 FIRST_READ_BYTES = 64 * 1024  # While the size of the partition's records is unknown.
@@ -63,6 +64,7 @@ class ShareRead:
     message: bytes | None = None
     parts: list[Part] = field(default_factory=list)
     acquired: list[AcquiredRecords] = field(default_factory=list)
+    leader: Leader | None = None  # named with an error
 
 
 @dataclass(slots=True)

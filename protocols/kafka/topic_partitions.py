@@ -8,7 +8,7 @@ from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, InvalidName
 from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.epochs import EPOCH
+from braidlog.protocols.kafka.epochs import epoch_of
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.names import IllegalName, visible
 from braidlog.protocols.kafka.topic_ids import id_of
@@ -93,6 +93,7 @@ def _described(
     leader = context.address_of(context.broker.placement.owner(topic.name))
     code = Code.LEADER_NOT_AVAILABLE if leader is None else Code.NONE
     number = NOBODY if leader is None else leader.node_id
+    epoch = epoch_of(context, topic.name)
     replicas = [] if leader is None else [number]
     end = min(start + most, len(topic.partitions))
     described = DescribeTopicPartitionsResponseTopic(
@@ -104,7 +105,7 @@ def _described(
                 error_code=code,
                 partition_index=index,
                 leader_id=number,
-                leader_epoch=EPOCH,
+                leader_epoch=epoch,
                 replica_nodes=replicas,
                 isr_nodes=replicas,
                 eligible_leader_replicas=(),

@@ -89,3 +89,15 @@ async def test_a_request_waits_for_an_owner_no_longer_than_its_time(autojump_clo
     assert await tries.again(NotOwner("no broker owns it", is_unowned=True))
     assert trio.current_time() == begun + 10.0
     assert not await tries.again(NotOwner("no broker owns it", is_unowned=True))
+
+
+def test_the_epoch_of_a_topic_rises_with_each_owner():
+    placement = elsewhere()
+    assert (Placement().epoch(ORDERS), placement.epoch(ORDERS)) == (0, 0)
+    for shown, known in ((3, 3), (5, 5), (4, 5)):
+        placement.show({}, [], {0: shown, 1: 9})
+        assert placement.epoch(ORDERS) == known
+    placement.hold(0, 6)
+    placement.show({}, [], {0: 5, 1: 9})  # A view from before this broker took the shard.
+    placement.let_go(0)
+    assert placement.epoch(ORDERS) == 6

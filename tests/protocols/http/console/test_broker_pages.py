@@ -71,7 +71,7 @@ async def test_read_only_mode_changes_no_user(browser, app):
 async def test_brokers_of_a_cluster_show_their_shards(browser, broker):
     placement = ClusterPlacement(2, lambda name: 1, lambda shard: True)
     other = Owner(7, {"http": ("10.0.0.7", 8080)}, 3)
-    placement.show({0: other, 3: other, 4: other}, [other], shards=range(8))
+    placement.show({0: other, 3: other, 4: other}, [other], epochs=dict.fromkeys(range(8), 1))
     placement.hold(1)
     broker.placement = placement
     page = await browser.get("/ui/broker")

@@ -84,7 +84,7 @@ async def test_a_broker_without_a_cluster_is_the_only_broker(app, broker):
 async def test_brokers_of_a_cluster_have_their_shards(app, broker):
     placement = ClusterPlacement(2, lambda name: 1, lambda shard: True)
     other = Owner(7, {"http": ("10.0.0.7", 8080)}, 3)
-    placement.show({0: other, 3: other}, [other], shards=range(5))
+    placement.show({0: other, 3: other}, [other], epochs=dict.fromkeys(range(5), 1))
     placement.hold(1)
     placement.hold(2)
     broker.placement = placement
