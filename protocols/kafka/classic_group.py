@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from braidlog.protocols.kafka.deadlines import Deadlines
 from braidlog.protocols.kafka.errors import Code, CodeRefused
+from braidlog.protocols.kafka.kept_bytes import ENTRY_BYTES, MEMBER_BYTES_MAX
 from braidlog.protocols.kafka.roster import Client, KafkaMember, Roster
 from braidlog.protocols.kafka.wire.describe_groups import DescribedGroupMember
 from braidlog.protocols.kafka.wire.join_group import (
@@ -28,7 +29,6 @@ GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all members.
 # How long a group without members and positions exists: Kafka removes such groups every 10 minutes
 # (offsets.retention.check.interval.ms).
 EMPTY_KEPT_S = 600.0
-MEMBER_BYTES_MAX = 1024 * 1024  # A member's metadata and assignment.
 
 
 class GroupState(enum.Enum):
@@ -120,7 +120,7 @@ class KafkaGroup:
             raise MemberRefused(Code.GROUP_MAX_SIZE_REACHED)
         member_id = new_member_id(client_id)
         self.promised[member_id] = due = now + session_s
-        self._promised_size += len(member_id)
+        self._promised_size += ENTRY_BYTES + len(member_id)
         self._promise_dues.add(due, member_id, len(self.promised))
         return member_id
 
@@ -133,7 +133,7 @@ class KafkaGroup:
         """Drop an issued id; return False if it is none."""
         if self.promised.pop(member_id, None) is None:
             return False
-        self._promised_size -= len(member_id)
+        self._promised_size -= ENTRY_BYTES + len(member_id)
         return True
 
     def _enter(self, member: KafkaMember, known: KafkaMember | None, now: float) -> None:
@@ -271,7 +271,8 @@ class KafkaGroup:
     @property
     def size(self) -> int:
         """Bytes kept for the group's clients."""
-        return len(self.name) + self._promised_size + self.roster.size
+        names = len(self.name) + len(self.protocol_type)
+        return names + self._promised_size + self.roster.size
 
     # Membership.
 
@@ -397,6 +398,6 @@ def new_member_id(client_id: bytes) -> bytes:
 def protocols_of(entries: Sequence[JoinGroupRequestProtocol]) -> dict[bytes, bytes]:
     """Return metadata by protocol name, in the member's order. Raises MemberRefused."""
     protocols = {entry.name: entry.metadata or b"" for entry in entries if entry.name is not None}
-    if sum(map(len, protocols.values())) > MEMBER_BYTES_MAX:
+    if sum(map(len, protocols)) + sum(map(len, protocols.values())) > MEMBER_BYTES_MAX:
         raise MemberRefused(Code.INVALID_REQUEST)
     return protocols

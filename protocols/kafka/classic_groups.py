@@ -16,7 +16,6 @@ from braidlog.broker.errors import BrokerError
 from braidlog.protocols.kafka import classic_members
 from braidlog.protocols.kafka.assignors import Place
 from braidlog.protocols.kafka.classic_group import (
-    MEMBER_BYTES_MAX,
     GroupState,
     KafkaGroup,
     MemberRefused,
@@ -26,6 +25,7 @@ from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.consumer_member import ConsumerMember
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.kept_bytes import MEMBER_BYTES_MAX
 from braidlog.protocols.kafka.roster import KafkaMember
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupResponse
@@ -69,8 +69,10 @@ async def _join(context: KafkaContext, request: JoinGroupRequest) -> JoinGroupRe
     if request.rebalance_timeout_ms > REBALANCE_MS_MAX:
         raise MemberRefused(Code.INVALID_REQUEST)
     groups = context.groups
-    groups.check_room(
-        len(name) + sum(len(protocol.metadata or b"") for protocol in request.protocols)
+    texts = (request.member_id, request.group_instance_id, request.protocol_type, context.client_id)
+    metadata = (protocol.metadata for protocol in request.protocols)
+    groups.check_member(
+        name, (*texts, *metadata), [protocol.name for protocol in request.protocols]
     )
     modern = groups.find_modern(name)
     if modern is not None and modern.members:

@@ -31,6 +31,7 @@ from braidlog.protocols.kafka.classic_group import EMPTY_KEPT_S, GROUP_MEMBERS_M
 from braidlog.protocols.kafka.consumer_member import (
     AWAY_EPOCH,
     JOIN_EPOCH,
+    NO_WISHES,
     ClassicSide,
     ConsumerMember,
     GroupTopics,
@@ -38,6 +39,7 @@ from braidlog.protocols.kafka.consumer_member import (
 )
 from braidlog.protocols.kafka.deadlines import Deadlines
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.kept_bytes import PLACE_BYTES
 from braidlog.protocols.kafka.roster import Client
 
 SESSION_S = 45.0  # Kafka's group.consumer.session.timeout.ms
@@ -78,7 +80,7 @@ class ConsumerGroup:
         self.assignor = DEFAULT
         self.members: dict[bytes, ConsumerMember] = {}
         self.emptied_at = -math.inf
-        self.size = len(name)
+        self._names_size = self._places = 0
         self.topics = GroupTopics()
         self.session_s = SESSION_S
         self._assigned_at = self._looked_at = -math.inf
@@ -98,6 +100,11 @@ class ConsumerGroup:
         if self.epoch > self.target_epoch:
             return State.ASSIGNING
         return State.RECONCILING if self._unsettled else State.STABLE
+
+    @property
+    def size(self) -> int:
+        """Bytes kept for the group's clients, and for the partitions that they are given."""
+        return len(self.name) + self._names_size + PLACE_BYTES * self._places
 
     def _new_epoch(self) -> None:
         """Begin a new epoch. Changes before the next assignment share an epoch."""
@@ -178,7 +185,8 @@ class ConsumerGroup:
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
-        self.size += member.size
+        self._names_size += member.size
+        self._places += len(member.target)
         self.heard(member, now)
         self._dues.add(member.due, member, len(self.members))
         self._unsettled.add(member.member_id)
@@ -189,7 +197,8 @@ class ConsumerGroup:
         instance = member.instance_id
         if instance is not None and self._instances.get(instance) == member.member_id:
             del self._instances[instance]
-        self.size -= member.size
+        self._names_size -= member.size
+        self._places -= len(member.target)
         self._release(member, member.assigned | member.revoking)
 
     def remove(self, member: ConsumerMember, now: float) -> None:
@@ -202,6 +211,7 @@ class ConsumerGroup:
         if not self.members:
             self.emptied_at = now
             self.target_epoch = self.epoch
+            self.topics = GroupTopics()
 
     def go_away(self, member: ConsumerMember) -> None:
         """Let a static member go; it may come back in its session, and keeps its partitions."""
@@ -209,7 +219,9 @@ class ConsumerGroup:
 
     def subscribe(self, member: ConsumerMember, wanted: MemberWishes) -> None:
         """Take over what a heartbeat says of the subscription."""
-        self.size -= member.size
+        if wanted == NO_WISHES:
+            return
+        self._names_size -= member.size
         before = (member.topics, member.pattern, member.assignor)
         if wanted.topics is not None:
             member.topics = wanted.topics
@@ -222,7 +234,7 @@ class ConsumerGroup:
             member.rack_id = wanted.rack_id
         if wanted.rebalance_s is not None:
             member.rebalance_s = wanted.rebalance_s
-        self.size += member.size
+        self._names_size += member.size
         if (member.topics, member.pattern, member.assignor) != before:
             self._new_epoch()
 
@@ -299,6 +311,7 @@ class ConsumerGroup:
         for member in self.members.values():
             member.target = shares[member.member_id]
             self._unsettled.add(member.member_id)
+        self._places = sum(map(len, shares.values()))
 
     def _shares(self, subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -> Shares:
         """Return the partitions of each member."""
@@ -319,7 +332,9 @@ class ConsumerGroup:
         """Take over the names of topics that match a member's pattern."""
         member.matched_at = now
         if names != member.matches:
+            self._names_size -= member.size
             member.matches = names
+            self._names_size += member.size
             self._new_epoch()
 
     def names(self) -> frozenset[bytes]:
@@ -420,9 +435,11 @@ class ConsumerGroup:
 
     def speak(self, member: ConsumerMember, classic: ClassicSide | None) -> None:
         """Note the protocol of a member's last request."""
-        self.size -= member.size
+        if member.classic is classic:
+            return
+        self._names_size -= member.size
         member.classic = classic
-        self.size += member.size
+        self._names_size += member.size
 
     def supports(self, protocols: Mapping[bytes, bytes], member_id: bytes) -> bool:
         """Return True if all other classic members share one of these protocols."""

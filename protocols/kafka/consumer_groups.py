@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from braidlog.protocols.kafka.assignors import ASSIGNORS, NOWHERE, Places
-from braidlog.protocols.kafka.classic_group import MEMBER_BYTES_MAX, MemberRefused, new_member_id
+from braidlog.protocols.kafka.classic_group import MemberRefused, new_member_id
 from braidlog.protocols.kafka.classic_groups import REBALANCE_MS_MAX, checked_name
 from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S, ConsumerGroup
 from braidlog.protocols.kafka.consumer_member import (
@@ -102,6 +102,7 @@ def _admitted(
     """Return the group and the member, None if it leaves. Raises MemberRefused."""
     _check(context, request)
     name = checked_name(context, request.group_id)
+    _check_room(context, request, name)
     now, epoch = trio.current_time(), request.member_epoch
     member_id = request.member_id or b""
     if epoch == JOIN_EPOCH:
@@ -133,6 +134,15 @@ def _admitted(
     return group, member
 
 
+def _check_room(context: KafkaContext, request: ConsumerGroupHeartbeatRequest, name: bytes) -> None:
+    """Check that what a heartbeat says can be kept. Raises MemberRefused."""
+    topics, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    if request.member_epoch != JOIN_EPOCH and not topics and not pattern and not request.rack_id:
+        return  # Nothing new.
+    texts = (request.member_id, request.instance_id, request.rack_id, pattern, context.client_id)
+    context.groups.check_member(name, texts, topics or ())
+
+
 def _why(code: Code, member_id: str, group: str, request: ConsumerGroupHeartbeatRequest) -> str:
     """Return Kafka's text for a member that is not found."""
     instance = (request.instance_id or b"").decode(errors="replace")
@@ -149,8 +159,6 @@ def _joined(
     context: KafkaContext, request: ConsumerGroupHeartbeatRequest, name: bytes, now: float
 ) -> tuple[ConsumerGroup, ConsumerMember]:
     wanted = _subscription(context, request)
-    names = wanted.topics or frozenset()
-    context.groups.check_room(len(name) + len(wanted.pattern or b"") + sum(map(len, names)))
     member_id = request.member_id or new_member_id(context.client_id or b"")
     groups = context.groups
     group = groups.upgrade(name, partial(topics_of, context)) or groups.get_modern(name)
@@ -217,8 +225,6 @@ def _subscription(context: KafkaContext, request: ConsumerGroupHeartbeatRequest)
     topics = request.subscribed_topic_names
     names = None if topics is None else frozenset(name for name in topics if name is not None)
     pattern = request.subscribed_topic_regex
-    if sum(map(len, names or ())) > MEMBER_BYTES_MAX:
-        raise MemberRefused(Code.INVALID_REQUEST, "the names of the topics are too long together")
     for name in names or ():
         if not may_name(context, name):
             raise MemberRefused(Code.TOPIC_AUTHORIZATION_FAILED)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from braidlog.protocols.kafka.assignors import NOWHERE, Place, Places
+from braidlog.protocols.kafka.kept_bytes import MEMBER_BYTES, entries_size
 from braidlog.protocols.kafka.roster import Client
 
 JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2
@@ -28,7 +30,7 @@ class ClassicSide:
     @property
     def size(self) -> int:
         """Bytes kept for the protocols."""
-        return sum(map(len, self.protocols)) + sum(map(len, self.protocols.values()))
+        return entries_size(self.protocols.keys()) + sum(map(len, self.protocols.values()))
 
 
 @dataclass(slots=True, eq=False)
@@ -74,10 +76,12 @@ class ConsumerMember:
 
     @property
     def size(self) -> int:
-        """Bytes kept for the member's names."""
-        names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
+        """Bytes kept for the member and its names; those of its partitions are not included."""
+        names = len(self.member_id) + len(self.instance_id or b"") + sum(map(len, self.client))
+        names += len(self.rack_id or b"") + len(self.pattern)
         own_bytes = 0 if self.classic is None else self.classic.size
-        return names + sum(map(len, self.topics)) + len(self.pattern) + own_bytes
+        topics = entries_size(self.topics) + entries_size(self.matches)
+        return MEMBER_BYTES + names + topics + own_bytes
 
 
 @dataclass(slots=True)
@@ -89,6 +93,9 @@ class MemberWishes:
     assignor: bytes | None = None
     rack_id: bytes | None = None
     rebalance_s: float | None = None
+
+
+NO_WISHES: Final = MemberWishes()
 
 
 @dataclass(slots=True)

@@ -32,8 +32,8 @@ FRAME_HEAD = struct.Struct(">ii")  # bytes that follow the first field, correlat
 FLEXIBLE_HEAD = struct.Struct(">iiB")  # The same, then the number of tagged fields.
 NO_TAGS = b"\0"
 LEADERS_TAG = b"\1\0"  # Of an answer: a single tagged field, 0, the addresses of leaders.
-# Of a partition in Produce and Fetch: a single tagged field, its number, its bytes; the node and the
-# epoch of the leader, without tagged fields.
+# Of a partition in Produce and Fetch: a single tagged field, its number, its bytes; the node and
+# the epoch of the leader, without tagged fields.
 LEADER = struct.Struct(">BBBiiB")
 LEADER_BYTES = 9
 PRODUCE_LEADER_TAG, FETCH_LEADER_TAG = 0, 1

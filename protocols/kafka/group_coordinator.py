@@ -13,6 +13,7 @@ import trio
 from braidlog.protocols.kafka.classic_group import KafkaGroup, MemberRefused
 from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.kept_bytes import ENTRY_BYTES, MEMBER_BYTES, MEMBER_BYTES_MAX
 from braidlog.protocols.kafka.long_polls import LongPolls
 from braidlog.protocols.kafka.members import KafkaMembers
 from braidlog.protocols.kafka.migration import MigrationPolicy, downgrade, upgraded
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 # Groups with members now or lately; a group takes some kilobytes.
 GROUPS_MAX = 10_000
-# Names, members' metadata and assignments, of all groups. A member's metadata is some hundred
-# bytes.
-KEPT_BYTES_MAX = 64 * 1024 * 1024
+# Members with their names, metadata and partitions, of all groups: two kilobytes for a usual
+# member.
+KEPT_BYTES_MAX = 128 * 1024 * 1024
 
 
 class GroupCoordinator:
@@ -187,6 +188,19 @@ class GroupCoordinator:
             self._drop_empty()
         if self._size + size > KEPT_BYTES_MAX:
             raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+
+    def check_member(
+        self, group: bytes, texts: Iterable[bytes | None], entries: Iterable[bytes | None] = ()
+    ) -> None:
+        """Check that there is room for a member with these texts, and these names in a set. Raises
+        MemberRefused.
+        """
+        names = [name or b"" for name in entries]
+        size = sum(len(text or b"") for text in texts) + sum(map(len, names))
+        if size > MEMBER_BYTES_MAX:
+            reason = f"{size} bytes of names and metadata exceed the limit of {MEMBER_BYTES_MAX}"
+            raise MemberRefused(Code.INVALID_REQUEST, reason)
+        self.check_room(len(group) + MEMBER_BYTES + size + ENTRY_BYTES * len(names))
 
     def weigh(self, group: KafkaGroup | ConsumerGroup) -> None:
         """Update the count of the bytes that a group keeps."""

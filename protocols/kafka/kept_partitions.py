@@ -1,7 +1,8 @@
 """Descriptions of partitions for Metadata answers, made once and kept. Knows no topic.
 
 All partitions of a topic have the same leader, so topics with as many partitions, that leader and
-its epoch share a description. A change of these asks for another description: nothing here can be outdated.
+its epoch share a description. A change of these asks for another description: nothing here can be
+outdated.
 """
 
 from __future__ import annotations

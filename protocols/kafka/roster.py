@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from braidlog.protocols.kafka.deadlines import Deadlines
+from braidlog.protocols.kafka.kept_bytes import MEMBER_BYTES, entries_size
 
 # A living member sends a request within this share of its session timeout. Clients send a heartbeat
 # every 0.07 (Java) to 0.3 (kafka-python) of the timeout by default; Kafka's documentation advises a
@@ -45,9 +46,9 @@ class KafkaMember:
     @property
     def size(self) -> int:
         """Bytes kept for the member: protocols with their metadata, assignment, names."""
-        own_bytes = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
-        names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
-        return own_bytes + len(self.assignment) + names
+        own_bytes = sum(map(len, self.protocols.values())) + entries_size(self.protocols.keys())
+        names = len(self.member_id) + len(self.instance_id or b"") + sum(map(len, self.client))
+        return MEMBER_BYTES + own_bytes + len(self.assignment) + names
 
     def heard(self, now: float) -> None:
         """Note a sign of life."""

@@ -100,7 +100,8 @@ def _session(context: KafkaContext, request: ShareFetchRequest) -> ShareSession:
         session = sessions.open(key, context, context.connection.peer)
     else:
         session = sessions.find(key, epoch)
-    session.change(
+    sessions.change(
+        session,
         (
             (topic.topic_id, part.partition_index)
             for topic in request.topics

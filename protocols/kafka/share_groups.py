@@ -12,7 +12,7 @@ import trio
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.protocols.kafka.authorized import operations
-from braidlog.protocols.kafka.classic_group import MEMBER_BYTES_MAX, MemberRefused
+from braidlog.protocols.kafka.classic_group import MemberRefused
 from braidlog.protocols.kafka.classic_groups import checked_name
 from braidlog.protocols.kafka.consumer_member import (
     JOIN_EPOCH,
@@ -72,11 +72,12 @@ def _beat(
     context: KafkaContext, request: ShareGroupHeartbeatRequest, name: bytes
 ) -> ShareGroupHeartbeatResponse:
     groups, now, member_id = context.groups, trio.current_time(), request.member_id or b""
+    if request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names or request.rack_id:
+        texts = (member_id, request.rack_id, context.client_id)
+        groups.check_member(name, texts, request.subscribed_topic_names or ())
     wanted = _wishes(context, request)
     if request.member_epoch == JOIN_EPOCH:
-        names = wanted.topics or frozenset()
-        groups.check_room(len(name) + len(member_id) + sum(map(len, names)))
-        _check_others(context, name, names)
+        _check_others(context, name, wanted.topics or frozenset())
         group = groups.get_share(name)
         member = group.join(member_id, None, context.client, wanted, now)
         group.restart(member, now)
@@ -130,8 +131,6 @@ def _wishes(context: KafkaContext, request: ShareGroupHeartbeatRequest) -> Membe
     """Return the subscription of a heartbeat. Raises MemberRefused."""
     topics = request.subscribed_topic_names
     names = None if topics is None else frozenset(name for name in topics if name is not None)
-    if sum(map(len, names or ())) > MEMBER_BYTES_MAX:
-        raise MemberRefused(Code.INVALID_REQUEST, "the names of the topics are too long together")
     for name in names or ():
         if not may_name(context, name):
             raise MemberRefused(Code.TOPIC_AUTHORIZATION_FAILED)

@@ -14,6 +14,7 @@ import trio
 
 from braidlog.broker.delivery.pulling import PullingConsumer
 from braidlog.protocols.kafka.errors import Code, CodeRefused
+from braidlog.protocols.kafka.kept_bytes import MEMBER_BYTES, PLACE_BYTES
 from braidlog.protocols.kafka.names import PROTOCOL
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from braidlog.protocols.kafka.assignors import Place
 
 SESSIONS_MAX: Final = 2000  # Kafka's group.share.max.share.sessions
+# Names and partitions of all sessions: 170,000 partitions.
+SESSION_BYTES_MAX: Final = 64 * 1024 * 1024
 OPEN_EPOCH, CLOSE_EPOCH = 0, -1
 LAST_EPOCH: Final = 2**31 - 1
 SessionKey = tuple[bytes, bytes]
@@ -108,6 +111,12 @@ class ShareSession:
         for place in forgotten:
             self.wanted.pop(place, None)
 
+    @property
+    def size(self) -> int:
+        """Bytes kept for the session."""
+        names = 2 * len(self.key[1]) + len(self.key[0]) + len(self.name)
+        return MEMBER_BYTES + names + PLACE_BYTES * len(self.wanted)
+
     def had_records(self, place: Place) -> None:
         """Let the other partitions go first in the next fetch."""
         if place in self.wanted:
@@ -146,8 +155,12 @@ class ShareSession:
 class ShareSessions:
     """The share sessions of a broker's listeners of a namespace."""
 
-    def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
+    def __init__(
+        self, sessions_max: int = SESSIONS_MAX, bytes_max: int = SESSION_BYTES_MAX
+    ) -> None:
         """Begin without sessions."""
+        self._bytes_max = bytes_max
+        self._size = 0  # Bytes kept for all sessions.
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._of: dict[int, dict[SessionKey, ShareSession]] = {}  # By identity of the owner.
         self._sessions_max = sessions_max
@@ -161,6 +174,7 @@ class ShareSessions:
             raise ShareRefused(Code.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(key, owner, address)
         self._sessions[key] = session
+        self._size += session.size
         self._of.setdefault(id(owner), {})[key] = session
         return session
 
@@ -175,10 +189,23 @@ class ShareSessions:
             session.epoch = 1 if epoch == LAST_EPOCH else epoch + 1
         return session
 
+    def change(
+        self, session: ShareSession, added: Iterable[Place], forgotten: Iterable[Place]
+    ) -> None:
+        """Add and remove partitions to fetch. Raises ShareRefused, after the session's end."""
+        self._size -= session.size
+        session.change(added, forgotten)
+        self._size += session.size
+        if self._size > self._bytes_max:
+            self.end(session)
+            reason = f"share sessions exceed the limit of {self._bytes_max} bytes"
+            raise ShareRefused(Code.SHARE_SESSION_LIMIT_REACHED, reason)
+
     def end(self, session: ShareSession) -> None:
         """End a session."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
+            self._size -= session.size
         owned = self._of.get(id(session.owner), {})
         owned.pop(session.key, None)
         if not owned:

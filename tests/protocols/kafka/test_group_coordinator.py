@@ -15,7 +15,7 @@ from braidlog.protocols.kafka.group_coordinator import KEPT_BYTES_MAX, GroupCoor
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.protocols.kafka.frames import RawKafka
 
-SAID = bytes(MEMBER_BYTES_MAX)
+SAID = bytes(MEMBER_BYTES_MAX - 100)  # Beside names.
 SESSION_MS = 10_000
 CLIENT = (b"c", b"/h")
 

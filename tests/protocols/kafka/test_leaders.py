@@ -31,7 +31,7 @@ NO_LEADER = (-1, -1)
 
 
 @dataclass
-class Cluster:
+class LeaderCluster:
     """A client of the first of two brokers, and the topics of both."""
 
     nodes: tuple[SteppedBroker, SteppedBroker]
@@ -61,7 +61,7 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[LeaderCluster]:
     async with (
         two_brokers(SharedStore(tmp_path)) as (nodes, names),
         open_listeners(nodes[0].broker) as connect,
@@ -74,7 +74,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
             await trio.to_thread.run_sync(node.shared.session.tell_addresses, addresses)
         placement = nodes[0].broker.placement
         await until(lambda: "kafka" in placement.owner(names[1]).addresses)
-        yield Cluster(nodes, *names, client)
+        yield LeaderCluster(nodes, *names, client)
 
 
 def led(partition: Any) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def endpoints(reply: Any) -> list[tuple[int, bytes, int]]:
 
 
 @pytest.mark.parametrize("version", range(9, 14))
-async def test_a_refused_produce_names_the_leader(cluster: Cluster, version: int) -> None:
+async def test_a_refused_produce_names_the_leader(cluster: LeaderCluster, version: int) -> None:
     topic = produce.TopicProduceData(
         name=cluster.theirs.topic.encode(),
         topic_id=cluster.id_of(cluster.theirs),
@@ -105,7 +105,7 @@ async def test_a_refused_produce_names_the_leader(cluster: Cluster, version: int
     assert endpoints(reply) == ([cluster.endpoint(cluster.theirs)] if names_leader else [])
 
 
-async def fetched(cluster: Cluster, topic: TopicName, version: int, epoch: int = -1) -> Any:
+async def fetched(cluster: LeaderCluster, topic: TopicName, version: int, epoch: int = -1) -> Any:
     partition = fetch.FetchPartition(
         partition=0, current_leader_epoch=epoch, partition_max_bytes=1000
     )
@@ -117,7 +117,7 @@ async def fetched(cluster: Cluster, topic: TopicName, version: int, epoch: int =
 
 
 @pytest.mark.parametrize("version", range(12, 19))
-async def test_a_refused_fetch_names_the_leader(cluster: Cluster, version: int) -> None:
+async def test_a_refused_fetch_names_the_leader(cluster: LeaderCluster, version: int) -> None:
     epoch = cluster.leader(cluster.mine)[1]
     for topic, known, code in (
         (cluster.theirs, -1, Code.NOT_LEADER_FOR_PARTITION),
@@ -135,7 +135,9 @@ async def test_a_refused_fetch_names_the_leader(cluster: Cluster, version: int) 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_refusals_of_share_members_name_the_leader(cluster: Cluster, version: int) -> None:
+async def test_refusals_of_share_members_name_the_leader(
+    cluster: LeaderCluster, version: int
+) -> None:
     topic_id = cluster.id_of(cluster.theirs)
     request = share.ShareFetchRequest(
         group_id=GROUP,
@@ -164,7 +166,7 @@ async def test_refusals_of_share_members_name_the_leader(cluster: Cluster, versi
     assert endpoints(reply) == [cluster.endpoint(cluster.theirs)]
 
 
-async def test_descriptions_of_topics_have_the_epoch_of_the_owner(cluster: Cluster) -> None:
+async def test_descriptions_of_topics_have_the_epoch_of_the_owner(cluster: LeaderCluster) -> None:
     for topic in (cluster.mine, cluster.theirs):
         assert cluster.leader(topic)[1] > 0
         for partition in (await cluster.shown(topic)).partitions:
@@ -176,7 +178,9 @@ async def test_descriptions_of_topics_have_the_epoch_of_the_owner(cluster: Clust
             assert (partition.leader_id, partition.leader_epoch) == cluster.leader(topic)
 
 
-async def test_records_of_every_epoch_so_far_end_at_the_high_watermark(cluster: Cluster) -> None:
+async def test_records_of_every_epoch_so_far_end_at_the_high_watermark(
+    cluster: LeaderCluster,
+) -> None:
     name, present = cluster.mine.topic.encode(), cluster.leader(cluster.mine)[1]
     partition = cluster.nodes[0].broker.topics.partition(cluster.mine, 0)
     end = partition.high_watermark
@@ -189,13 +193,15 @@ async def test_records_of_every_epoch_so_far_end_at_the_high_watermark(cluster: 
         (present + 1, 0, (Code.UNKNOWN_LEADER_EPOCH, -1, -1)),
     ):
         target = ends.OffsetForLeaderPartition(current_leader_epoch=known, leader_epoch=wanted)
-        asked = ends.OffsetForLeaderTopic(topic=name, partitions=[target])
-        reply = await cluster.client.call_whole(ends.OffsetForLeaderEpochRequest(topics=[asked]), 4)
+        end_topic = ends.OffsetForLeaderTopic(topic=name, partitions=[target])
+        reply = await cluster.client.call_whole(
+            ends.OffsetForLeaderEpochRequest(topics=[end_topic]), 4
+        )
         (ended,) = reply.topics[0].partitions
         assert (ended.error_code, ended.leader_epoch, ended.end_offset) == answer
 
 
-async def test_list_offsets_checks_the_epoch_that_the_client_knows(cluster: Cluster) -> None:
+async def test_list_offsets_checks_the_epoch_that_the_client_knows(cluster: LeaderCluster) -> None:
     present = cluster.leader(cluster.mine)[1]
     for known, code in (
         (present, Code.NONE),
