@@ -5,6 +5,7 @@ The fixtures also fix random choices.
 """
 
 import os
+import signal
 from importlib import import_module
 
 import hypothesis
@@ -46,6 +47,12 @@ DESCRIPTORS_MAX = 900
 
 def pytest_addoption(parser):
     parser.addoption("--order", type=int, default=0, help="seed of the order of trio's tasks")
+
+
+def pytest_configure():
+    """Let SIGINT end the programs that tests start: a shell's background jobs ignore SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config):
