@@ -32,7 +32,7 @@ from braidlog.broker.delivery.client_policies import ClientPolicies
 from braidlog.broker.delivery.dead_letters import DeadLetterCopier
 from braidlog.broker.delivery.inactivity import Inactivity
 from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
-from braidlog.broker.delivery.producers import ProducerRegistry
+from braidlog.broker.delivery.open_producers import ProducerRegistry
 from braidlog.broker.delivery.registry import Dispatchers
 from braidlog.broker.limits import CLOSED_FOR_ACCEPT, STATE_LIMITS, StateLimits
 from braidlog.broker.metrics import Metrics
@@ -55,7 +55,7 @@ from braidlog.broker.topics.known_ends import note_regularly
 from braidlog.broker.topics.namespaces import Namespaces
 from braidlog.broker.topics.partition_factory import Partitions
 from braidlog.broker.topics.past_changes import PastChanges
-from braidlog.broker.topics.producers import ProducerNumbers
+from braidlog.broker.topics.producer_names import ProducerNumbers
 from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.renaming import Renaming
 from braidlog.broker.topics.retention import Retention

@@ -56,7 +56,7 @@ class Consumer(abc.ABC):
     """A consumer; the adapter implements sending to the client and the liveness check."""
 
     protocol: ClassVar[str] = ""
-    # True for a member of a share group: it asks for records (`queue.py`) instead of getting
+    # True for a member of a share group: it asks for records (`share_queue.py`) instead of getting
     # entries sent.
     pulls: ClassVar[bool] = False
 

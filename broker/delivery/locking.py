@@ -1,8 +1,8 @@
 """Delivery of entries whose records members of share groups may hold.
 
 `_out` has every offset that some consumer holds; `locks` has those of members. An entry is sent to
-a consumer only while nobody holds a record of the entry. Knows no member's request: `queue.py` adds
-the members.
+a consumer only while nobody holds a record of the entry. Knows no member's request:
+`share_queue.py` adds the members.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
-from braidlog.broker.delivery.queue import QueueDispatcher
 from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAheadBudget
+from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.delivery.surroundings import Surroundings, wall_clock_us
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.broker.positions.members import SubscriptionMember

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
-from braidlog.broker.reading.parts import all_in_memory
+from braidlog.broker.reading.in_memory import all_in_memory
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.reading.turn import Turn
 from braidlog.broker.runtime.output_budget import OutputReservation

@@ -2,7 +2,7 @@
 request.
 
 Several members may have a partition, so nobody has to give up a partition first: a member moves to
-the group's epoch with its next heartbeat. `broker/delivery/queue.py` locks the records.
+the group's epoch with its next heartbeat. `broker/delivery/share_queue.py` locks the records.
 Rules: group-coordinator/.../modern/share of apache/kafka 4.3.
 """
 

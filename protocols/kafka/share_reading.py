@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.joining import join
-from braidlog.broker.delivery.queue import QueueDispatcher
+from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.reading.turn import Turn

@@ -18,7 +18,7 @@ from braidlog.protocols.kafka.kept_bytes import MEMBER_BYTES, PLACE_BYTES
 from braidlog.protocols.kafka.names import PROTOCOL
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.queue import QueueDispatcher
+    from braidlog.broker.delivery.share_queue import QueueDispatcher
     from braidlog.broker.topics.partition import Partition
     from braidlog.protocols.kafka.assignors import Place
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from braidlog.protocols.pulsar.client import PulsarClient
 from braidlog.protocols.pulsar.discovery import service_url
+from braidlog.protocols.pulsar.listener_state import SharedState
 from braidlog.protocols.pulsar.options import PulsarOptions
 from braidlog.protocols.pulsar.session import PulsarSession
-from braidlog.protocols.pulsar.shared import SharedState
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

@@ -24,13 +24,13 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.channel import Channel
-    from braidlog.broker.delivery.producers import Producer
+    from braidlog.broker.delivery.open_producers import Producer
     from braidlog.broker.errors import BrokerError
     from braidlog.broker.metrics import Number
     from braidlog.broker.server.connection import Connection
     from braidlog.protocols.pulsar.consumer import PulsarConsumer
+    from braidlog.protocols.pulsar.listener_state import SharedState
     from braidlog.protocols.pulsar.options import PulsarOptions
-    from braidlog.protocols.pulsar.shared import SharedState
     from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandProducer, CommandSubscribe
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker.delivery.consumer import Consumer
-from braidlog.broker.delivery.rates import RateMeter, Rates
+from braidlog.broker.delivery.consumer_rates import RateMeter, Rates
 from braidlog.broker.reading.entries import Entry
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.delivery.channel import Channel
-from braidlog.broker.delivery.producers import AccessMode, Producer
+from braidlog.broker.delivery.open_producers import AccessMode, Producer
 from braidlog.broker.errors import BrokerError
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of

@@ -16,7 +16,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSend, Server
 from braidlog.storage.formats.pulsar.prepare import EntryRun
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.producers import Producer
+    from braidlog.broker.delivery.open_producers import Producer
 
 SEQUENCE_MIN: Final = -(2**63)
 REPEATED: Final = -1  # Instead of a delta: the message was stored before, and is not stored again.

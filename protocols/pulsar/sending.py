@@ -30,7 +30,7 @@ from braidlog.storage.formats.pulsar.prepare import BODY_FORMAT, JOINED_ENTRY_BY
 from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.producers import Producer
+    from braidlog.broker.delivery.open_producers import Producer
     from braidlog.broker.topics.client_limits import ClientLimits
     from braidlog.protocols.pulsar.client import PulsarClient
 

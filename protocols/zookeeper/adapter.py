@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from braidlog.broker.config.settings import OFF, ConfigError
 from braidlog.broker.server.connection import address_text
 from braidlog.protocols.zookeeper import paths
+from braidlog.protocols.zookeeper.listener_state import Service
 from braidlog.protocols.zookeeper.options import ZooKeeperOptions
-from braidlog.protocols.zookeeper.service import Service
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

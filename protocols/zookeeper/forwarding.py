@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.cluster.placement import Owner
     from braidlog.broker.server.connection import Connection
+    from braidlog.protocols.zookeeper.listener_state import Service
     from braidlog.protocols.zookeeper.options import ZooKeeperOptions
-    from braidlog.protocols.zookeeper.service import Service
 
 # Time for the catalogue to have an owner that serves the nodes; then the client is disconnected,
 # and tries its next address.

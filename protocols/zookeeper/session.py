@@ -31,7 +31,7 @@ from braidlog.protocols.zookeeper.watches import Watch
 
 if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
-    from braidlog.protocols.zookeeper.service import Service
+    from braidlog.protocols.zookeeper.listener_state import Service
     from braidlog.protocols.zookeeper.sessions import LiveSession
 
 # Time for the first frame of a connection, and for a client that closed its session to hang up.

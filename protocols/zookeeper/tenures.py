@@ -13,7 +13,7 @@ import trio
 
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.protocols.zookeeper.service import Service
+from braidlog.protocols.zookeeper.listener_state import Service
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

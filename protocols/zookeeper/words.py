@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from braidlog.protocols.zookeeper.service import Service
+    from braidlog.protocols.zookeeper.listener_state import Service
 
 # Monitoring tools read the release from this line; 3.4.6 has the words and operations served here.
 VERSION: Final = "3.4.6-braidlog"

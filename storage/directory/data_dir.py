@@ -32,12 +32,12 @@ from braidlog.storage.log.layout import (
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.log import Log
 from braidlog.storage.log.opening import begin_log, open_log
-from braidlog.storage.log.read_ahead import read_ahead
 from braidlog.storage.log.recovery import RecoveryReport
 from braidlog.storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
 from braidlog.storage.log.segment import segment_bases, segment_path
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES
 from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.log.start_prefetch import read_ahead
 from braidlog.storage.log.topic_file import (
     TOPIC_BYTES_MAX,
     TOPIC_NAME,

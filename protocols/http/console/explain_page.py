@@ -14,7 +14,7 @@ from braidlog.protocols.http.console.explaining import (
     explain,
 )
 from braidlog.protocols.http.console.inside import ApiError
-from braidlog.protocols.http.console.readings import MessagesRead
+from braidlog.protocols.http.console.shown_messages import MessagesRead
 from braidlog.protocols.http.console.visits import API, Page, PageRefused, Visit
 from braidlog.protocols.http.errors import INVALID_NAME
 from braidlog.protocols.http.management.messages import GroupDetail, PartitionInfo, TopicDetail

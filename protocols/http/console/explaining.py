@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from braidlog.protocols.http.console.readings import ReadMessage, offset_of, origin_of
+from braidlog.protocols.http.console.shown_messages import ReadMessage, offset_of, origin_of
 from braidlog.protocols.http.management.messages import (
     GroupDetail,
     GroupPosition,

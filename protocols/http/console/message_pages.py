@@ -12,18 +12,18 @@ from starlette.responses import Response
 from braidlog.protocols.http.console.expression import BadExpression
 from braidlog.protocols.http.console.inside import ApiError
 from braidlog.protocols.http.console.places import find_place
-from braidlog.protocols.http.console.readings import (
-    FORMATS,
-    MessagesRead,
-    ReadMessage,
-    show_row,
-)
 from braidlog.protocols.http.console.searching import (
     PARTITIONS_SEARCHED_MAX,
     SEARCHED_MESSAGES_MAX,
     PartitionSearch,
     Search,
     make_filter,
+)
+from braidlog.protocols.http.console.shown_messages import (
+    FORMATS,
+    MessagesRead,
+    ReadMessage,
+    show_row,
 )
 from braidlog.protocols.http.console.visits import API, Page, PageRefused, Visit
 from braidlog.protocols.http.management.messages import PartitionInfo, TopicDetail

@@ -9,7 +9,7 @@ import re
 
 from braidlog.broker.cli.client import AdminError
 from braidlog.broker.cli.places import time_us_of
-from braidlog.protocols.http.console.readings import MessagesRead, offset_of
+from braidlog.protocols.http.console.shown_messages import MessagesRead, offset_of
 from braidlog.protocols.http.console.visits import PageRefused, Visit
 from braidlog.protocols.http.management.messages import PartitionInfo
 

@@ -9,7 +9,7 @@ import msgspec
 
 from braidlog.protocols.http.console.inside import ApiError
 from braidlog.protocols.http.console.message_pages import read_message
-from braidlog.protocols.http.console.readings import ReadMessage, content_bytes
+from braidlog.protocols.http.console.shown_messages import ReadMessage, content_bytes
 from braidlog.protocols.http.console.visits import API, Page, PageRefused, Redirect, Visit
 from braidlog.protocols.http.ids import read_id
 from braidlog.protocols.http.management.messages import TopicDetail

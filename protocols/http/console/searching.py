@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from braidlog.protocols.http.console.expression import Condition, parse_expression
 from braidlog.protocols.http.console.inside import InnerApi
-from braidlog.protocols.http.console.readings import (
+from braidlog.protocols.http.console.shown_messages import (
     MessagesRead,
     ReadMessage,
     fields_of,

@@ -16,15 +16,15 @@ from starlette.responses import Response
 
 from braidlog.protocols.http.console.inside import ApiError, InnerApi
 from braidlog.protocols.http.console.message_pages import chosen_partitions, message_filter
-from braidlog.protocols.http.console.readings import (
+from braidlog.protocols.http.console.rendering import visible, when
+from braidlog.protocols.http.console.searching import PARTITIONS_SEARCHED_MAX
+from braidlog.protocols.http.console.shown_messages import (
     MessagesRead,
     ReadMessage,
     ShownContent,
     show_row,
     time_us,
 )
-from braidlog.protocols.http.console.rendering import visible, when
-from braidlog.protocols.http.console.searching import PARTITIONS_SEARCHED_MAX
 from braidlog.protocols.http.console.visits import API, Page, PageRefused, Visit
 from braidlog.protocols.http.management.messages import PartitionInfo, TopicDetail
 from braidlog.protocols.http.waiting import disconnected

@@ -7,7 +7,7 @@ import msgspec
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
 from braidlog.protocols.http.console.growth import Growth
 from braidlog.protocols.http.console.inside import ApiError
-from braidlog.protocols.http.console.readings import parsed, pretty
+from braidlog.protocols.http.console.shown_messages import parsed, pretty
 from braidlog.protocols.http.console.visits import API, Page, Visit
 from braidlog.protocols.http.management.messages import TopicDetail, TopicPage, TopicSummary
 from braidlog.protocols.http.management.overview import ConnectionPage

@@ -29,7 +29,7 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin import blank_figures
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
-from braidlog.protocols.http.pulsar_admin.openers import (
+from braidlog.protocols.http.pulsar_admin.client_stats import (
     add_counts,
     connected_consumer,
     publisher_stats,

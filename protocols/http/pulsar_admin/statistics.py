@@ -15,8 +15,7 @@ from braidlog.broker.delivery.exclusive import OrderedDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.reading.records import read_records
 from braidlog.protocols.http.pulsar_admin import blank_figures
-from braidlog.protocols.http.pulsar_admin.names import full_name
-from braidlog.protocols.http.pulsar_admin.openers import (
+from braidlog.protocols.http.pulsar_admin.client_stats import (
     add_counts,
     connected_consumer,
     consumer_stats,
@@ -24,6 +23,7 @@ from braidlog.protocols.http.pulsar_admin.openers import (
     key_sharing,
     publisher_stats,
 )
+from braidlog.protocols.http.pulsar_admin.names import full_name
 from braidlog.protocols.http.pulsar_admin.properties import shown_properties
 from braidlog.protocols.http.turns import in_turns
 

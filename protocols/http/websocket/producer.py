@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from starlette.requests import Request
 
-from braidlog.broker.delivery.producers import AccessMode, Producer
+from braidlog.broker.delivery.open_producers import AccessMode, Producer
 from braidlog.broker.errors import BrokerError, LimitExceeded
 from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.runtime.threads import run_in_thread

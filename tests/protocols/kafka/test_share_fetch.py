@@ -11,7 +11,7 @@ from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
 from braidlog.broker.delivery.pulling import Settlement
-from braidlog.broker.delivery.queue import QueueDispatcher
+from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.reading.records import read_records
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.topic_ids import id_of

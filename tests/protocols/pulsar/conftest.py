@@ -3,7 +3,7 @@
 import pytest
 
 from braidlog.protocols.pulsar.limits import PulsarLimits
-from braidlog.protocols.pulsar.shared import SharedState
+from braidlog.protocols.pulsar.listener_state import SharedState
 from tests.protocols.pulsar.talk import RawPulsar
 
 

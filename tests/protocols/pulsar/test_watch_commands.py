@@ -6,8 +6,8 @@ import trio
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.pulsar import watchers
+from braidlog.protocols.pulsar.listener_state import SharedState
 from braidlog.protocols.pulsar.machine import Type
-from braidlog.protocols.pulsar.shared import SharedState
 from braidlog.protocols.pulsar.topic_lists import TopicList, topics_hash
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from braidlog.storage.metadata.names import TopicName

@@ -7,7 +7,7 @@ import pytest
 
 from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.pulling import PullingConsumer, Settlement, ShareLimits
-from braidlog.broker.delivery.queue import QueueDispatcher
+from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 

@@ -1,6 +1,6 @@
 """Rates of a consumer, measured since an earlier query that is long enough ago."""
 
-from braidlog.broker.delivery.rates import WINDOW_US, RateMeter, Rates
+from braidlog.broker.delivery.consumer_rates import WINDOW_US, RateMeter, Rates
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 
 SECOND = 1_000_000

@@ -8,7 +8,7 @@ from braidlog.broker.cluster.placement import Placement
 from braidlog.broker.errors import LimitExceeded
 from braidlog.broker.limits import StateLimits
 from braidlog.broker.topics.catalogue import LocalCatalogue
-from braidlog.broker.topics.producers import FORGOTTEN_AFTER_S, ProducerNumbers
+from braidlog.broker.topics.producer_names import FORGOTTEN_AFTER_S, ProducerNumbers
 from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import MemoryJournal

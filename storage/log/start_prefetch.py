@@ -2,8 +2,8 @@
 
 A start opens a folder after the other. Each folder takes a handful of small reads, most of which
 are known only then. From memory a read takes microseconds, and a helper would only be in the way.
-From a disk a read takes a tenth of a millisecond or more: then another process (`fetching.py`)
-fetches the next folders. Knows names of folders, not their contents.
+From a disk a read takes a tenth of a millisecond or more: then another process
+(`prefetch_program.py`) fetches the next folders. Knows names of folders, not their contents.
 """
 
 import json
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-from braidlog.storage.log import fetching
-from braidlog.storage.log.fetching import blocks_read as blocks_read_by_us
+from braidlog.storage.log import prefetch_program
+from braidlog.storage.log.prefetch_program import blocks_read as blocks_read_by_us
 
 # Folders between two looks at the number of blocks read from the disk.
 LOOK_FOLDERS = 64
@@ -97,11 +97,11 @@ class _Ahead:
 
 
 class Fetcher:
-    """The program `fetching.py`, started with the first folders; if the program cannot run, nothing
-    is fetched. The program ends with this process, because its input ends.
+    """The program `prefetch_program.py`, started with the first folders; if the program cannot run,
+    nothing is fetched. The program ends with this process, because its input ends.
     """
 
-    def __init__(self, path: str = fetching.__file__) -> None:
+    def __init__(self, path: str = prefetch_program.__file__) -> None:
         self._path = path
         self._program: subprocess.Popen[bytes] | None = None
         self._ended = False

@@ -5,7 +5,7 @@ import trio
 
 from braidlog.broker.coordination.nodes import OPEN, NodeMade
 from braidlog.protocols.zookeeper.adapter import ADAPTER
-from braidlog.protocols.zookeeper.service import DELETED_TOGETHER, ENDED_TOGETHER
+from braidlog.protocols.zookeeper.listener_state import DELETED_TOGETHER, ENDED_TOGETHER
 from tests.protocols.zookeeper.talk import EPHEMERAL, RawZooKeeper
 
 TIMEOUT_MS = 8000

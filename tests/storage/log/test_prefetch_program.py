@@ -4,7 +4,7 @@ import io
 import json
 import sys
 
-from braidlog.storage.log.fetching import fetch_folders, main
+from braidlog.storage.log.prefetch_program import fetch_folders, main
 
 
 def folders_of(tmp_path):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from braidlog.storage.log.read_ahead import (
+from braidlog.storage.log.start_prefetch import (
     AHEAD_FOLDERS,
     COLD_BLOCKS,
     LOOK_FOLDERS,

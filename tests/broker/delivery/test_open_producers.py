@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from braidlog.broker.delivery.producers import AccessMode, Producer, ProducerRegistry
+from braidlog.broker.delivery.open_producers import AccessMode, Producer, ProducerRegistry
 from braidlog.broker.errors import ProducerBusy, ProducerFenced
 from braidlog.broker.topics.client_limits import ClientLimits
 

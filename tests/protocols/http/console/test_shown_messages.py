@@ -2,7 +2,7 @@
 
 import pytest
 
-from braidlog.protocols.http.console.readings import INDENTED_BYTES_MAX, pretty
+from braidlog.protocols.http.console.shown_messages import INDENTED_BYTES_MAX, pretty
 
 
 def test_json_is_indented_by_its_levels():
