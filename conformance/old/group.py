@@ -4,7 +4,8 @@ Three members on 12 partitions with 20,000 messages a second. In turn: a member 
 SIGKILL and replaced, a member is frozen for 20 s, and the broker is restarted after SIGKILL; with
 `--cluster` the broker that has the sessions is killed among three, then another broker. Afterwards
 every message was received at least once, the partitions were shared out again in time, and no
-position moved backward.
+position moved backward. A broker of the cluster that loses its lease, on an overloaded machine, is
+started again, as a supervisor does; the output says so.
 """
 
 import argparse
@@ -14,9 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,9 +24,17 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from conformance.clients.raw.zookeeper import SessionExpired, ZooKeeper, ZooKeeperError
-from conformance.cluster import servers
-from conformance.cluster.brokers import command, settings_for
 from conformance.ending import end_on_signals
+from conformance.old.group_brokers import (
+    LOOK_S,
+    WAIT_S,
+    PromiseBroken,
+    Supervisor,
+    cluster,
+    controller,
+    single,
+    stale_commits,
+)
 from conformance.old.programs import java_command
 from conformance.server import RunningBroker
 
@@ -44,20 +51,13 @@ ROOM_S: Final = 10.0
 CLUSTER_ROOM_S: Final = 40.0
 FREEZE_S: Final = 20.0
 PAUSE_S: Final = 10.0
-WAIT_S: Final = 120.0  # For a group that must gather once; a longer wait is a failure.
-LOOK_S: Final = 0.25
 RECEIVED_LOOK_S: Final = 2.0  # All runs of offsets are sorted at each look.
-STALE: Final = "braidlog_stale_commits_total"
 OWNERS: Final = f"/consumers/{GROUP}/owners/{TOPIC}"
 
 
 def _data(client: ZooKeeper, *, path: str) -> bytes | None:
     """Return the data of a node."""
     return client.get(path)[0]
-
-
-class PromiseBroken(AssertionError):
-    """A broken promise; the text names the promise."""
 
 
 @dataclass
@@ -270,8 +270,15 @@ def missing(members: Sequence[MemberProcess], ends: dict[int, int]) -> dict[int,
 class GroupRun:
     """A group under load, and its faults; `told` has a line for each."""
 
-    def __init__(self, group: Group, load: SteadyProducer, positions: PositionWatcher) -> None:
+    def __init__(
+        self,
+        group: Group,
+        load: SteadyProducer,
+        positions: PositionWatcher,
+        supervisor: Supervisor,
+    ) -> None:
         self.group, self.load, self.positions = group, load, positions
+        self.supervisor = supervisor
         self.told: list[tuple[str, str]] = []
 
     def say(self, event: str, outcome: str) -> None:
@@ -281,6 +288,7 @@ class GroupRun:
 
     def _shared(self, event: str, names: Sequence[str], limit_s: float) -> None:
         seconds = self.group.await_shared(names, limit_s)
+        self.supervisor.check()
         self.say(event, f"shared out after {seconds:.1f} s (limit {limit_s:.0f} s)")
 
     def faults_of_members(self, brokers: Sequence[RunningBroker]) -> None:
@@ -301,20 +309,23 @@ class GroupRun:
         finally:
             frozen.process.send_signal(signal.SIGCONT)
         self._shared("the frozen member thaws", ("a", "c", "d"), limit)
-        stale = sum(map(stale_commits, brokers))
+        stale = sum(stale_commits(broker, self.supervisor) for broker in brokers)
         self.say("  old commits of the thawed member", f"{stale}, which moved nothing")
 
-    def restart(self, broker: RunningBroker, event: str, start: Callable[[], object]) -> None:
-        """Kill a broker and start it; the group goes on."""
+    def restart(self, broker: RunningBroker, event: str, *, at_once: bool) -> None:
+        """Kill a broker; the group goes on, with the broker started `at_once` or without it."""
         before = dict(self.positions.highest)
+        self.supervisor.keep_down(broker)
         broker.signal(signal.SIGKILL)
         broker.wait()
         begun = time.monotonic()
-        start()
+        if at_once:
+            self.start(broker)
         while any(
             self.positions.highest.get(index, 0) <= before.get(index, 0)
             for index in range(PARTITIONS)
         ):
+            self.supervisor.check()
             if time.monotonic() - begun > WAIT_S:
                 received = [member.runs[-1:] for member in self.group.members]
                 raise PromiseBroken(
@@ -325,6 +336,13 @@ class GroupRun:
             time.sleep(LOOK_S)
         self.say(event, f"every position moves on after {time.monotonic() - begun:.1f} s")
         self._shared("  and the group", ("a", "c", "d"), WAIT_S)
+        if not at_once:
+            self.start(broker)
+
+    def start(self, broker: RunningBroker) -> None:
+        """Start a killed broker."""
+        self.supervisor.launch(broker)
+        self.supervisor.await_ready()
 
     def finish(self) -> None:
         """Stop the load; every message was received. Raises PromiseBroken."""
@@ -355,73 +373,11 @@ class GroupRun:
         return left
 
 
-@contextmanager
-def single(folder: Path) -> Iterator[list[RunningBroker]]:
-    """Run a broker by itself."""
-    with RunningBroker(folder / "broker", listen={"zookeeper": "127.0.0.1:0"}) as broker:
-        yield [broker]
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[list[RunningBroker]]:
-    """Run three brokers over a shared store."""
-    folder.chmod(0o755)  # PostgreSQL runs as another user.
-    with ExitStack() as held:
-        postgres = held.enter_context(servers.Postgres(folder / "pg"))
-        seaweed = held.enter_context(servers.Seaweed(folder / "s3"))
-        settings = [*settings_for(postgres, seaweed, "group"), "topics.deduplication=true"]
-        code, text = command(settings, "init")
-        if code:
-            raise PromiseBroken(text)
-        brokers = [
-            RunningBroker(
-                folder / f"node{node}",
-                listen={"zookeeper": "127.0.0.1:0"},
-                settings=[*settings, f"cluster.node_id={node}"],
-                environment=servers.KEYS,
-            )
-            for node in (1, 2, 3)
-        ]
-        for broker in brokers:
-            held.callback(broker.kill)
-            broker.launch()
-        await_ready(brokers)
-        yield brokers
-
-
-def await_ready(brokers: Sequence[RunningBroker]) -> None:
-    """Return once all serve. Raises PromiseBroken."""
-    deadline = time.monotonic() + WAIT_S
-    while not all(broker.is_ready() for broker in brokers):
-        if time.monotonic() > deadline:
-            raise PromiseBroken("\n".join(broker.log_tail() for broker in brokers))
-        time.sleep(LOOK_S)
-
-
-def stale_commits(broker: RunningBroker) -> int:
-    """Return the number of old commits that moved nothing, since the start of a broker. Raises
-    PromiseBroken if the broker has ended.
-    """
-    if not broker.is_running():
-        raise PromiseBroken(f"a broker ended by itself:\n{broker.log_tail()}")
-    with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
-    return sum(int(float(line.split()[1])) for line in lines if line.startswith(STALE))
-
-
-def controller(addresses: Sequence[str]) -> int:
-    """Return the number of the broker that has the sessions."""
-    host, _, port = addresses[0].rpartition(":")
-    client = ZooKeeper()
-    client.connect((host, int(port)))
-    data, _ = client.get("/controller")
-    client.end()
-    text = (data or b"").decode()
-    return int(text.partition('"brokerid":')[2].partition(",")[0])
-
-
-def play(brokers: list[RunningBroker], folder: Path, rate: int) -> list[tuple[str, str]]:
+def play(
+    brokers: list[RunningBroker], supervisor: Supervisor, folder: Path, rate: int
+) -> list[tuple[str, str]]:
     """Run the group through all faults. Raises PromiseBroken."""
+    supervisor.await_ready()
     addresses = [broker.addresses["zookeeper"] for broker in brokers]
     bootstrap = ",".join(broker.addresses["kafka"] for broker in brokers)
     _create(addresses[0])
@@ -429,31 +385,26 @@ def play(brokers: list[RunningBroker], folder: Path, rate: int) -> list[tuple[st
     for name in MEMBERS:
         group.start(name)
     load, positions = SteadyProducer(bootstrap, rate), PositionWatcher(bootstrap)
-    run = GroupRun(group, load, positions)
+    run = GroupRun(group, load, positions, supervisor)
     try:
         seconds = group.await_shared(MEMBERS, WAIT_S)
         run.say("three members share 12 partitions", f"after {seconds:.1f} s")
         time.sleep(PAUSE_S)
         run.faults_of_members(brokers)
         if len(brokers) == 1:
-            run.restart(brokers[0], "the broker is killed and started", brokers[0].start)
+            run.restart(brokers[0], "the broker is killed and started", at_once=True)
         else:
             owner = brokers[controller(addresses) - 1]
-            run.restart(owner, "the broker with the sessions is killed", lambda: None)
-            _relaunch(owner, brokers)
+            run.restart(owner, "the broker with the sessions is killed", at_once=False)
             other = next(broker for broker in brokers if broker is not owner)
-            run.restart(other, "another broker is killed", lambda: None)
-            _relaunch(other, brokers)
+            run.restart(other, "another broker is killed", at_once=False)
         time.sleep(PAUSE_S)
         run.finish()
+        supervisor.check()
+        run.say("brokers that lost their lease", f"{supervisor.restarts}, started again")
     finally:
         group.kill()
     return run.told
-
-
-def _relaunch(broker: RunningBroker, brokers: Sequence[RunningBroker]) -> None:
-    broker.launch()
-    await_ready(brokers)
 
 
 def _create(address: str) -> None:
@@ -477,9 +428,9 @@ def main(arguments: list[str]) -> int:
         logs = options.logs or Path(scratch)
         logs.mkdir(parents=True, exist_ok=True)
         run = cluster if options.cluster else single
-        with run(Path(scratch)) as brokers:
+        with run(Path(scratch)) as brokers, Supervisor(brokers) as supervisor:
             try:
-                play(brokers, logs, options.rate)
+                play(brokers, supervisor, logs, options.rate)
             except PromiseBroken as failure:
                 print(f"FAILED: {failure}", flush=True)
                 for number, broker in enumerate(brokers):
