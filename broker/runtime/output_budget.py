@@ -61,11 +61,12 @@ class OutputBudget:
         self._large_turn = trio.StrictFIFOLock()
         self._large = trio.lowlevel.ParkingLot()  # For the record whose turn it is.
         self._large_bytes = 0  # Bytes that this record needs.
+        self._awaited_bytes = 0  # Bytes of all answers that wait in `room`.
 
     @property
     def is_short(self) -> bool:
-        """True if more than half is used, or a large record waits: time to be strict."""
-        return self.used + self._large_bytes > self._bytes_max // 2
+        """True if more than half is used, or large answers wait: time to be strict."""
+        return self.used + self._large_bytes + self._awaited_bytes > self._bytes_max // 2
 
     def is_spent(self, unsent_bytes: int = 0) -> bool:
         """Return True if a connection with this number of unsent bytes has to wait."""
@@ -140,8 +141,14 @@ class OutputBudget:
         """Wait until an answer of `size` bytes leaves the last quarter free; an unused budget has
         room for any answer.
         """
-        while not self.has_room(size):
-            await self._slow.park()
+        if self.has_room(size):
+            return
+        self._awaited_bytes += size
+        try:
+            while not self.has_room(size):
+                await self._slow.park()
+        finally:
+            self._awaited_bytes -= size
 
     def has_room(self, size: int) -> bool:
         """Return True if `room` would not wait."""

@@ -4,7 +4,7 @@ by the broker's memory.
     python -m conformance.hostile.unread [--peers 300] [NAME ...]
 
 measures each scenario against a separate broker: the peak growth, and the longest waits of a small
-fetch and of /healthz meanwhile.
+fetch, of /healthz and of a read of ZooKeeper's largest node meanwhile.
 """
 
 import argparse
@@ -18,13 +18,16 @@ from typing import Self
 
 import cramjam
 
+from braidlog.broker.coordination.nodes import NODE_BYTES_MAX
 from braidlog.broker.runtime.heap import GROWN_BYTES
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
-from conformance.clients.raw import iggy, kafka, pulsar
+from conformance.clients.raw import iggy, kafka, pulsar, zookeeper
 from conformance.clients.raw.iggy import FIRST, IggyWire
 from conformance.clients.raw.kafka import KafkaWire
 from conformance.clients.raw.pulsar import PulsarWire
 from conformance.clients.raw.wire import Wire
+from conformance.clients.raw.zookeeper import ZooKeeper
+from conformance.hostile.commands import OPTIONAL
 from conformance.hostile.rows_http import request
 from conformance.hostile.rows_kafka import kafka_request
 from conformance.server import RunningBroker
@@ -34,6 +37,9 @@ NOW_MS = 1_700_000_000_000
 TOPIC, IGGY_TOPIC, BOMBS = "unread", "unread-iggy", "unread-bombs"
 TOPIC_BYTES = 24 * MIB
 BOMB_BYTES = 62 * MIB  # Unpacked, of 2 KB.
+NODE, MANY = "/unread", "/unread-many"
+CHILDREN, CHILD_BYTES = 10_000, 120  # An answer of 1.2 MB.
+CREATES_TOGETHER = 500
 ALL = (1 << 32) - 1
 MESSAGES = "/topics/public/default/{}/partitions/0/messages?timeout=0&max_bytes=10485760"
 
@@ -49,7 +55,7 @@ Peers = Callable[[RunningBroker, int, ExitStack], None]
 
 
 def fill(broker: RunningBroker) -> None:
-    """Create the topics that the peers read, once."""
+    """Create the topics and nodes that the peers read, once."""
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(TOPIC)
         _, watermark, _ = wire.fetch(TOPIC, 0, wait_ms=0)
@@ -66,10 +72,46 @@ def fill(broker: RunningBroker) -> None:
         ] * 1000
         for _ in range(TOPIC_BYTES // 1_000_000):
             sender.send_messages(IGGY_TOPIC, messages)
+    fill_nodes(broker)
     with PulsarWire(broker.address("pulsar")) as producer:
         producer.open_producer(BOMBS)
         packed = bytes(cramjam.zstd.compress(bytes(BOMB_BYTES)))
         producer.publish(0, [(3, NOW_MS), (8, 3), (9, BOMB_BYTES)], packed)
+
+
+def fill_nodes(broker: RunningBroker) -> None:
+    """Create a node of the largest size, and a node with many children, once."""
+    client = ZooKeeper()
+    client.connect(broker.address("zookeeper"))
+    if NODE[1:] in client.children("/")[0]:
+        client.end()
+        return
+    client.create(NODE, bytes(NODE_BYTES_MAX))
+    client.create(MANY)
+    for first in range(0, CHILDREN, CREATES_TOGETHER):
+        numbers = range(first, first + CREATES_TOGETHER)
+        names = [f"{number:05d}".ljust(CHILD_BYTES, "x") for number in numbers]
+        client.multi(
+            [(zookeeper.CREATE, zookeeper.create_body(f"{MANY}/{name}", b"")) for name in names]
+        )
+    client.end()
+
+
+def nodes(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """ZooKeeper: two reads of a node of 1 MiB on each connection."""
+    body = zookeeper.read_body(NODE, watch=True)
+    _ask_nodes(broker, count, held, zookeeper.request_frame(1, zookeeper.GET_DATA, body) * 2)
+
+
+def children(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """ZooKeeper: two lists of 10,000 children on each connection."""
+    body = zookeeper.read_body(MANY, watch=True)
+    _ask_nodes(broker, count, held, zookeeper.request_frame(1, zookeeper.GET_CHILDREN, body) * 2)
+
+
+def _ask_nodes(broker: RunningBroker, count: int, held: ExitStack, frames: bytes) -> None:
+    wires = [held.enter_context(Wire(broker.address("zookeeper"))) for _ in range(count)]
+    push_to_all(wires, zookeeper.connect_frame(40_000) + frames)
 
 
 def polls(broker: RunningBroker, count: int, held: ExitStack) -> None:
@@ -129,9 +171,18 @@ SCENARIOS: dict[str, Peers] = {
     "fetches of bombs": fetches_of_bombs,
     "requests": requests,
     "requests of bombs": requests_of_bombs,
+    "nodes": nodes,
+    "children": children,
 }
 # The number of peers at which each scenario was first seen to be unlimited.
-PEERS = {"polls": 100, "deliveries": 300, "fetches": 500, "requests": 100}
+PEERS = {
+    "polls": 100,
+    "deliveries": 300,
+    "fetches": 500,
+    "requests": 100,
+    "nodes": 300,
+    "children": 300,
+}
 PEERS_OF_BOMBS = 20
 
 
@@ -152,7 +203,7 @@ class Waits:
     """Clients of small answers, and the longest wait of each kind."""
 
     def __init__(self, broker: RunningBroker) -> None:
-        self.longest_s = {"fetch": 0.0, "healthz": 0.0}
+        self.longest_s = {"fetch": 0.0, "healthz": 0.0, "node": 0.0}
         self._broker = broker
         self._over = threading.Event()
         self._threads = [
@@ -170,10 +221,14 @@ class Waits:
             thread.join()
 
     def _run(self, name: str) -> None:
+        reader = ZooKeeper(40_000, answer_s=60.0)
+        reader.connect(self._broker.address("zookeeper"))
         with KafkaWire(self._broker.address("kafka")) as wire:
             while not self._over.is_set():
                 begun = time.monotonic()
-                if name == "fetch":
+                if name == "node":
+                    reader.get(NODE)
+                elif name == "fetch":
                     body = kafka.fetch_body(TOPIC, 5, bytes_max=20_000, wait_ms=0)
                     wire.ask(kafka.FETCH, 0, body)
                 else:
@@ -226,7 +281,7 @@ def main(arguments: list[str]) -> int:
     code = 0
     for name in options.names or SCENARIOS:
         count = options.peers or PEERS.get(name, PEERS_OF_BOMBS)
-        with RunningBroker() as broker:
+        with RunningBroker(listen=OPTIONAL) as broker:
             fill(broker)
             with Waits(broker) as waits:
                 grown = play(broker, name, count, options.hold_s)

@@ -140,11 +140,14 @@ class ClusterClient:
         """Send the owner's answers to the client until the owner ends the connection."""
         assert self._owner is not None
         outbox = self._connection.outbox
+        budget = outbox.budget
         try:
-            while data := await self._owner.receive_some(RECEIVE_BYTES):
+            while data := await self._owner.receive_some(budget.allowance(RECEIVE_BYTES)):
                 outbox.answer([data])
                 if outbox.over_limit:
                     await outbox.drained()
+                if budget.is_spent(outbox.unsent_bytes):
+                    await budget.some_free(lambda: outbox.unsent_bytes)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self._connection.end(f"the owner of the catalogue has gone: {error}")
         else:

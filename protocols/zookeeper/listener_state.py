@@ -16,6 +16,7 @@ from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
 from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
 from braidlog.protocols.zookeeper.namespace import SharedNodes
+from braidlog.protocols.zookeeper.pieces import SentInPieces
 from braidlog.protocols.zookeeper.sessions import LiveSession, LiveSessions
 from braidlog.protocols.zookeeper.topic_nodes import CONFIGS, is_index
 from braidlog.protocols.zookeeper.tree import Tree
@@ -57,7 +58,13 @@ class Service:
             broker, nodes, options.kafka, lambda path, data: self.tree.keep(path, data)
         )
         fixed = frozenset(("/", *FIXED))
-        self.tree = Tree(nodes, KafkaView(self.names), fixed, lambda: broker.now_us() // 1000)
+        self.tree = Tree(
+            nodes,
+            KafkaView(self.names),
+            SentInPieces(nodes, broker.output),
+            fixed=fixed,
+            now_ms=lambda: broker.now_us() // 1000,
+        )
         self.nodes = nodes
         self.sessions = LiveSessions(nodes, options.tick_ms, trio.current_time)
         self._notifications_at = trio.current_time()

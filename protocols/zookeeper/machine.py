@@ -12,7 +12,7 @@ from typing import Any, Final
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.framing import LengthPrefix
 from braidlog.protocols.zookeeper import jute
-from braidlog.protocols.zookeeper.jute import I32, MULTI_HEADER, JuteReader
+from braidlog.protocols.zookeeper.jute import I32, MULTI_HEADER, STAT, JuteReader
 from braidlog.protocols.zookeeper.messages import (
     ERROR,
     EVENT_LAYOUT,
@@ -92,6 +92,18 @@ class ZooKeeperMachine:
         if op == Op.MULTI:
             return framed(header + _results(values))
         return framed(header + jute.write(REPLIES[op], values))
+
+    def encode_around(
+        self, xid: int, zxid: int, op: int, size: int, stat: Sequence[int]
+    ) -> tuple[bytes, bytes]:
+        """Return the beginning and the end of an answer with `size` bytes of a node's data, or of
+        the list of its children; `stat` may be empty.
+        """
+        head = REPLY_HEADER.pack(xid, zxid, 0)
+        if op == Op.GET_DATA:
+            head += I32.pack(size)
+        tail = STAT.pack(*stat) if stat else b""
+        return I32.pack(len(head) + size + len(tail)) + head, tail
 
     def encode_error(self, xid: int, zxid: int, code: int) -> bytes:
         """Return the answer to a request that failed."""

@@ -6,6 +6,7 @@ A handler returns the values of the answer, or a coroutine where the broker has 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ from braidlog.broker.errors import BrokerError, LimitExceeded
 from braidlog.broker.limits import OUTPUT_SHARE_BYTES_MIN
 from braidlog.protocols.turns import in_turns
 from braidlog.protocols.zookeeper import acl as lists
-from braidlog.protocols.zookeeper import paths
+from braidlog.protocols.zookeeper import jute, paths
 from braidlog.protocols.zookeeper.errors import NodeError, ZkCode, wire_code
 from braidlog.protocols.zookeeper.messages import ERROR, Event, Op, PartResult
 from braidlog.protocols.zookeeper.tree import Stat, Tree, VisibleNode
@@ -37,13 +38,17 @@ NAMES_BYTES_MAX: Final = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class OperationContext:
-    """A connection, as seen by the operations. `ticket`: the answer waits for its durability."""
+    """A connection, as seen by the operations. `ticket`: the answer waits for its durability.
+    `pieces`: set if the answer is sent in pieces, as a block that holds its bytes meanwhile.
+    """
 
     tree: Tree
     caller: Caller
     watcher: NodeWatcher
     chroot: str
     ticket: int = 0
+    pieces: AbstractContextManager[None] | None = None
+    in_task: bool = False  # The handler runs in the connection's task, which may send pieces.
 
     def path(self, shown: str) -> str:
         """Return the path of the node that the client names."""
@@ -87,6 +92,15 @@ class OperationContext:
         result = handler(self, *fields)
         return await result if isinstance(result, Coroutine) else result
 
+    async def as_task(self, handler: Handler, *fields: object) -> Values:
+        """Serve a read again in the connection's task: the node may have changed."""
+        self.in_task = True
+        try:
+            result = handler(self, *fields)
+        finally:
+            self.in_task = False
+        return await result if isinstance(result, Coroutine) else result
+
     @property
     def _budget(self) -> OutputBudget:
         return self.caller.connection.outbox.budget
@@ -98,7 +112,8 @@ class OperationContext:
 
 
 WATCHES_PER_TURN: Final = 200  # Set again between two checkpoints: some milliseconds.
-MZXID, PZXID = 1, 10  # Their places among the numbers of a node.
+MZXID, CHILDREN, PZXID = 1, 9, 10  # Their places among the numbers of a node.
+CHILDREN_AT_ONCE: Final = 1000  # A longer list is made once for all connections that read it.
 
 
 def exists(context: OperationContext, named: str, is_watched: bool) -> Result:
@@ -118,8 +133,14 @@ def get_data(context: OperationContext, named: str, is_watched: bool) -> Result:
     path = context.path(named)
     node = context.read(path)
     size = len(node.data or b"")
-    if not context.has_room(size):
-        return context.with_room(size, get_data, named, is_watched)
+    if node.stored is None:  # The data are made for each answer.
+        if not context.has_room(size):
+            return context.with_room(size, get_data, named, is_watched)
+    elif size > OUTPUT_SHARE_BYTES_MIN:
+        if not context.in_task:
+            return context.as_task(get_data, named, is_watched)
+        connection = context.caller.connection
+        context.pieces = context.tree.pieces.hold_data(path, node.data or b"", connection)
     context.watch(WatchKind.DATA, path, named, is_wanted=is_watched)
     if node.virtual is not None:
         context.ticket = max(context.ticket, node.virtual.ticket())
@@ -135,14 +156,36 @@ def get_children2(context: OperationContext, named: str, is_watched: bool) -> Re
     """Return the names of a node's children, and the node's numbers."""
     path = context.path(named)
     node = context.read(path)
+    is_stored = node.virtual is None
+    if is_stored and context.in_task:
+        children = context.tree.pieces.children(path, node.stat[PZXID])
+        if children is not None:
+            return _children_in_pieces(context, node, children, (path, named, is_watched))
+    elif is_stored and node.stat[CHILDREN] > CHILDREN_AT_ONCE:
+        return context.as_task(get_children2, named, is_watched)
     names = node.names()
     size = sum(map(len, names))
     if size > NAMES_BYTES_MAX:
         raise LimitExceeded(f"names of {len(names)} children exceed {NAMES_BYTES_MAX} bytes")
+    if is_stored and size > OUTPUT_SHARE_BYTES_MIN and not context.in_task:
+        return context.as_task(get_children2, named, is_watched)
     if not context.has_room(size):
         return context.with_room(size, get_children2, named, is_watched)
+    if is_stored and context.in_task:
+        children = jute.strings(names)
+        return _children_in_pieces(context, node, children, (path, named, is_watched))
     context.watch(WatchKind.CHILDREN, path, named, is_wanted=is_watched)
     return names, node.stat
+
+
+def _children_in_pieces(
+    context: OperationContext, node: VisibleNode, children: bytes, asked: tuple[str, str, bool]
+) -> Values:
+    path, named, is_watched = asked
+    connection = context.caller.connection
+    context.watch(WatchKind.CHILDREN, path, named, is_wanted=is_watched)
+    context.pieces = context.tree.pieces.hold_children(path, node.stat[PZXID], children, connection)
+    return children, node.stat
 
 
 def get_acl(context: OperationContext, named: str) -> Result:

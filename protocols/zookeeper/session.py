@@ -7,10 +7,12 @@ and an event is sent before every later answer.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.broker.errors import BrokerError, LimitExceeded, NotAuthenticated
+from braidlog.broker.limits import OUTPUT_SHARE_BYTES_MIN
 from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.zookeeper import words
 from braidlog.protocols.zookeeper.acl import digest_id
@@ -49,9 +51,25 @@ class Watching:
         self.watch_bytes = 0
         self._nodes = service.nodes
         self._outbox = connection.outbox
+        # Events behind an answer that is being sent in pieces; None: no such answer.
+        self._held: list[tuple[Event, str]] | None = None
 
     def send_event(self, event: Event, path: str) -> None:
-        self._outbox.answer([encode_event(event, path)], self._nodes.ticket)
+        if self._held is not None:
+            self._held.append((event, path))
+        else:
+            self._outbox.answer([encode_event(event, path)], self._nodes.ticket)
+
+    @contextmanager
+    def holding_events(self) -> Iterator[None]:
+        """Send the events of this block at its end. After an error the connection ends, and no
+        event is sent.
+        """
+        held = self._held = []
+        yield
+        self._held = None
+        for event, path in held:
+            self.send_event(event, path)
 
 
 class ZooKeeperSession:
@@ -71,11 +89,9 @@ class ZooKeeperSession:
         self._live: LiveSession | None = None
         self._caller = Caller(service.broker, connection, is_forwarded=is_forwarded)
         self._caller.identities.append(("ip", connection.host))
+        self._watching = Watching(service, connection)
         self._context = OperationContext(
-            service.tree,
-            self._caller,
-            Watching(service, connection),
-            service.options.chroot,
+            service.tree, self._caller, self._watching, service.options.chroot
         )
         self._idle_since: float | None = None  # Time without a session, as seen by `on_deadline`.
 
@@ -179,7 +195,7 @@ class ZooKeeperSession:
 
     def _serve(self, request: KeeperRequest) -> Coroutine[Any, Any, None] | None:
         context = self._context
-        context.ticket = 0
+        context.ticket, context.pieces = 0, None
         try:
             if self._needs_login:
                 raise NodeError(ZkCode.NO_AUTH, "the client has not logged in")
@@ -217,10 +233,17 @@ class ZooKeeperSession:
     async def _serve_later(
         self, request: KeeperRequest, result: Coroutine[Any, Any, Values]
     ) -> None:
+        assert self._live is not None, "requests follow `Connect`"
+        self._live.is_served = True
         try:
             values = await result
         except (NodeError, BrokerError) as error:
             self._fail(request, error)
+            return
+        finally:
+            self._live.is_served = False
+        if self._context.pieces is not None:
+            await self._answer_in_pieces(request, self._context.pieces, *values)
         else:
             self._answer(request.xid, request.op, values)
 
@@ -240,6 +263,43 @@ class ZooKeeperSession:
         nodes = self._service.nodes
         answer = self._machine.encode(xid, nodes.zxid, op, values)
         self._outbox.answer([answer], max(self._context.ticket, nodes.ticket))
+
+    async def _answer_in_pieces(
+        self,
+        request: KeeperRequest,
+        pieces: AbstractContextManager[None],
+        data: bytes,
+        stat: Sequence[int] = (),
+    ) -> None:
+        """Send an answer to a read of data piece by piece, each once the peer has taken the last.
+        No other output of the connection comes between: later requests wait, and so do events.
+        """
+        self._check_current()
+        nodes, outbox = self._service.nodes, self._outbox
+        head, tail = self._machine.encode_around(
+            request.xid, nodes.zxid, request.op, len(data), stat
+        )
+        ticket = max(self._context.ticket, nodes.ticket)
+        with pieces, self._watching.holding_events():
+            position = 0
+            while position < len(data):
+                await outbox.finished()
+                await self._some_free()
+                size = outbox.budget.allowance(min(len(data) - position, OUTPUT_SHARE_BYTES_MIN))
+                outbox.answer([head, data[position : position + size]], ticket)
+                outbox.flush()
+                position, head = position + size, b""
+            outbox.answer([tail], ticket)
+
+    async def _some_free(self) -> None:
+        """Wait for memory for a piece: the client is silent without its fault."""
+        assert self._live is not None, "requests follow `Connect`"
+        self._live.heard(self._service.now())
+        self._live.is_served = True
+        try:
+            await self._outbox.budget.some_free()
+        finally:
+            self._live.is_served = False
 
     # The driver's calls
 

@@ -41,6 +41,7 @@ class LiveSession:
     timeout_s: float
     expires_at: float
     holder: SessionHolder | None = None
+    is_served: bool = False  # The broker works on a request: later requests are not read yet.
 
     def heard(self, now: float) -> None:
         """Note that the client was heard."""
@@ -102,11 +103,16 @@ class LiveSessions:
         del self.live[session_id]
 
     def expired(self, due: float) -> list[LiveSession]:
-        """Return the sessions that have expired; `due` is the planned time of this check."""
+        """Return the sessions that have expired; `due` is the planned time of this check. A client
+        that waits for the broker is silent without its fault.
+        """
         now = self._clock_s()
         if now - due > LATE_S:
             for session in self.live.values():
                 session.expires_at += now - due
+        for session in self.live.values():
+            if session.is_served and session.holder is not None:
+                session.heard(now)
         return [session for session in self.live.values() if session.expires_at <= now]
 
     def is_expired(self, session: LiveSession) -> bool:

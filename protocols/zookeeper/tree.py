@@ -30,6 +30,7 @@ from braidlog.protocols.zookeeper.watches import Watches
 
 if TYPE_CHECKING:
     from braidlog.protocols.zookeeper.callers import Caller
+    from braidlog.protocols.zookeeper.pieces import SentInPieces
 
 Stat = tuple[int, int, int, int, int, int, int, int, int, int, int]
 
@@ -78,11 +79,18 @@ class Tree:
     """
 
     def __init__(
-        self, nodes: Nodes, view: VirtualView, fixed: frozenset[str], now_ms: Callable[[], int]
+        self,
+        nodes: Nodes,
+        view: VirtualView,
+        pieces: SentInPieces,
+        *,
+        fixed: frozenset[str],
+        now_ms: Callable[[], int],
     ) -> None:
         """`fixed` are paths that clients cannot delete."""
         self.nodes = nodes
         self.view = view
+        self.pieces = pieces
         self.watches = Watches(view.may_show)
         self._fixed = fixed
         self._now_ms = now_ms
@@ -177,6 +185,7 @@ class Tree:
                 yield
             for fire, path in self._events:
                 fire(path)
+                self.pieces.changed(path)
         finally:
             self._events = []
 
@@ -258,6 +267,7 @@ class Tree:
                 self.nodes.apply(NodeMade(path, data, OPEN, 0, self._zxid, self._now_ms()))
             else:
                 self.nodes.apply(NodeSet(path, data, self._zxid, self._now_ms()))
+        self.pieces.changed(path)
 
     def remove(self, path: str) -> None:
         """Delete a stored node without children for the broker itself; nothing if absent. Raises

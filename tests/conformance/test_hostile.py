@@ -90,7 +90,7 @@ def test_scenario(broker, name):
 @pytest.fixture(scope="module")
 def small_broker():
     """A broker with a small address space, and with the topics that the peers read."""
-    with RunningBroker() as running:
+    with RunningBroker(listen=OPTIONAL) as running:
         unread.fill(running)
         resource.prlimit(running.pid, resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
         yield running

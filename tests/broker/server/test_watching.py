@@ -91,6 +91,19 @@ async def test_with_little_memory_the_largest_silent_reader_is_disconnected_firs
     assert not budget.is_short
 
 
+async def test_while_a_large_answer_waits_silent_readers_make_room_for_the_answer(nursery):
+    budget = OutputBudget(8 * MIB)
+    silent = [Stalled(budget, MIB) for _ in range(6)]
+    reading = Stalled(budget, MIB, stalled_s=SHORT_STALL_S / 2)
+    nursery.start_soon(budget.room, 5 * MIB)
+    await wait_all_tasks_blocked()
+    free_output([*silent, reading], budget)
+    assert [connection.is_cut_off for connection in silent] == [True] * 6
+    assert not reading.is_cut_off
+    await wait_all_tasks_blocked()
+    assert not budget.is_short
+
+
 async def test_with_little_memory_a_silent_reader_is_disconnected_soon(autojump_clock, nursery):
     bench = EchoBench(nursery, output_bytes=8 * MIB)
     connection, _ = await hog(bench, 7 * MIB)

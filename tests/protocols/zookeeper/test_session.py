@@ -4,7 +4,6 @@ import pytest
 import trio
 
 from braidlog.broker.coordination.nodes import NodeMade
-from braidlog.broker.limits import OUTPUT_SHARE_BYTES_MIN
 from braidlog.protocols.zookeeper.adapter import ADAPTER
 from braidlog.protocols.zookeeper.errors import ZkCode
 from braidlog.protocols.zookeeper.messages import Event, Op
@@ -279,31 +278,6 @@ async def test_below_the_chroot_the_tree_is_shown_again(open_client, broker):
     assert await client.get("/a") == b"x"
     assert list(client.events) == [(Event.CREATED, "/kafka/a")]
     assert await client.exists("/kafkaesque") is None
-
-
-async def test_a_large_answer_waits_for_memory_and_then_shows_the_newest_data(
-    client, session, broker, nursery
-):
-    other, answers = await session(), []
-    await client.create("/big", bytes(OUTPUT_SHARE_BYTES_MIN + 1))
-    large = broker.config.memory.output_bytes - OUTPUT_SHARE_BYTES_MIN
-    broker.output.charge(large)  # As of peers that do not read.
-
-    async def read():
-        answers.append(await client.get("/big", watch=True))
-
-    nursery.start_soon(read)
-    assert (await other.exists("/big"))[8] == OUTPUT_SHARE_BYTES_MIN + 1
-    await other.set("/big", b"new" * OUTPUT_SHARE_BYTES_MIN)
-    assert not answers
-    broker.output.charge(-large)
-    while not answers:
-        await trio.sleep(0)
-    assert answers == [b"new" * OUTPUT_SHARE_BYTES_MIN]
-    assert not client.events  # The watch was set with the answer.
-    await other.set("/big", b"")
-    await client.exists("/big")
-    assert list(client.events) == [(Event.DATA_CHANGED, "/big")]
 
 
 async def test_a_list_of_children_has_a_limit(client, broker):

@@ -69,3 +69,26 @@ def test_a_session_that_moves_ends_the_connection_before():
     assert not second.ended
     sessions.left(moved, first)  # The end of the earlier connection changes nothing.
     assert moved.holder is second
+
+
+def test_a_client_that_waits_for_the_broker_does_not_expire():
+    clock = FakeClock(100.0)
+    sessions = opened(MemoryJournal(), clock)
+    live = sessions.begin(4000, EndedHolder())
+    live.is_served = True
+    for _ in range(4):
+        clock.now += 3
+        assert sessions.expired(clock.now) == []
+    live.is_served = False
+    clock.now += 4
+    assert sessions.expired(clock.now) == [live]
+
+
+def test_a_request_of_a_client_that_has_left_keeps_no_session():
+    clock = FakeClock(100.0)
+    sessions, holder = opened(MemoryJournal(), clock), EndedHolder()
+    live = sessions.begin(4000, holder)
+    live.is_served = True
+    sessions.left(live, holder)
+    clock.now += 4
+    assert sessions.expired(clock.now) == [live]
