@@ -28,8 +28,8 @@ from conformance.ending import end_on_signals
 from conformance.old.group_brokers import (
     LOOK_S,
     WAIT_S,
+    BrokerSupervisor,
     PromiseBroken,
-    Supervisor,
     cluster,
     controller,
     single,
@@ -275,7 +275,7 @@ class GroupRun:
         group: Group,
         load: SteadyProducer,
         positions: PositionWatcher,
-        supervisor: Supervisor,
+        supervisor: BrokerSupervisor,
     ) -> None:
         self.group, self.load, self.positions = group, load, positions
         self.supervisor = supervisor
@@ -374,7 +374,7 @@ class GroupRun:
 
 
 def play(
-    brokers: list[RunningBroker], supervisor: Supervisor, folder: Path, rate: int
+    brokers: list[RunningBroker], supervisor: BrokerSupervisor, folder: Path, rate: int
 ) -> list[tuple[str, str]]:
     """Run the group through all faults. Raises PromiseBroken."""
     supervisor.await_ready()
@@ -428,7 +428,7 @@ def main(arguments: list[str]) -> int:
         logs = options.logs or Path(scratch)
         logs.mkdir(parents=True, exist_ok=True)
         run = cluster if options.cluster else single
-        with run(Path(scratch)) as brokers, Supervisor(brokers) as supervisor:
+        with run(Path(scratch)) as brokers, BrokerSupervisor(brokers) as supervisor:
             try:
                 play(brokers, supervisor, logs, options.rate)
             except PromiseBroken as failure:

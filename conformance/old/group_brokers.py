@@ -49,7 +49,7 @@ class SupervisedBroker(Protocol):
         """Return the last logged lines."""
 
 
-class Supervisor:
+class BrokerSupervisor:
     """Starts brokers again that lost their session, except brokers that the run keeps down.
 
     A broker that ends otherwise is a failure: `check` and `await_ready` raise PromiseBroken.
@@ -64,7 +64,7 @@ class Supervisor:
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Supervisor":
+    def __enter__(self) -> "BrokerSupervisor":
         self._thread.start()
         return self
 
@@ -154,7 +154,7 @@ def cluster(folder: Path) -> Iterator[list[RunningBroker]]:
         yield brokers
 
 
-def stale_commits(broker: RunningBroker, supervisor: Supervisor) -> int:
+def stale_commits(broker: RunningBroker, supervisor: BrokerSupervisor) -> int:
     """Return the number of old commits that moved nothing, since the start of a broker. Raises
     PromiseBroken.
     """

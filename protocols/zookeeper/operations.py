@@ -160,7 +160,7 @@ def get_children2(context: OperationContext, named: str, is_watched: bool) -> Re
     if is_stored and context.in_task:
         children = context.tree.pieces.children(path, node.stat[PZXID])
         if children is not None:
-            return _children_in_pieces(context, node, children, (path, named, is_watched))
+            return _children_in_pieces(context, node, children, path, named, is_watched=is_watched)
     elif is_stored and node.stat[CHILDREN] > CHILDREN_AT_ONCE:
         return context.as_task(get_children2, named, is_watched)
     names = node.names()
@@ -173,15 +173,20 @@ def get_children2(context: OperationContext, named: str, is_watched: bool) -> Re
         return context.with_room(size, get_children2, named, is_watched)
     if is_stored and context.in_task:
         children = jute.strings(names)
-        return _children_in_pieces(context, node, children, (path, named, is_watched))
+        return _children_in_pieces(context, node, children, path, named, is_watched=is_watched)
     context.watch(WatchKind.CHILDREN, path, named, is_wanted=is_watched)
     return names, node.stat
 
 
 def _children_in_pieces(
-    context: OperationContext, node: VisibleNode, children: bytes, asked: tuple[str, str, bool]
+    context: OperationContext,
+    node: VisibleNode,
+    children: bytes,
+    path: str,
+    named: str,
+    *,
+    is_watched: bool,
 ) -> Values:
-    path, named, is_watched = asked
     connection = context.caller.connection
     context.watch(WatchKind.CHILDREN, path, named, is_wanted=is_watched)
     context.pieces = context.tree.pieces.hold_children(path, node.stat[PZXID], children, connection)

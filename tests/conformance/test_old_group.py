@@ -2,12 +2,12 @@
 
 import pytest
 
-from conformance.old.group_brokers import LOST_SESSION, PromiseBroken, Supervisor
+from conformance.old.group_brokers import LOST_SESSION, BrokerSupervisor, PromiseBroken
 
 LOST = f"joined\nbraidlog: storage failed, stopped at once: session 3 {LOST_SESSION}"
 
 
-class Broker:
+class EndingBroker:
     """A broker whose process ends on demand."""
 
     def __init__(self):
@@ -37,12 +37,12 @@ class Broker:
 
 @pytest.fixture
 def brokers():
-    return [Broker(), Broker()]
+    return [EndingBroker(), EndingBroker()]
 
 
 @pytest.fixture
 def supervisor(brokers):
-    return Supervisor(brokers)
+    return BrokerSupervisor(brokers)
 
 
 def test_a_broker_that_lost_its_lease_is_started_again(brokers, supervisor):
