@@ -33,6 +33,11 @@ class CursorState:
     floor: int
     acked: RangeSet  # Acknowledged ranges above the position.
 
+    @property
+    def acked_end(self) -> int:
+        """Offset from which on nothing is acknowledged."""
+        return max(self.position, self.acked.end)
+
     def covers(self, start: int, end: int) -> bool:
         """Return True if all of `[start, end)` is acknowledged."""
         if end <= self.position:

@@ -201,14 +201,14 @@ class Dispatcher(Pump):
         handed_out: list[Entry] = []
         size = wanted = 0
         state = self.cursor.state()
-        position, has_holes = state.position, bool(state.acked)
+        acked_end = state.acked_end
         special, bytes_max = self._special, self._limits.turn_bytes
         if self._rates:
             messages, left = self._rate_room()
             room, bytes_max = ceil(min(room, messages)), ceil(min(bytes_max, left))
         while ahead and wanted < room and len(handed_out) < entries_max and size < bytes_max:
             entry = ahead.popleft()  # hot: see make bench
-            if has_holes or entry.offset < position:
+            if entry.offset < acked_end:
                 if state.covers(entry.offset, entry.end):
                     self._passed(entry.offset)
                     continue

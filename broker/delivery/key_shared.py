@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.delivery.again import Lane
@@ -28,8 +29,11 @@ from braidlog.broker.reading.entries import Entry
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import CursorState, DispatchCursor
+    from braidlog.broker.delivery.entry_reads import EntryRead
     from braidlog.broker.topics.partition import Partition
 
+# Reads for more consumers than these are larger, so that a consumer receives several entries.
+MANY_CONSUMERS: Final = 100
 KNOWN_KEYS_MAX: Final = 10_000  # Keys with a cached slot: hashing costs half a microsecond.
 
 
@@ -42,8 +46,8 @@ class _Holder:
 
 
 @dataclass(slots=True)
-class _TurnShare:
-    """Entries that a consumer receives at the end of a turn."""
+class _Share:
+    """Entries that a consumer receives in a single send."""
 
     room: int  # Number of messages that the consumer may receive.
     wanted: int = 0  # Number of wanted messages in the entries.
@@ -77,6 +81,10 @@ class KeySharedDispatcher(SharedDispatcher):
         # Slots with waiting entries, by the consumer that may receive them.
         self._ready: dict[Consumer, dict[Lane, None]] = {}
         self._unsorted: list[Lane] = []  # Slots to check again after a change of owners.
+        # Entries whose consumer is decided, and which are not sent yet.
+        self._shares: dict[Consumer, _Share] = {}
+        self._shared_out = 0  # Number of wanted messages in the shares.
+        self._sends_shares = False  # No entry joins the shares until all of them are sent.
 
     def check_room(self, consumer: Consumer) -> None:
         """Raise InvalidRequest for invalid ranges, or ranges of another consumer."""
@@ -87,7 +95,20 @@ class KeySharedDispatcher(SharedDispatcher):
         self._ready.clear()
         self._unsorted.clear()
         self._holders.clear()
+        self._forget_shares()
         super().rewind()
+
+    def close(self) -> None:
+        """As `Pump.close`."""
+        self._forget_shares()
+        super().close()
+
+    def drop_ahead(self) -> None:
+        """As `Pump.drop_ahead`; the unsent entries of the shares are read again, too."""
+        for share in self._shares.values():
+            self._put_back(share)
+        self._forget_shares()
+        super().drop_ahead()
 
     def _joined(self, consumer: Consumer) -> None:
         super()._joined(consumer)
@@ -97,6 +118,8 @@ class KeySharedDispatcher(SharedDispatcher):
     def _left(self, consumer: Consumer) -> None:
         self.policy.remove(consumer)
         self._owners.clear()
+        if (share := self._shares.pop(consumer, None)) is not None:
+            self._put_back(share)
         super()._left(consumer)
         self._share_out_slots()
 
@@ -181,12 +204,31 @@ class KeySharedDispatcher(SharedDispatcher):
                 break
         return lanes
 
-    # Delivery.
+    # Delivery. A send costs far more than an entry, and a turn's entries may be for hundreds of
+    # consumers. So the turns of a read share its entries out, and the sends follow, in pieces.
+
+    def _give(self) -> bool:
+        if self._shares and (self._sends_shares or self._ready_lanes()):
+            self._send_shares()  # First, so that no later entry of a key overtakes.
+            return True
+        return super()._give()
+
+    def _take_in(self, read: EntryRead, position: int) -> None:
+        super()._take_in(read, position)
+        if len(self.consumers) > MANY_CONSUMERS and not read.is_foreign:
+            self._read_bytes = self._limits.read_ahead_bytes_many
+
+    @property
+    def _holds_back(self) -> bool:
+        return bool(self._shares) or super()._holds_back
+
+    @property
+    def _keeps_page(self) -> bool:
+        return bool(self._shares) or super()._keeps_page
 
     def _give_ahead(self) -> bool:
-        shares: dict[Consumer, _TurnShare] = {}
         state = self.cursor.state()
-        position, has_holes = state.position, bool(state.acked)
+        acked_end = state.acked_end
         ahead, waiting, slot_of = self._ahead, self._again.lanes, self._slot
         count = size = 0
         entries_max: float = self._limits.turn_entries
@@ -196,7 +238,7 @@ class KeySharedDispatcher(SharedDispatcher):
             entries_max, bytes_max = min(entries_max, messages), min(bytes_max, left)
         while ahead and count < entries_max and size < bytes_max:
             entry = ahead[0]  # hot: see make bench
-            if has_holes or entry.offset < position:
+            if entry.offset < acked_end:
                 if state.covers(entry.offset, entry.end):
                     self._passed(entry.offset)
                     ahead.popleft()
@@ -205,40 +247,102 @@ class KeySharedDispatcher(SharedDispatcher):
             slot = slot_of(entry)
             if not (entry.flags & DELAYED and self._hold_delayed(entry, slot)):
                 owner = None if slot in waiting else self._free_owner(slot)
-                if owner is None or not self._add(shares, owner, entry):
+                if owner is None or not self._add(owner, entry):
                     if self._is_full:
                         break
                     self._wait((entry.offset,), slot)
             ahead.popleft()
             count += 1
             size += len(entry.body)
-        for owner, share in shares.items():
-            self._hand_out_share(owner, share)
+        if self._shares and not (count and self._waits_for_more()):
+            self._send_shares()
+            return True
         return count > 0
 
-    def _add(self, shares: dict[Consumer, _TurnShare], owner: Consumer, entry: Entry) -> bool:
-        """Add an entry to the consumer's share, to be sent at the end of the turn; return False if
-        the consumer accepts no more.
-        """
-        share = shares.get(owner)
+    def _waits_for_more(self) -> bool:
+        """Return True if the shares are small, and the next turn adds to them."""
+        count, limits = self._shared_out, self._limits
+        return (
+            bool(self._ahead)
+            and not self._rates
+            and count < min(limits.shared_out_max, len(self._shares) * limits.turn_entries_shared)
+            and self._unacked + count < limits.unacked_max_subscription
+        )
+
+    def _add(self, owner: Consumer, entry: Entry) -> bool:
+        """Add an entry to the consumer's share; return False if the consumer accepts no more."""
+        share = self._shares.get(owner)
         if share is None:
-            takes = owner.can_take and owner.takes_more()
-            share = shares[owner] = _TurnShare(self._room(owner) if takes else 0)
-        if share.wanted >= share.room:
+            if not (owner.can_take and owner.takes_more() and (room := self._room(owner)) > 0):
+                return False
+            share = self._shares[owner] = _Share(room)
+        elif share.wanted >= share.room:
             return False
         share.entries.append(entry)
         share.size += len(entry.body)
-        share.wanted += entry.wanted if entry.ack_set else entry.record_count
+        wanted = entry.wanted if entry.ack_set else entry.record_count
+        share.wanted += wanted
+        self._shared_out += wanted
         if self.in_order:
             self._hold_slot(entry.slot, owner)
         return True
 
-    def _hand_out_share(self, consumer: Consumer, share: _TurnShare) -> None:
+    def _send_shares(self) -> None:
+        """Send a turn's number of shares; the next turn sends more."""
+        shares, state, size = self._shares, self.cursor.state(), 0
+        for consumer in list(islice(shares, self._limits.turn_entries)):
+            share = shares.pop(consumer)
+            size += share.size
+            self._remove_overtaken(share, state)
+            self._hand_out_share(consumer, share)
+            if size >= self._limits.turn_bytes:
+                break
+        self._sends_shares = bool(shares)
+        if not shares:
+            self._shared_out = 0
+
+    def _remove_overtaken(self, share: _Share, state: CursorState) -> None:
+        """Remove the entries that were acknowledged since the turn that shared them out, and
+        those with an earlier entry of their slot that a consumer has returned since.
+        """
+        entries, again = share.entries, self._again
+        lanes = again.lanes
+        if not lanes and entries[0].offset >= state.acked_end:
+            return
+        left: list[Entry] = []
+        for entry in entries:
+            offset, slot = entry.offset, entry.slot
+            if offset < state.acked_end and state.covers(offset, entry.end):
+                self._passed(offset)
+                self._release_slot(slot)
+            elif slot in lanes and (first := again.first(slot)) is not None and first < offset:
+                self._release_slot(slot)
+                self._wait((offset,), slot)
+            else:
+                ack_sets.tell_acked(entry, state)
+                left.append(entry)
+        if len(left) < len(entries):
+            share.entries = left
+            share.size = sum([len(entry.body) for entry in left])
+        share.wanted = sum([e.wanted if e.ack_set else e.record_count for e in left])
+
+    def _hand_out_share(self, consumer: Consumer, share: _Share) -> None:
         if share.entries:
             for entry in share.entries:
                 if entry.flags & CHUNK:
                     self._chunk_given(consumer, entry)
             self._hand_out(consumer, share.entries, share.wanted, share.size)
+
+    def _put_back(self, share: _Share) -> None:
+        """Let the entries of a share wait for another read."""
+        for entry in share.entries:
+            self._release_slot(entry.slot)
+            self._wait((entry.offset,), entry.slot)
+        self._shared_out -= share.wanted
+
+    def _forget_shares(self) -> None:
+        self._shares.clear()
+        self._shared_out, self._sends_shares = 0, False
 
     def _slot(self, entry: Entry) -> int:
         """Return the slot of an entry's key, and set the slot in the entry."""
@@ -280,12 +384,18 @@ class KeySharedDispatcher(SharedDispatcher):
         return self._slot_released if self.in_order else None
 
     def _slot_released(self, pending: Pending) -> None:
-        holder = self._holders[pending.slot]
+        self._release_slot(pending.slot)
+
+    def _release_slot(self, slot: int) -> None:
+        """Note that the holder of a slot has an entry less of it."""
+        if not self.in_order:
+            return
+        holder = self._holders[slot]
         holder.count -= 1
         if not holder.count:
-            del self._holders[pending.slot]
-            if pending.slot in self._again.lanes:
-                self._note_ready(pending.slot)
+            del self._holders[slot]
+            if slot in self._again.lanes:
+                self._note_ready(slot)
                 self.wake()
             elif self._is_full:  # The entries read ahead may begin with this slot.
                 self.wake()

@@ -226,6 +226,10 @@ class Pump(abc.ABC):
         return None if is_left else self._read_position
 
     @property
+    def _keeps_page(self) -> bool:  # True if an entry of the last read is not delivered yet.
+        return bool(self._ahead)
+
+    @property
     def _holds_back(self) -> bool:  # True if entries wait elsewhere for a consumer.
         return False
 
@@ -310,7 +314,7 @@ class Pump(abc.ABC):
 
     def _hold(self) -> None:
         """Report the memory held to the budget: pages stay until their last entry is delivered."""
-        size = self._ahead_bytes if self._ahead else 0
+        size = self._ahead_bytes if self._keeps_page else 0
         self._budget.hold(self, size, trio.current_time())
 
     def _below_start(self) -> None:

@@ -82,10 +82,13 @@ def taken(
     refused = 0
     for first, end in ranges:
         start = max(first, cursor.position)
-        if start >= end or acked.contains(start, end):
+        if start >= end:
+            continue
+        joins = acked.touches(start, end)
+        if joins and acked.contains(start, end):
             continue
         # A range that the position passes or that joins another range needs no room.
-        is_apart = start > cursor.position and not acked.touches(start, end)
+        is_apart = start > cursor.position and not joins
         if is_apart and not fresh.touches(start, end):
             if room == 0:
                 refused += 1

@@ -21,7 +21,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     Schema,
     ServerError,
 )
-from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, lows
+from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, highs, lows
 
 SIZES: Final = struct.Struct(">II")  # Bytes after the first field; bytes of the command.
 SIZE: Final = struct.Struct(">I")
@@ -401,11 +401,13 @@ class MessageWriter:
         # size of the command, bytes before the number's first byte, that byte by the number's lower
         # bits, bytes after that byte.
         self.block: tuple[int, int, bytes, Sequence[bytes], bytes] = (-1, 0, b"", (), b"")
+        # Number of bytes that the upper bits take, and the bytes around the number.
+        self._frame: tuple[int, bytes, bytes] = (-1, b"", b"")
 
     def set_epoch(self, consumer_epoch: int) -> None:
         """Set the epoch of the following messages."""
         self._message.consumer_epoch = consumer_epoch
-        self.block = (-1, 0, b"", (), b"")
+        self.block, self._frame = (-1, 0, b"", (), b""), (-1, b"", b"")
 
     def head(
         self, entry: int, redelivery_count: int, ack_set: Sequence[int], body_bytes: int
@@ -414,11 +416,20 @@ class MessageWriter:
         if redelivery_count or ack_set:
             return self._rare_head(entry, redelivery_count, ack_set, body_bytes)
         if entry >> LOW_BITS != self.block[0]:
-            before, after = around(self._serialize, entry)
-            size = len(before) + 1 + len(after)
-            self.block = (entry >> LOW_BITS, size, before, lows(entry), after)
+            self._begin_block(entry)
         _, size, before, low, after = self.block
         return SIZES.pack(size + 4 + body_bytes, size) + before + low[entry & LOW_MASK] + after
+
+    def _begin_block(self, entry: int) -> None:
+        upper = entry >> LOW_BITS
+        high = highs(upper)
+        high_bytes, before, after = self._frame
+        if len(high) != high_bytes:  # Sizes in the command depend on the number's size.
+            before, rest = around(self._serialize, entry)
+            after = rest[len(high) :]
+            self._frame = (len(high), before, after)
+        size = len(before) + 1 + len(high) + len(after)
+        self.block = (upper, size, before, lows(entry), high + after)
 
     def _serialize(self, entry: int) -> bytes:
         self._id.entryId = entry

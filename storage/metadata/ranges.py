@@ -51,6 +51,11 @@ class RangeSet:
     def __repr__(self) -> str:
         return f"RangeSet({list(self)})"
 
+    @property
+    def end(self) -> int:
+        """End of the last range; 0 without ranges."""
+        return self._ends[-1] if len(self._ends) > self._head else 0
+
     def add(self, start: int, end: int) -> bool:
         """Add `[start, end)`; return False if the set refused the range.
 

@@ -6,6 +6,7 @@ varints. Knows no message.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 LOW_BITS: Final = 7
@@ -20,6 +21,18 @@ def lows(number: int) -> tuple[bytes, ...]:
     bits.
     """
     return _LONG if number >> LOW_BITS else _SHORT
+
+
+@lru_cache(1024)  # Many consumers receive entries of the same few blocks.
+def highs(number: int) -> bytes:
+    """Return the varint bytes after the first, the same for all numbers in the block of
+    `number << LOW_BITS`; none for block 0.
+    """
+    parts = bytearray()
+    while number:
+        parts.append(number & LOW_MASK | (0x80 if number >> LOW_BITS else 0))
+        number >>= LOW_BITS
+    return bytes(parts)
 
 
 def around(serialize: Callable[[int], bytes], number: int) -> tuple[bytes, bytes]:

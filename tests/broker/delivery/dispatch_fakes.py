@@ -23,6 +23,7 @@ class FakeConsumer(Consumer):
     """Stores received entries."""
 
     inbox: list = field(default_factory=list)
+    sends: int = 0
     was_disconnected: bool = False
     is_full: bool = False  # The connection takes no more entries.
     # The dispatcher asked for room while the connection was full: the consumer owes a call.
@@ -32,6 +33,7 @@ class FakeConsumer(Consumer):
     def send(self, entries, size):
         assert size == sum(len(entry.body) for entry in entries)
         self.inbox += entries
+        self.sends += 1
 
     def takes_more(self):
         self.was_asked |= self.is_full

@@ -10,6 +10,7 @@ import trio
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
 from braidlog.broker.delivery.limits import DeliveryLimits
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")
@@ -192,11 +193,131 @@ async def test_against_a_model(seed):
         assert set(game.held) == set(game.keys) - game.acked, "all that is left is with the last"
 
 
+@pytest.mark.parametrize("seed", range(40))
+async def test_against_a_model_between_the_turns_of_a_read(seed):
+    """As above, while the entries of a read are shared out and sent in many turns."""
+    rng = random.Random(seed)
+    limits = DeliveryLimits(
+        turn_entries=rng.choice([1, 3, 200]),
+        turn_bytes=rng.choice([1, 200, 1 << 20]),
+        shared_out_max=rng.choice([3, 20, 8000]),
+        look_ahead_max=rng.choice([3, 20, 20_000]),
+    )
+    async with keyed(limits=limits, in_order=True) as play:
+        game = KeySharedGame(rng, play, permits_max=60)
+        for _ in range(200):
+            await game.step()
+            if rng.random() < 0.2:
+                play.budget.drop()
+            for _ in range(rng.choice([0, 0, 1, 1, 2, 5, 50])):
+                await trio.lowlevel.checkpoint()
+            game.look()
+        while game.consumers:
+            game.leave()
+        game.join(permits=1 << 30)
+        await play.settled()
+        game.look()
+        assert set(game.held) == set(game.keys) - game.acked, "all that is left is with the last"
+
+
+def small_turns():
+    """Return limits with which a read takes many turns."""
+    return DeliveryLimits(turn_entries=20)
+
+
+async def test_a_consumer_gets_the_entries_of_a_read_in_few_sends():
+    async with keyed(limits=small_turns()) as play:
+        play.partition.gate = trio.Event()
+        consumers = [play.join(permits=1000, name=f"c{number}") for number in range(20)]
+        put(play, *(b"key%d" % (number % 100) for number in range(300)))
+        play.partition.gate.set()
+        await play.settled()
+        assert sum(len(consumer.offsets) for consumer in consumers) == 300
+        # Without sharing out first, nearly each entry has a send of its own.
+        assert sum(consumer.sends for consumer in consumers) <= 2 * len(consumers)
+        assert all(consumer.offsets == sorted(consumer.offsets) for consumer in consumers)
+
+
+async def in_the_midst(play, count):
+    """Join 20 consumers, publish entries, and return the consumers when some entries are shared
+    out and none is sent.
+    """
+    consumers = [play.join(permits=1000, name=f"c{number}") for number in range(20)]
+    await play.settled()
+    play.partition.gate = trio.Event()
+    put(play, *(b"key%d" % (number % 100) for number in range(count)))
+    await play.settled()
+    play.partition.gate.set()
+    while not play.dispatcher._shares:
+        await trio.lowlevel.checkpoint()
+    assert not any(consumer.sends for consumer in consumers)
+    return consumers
+
+
+async def test_an_entry_acknowledged_before_its_send_is_not_sent():
+    async with keyed(limits=small_turns()) as play:
+        consumers = await in_the_midst(play, 300)
+        play.cursor.ack([(3, 6)], lazy=True)  # By a client of another protocol.
+        await play.settled()
+        received = sorted(offset for consumer in consumers for offset in consumer.offsets)
+        assert received == [0, 1, 2, *range(6, 300)]
+        for consumer in consumers:
+            await play.ack(consumer, *consumer.offsets)
+        assert not play.dispatcher._holders, "nobody holds a key any more"
+
+
+async def test_the_unsent_entries_of_a_consumer_that_leaves_go_to_others():
+    async with keyed(limits=small_turns()) as play:
+        consumers = await in_the_midst(play, 300)
+        gone = next(iter(play.dispatcher._shares))
+        play.leave(gone)
+        await play.settled()
+        assert not gone.offsets
+        received = sorted(offset for consumer in consumers for offset in consumer.offsets)
+        assert received == list(range(300))
+
+
+async def test_a_share_that_a_turn_has_no_room_for_is_sent_in_the_next():
+    async with keyed(KeyRanges, limits=DeliveryLimits(turn_bytes=1000)) as play:
+        low = play.join(permits=10, name="low", key_ranges=[(0, 30_000)])
+        high = play.join(permits=10, name="high", key_ranges=[(30_001, 65_535)])
+        await play.settled()
+        for key, padding in ((b"a", 1), (b"hello world", 1), (b"a", 2000)):
+            metadata = {"ordering_key": key, "partition_key": b"p" * padding}
+            play.partition.entries(1, metadata=metadata, visible=False)
+        play.partition.show_all()
+        await play.settled()
+        assert (low.offsets, high.offsets) == ([0, 2], [1])
+
+
+async def test_memory_counts_until_the_last_send_and_no_longer():
+    async with keyed(limits=DeliveryLimits(turn_entries=5)) as play:
+        await in_the_midst(play, 300)
+        while play.dispatcher._ahead or play.dispatcher._shares:
+            assert play.budget.bytes_held
+            await trio.lowlevel.checkpoint()
+        await play.settled()
+        assert play.budget.bytes_held == 0
+
+
+async def test_no_entry_is_sent_after_a_seek_that_came_before_its_send():
+    async with keyed(limits=small_turns()) as play:
+        consumers = await in_the_midst(play, 300)
+        play.cursor.seek(300)
+        play.dispatcher.cursor_moved(CursorEvent.SOUGHT, is_own=False)
+        await play.settled()
+        assert not any(consumer.sends for consumer in consumers)
+        last = play.join(permits=10)
+        (offset,) = put(play, b"key1")
+        await play.settled()
+        assert last.offsets == [offset]
+
+
 class KeySharedGame:
     """The entries that consumers hold, by the rules."""
 
-    def __init__(self, rng, play):
-        self.rng, self.play = rng, play
+    def __init__(self, rng, play, permits_max=9):
+        self.rng, self.play, self.permits_max = rng, play, permits_max
         self.consumers, self.seen = [], {}
         self.keys, self.held, self.acked = {}, {}, set()
 
@@ -224,7 +345,9 @@ class KeySharedGame:
         self.held = {o: holder for o, holder in self.held.items() if holder is not consumer}
 
     def flow(self):
-        self.play.dispatcher.flow(self.rng.choice(self.consumers), self.rng.randint(1, 9))
+        self.play.dispatcher.flow(
+            self.rng.choice(self.consumers), self.rng.randint(1, self.permits_max)
+        )
 
     async def ack(self):
         consumer, mine = self.some()

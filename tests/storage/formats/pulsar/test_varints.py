@@ -5,7 +5,7 @@ import random
 import pytest
 
 from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import EntryMetadata
-from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, lows
+from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, highs, lows
 
 # Values around each size of a varint.
 EDGES = [1 << bits for bits in range(LOW_BITS, 64, 7)] + [(1 << 63) - 1, (1 << 64) - 1]
@@ -20,6 +20,7 @@ def test_every_number_of_a_block_equals_protobufs(number):
         return metadata.SerializeToString()
 
     before, after = around(serialize, number)
+    assert after.startswith(highs(number >> LOW_BITS))
     first = number & ~LOW_MASK
     for value in range(first, first + LOW_MASK + 1):
         assert before + lows(number)[value & LOW_MASK] + after == serialize(value)
