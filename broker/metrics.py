@@ -19,21 +19,24 @@ SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0
 TURN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0)
 
 COUNTERS = {
-    "braidlog_connections": ("Connections that came in.", ("protocol",)),
+    "braidlog_connections": ("Connections accepted.", ("protocol",)),
     "braidlog_requests": ("Requests served.", ("protocol", "api")),
-    "braidlog_errors": ("Requests refused, by the error told.", ("protocol", "code")),
+    "braidlog_errors": ("Requests refused, by error.", ("protocol", "code")),
     "braidlog_protocol_errors": ("Connections ended for breaking their protocol.", ("protocol",)),
     "braidlog_records_in": ("Records stored.", ("protocol", "topic")),
     "braidlog_bytes_in": ("Bytes of stored bodies.", ("protocol", "topic")),
     "braidlog_records_out": ("Records handed to readers.", ("protocol", "topic")),
     "braidlog_bytes_out": ("Bytes of bodies handed to readers.", ("protocol", "topic")),
     "braidlog_password_hashes": ("Passwords hashed, which costs 20 to 40 ms each.", ()),
-    "braidlog_user_logins": ("Logins by user; over HTTP each request is one.", ("user",)),
+    "braidlog_user_logins": (
+        "Logins by user; over HTTP each request counts as a login.",
+        ("user",),
+    ),
     "braidlog_user_refusals": ("Actions that a user was not allowed to do.", ("user",)),
     "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("way",)),
     "braidlog_objects": ("Objects of the shared store put or deleted.", ("op", "kind")),
     "braidlog_uploaded_bytes": ("Bytes put into the shared store.", ("kind",)),
-    "braidlog_cache_reads": ("Reads of segments that lie in objects.", ("result",)),
+    "braidlog_cache_reads": ("Reads of segments that are stored as objects.", ("result",)),
     "braidlog_fenced": ("Sessions of other brokers that this one ended.", ()),
     "braidlog_expired_records": (
         "Records that a message TTL or a backlog quota acknowledged for a subscription.",
@@ -62,7 +65,7 @@ COUNTERS = {
 }
 GAUGES = {
     "braidlog_compaction_last_seconds": (
-        "When the last compaction ended well, in seconds since 1970.",
+        "Time of the last successful compaction, in seconds since 1970.",
         ("kind",),
     ),
     "braidlog_open_connections": ("Connections open now.", ("protocol",)),
@@ -70,9 +73,9 @@ GAUGES = {
     "braidlog_waiting_requests": ("Requests that wait for records.", ("protocol",)),
     "braidlog_producers": ("Producers that are connected.", ("protocol", "topic")),
     "braidlog_unpublished_bytes": ("Bytes appended that no round has published yet.", ()),
-    "braidlog_beat_age_seconds": ("Time since PostgreSQL answered a sign of life.", ()),
+    "braidlog_beat_age_seconds": ("Time since PostgreSQL answered a heartbeat.", ()),
     "braidlog_shards": ("Shards of the cluster at this broker.", ("state",)),
-    "braidlog_cache_bytes": ("Bytes kept of segments that lie in objects.", ()),
+    "braidlog_cache_bytes": ("Bytes cached of segments that are stored as objects.", ()),
 }
 # Histograms of requests, without waits for records; created at the first count.
 REQUEST_SECONDS = "braidlog_request_seconds"

@@ -74,8 +74,7 @@ class Access:
         """Check and note an action; `at` is the protocol and the client's host, for the audit log.
 
         Raises NotAuthorized if the action is not allowed, LimitExceeded if the principal has
-        created
-        too many topics.
+        created too many topics.
         """
         if self.rules is None:
             return

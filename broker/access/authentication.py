@@ -71,8 +71,7 @@ class Authentication:
         on_attempt: Callable[[Attempt], None],
     ) -> None:
         """With `required`, a client must log in before any other request. `on_attempt` is called
-        with
-        each attempt.
+        with each attempt.
         """
         self.required = required
         self._users = users
@@ -157,8 +156,7 @@ class Authentication:
         """Return the present principal of a client that logged in before users were changed.
 
         Raises NotAuthenticated if the user was removed or deactivated, or the token was revoked. A
-        new
-        password changes nothing.
+        new password changes nothing.
         """
         if identity.user_id is None:
             principal = self._named(identity.principal.name)

@@ -99,7 +99,7 @@ class GrantedRules:
         if grant in self._book.grants:
             return self._catalogue.ticket
         if len(self._book.grants) >= self._limits.grants:
-            raise errors.LimitExceeded(f"there are {self._limits.grants} permissions")
+            raise errors.LimitExceeded(f"limit of {self._limits.grants} permissions reached")
         return self._catalogue.change_users(Granted(grant))
 
     async def revoke(self, grant: Grant) -> int:

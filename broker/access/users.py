@@ -1,7 +1,7 @@
 """The users of the broker, for every protocol, and the check of their credentials.
 
 Every change is a change of the catalogue and returns its commit ticket. The module knows no
-protocol: each protocol has own limits on names and passwords, within the limits here.
+protocol: each protocol has its own limits on names and passwords, within the limits here.
 """
 
 from __future__ import annotations
@@ -201,11 +201,9 @@ class Users:
         """Raise NotAuthenticated while a key has to wait.
 
         `known` says if the password is correct, where a check needs no hash. Other clients'
-        failures at
-        the same address do not delay a correct password. So a wrong password counts for its name
-        even
-        while the address has to wait; otherwise a client could try passwords until one is not
-        delayed.
+        failures at the same address do not delay a correct password. So a wrong password counts for
+        its name even while the address has to wait; otherwise a client could try passwords until
+        one is not delayed.
         """
         now, name = self._clock_s(), keys[:1]
         if self._brake.wait_s(name if known else keys, now) > 0:
@@ -217,8 +215,7 @@ class Users:
         """Return the keys whose failures delay a SCRAM login.
 
         SCRAM proves the password too late for a check. So other clients' failures at the address do
-        not
-        count if the user has logged in from there before.
+        not count if the user has logged in from there before.
         """
         keys = _brake_keys(name, address)
         return keys[:1] if self._brake.has_let_in(keys) else keys
@@ -237,8 +234,7 @@ class Users:
         """Create a user, and return the user with the commit ticket.
 
         A user without a password has tokens or a certificate. `user_id` must be free; the default
-        is the
-        next number. Raises UserExists, InvalidRequest, LimitExceeded.
+        is the next number. Raises UserExists, InvalidRequest, LimitExceeded.
         """
         _check(name, password)
         _check_no_role(name)
@@ -246,9 +242,9 @@ class Users:
         if password is not None:
             password_hash, scram = await self._passwords.hash(password)
         if self.find(name) or (user_id is not None and self.by_id(user_id)):
-            raise errors.UserExists(f"a user {name} is there already")
+            raise errors.UserExists(f"user {name} already exists")
         if len(self._book) >= self._limits.users:
-            raise errors.LimitExceeded(f"there are {self._limits.users} users")
+            raise errors.LimitExceeded(f"limit of {self._limits.users} users reached")
         user = UserMeta(
             user_id=self._book.next_user_id if user_id is None else user_id,
             name=name,
@@ -306,7 +302,7 @@ class Users:
             _check(name, None)
             _check_no_role(name)
             if self.find(name):
-                raise errors.UserExists(f"a user {name} is there already")
+                raise errors.UserExists(f"user {name} already exists")
             changed["name"] = name
         if is_active is not None:
             changed["is_active"] = is_active
@@ -341,7 +337,7 @@ class Users:
         _check(name, None)
         current = self._current(user)
         if any(token.name == name for token in current.tokens):
-            raise errors.UserExists(f"a token {name} is there already")
+            raise errors.UserExists(f"token {name} already exists")
         if len(current.tokens) >= self._limits.user_tokens:
             text = f"user {user.name} has {self._limits.user_tokens} tokens"
             raise errors.LimitExceeded(text)
@@ -403,4 +399,6 @@ def _check(name: str, password: str | None) -> None:
 
 def _check_no_role(name: str) -> None:
     if name.startswith(ROLE_PREFIX):
-        raise errors.InvalidRequest(f"{name}: that is how a role is named, not a user")
+        raise errors.InvalidRequest(
+            f"user name {name!r} begins with {ROLE_PREFIX!r}, which is kept for roles"
+        )

@@ -58,7 +58,7 @@ class AdminClient:
         except ValueError:  # An unclosed bracket, or an impossible port.
             parts, self._address = urlsplit(""), ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
-            raise AdminError(f"{url!r} is not the URL of a broker: http://HOST:PORT is", EXIT_USAGE)
+            raise AdminError(f"invalid broker URL {url!r}, expected http://HOST:PORT", EXIT_USAGE)
         self._url = url
         self._is_https = parts.scheme == "https"
         self._base = parts.path.rstrip("/")
@@ -224,7 +224,9 @@ class AdminClient:
         elif isinstance(error, ssl.SSLError):
             reason += "; a listener without TLS has an http URL"
         elif isinstance(error, http.client.BadStatusLine) and not self._is_https:
-            reason += "; a listener with TLS has an https URL, and other protocols have their own"
+            reason += (
+                "; use https:// for a listener with TLS; this may be the port of another protocol"
+            )
         return AdminError(f"no broker answers at {self._url}: {reason}", EXIT_UNREACHABLE)
 
     def _new_connection(self) -> http.client.HTTPConnection:
@@ -255,7 +257,7 @@ def _credentials(environment: Mapping[str, str]) -> dict[str, str]:
     token, user = environment.get("BRAIDLOG_TOKEN", "").strip(), environment.get("BRAIDLOG_USER")
     if token:
         if not token.isascii() or not token.isprintable():
-            raise AdminError("BRAIDLOG_TOKEN holds characters that no token has", EXIT_USAGE)
+            raise AdminError("BRAIDLOG_TOKEN contains characters that no token has", EXIT_USAGE)
         return {"Authorization": f"Bearer {token}"}
     if user:
         pair = f"{user}:{environment.get('BRAIDLOG_PASSWORD', '')}"

@@ -26,7 +26,7 @@ def _version() -> str:
 
 app = App(
     name="braidlog",
-    help="One log, many listeners: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
+    help="A message broker with one log for clients of Kafka (0.8 to 4), Pulsar, Iggy and HTTP.",
     version=_version,
 )
 app.command("braidlog.broker.cli.admin:topics", help="List, show, create, alter and delete topics.")
@@ -57,9 +57,9 @@ app.command("braidlog.broker.cli.watching:health", help="Show if the broker acce
 app.command("braidlog.broker.cli.config:config", help="Show and check the settings of a broker.")
 app.command("braidlog.broker.cli.bench:bench", help="Measure produce and consume over HTTP.")
 app.command("braidlog.broker.cli.users:users", help="List, make, change and remove users.")
-app.command("braidlog.broker.cli.users:tokens", help="Make, show and take back access tokens.")
+app.command("braidlog.broker.cli.users:tokens", help="Make, show and revoke access tokens.")
 app.command(
-    "braidlog.broker.cli.users:permissions", help="Grant, take back, list and test permissions."
+    "braidlog.broker.cli.users:permissions", help="Grant, revoke, list and test permissions."
 )
 app.command("braidlog.broker.cli.log:log", help="Verify, dump and repair a data directory.")
 app.command(

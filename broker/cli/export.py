@@ -138,8 +138,8 @@ def export(
     url: Annotated[
         str | None,
         Parameter(
-            help="A running broker, http://[:TOKEN@]HOST:PORT: read from where there is no "
-            "--data-dir and no --store, and told how far the export is."
+            help="A running broker, http://[:TOKEN@]HOST:PORT: receives the export's progress, "
+            "and is the source of the records without --data-dir and --store."
         ),
     ] = None,
     progress_group: Annotated[

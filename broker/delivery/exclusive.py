@@ -1,4 +1,4 @@
-"""Delivery in order to a consumer at a time: Exclusive, and the part shared with Failover.
+"""Delivery in order to a single active consumer: Exclusive, and the part shared with Failover.
 
 A redelivery starts again at the first unacknowledged entry. Pulsar's readers are Exclusive.
 Unacknowledged messages have no limit: only the consumer's permits limit delivery.
@@ -23,7 +23,7 @@ class OrderedDispatcher(Dispatcher):
 
     @property
     def _reads_compacted(self) -> bool:
-        """As the active consumer wants it."""
+        """True if the active consumer reads the compacted view."""
         return self.active is not None and self.active.reads_compacted
 
     def _get_ready(self) -> bool:

@@ -50,8 +50,8 @@ class Commits:
     ) -> None:
         """Add a commit for a partition without a commit in this object.
 
-        Raises InvalidName, TopicNotFound, PartitionNotFound, NotOwner, LimitExceeded: then the
-        commit is left out.
+        Raises InvalidName, TopicNotFound, PartitionNotFound, NotOwner, PolicyViolated,
+        LimitExceeded: then the commit is left out.
         """
         topic.partition(index)
         cursors, name = self._subscriptions.cursors, self.name

@@ -26,9 +26,11 @@ def check_new(topic: Topic, name: bytes, cursors: Positions, limits: StateLimits
         text = "Exceed the maximum number of subscriptions of the topic"  # Apache's words.
         raise errors.PolicyViolated(f"{text}: persistent://{topic.name.full}")
     if cursors.count(topic.meta.topic_id) >= limits.topic_subscriptions:
-        raise errors.LimitExceeded(f"{topic.name} has {limits.topic_subscriptions} subscriptions")
+        raise errors.LimitExceeded(
+            f"limit of {limits.topic_subscriptions} subscriptions of {topic.name} reached"
+        )
     if cursors.totals.subscriptions >= limits.subscriptions:
-        raise errors.LimitExceeded(f"there are {limits.subscriptions} subscriptions")
+        raise errors.LimitExceeded(f"limit of {limits.subscriptions} subscriptions reached")
 
 
 def check_cursors(cursors: Positions, more: int, limits: StateLimits) -> None:

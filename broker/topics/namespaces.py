@@ -60,7 +60,7 @@ class Namespaces:
         _check_name(tenant, namespace)
         self._check_free(iggy_id)
         if self.find(tenant, namespace):
-            raise errors.NamespaceExists(f"{tenant}/{namespace} is there already")
+            raise errors.NamespaceExists(f"namespace {tenant}/{namespace} already exists")
         return await self._catalogue.create_namespace(
             tenant, namespace, created_us=self._now_us(), iggy_id=iggy_id
         )
@@ -92,7 +92,7 @@ class Namespaces:
     async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
         _check_name(tenant, DEFAULT_NAMESPACE)
         if self.has_tenant(tenant):
-            raise errors.NamespaceExists(f"tenant {tenant} is there already")
+            raise errors.NamespaceExists(f"tenant {tenant} already exists")
         return await self._set_tenant(tenant, admin_roles)
 
     async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:

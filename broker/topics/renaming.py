@@ -187,11 +187,11 @@ class Renaming:
 
     def _check_free(self, name: TopicName) -> None:
         if self._topics.find(name) is not None:
-            raise errors.TopicExists(f"{name} is there already")
+            raise errors.TopicExists(f"topic {name} already exists")
 
     def _check_namespaces(self, tenant: str, before: str, renamed: str) -> None:
         state = self._catalogue.state
         if state.namespace(tenant, before) is None:
             raise errors.NamespaceNotFound(f"no namespace {tenant}/{before}")
         if state.namespace(tenant, renamed) is not None:
-            raise errors.NamespaceExists(f"{tenant}/{renamed} is there already")
+            raise errors.NamespaceExists(f"namespace {tenant}/{renamed} already exists")

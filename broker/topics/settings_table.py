@@ -341,7 +341,7 @@ _ROWS: Final = (
     _limit(
         "subscriptions_max",
         "maxSubscriptionsPerTopic",
-        "groups of a topic; Pulsar and HTTP create no more",
+        "groups of a topic; a further group is refused",
     ),
     _limit(
         "unacked_consumer_max",
@@ -364,7 +364,7 @@ _ROWS: Final = (
     _limit(
         "publish_rate_messages",
         "publishRate",
-        "messages a second of a partition's Pulsar producers, which have to wait",
+        "messages a second of a partition's producers, which have to wait",
     ),
     _limit("publish_rate_bytes", "publishRate", "the same in bytes"),
     *_dispatch_rate("dispatch_rate", "dispatchRate", "to all subscriptions of a partition"),

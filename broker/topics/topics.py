@@ -387,9 +387,9 @@ class Topics:
         if iggy_id is not None and self.find_numbered(name.tenant, name.namespace, iggy_id):
             raise errors.TopicExists(f"a topic of that namespace has the number {iggy_id}")
         if name in self._topics:
-            raise errors.TopicExists(f"{name} is there already")
+            raise errors.TopicExists(f"topic {name} already exists")
         if len(self._topics) >= self._limits.topics:
-            raise errors.LimitExceeded(f"there are {self._limits.topics} topics")
+            raise errors.LimitExceeded(f"limit of {self._limits.topics} topics reached")
         metas = self._catalogue.state.topics(name.tenant, name.namespace)
         check_topics(metas, self._inherited(name), partitions)
         self._check_partitions(partitions)

@@ -60,7 +60,7 @@ TOPIC = "{tenant}/{namespace}/{topic}"
 TEXT = {"type": "string"}
 PAGE = (
     Query("limit", "Entries at most.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
-    Query("after", "The `next` of the page before.", TEXT),
+    Query("after", "The `next` of the previous page.", TEXT),
 )
 ENCODING = Query("encoding", "How a group's name is written.", {"enum": ["utf8", "base64"]})
 
@@ -166,7 +166,7 @@ def _working(
                 Action.DESCRIBE,
                 lists=True,
                 answer=HttpConsumerPage,
-                query=(*PAGE, Query("topic", "Consumers of that topic alone.", TEXT)),
+                query=(*PAGE, Query("topic", "Only consumers of that topic.", TEXT)),
             ),
         ),
         routes.route(
@@ -198,8 +198,8 @@ def _managing(
                 answer=messages.TopicPage,
                 query=(
                     *PAGE,
-                    Query("namespace", "tenant/namespace: its topics alone.", TEXT),
-                    Query("contains", "Topics with this text in their full names alone.", TEXT),
+                    Query("namespace", "tenant/namespace: only topics of this namespace.", TEXT),
+                    Query("contains", "Only topics with this text in their full names.", TEXT),
                     Query("sort", "By name, or the largest first.", {"enum": list(TOPIC_SORTS)}),
                 ),
             ),
@@ -253,9 +253,9 @@ def _groups(broker: Broker, routes: Routes) -> list[PathRoute]:
                 answer=messages.GroupPage,
                 query=(
                     *PAGE,
-                    Query("topic", "Groups of that topic alone.", TEXT),
-                    Query("group", "Groups of that name alone.", TEXT),
-                    Query("contains", "Groups with this text in their names alone.", TEXT),
+                    Query("topic", "Only groups of that topic.", TEXT),
+                    Query("group", "Only groups of that name.", TEXT),
+                    Query("contains", "Only groups with this text in their names.", TEXT),
                     Query(
                         "sort", "By topic, or the largest lag first.", {"enum": ["topic", "lag"]}
                     ),

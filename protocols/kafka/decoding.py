@@ -47,7 +47,9 @@ ZOOKEEPER_SIZES = (
     SIZE_BYTES + ZOOKEEPER_SESSION.size + ZOOKEEPER_PASSWORD_BYTES,
     SIZE_BYTES + ZOOKEEPER_SESSION.size + ZOOKEEPER_PASSWORD_BYTES + 1,
 )
-ZOOKEEPER_HINT = "the client speaks ZooKeeper (zookeeper.connect): Braidlog does not serve that"
+ZOOKEEPER_HINT = (
+    "the client speaks ZooKeeper (zookeeper.connect): connect to the listener zookeeper"
+)
 
 
 class RequestReader(FieldReader):

@@ -171,7 +171,7 @@ class _Connection:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OSError(f"{url!r} is not the URL of a broker: http://HOST:PORT is")
+            raise OSError(f"invalid broker URL {url!r}, expected http://HOST:PORT")
         kind = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )

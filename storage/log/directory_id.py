@@ -1,5 +1,5 @@
 """The id of a data directory: each segment's header names it, so that a file of another directory
-is found and not read (FORMAT.md section 2; `Segment.take_head`). Knows headers, no journal's
+is detected and never read (FORMAT.md section 2; `Segment.take_head`). Knows headers, no journal's
 records.
 """
 
@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator
 
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.layout import CATALOGUE_NAME, CURSORS_NAME, PARTITIONS_NAME
+from braidlog.storage.log.layout import ALL_JOURNAL_KINDS, CATALOGUE_NAME, PARTITIONS_NAME
 from braidlog.storage.log.segment import segment_bases, segment_path
 from braidlog.storage.log.segment_header import (
     SEGMENT_HEADER_BYTES,
@@ -57,8 +57,11 @@ def is_catalogue_foreign(files: Files, data_dir: str) -> bool:
 def _named_elsewhere(files: Files, data_dir: str) -> Iterator[int]:
     """Yield the id that the newest segment of each folder but the catalogue names, if any."""
     partitions = os.path.join(data_dir, PARTITIONS_NAME)
+    journals = [
+        os.path.join(data_dir, name) for name in ALL_JOURNAL_KINDS if name != CATALOGUE_NAME
+    ]
     folders = [os.path.join(partitions, name) for name in files.names(partitions)]
-    for folder in (os.path.join(data_dir, CURSORS_NAME), *folders):
+    for folder in (*journals, *folders):
         if os.path.isdir(folder) and (header := _newest(files, folder)) and header.directory_id:
             yield header.directory_id
 

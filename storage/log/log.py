@@ -70,7 +70,7 @@ class Log(Extent, Protocol):
         last_offset_delta: int | None = None,
         positions: Sequence[int] | None = None,
     ) -> int:
-        """Store a batch; return its base offset, the log end before.
+        """Store a batch; return its base offset, which was the end of the log before.
 
         `last_offset_delta` is record_count - 1 unless given. Raises: StorageFull; StorageFailed;
         DamagedLog if the log's end is damaged; LogClosed.
@@ -85,7 +85,7 @@ class Log(Extent, Protocol):
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
     ) -> int:
-        """Store several bodies as a batch each; return the base offset of the first. Raises as
+        """Store several bodies, each as a batch; return the base offset of the first. Raises as
         `append`.
         """
 
@@ -101,11 +101,12 @@ class Log(Extent, Protocol):
         """Return batches from the batch that contains `offset`, none beyond the high watermark.
 
         Returns at least a whole batch below the high watermark, and more batches while their bodies
-        together fit `bytes_max`, up to `reading.READ_BATCHES_MAX`; [] at the high watermark. With
-        `beyond_bytes` the result includes the batch in which `bytes_max` ends; that batch probably
-        ends at most `beyond_bytes` further. Views have their own memory and stay valid. `trusted`
-        content is not checked again and may be incomplete. Raises: OffsetOutOfRange; DamagedLog;
-        WouldBlock, with `wait=False`, when the pages are not in memory; LogClosed.
+        together fit `bytes_max`, up to `segment_reading.READ_BATCHES_MAX`; [] at the high
+        watermark. With `beyond_bytes` the result includes the batch in which `bytes_max` ends; that
+        batch probably ends at most `beyond_bytes` further. Views have their own memory and stay
+        valid. `trusted` content is not checked again and may be incomplete. Raises:
+        OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not in
+        memory; LogClosed.
         """
 
     def read_compacted(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:

@@ -11,7 +11,7 @@ from braidlog.storage.shared.layout import Buffer
 
 
 class ObjectExists(StorageError):
-    """An object of that name is there already: nothing was written."""
+    """An object of that name already exists: nothing was written."""
 
 
 class ObjectMissing(StorageError):

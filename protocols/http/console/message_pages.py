@@ -43,7 +43,9 @@ async def show_messages(visit: Visit) -> Page:
     topic = await visit.api.get(f"{API}/topics/{visit.topic}", TopicDetail)
     form = visit.query("as", FORMATS[0])
     if form not in FORMATS:
-        raise PageRefused(400, f"as is one of {', '.join(FORMATS)}, not {form[:20]!r}")
+        raise PageRefused(
+            400, f"parameter 'as' must be one of {', '.join(FORMATS)}, not {form[:20]!r}"
+        )
     rows_max = max(1, visit.number("rows", ROWS_DEFAULT, ROWS_MAX))
     is_exact = form in ("text", "hex", "base64")
     wanted = message_filter(visit)
@@ -139,10 +141,12 @@ async def _partitions(visit: Visit, topic: TopicDetail, rows_max: int) -> Sequen
     chosen = chosen_partitions(visit, topic)
     at = visit.query("at")
     if at and not POSITIONS.fullmatch(at):
-        raise PageRefused(400, "at is not a list of offsets")
+        raise PageRefused(400, "parameter 'at' must be a list of offsets")
     starts = [int(text) for text in at.split(".")] if at else []
     if starts and len(starts) != len(chosen):
-        raise PageRefused(400, f"at names {len(starts)} partitions, expected {len(chosen)}")
+        raise PageRefused(
+            400, f"parameter 'at' names {len(starts)} partitions, expected {len(chosen)}"
+        )
     back = -(-rows_max // len(chosen))
     partitions = []
     for number, bounds in enumerate(chosen):
@@ -165,7 +169,7 @@ def chosen_partitions(visit: Visit, topic: TopicDetail) -> list[PartitionInfo]:
             raise PageRefused(400, f"choose a partition: at most {PARTITIONS_SEARCHED_MAX} at once")
         return topic.partitions
     if not text.isascii() or not text.isdecimal() or len(text) > 19:
-        raise PageRefused(400, f"partition is all or a number, not {text[:20]!r}")
+        raise PageRefused(400, f"parameter 'partition' must be all or a number, not {text[:20]!r}")
     if int(text) >= len(topic.partitions):
         raise PageRefused(404, f"the topic has no partition {text}")
     return [topic.partitions[int(text)]]

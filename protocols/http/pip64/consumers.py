@@ -110,7 +110,7 @@ class Consumers:
         if former is not None:
             self.end(former)
         if len(self._by_key) >= self._max:
-            raise LimitExceeded(f"there are {self._max} consumers over HTTP already")
+            raise LimitExceeded(f"limit of {self._max} consumers over HTTP reached")
         subscriber.end_when_idle(self._idle_s)
         self._by_key[_key(subscriber)] = subscriber
 

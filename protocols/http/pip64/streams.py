@@ -48,7 +48,8 @@ def accepted(request: Request) -> str:
         if media_type is not None and "q=0" not in parameters.replace(" ", "").split(";"):
             return media_type
     raise RequestRefused(
-        NOT_ACCEPTABLE, f"there are {JSON}, {LINES} and {EVENTS}, not {accept[:80]!r}"
+        NOT_ACCEPTABLE,
+        f"Accept {accept[:80]!r} is not served, expected {JSON}, {LINES} or {EVENTS}",
     )
 
 

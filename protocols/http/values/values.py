@@ -214,7 +214,7 @@ def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
         parts.append(data[pos : pos + size] if size >= 0 else None)
         pos += max(size, 0)
     if pos != len(data):
-        raise BadValue("a pair with more behind it")
+        raise BadValue("trailing bytes after a pair of key and value")
     return parts[0], parts[1]
 
 

@@ -34,7 +34,7 @@ from braidlog.storage.formats.record import Record
 # Body formats whose name differs from their protocol's name.
 PROTOCOL_OF = {"plain": "rest", "iggy_typed": "iggy", "kafka_batches": "kafka"}
 
-_INT64 = 1 << 64
+_UINT64_RANGE = 1 << 64
 
 
 @dataclass(slots=True)
@@ -294,8 +294,8 @@ def _record_headers(records: Sequence[Record]) -> pa.Array:
 
 def signed(number: int) -> int:
     """Return the int64 with the same bits as a u64: a table has no unsigned numbers in Spark."""
-    number %= _INT64
-    return number - _INT64 if number >= _INT64 // 2 else number
+    number %= _UINT64_RANGE
+    return number - _UINT64_RANGE if number >= _UINT64_RANGE // 2 else number
 
 
 _OF_RECORDS: dict[str, Callable[[Sequence[Record]], Iterable[Any]]] = {

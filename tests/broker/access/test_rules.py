@@ -198,7 +198,7 @@ async def test_permissions_are_limited_in_number():
     for grant in grants[:2]:
         await rules.grant(grant)
     await rules.grant(grants[0])  # An existing permission needs no room.
-    with pytest.raises(errors.LimitExceeded, match="there are 2 permissions"):
+    with pytest.raises(errors.LimitExceeded, match="limit of 2 permissions reached"):
         await rules.grant(grants[2])
     assert list(rules.list()) == grants[:2]
 

@@ -162,10 +162,14 @@ def test_create_sends_partitions_and_typed_settings(fake, capsys):
 
 
 def test_create_of_an_existing_topic_fails_with_the_brokers_message(fake, capsys):
-    problem = {"error_code": 40901, "code": "topic_exists", "message": "orders is there already"}
+    problem = {
+        "error_code": 40901,
+        "code": "topic_exists",
+        "message": "topic orders already exists",
+    }
     fake.answers["PUT", "/api/v1/topics/public/default/orders"] = 409, problem
     assert run(["topics", "create", "orders", "--url", fake.url]) == 1
-    assert capsys.readouterr().err == "braidlog: orders is there already\n"
+    assert capsys.readouterr().err == "braidlog: topic orders already exists\n"
 
 
 def test_alter_sends_set_values_and_null_for_reset_values(fake, capsys):
@@ -333,4 +337,4 @@ def test_commands_and_a_running_broker_understand_each_other(tmp_path, capsys):
 def test_an_invalid_url_is_a_usage_error(url, capsys):
     assert run(["topics", "list", "--url", url]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"braidlog: {url!r} is not the URL of a broker: http://HOST:PORT is"
+    assert line == f"braidlog: invalid broker URL {url!r}, expected http://HOST:PORT"

@@ -1,5 +1,6 @@
 """A data directory has an id, and its files name it; files of another directory are found."""
 
+import os
 import shutil
 
 import pytest
@@ -98,6 +99,17 @@ def test_a_directory_without_catalogue_has_the_id_of_its_files(tmp_path):
         step.apply()
     repair.close()
     assert ids_of(directory) == {number}
+
+
+def test_a_directory_whose_only_journal_is_of_nodes_has_the_id_of_that_journal(tmp_path):
+    directory = filled(tmp_path / "data")
+    directory.stop()
+    files = LocalFiles(directory.path)
+    (number,) = ids_of(directory)
+    os.rename(directory.path / "cursors", directory.path / "nodes")
+    shutil.rmtree(directory.path / "catalogue")
+    shutil.rmtree(directory.path / "partitions")
+    assert stored_directory_id(files, str(directory.path)) == number
 
 
 def mix_up(tmp_path, *names):
