@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SESSIONS: Final = 4
 NAMES: Final = ("a", "b", "c")
+LARGE_TIMES: Final = 1000  # Data of up to 200 KB, which leave in pieces.
 DEPTH_MAX: Final = 3
 SETTINGS: Final = ("listeners.zookeeper.tick_ms=1500",)
 SHORT_MS, LONG_MS = 3000, 30_000  # The least and the greatest timeout of a session, at that tick.
@@ -144,7 +145,8 @@ class TreeMachine:
         if op == zk.MULTI:
             count = chance.randint(1, 4)
             return Operation(op, parts=[self._operation(in_multi=True) for _ in range(count)])
-        data = chance.choice([None, b"", chance.randbytes(chance.randint(1, 200))])
+        small = chance.randbytes(chance.randint(1, 200))
+        (data,) = chance.choices([None, b"", small, small * LARGE_TIMES], [3, 3, 3, 1])
         if op == zk.CREATE:
             flags = chance.choice([0, 0, zk.EPHEMERAL]) | (
                 0 if in_multi else chance.choice([0, 0, 0, zk.SEQUENTIAL])

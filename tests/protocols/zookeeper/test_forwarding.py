@@ -1,18 +1,26 @@
 """In a cluster each broker serves the listener; the catalogue's owner has the nodes."""
 
 import json
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
 from braidlog.broker.errors import Unanswered
+from braidlog.broker.limits import OUTPUT_LAST_BYTES
 from braidlog.protocols.zookeeper.adapter import ADAPTER
 from braidlog.protocols.zookeeper.errors import ZkCode
 from braidlog.protocols.zookeeper.messages import Event, Op
 from tests.broker.cluster.nodes import two_brokers
 from tests.listeners import open_listeners
-from tests.protocols.zookeeper.talk import EPHEMERAL, OPEN, SEQUENTIAL, RawZooKeeper
+from tests.protocols.zookeeper.talk import (
+    EPHEMERAL,
+    OPEN,
+    SEQUENTIAL,
+    RawZooKeeper,
+    request_frame,
+)
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
@@ -187,3 +195,29 @@ async def test_a_commit_without_an_answer_is_a_lost_connection(tmp_path, monkeyp
         monkeypatch.undo()
         await client.set(path, b"2")
         assert await client.get(path) == b"2"
+
+
+@pytest.mark.slow
+async def test_a_forwarded_client_that_does_not_read_holds_a_piece(tmp_path):
+    async with cluster(tmp_path) as (nodes, connects, _, _):
+        client, slow = [await session(connects[1]) for _ in range(2)]
+        data = bytes(range(256)) * 4096
+        await client.create("/big", data)
+        outputs = [node.broker.output for node in nodes]
+        charged = [node.broker.config.memory.output_bytes * 7 // 8 for node in nodes]
+        for output, size in zip(outputs, charged, strict=True):
+            output.charge(size)  # As of peers that do not read.
+        slow.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        for number in range(10):
+            await slow.stream.send_all(request_frame(number, Op.GET_DATA, "/big", False))
+        await until(lambda: all(map(more, outputs, charged)))
+        for _ in range(3):
+            assert await client.get("/big") == data
+        await until(lambda: all(map(more, outputs, charged)))
+        for output, size in zip(outputs, charged, strict=True):
+            assert output.used <= size + 2 * OUTPUT_LAST_BYTES
+            output.charge(-size)
+
+
+def more(output, size):
+    return output.used > size
