@@ -15,8 +15,9 @@ from braidlog.broker.runtime.bucket import Bucket
 if TYPE_CHECKING:
     from braidlog.broker.topics.client_limits import Rate
 
-# Delivery in time with the rate: so many seconds' worth may be delivered at once.
-BURST_S: Final = 0.25
+# So many seconds' worth may be delivered at once. Less would take messages from clients that ask
+# late for the next messages, as on a busy machine; more would exceed the rate over seconds.
+BURST_S: Final = 0.5
 # Shortest wait for the rate: each wait costs a turn of the pump.
 WAIT_S_MIN: Final = 0.02
 

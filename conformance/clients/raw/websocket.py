@@ -54,6 +54,8 @@ class WebSocketClient:
         self.sock = socket.create_connection((place.hostname, place.port), TIMEOUT_S)
         self.machine = WSConnection(ConnectionType.CLIENT)
         self._events: list[object] = []
+        self._text: list[str] = []  # Fragments of the next message, kept over a timeout.
+        self._data: list[bytes] = []
         extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         self._send(Request(host=place.netloc, target=target, extra_headers=extra))
         answer = self._next()
@@ -90,8 +92,7 @@ class WebSocketClient:
     def receive(self, timeout_s: float = TIMEOUT_S) -> str | bytes:
         """Return the next message. Raises Closed, TimeoutError."""
         self.sock.settimeout(timeout_s)
-        text: list[str] = []
-        data: list[bytes] = []
+        text, data = self._text, self._data
         while True:
             event = self._next()
             if isinstance(event, Ping):
@@ -102,6 +103,7 @@ class WebSocketClient:
             elif isinstance(event, Message):
                 (text if isinstance(event, TextMessage) else data).append(event.data)
                 if event.message_finished:
+                    self._text, self._data = [], []
                     return "".join(text) if text or not data else b"".join(data)
 
     def _next(self) -> object:

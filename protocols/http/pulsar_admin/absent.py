@@ -76,15 +76,17 @@ OF_TOPICS: Final = {
     "replicatorDispatchRate": NOTHING,
     "shadowTopics": NOTHING,
 }
+NO_RATE: Final = {
+    "dispatchThrottlingRateInMsg": 0,
+    "dispatchThrottlingRateInByte": 0,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": 1,
+}
 # Answers with `applied`, if they differ.
 APPLIED_TO_TOPICS: Final = {
+    OF_SUBSCRIPTION: NO_RATE,
     "entryFilters": {"entryFilterNames": ""},
-    "replicatorDispatchRate": {
-        "dispatchThrottlingRateInMsg": 0,
-        "dispatchThrottlingRateInByte": 0,
-        "relativeToPublishRate": False,
-        "ratePeriodInSecond": 1,
-    },
+    "replicatorDispatchRate": NO_RATE,
 }
 REMOVED_FROM_TOPICS: Final = (
     OF_SUBSCRIPTION,

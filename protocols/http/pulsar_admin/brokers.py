@@ -64,7 +64,10 @@ class BrokersApi:
     async def failure_domain(self, request: Request) -> Response:
         """Answer that a failure domain does not exist: there are none."""
         self._check(request)
-        text = f"Domain-name {text_of(request, 'domain')[:100]} or cluster {CLUSTER} does not exist"
+        domain = text_of(request, "domain")[:100]
+        text = f"Domain-name {domain} or cluster {CLUSTER} does not exist"
+        if request.method == "GET":
+            text = f"Domain {domain} for cluster {CLUSTER} does not exist"
         raise RequestRefused(NO_SUCH_PATH, text)
 
     async def delete_cluster(self, request: Request) -> Response:

@@ -33,6 +33,7 @@ from braidlog.protocols.http.errors import (
     TENANT_EXISTS,
     TENANT_IN_USE,
     RequestRefused,
+    wire_code,
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any, text
@@ -90,8 +91,9 @@ class ClusterApi:
         return {name: url for name, url in fields if url is not None}
 
     async def brokers(self, request: Request) -> Response:
-        """The addresses of the brokers of a cluster, this one's first."""
-        self._check_cluster(request)
+        """The addresses of the brokers, this one's first; any name of a cluster does, as in
+        Apache.
+        """
         return json_answer(self.broker_addresses(request))
 
     def broker_addresses(self, request: Request) -> list[str]:
@@ -277,7 +279,10 @@ class ClusterApi:
 
     async def namespaces(self, request: Request) -> Response:
         """The namespaces of a tenant in which the client may see a resource."""
-        tenant = self._known_tenant(request)
+        tenant = self._tenant(request)
+        if not self._broker.namespaces.has_tenant(tenant):
+            text = "Tenant not found"  # Apache's words.
+            raise RequestRefused(wire_code(NamespaceNotFound(text)), text)
         metas = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
         seen = [
             namespace_meta
@@ -304,7 +309,9 @@ class ClusterApi:
     async def delete_namespace(self, request: Request) -> Response:
         """Delete a namespace without topics; with `force`, also delete its topics."""
         tenant, namespace = namespace_of(request)
-        self._broker.namespaces.get(tenant, namespace)
+        if self._broker.namespaces.find(tenant, namespace) is None:
+            text = f"Namespace {tenant}/{namespace} does not exist."
+            raise RequestRefused(wire_code(NamespaceNotFound(text)), text)
         if query.truth(request, ("force",)):
             for topic in self._broker.topics.list(tenant, namespace):
                 with suppress(TopicNotFound):  # Another client was faster.

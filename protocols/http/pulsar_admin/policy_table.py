@@ -382,7 +382,8 @@ _OWN_FORM: Final = (
     ),
     Policy(
         "subscriptionExpirationTime",
-        levels=("namespace",),
+        topic_query="subscriptionExpirationTime",
+        applied=0,
         form="a number of minutes",
         negative="Invalid value for subscription expiration time",
     ),

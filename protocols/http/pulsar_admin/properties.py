@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from braidlog.protocols.http.errors import BAD_BODY, BAD_LIMIT, RequestRefused
+from braidlog.protocols.http.errors import BAD_BODY, BAD_LIMIT, NOT_SUPPORTED, RequestRefused
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
@@ -20,6 +20,7 @@ OF_TOPIC: Final = "topic_property:"
 OF_NAMESPACE: Final = "namespace_property:"
 # Names and values together; a change of any setting writes all settings.
 PROPERTIES_BYTES_MAX: Final = 4096
+SHADOW_SOURCE: Final = "PULSAR.SHADOW_SOURCE"  # Makes Apache's topic a copy of another topic.
 
 
 def properties_of(settings: Mapping[str, Setting], prefix: str) -> dict[str, str]:
@@ -64,6 +65,8 @@ def changes_to(
 
     Raises RequestRefused if there would be too many.
     """
+    if properties.get(SHADOW_SOURCE) is not None:
+        raise RequestRefused(NOT_SUPPORTED, f"{SHADOW_SOURCE}: shadow topics are not served here")
     left = {**properties_of(settings, prefix), **properties}
     _check_size(left)
     return {prefix + name: value for name, value in properties.items()}

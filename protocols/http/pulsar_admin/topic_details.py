@@ -46,10 +46,14 @@ class AdminTopicDetails:
     # Properties.
 
     async def properties(self, request: Request) -> Response:
-        """The properties of a topic; a partition has none."""
+        """The properties of a topic; a partition has none. Empty for a partitioned topic without
+        properties, as in Apache.
+        """
         topic, _ = topic_of(self._broker, request)
         _, index = name_of(request)
         shown = {} if index is not None else properties_of(topic.meta.settings, OF_TOPIC)
+        if topic.partitioned and index is None and not shown:
+            return Response(status_code=200)
         return json_answer(shown)
 
     async def set_properties(self, request: Request) -> Response:

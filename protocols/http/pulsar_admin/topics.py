@@ -21,6 +21,7 @@ from braidlog.protocols.http.errors import (
     ONE_PARTITION_WANTED,
     OTHER_KIND_OF_TOPIC,
     TOPIC_BUSY,
+    TOPIC_NOT_FOUND,
     RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of
@@ -148,7 +149,9 @@ class AdminTopics:
     async def delete_partitioned(self, request: Request) -> Response:
         """Delete a partitioned topic."""
         name, _ = name_of(request)
-        topic = self._broker.topics.get(name)
+        topic = self._broker.topics.find(name)
+        if topic is None:
+            raise RequestRefused(TOPIC_NOT_FOUND, f"Topic persistent://{name.full} not found.")
         if not topic.partitioned:
             raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
         return await self._delete(request, topic)
@@ -272,7 +275,9 @@ class AdminTopics:
         if span is None:
             span = await nth_entry_from_end(partition, 1 if is_from_start else number)
         if span is None:
-            raise RequestRefused(NOTHING_TO_EXAMINE, "the topic has no message")
+            raise RequestRefused(
+                NOTHING_TO_EXAMINE, "Could not examine messages due to the total message is zero"
+            )
         return await shown_entry(self._broker, request, partition, span.offset)
 
     def one_partition(self, request: Request) -> Partition:

@@ -16,16 +16,30 @@ from tests.broker.delivery.dispatch_fakes import stage
 
 def test_a_limit_counts_messages_and_bytes():
     limit = RateLimit(Rate(10, 1000, 2), lambda: 0.0)  # 5 messages and 500 bytes a second.
-    assert limit.room() == (1.25, 125)
-    assert limit.spend(1, 625) == 1.0
+    assert limit.room() == (2.5, 250)
+    assert limit.spend(1, 750) == 1.0
     assert limit.wait_s() == 1.0
-    assert RateLimit(Rate(10, None), lambda: 0.0).room() == (2.5, math.inf)
+    assert RateLimit(Rate(10, None), lambda: 0.0).room() == (5.0, math.inf)
 
 
 def test_a_wait_is_long_enough_for_a_turn():
     limit = RateLimit(Rate(10_000, None), lambda: 0.0)
-    limit.spend(2500, 0)
+    limit.spend(5000, 0)
     assert limit.wait_s() == WAIT_S_MIN
+
+
+def test_a_client_that_comes_late_loses_no_part_of_the_rate():
+    """A busy machine lets a client ask for the next messages later, up to half a second."""
+    now_s = 0.0
+    limit = RateLimit(Rate(100, None), lambda: now_s)
+    limit.spend(50, 0)  # The burst.
+    passed = 0
+    for pause_s in (0.3, 0.5) * 10:
+        now_s += pause_s
+        messages = round(limit.room()[0])
+        limit.spend(messages, 0)
+        passed += messages
+    assert passed == 800  # In 8 s.
 
 
 def test_subscriptions_of_a_partition_share_its_limit():

@@ -31,6 +31,12 @@ GET namespaces/public/gone -> 404 Namespace does not exist
 GET namespaces/public/gone/retention -> 404 Namespace does not exist
 PUT namespaces/public/shop -> 409 Namespace already exists
 DELETE namespaces/public/shop -> 409 Cannot delete non empty namespace
+DELETE namespaces/public/gone -> 404 Namespace public/gone does not exist.
+GET namespaces/gone -> 404 Tenant not found
+DELETE persistent/public/shop/gone/partitions
+  -> 404 Topic persistent://public/shop/gone not found.
+GET persistent/public/shop/orders/examinemessage?messagePosition=1
+  -> 412 Could not examine messages due to the total message is zero
 GET tenants/gone -> 404 Tenant does not exist
 POST tenants/gone {} -> 404 Tenant does not exist
 PUT tenants/bank {} -> 409 Tenant already exist

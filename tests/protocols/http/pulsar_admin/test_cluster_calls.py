@@ -26,11 +26,21 @@ async def test_the_only_cluster_is_not_deleted(ask):
     assert (await ask("GET", f"{ADMIN}/clusters")).json == ["standalone"]
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_there_is_no_failure_domain(ask, method):
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("GET", "Domain rack for cluster standalone does not exist"),
+        ("DELETE", "Domain-name rack or cluster standalone does not exist"),
+    ],
+)
+async def test_there_is_no_failure_domain(ask, method, text):
     answer = await ask(method, f"{CLUSTER}/failureDomains/rack", status=404)
-    expected = "Domain-name rack or cluster standalone does not exist"
-    assert answer.json == {"reason": expected}
+    assert answer.json == {"reason": text}
+
+
+async def test_brokers_are_shown_for_any_name_of_a_cluster(ask):
+    shown = (await ask("GET", f"{ADMIN}/brokers/standalone", status=200)).json
+    assert (await ask("GET", f"{ADMIN}/brokers/other", status=200)).json == shown
 
 
 async def test_a_broker_serves_the_bundle_of_each_namespace(ask):
@@ -95,6 +105,18 @@ async def test_values_in_force_without_a_policy(ask):
     assert (await ask("GET", f"{TOPIC}/entryFilters?applied=true")).json == {"entryFilterNames": ""}
     rate = (await ask("GET", f"{TOPIC}/replicatorDispatchRate?applied=true", status=200)).json
     assert (rate["dispatchThrottlingRateInMsg"], rate["ratePeriodInSecond"]) == (0, 1)
+    assert (await ask("GET", f"{TOPIC}/subscriptionExpirationTime?applied=true")).json == 0
+    path = f"{TOPIC}/subscriptionExpirationTime"
+    await ask("POST", f"{path}?subscriptionExpirationTime=7", status=204)
+    assert (await ask("GET", path)).json == 7
+    await ask("POST", f"{path}?subscriptionExpirationTime=-5", status=412)
+    await ask("DELETE", path, status=204)
+    assert (await ask("GET", path, status=200)).body == b""
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    assert (await ask("GET", f"{PARTS}/properties", status=200)).body == b""
+    of_subscription = f"{TOPIC}/audit/dispatchRate"
+    assert (await ask("GET", f"{of_subscription}?applied=true", status=200)).json == rate
+    assert (await ask("GET", of_subscription, status=200)).body == b""
     persistence = (await ask("GET", f"{TOPIC}/persistence?applied=true", status=200)).json
     assert persistence["managedLedgerMaxMarkDeleteRate"] == 0.1
     quota = {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}

@@ -151,3 +151,23 @@ async def test_a_topic_without_properties_is_created(app):
     assert (await call(app, "PUT", TOPIC, {})).status == 204
     body = {"partitions": 2, "properties": {}}
     assert (await call(app, "PUT", f"{TOPIC}-2/partitions", body)).status == 204
+
+
+@pytest.mark.parametrize("way", ["created", "partitioned", "changed"])
+async def test_a_shadow_topic_is_not_made_as_a_plain_topic(app, way):
+    """Java's client creates a shadow topic by a property."""
+    topic = "/admin/v2/persistent/public/default/copy"
+    shadow = {"PULSAR.SHADOW_SOURCE": "persistent://public/default/orders"}
+    if way == "created":
+        answer = await call(app, "PUT", topic, shadow)
+    elif way == "partitioned":
+        answer = await call(
+            app, "PUT", f"{topic}/partitions", {"partitions": 2, "properties": shadow}
+        )
+    else:
+        assert (await call(app, "PUT", topic)).status == 204
+        answer = await call(app, "PUT", f"{topic}/properties", shadow)
+    assert (answer.status, answer.json["reason"][:21]) == (501, "PULSAR.SHADOW_SOURCE:")
+    assert (await call(app, "GET", topic + "/properties")).status == (
+        200 if way == "changed" else 404
+    )
