@@ -25,7 +25,7 @@ TITLES = {
 ABOUT = {
     "kafka-0": "0.8 and 0.9 clients, and Fetch below version 4",
     "kafka-1": "0.10 clients; they read format 0 here",
-    "kafka-2": "clients since 0.11, and Fetch from version 4 on",
+    "kafka-2": "clients since 0.11, and Fetch from version 4 on; share groups",
     "pulsar": "all clients",
     "iggy": "crates 0.0.60 to 0.6",
     "iggy-typed": "crates 0.7 to 0.12",

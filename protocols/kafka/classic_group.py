@@ -29,6 +29,9 @@ GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all members.
 # How long a group without members and positions exists: Kafka removes such groups every 10 minutes
 # (offsets.retention.check.interval.ms).
 EMPTY_KEPT_S = 600.0
+# Members are called again for a deadline that is sooner by this: a process with a thousand members
+# may end, and each end of a connection makes the next deadline a little sooner.
+CALL_AGAIN_S = 0.5
 
 
 class GroupState(enum.Enum):
@@ -73,6 +76,7 @@ class KafkaGroup:
         self.begin_due = 0.0  # earliest start of a first generation
         self.emptied_at = -math.inf  # when the last member left
         self.watched = False  # a task wakes at the next member's deadline
+        self.called_for = math.inf  # not watched: the deadline for which the members are called
         self.is_replaced = False  # The members are in a consumer group of this name now.
         self._call = call
         self._initial_delay_s = initial_delay_s
@@ -329,11 +333,20 @@ class KafkaGroup:
 
     def watch_begins(self) -> None:
         """Note that a task removes dead members at their deadlines."""
-        self.watched = True
+        self.watched, self.called_for = True, math.inf
 
     def watch_ends(self) -> None:
         """Note that this task has ended."""
         self.watched = False
+
+    def calls_for(self, due: float, now: float) -> bool:
+        """Return True if the members have to be called for this deadline, as no task watches the
+        group; then they count as called for it.
+        """
+        if now <= self.called_for < due + CALL_AGAIN_S:
+            return False
+        self.called_for = due
+        return True
 
     def adopt(
         self, members: Iterable[KafkaMember], generation: int, now: float, *, rebalances: bool

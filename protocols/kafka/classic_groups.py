@@ -245,8 +245,12 @@ def check_commit(
     places: Iterable[tuple[bytes | None, int]] = (),
 ) -> Code:
     """Return the code of a member's commit for partitions of topics by name, or by id from
-    TOPIC_IDS_VERSION on; a commit that names no member is always allowed.
+    TOPIC_IDS_VERSION on; a commit that names no member is always allowed, but for a share group
+    with members, as in Kafka.
     """
+    share = context.groups.find_share(group)
+    if share is not None and share.members:
+        return Code.GROUP_ID_NOT_FOUND
     if generation < 0 and not member_id and instance_id is None:
         return Code.NONE
     try:

@@ -84,7 +84,10 @@ class Presence:
 
     def _hand_on(self, group: KafkaGroup) -> None:
         """Let the connection of another member find the dead; without any, the next request."""
+        due = group.next_due()
+        if not group.calls_for(due, trio.current_time()):
+            return  # Tried before: since then no member has spoken, which would watch the group.
         for member in group.members.values():
             if isinstance(other := member.speaks_over, Presence) and other._watch(group):
                 return
-        self._groups.call_at(group, group.next_due())
+        self._groups.call_at(group, due)

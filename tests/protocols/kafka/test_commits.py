@@ -10,6 +10,8 @@ import trio
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
 from braidlog.protocols.kafka import commits as module
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.wire.share_group_heartbeat import ShareGroupHeartbeatRequest
 from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.files import Buffer
 from braidlog.storage.log.local_files import LocalFiles
@@ -80,6 +82,21 @@ async def test_never_committed_is_error_3_in_version_0_and_none_in_version_1(
 ) -> None:
     assert await committed(client, 0) == m.CommittedOffset(-1, b"", 3)
     assert await committed(client, 1) == m.CommittedOffset(-1, b"", 0)
+
+
+async def test_a_name_with_members_of_a_share_group_takes_no_commits(client: RawKafka) -> None:
+    """As Kafka 4.3.1 answers. An old client's commit, which names no member, still counts."""
+    beat = ShareGroupHeartbeatRequest(
+        group_id=b"g", member_id=b"m", subscribed_topic_names=[FOO], member_epoch=0
+    )
+    targets = {FOO: {0: m.CommitTarget(0, b"")}}
+    for epoch, code in ((0, Code.GROUP_ID_NOT_FOUND), (-1, Code.NONE)):  # The member joins, leaves.
+        beat.member_epoch = epoch
+        assert (await client.call_whole(beat, 1)).error_code == Code.NONE
+        commit = m.OffsetCommitRequest(5, b"g", -1, b"", targets)
+        assert (await client.call_with_table(commit, 5)).topics[FOO][0] == code
+        old = m.OffsetCommitRequest(1, b"g", -1, b"", targets)
+        assert (await client.call_with_table(old, 1)).topics[FOO][0] == Code.NONE
 
 
 @pytest.mark.parametrize("metadata", [b"", b"note", None, "ü".encode(), b"\xff\x00"])

@@ -1,5 +1,6 @@
 """Members whose connection ends, and long polls of members that must rejoin."""
 
+import sys
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -154,6 +155,48 @@ async def test_dead_members_are_found_after_the_watching_connection_has_no_membe
         await trio.sleep(2 * SESSION_S)
         assert silent.member_id not in group.members
         staying.cancel_scope.cancel()
+
+
+async def calls_of_ends(count: int) -> int:
+    """Return the number of function calls when so many connections of a group end at once."""
+    table = GroupCoordinator()
+    group = table.get(GROUP)
+    async with trio.open_nursery() as nursery:
+        connections = [presence_in(nursery, table, is_open=False) for _ in range(count)]
+        for connection in connections:
+            connection.heard(group, admit(group))
+        settle(group)
+        calls = 0
+
+        def note(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(note)
+        try:
+            for connection in connections:
+                connection.ended()
+        finally:
+            sys.setprofile(None)
+        nursery.cancel_scope.cancel()
+    return calls
+
+
+async def test_the_end_of_a_process_with_many_members_costs_as_much_for_each() -> None:
+    assert await calls_of_ends(200) < 3 * await calls_of_ends(100)
+
+
+def test_members_of_a_group_without_a_watch_are_called_for_each_deadline_once() -> None:
+    group = KafkaGroup(GROUP)
+    assert group.calls_for(20.0, 0.0)
+    assert not group.calls_for(20.0, 1.0)
+    assert not group.calls_for(19.8, 1.0)
+    assert group.calls_for(10.0, 1.0)
+    assert not group.calls_for(20.0, 10.0)
+    assert group.calls_for(20.0, 11.0)  # The former deadline has passed.
+    group.watch_begins()
+    group.watch_ends()
+    assert group.calls_for(20.0, 12.0)
 
 
 def test_a_long_silent_member_still_has_time_to_reconnect() -> None:
