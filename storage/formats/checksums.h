@@ -191,7 +191,7 @@ static void add_blocks(Sums sums, const uint8_t *at, size_t stripes) {
 static const Sums first_sums = {0xc2b2ae3d, 0x9e3779b185ebca87, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
                                 0x85ebca77c2b2ae63, 0x85ebca77, 0x27d4eb2f165667c5, 0x9e3779b1};
 
-static uint64_t sum_of(const Sums sums, size_t size) {
+static inline uint64_t sum_of(const Sums sums, size_t size) {
     uint64_t hash = size * prime_1;
     for (int i = 0; i < SUMS; i += 2)
         hash += folded(sums[i] ^ le64(xxh_secret + 11 + 8 * i), sums[i + 1] ^ le64(xxh_secret + 19 + 8 * i));
@@ -265,13 +265,14 @@ static uint64_t xxh3_by_avx2(const uint8_t *at, size_t size) {
 
 /* No stripe is read from where it was just written: such a read waits for all writes before it. */
 __attribute__((target("avx2")))
-static uint64_t xxh3_copied_by_avx2(uint8_t *to, const uint64_t head[5], const uint8_t *from, size_t size) {
-    const int64_t *h = (const int64_t *)head;
+static uint64_t xxh3_copied_by_avx2(uint8_t *to, uint64_t h0, uint64_t h1, uint64_t h2, uint64_t h3,
+                                    const uint8_t *from, size_t size) {
     int64_t a, b, c;
     memcpy(&a, from, 8);
     memcpy(&b, from + 8, 8);
     memcpy(&c, from + 16, 8);
-    __m256i left = _mm256_set_epi64x(h[3], h[2], h[1], h[0]), right = _mm256_set_epi64x(c, b, a, h[4]);
+    __m256i left = _mm256_set_epi64x((int64_t)h3, (int64_t)h2, (int64_t)h1, (int64_t)h0);
+    __m256i right = _mm256_set_epi64x(c, b, a, 0);
     _mm256_storeu_si256((__m256i *)to, left);
     _mm256_storeu_si256((__m256i *)to + 1, right);
     return sum_by_avx2(left, right, from - COPIED_HEAD, COPIED_HEAD + size, to);
@@ -304,11 +305,14 @@ static uint64_t xxh3_of(const uint8_t *at, size_t size) {
     return avalanche(hash + (size > 128 ? mixed(at + size - 16, xxh_secret + 119) : 0));
 }
 
-/* Write five numbers and copy the bytes behind them; return the checksum of all, in the same walk. */
-static uint64_t xxh3_copied(uint8_t *to, const uint64_t head[5], const uint8_t *from, size_t size) {
+/* Write four numbers and a zero, and copy the bytes behind them; return the checksum of all, in the same walk. The
+ * numbers come in registers: a vector that is read from numbers just written waits for them. */
+static uint64_t xxh3_copied(uint8_t *to, uint64_t h0, uint64_t h1, uint64_t h2, uint64_t h3, const uint8_t *from,
+                            size_t size) {
+    const uint64_t head[] = {h0, h1, h2, h3, 0};
 #if ON_X86
     if (has_avx2 && size > MANY)
-        return xxh3_copied_by_avx2(to, head, from, size);
+        return xxh3_copied_by_avx2(to, h0, h1, h2, h3, from, size);
 #endif
     for (int i = 0; i < 5; i++)
         put_le(to + 8 * i, head[i], 8);

@@ -713,9 +713,9 @@ enum { FRAMES_HEAD = 256, FRAMES_SUM = 40, FRAMES_COUNT = 48, FRAMES_CHECKED = 4
 /* A stored record as a frame; its offset and time are distances. */
 static void put_frame(uint8_t *to, const Record *record) {
     uint64_t sizes = (uint64_t)record->headers_size | (uint64_t)record->payload_size << 32;
-    const uint64_t head[] = {le64(record->id), le64(record->id + 8), record->offset | record->sent_us << 32, sizes, 0};
+    uint64_t id[] = {le64(record->id), le64(record->id + 8)}, places = record->offset | record->sent_us << 32;
     size_t size = (size_t)(record->payload_size + record->headers_size);
-    put_le(to, xxh3_copied(to + 8, head, record->payload, size), 8);
+    put_le(to, xxh3_copied(to + 8, id[0], id[1], places, sizes, record->payload, size), 8);
 }
 
 /* Stored records that go into one batch: they have one append time, and distances that a frame can hold. */
