@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
 
 import trio
 
@@ -17,6 +18,7 @@ from braidlog.protocols.iggy.root import make_root
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.server.tls import TlsSettings
+    from braidlog.protocols.iggy.http.app import IggyHttp
     from braidlog.protocols.transport.connection import Application
 
 
@@ -31,6 +33,7 @@ class IggyHttpAdapter:
     def __init__(self, states: States) -> None:
         """Take the state of each broker, which the listeners of all transports share."""
         self.states = states
+        self._apps: MutableMapping[Broker, IggyHttp] = WeakKeyDictionary()
 
     async def serve(
         self,
@@ -48,7 +51,14 @@ class IggyHttpAdapter:
         loopback = all(is_loopback(listening.getsockname()[0]) for listening in sockets)
         app = IggyHttp(broker, options, state_of(self.states, broker), loopback=loopback)
         served = cast("Application", app)
+        self._apps[broker] = app
         await HttpListener(broker, self.name, served, raw_refusal, tls).run(sockets, stopping)
+
+    async def serve_forwarded(self, broker: Broker, stream: trio.SocketStream) -> None:
+        """Serve the request that another broker forwards for a client."""
+        app = self._apps.get(broker)
+        if app is not None:
+            await app.serve_forwarded(stream)
 
     async def start(self, broker: Broker, options: IggyHttpOptions, *, loopback: bool) -> None:
         if not loopback and options.password_file is None:

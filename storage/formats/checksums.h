@@ -267,12 +267,10 @@ static uint64_t xxh3_by_avx2(const uint8_t *at, size_t size) {
 __attribute__((target("avx2")))
 static uint64_t xxh3_copied_by_avx2(uint8_t *to, uint64_t h0, uint64_t h1, uint64_t h2, uint64_t h3,
                                     const uint8_t *from, size_t size) {
-    int64_t a, b, c;
-    memcpy(&a, from, 8);
-    memcpy(&b, from + 8, 8);
-    memcpy(&c, from + 16, 8);
+    int64_t first[3];
+    memcpy(first, from, sizeof first);
     __m256i left = _mm256_set_epi64x((int64_t)h3, (int64_t)h2, (int64_t)h1, (int64_t)h0);
-    __m256i right = _mm256_set_epi64x(c, b, a, 0);
+    __m256i right = _mm256_set_epi64x(first[2], first[1], first[0], 0);
     _mm256_storeu_si256((__m256i *)to, left);
     _mm256_storeu_si256((__m256i *)to + 1, right);
     return sum_by_avx2(left, right, from - COPIED_HEAD, COPIED_HEAD + size, to);
@@ -307,8 +305,8 @@ static uint64_t xxh3_of(const uint8_t *at, size_t size) {
 
 /* Write four numbers and a zero, and copy the bytes behind them; return the checksum of all, in the same walk. The
  * numbers come in registers: a vector that is read from numbers just written waits for them. */
-static uint64_t xxh3_copied(uint8_t *to, uint64_t h0, uint64_t h1, uint64_t h2, uint64_t h3, const uint8_t *from,
-                            size_t size) {
+static uint64_t xxh3_copied(uint8_t *to, uint64_t h0, uint64_t h1, uint64_t h2, uint64_t h3,
+                            const uint8_t *from, size_t size) {
     const uint64_t head[] = {h0, h1, h2, h3, 0};
 #if ON_X86
     if (has_avx2 && size > MANY)

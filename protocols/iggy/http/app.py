@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,7 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.access.acting import work_for
+from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy.context import (
     PROTOCOL,
     TRANSPORT_HTTP,
@@ -26,8 +28,19 @@ from braidlog.protocols.iggy.context import (
 )
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal, wire_code
 from braidlog.protocols.iggy.http.caller import HttpCaller
+from braidlog.protocols.iggy.http.forwarding import (
+    REQUEST_BYTES_MAX,
+    ForwardedAnswer,
+    ForwardedClient,
+    ForwardedRequest,
+    receive_message,
+    receive_size,
+    send_message,
+    serve_or_forward,
+)
 from braidlog.protocols.iggy.http.routes import DIALECT, Answer, ApiRow, HttpCall, route
 from braidlog.protocols.iggy.http.sessions import HttpSession, HttpSessions
+from braidlog.protocols.iggy.names import is_known
 from braidlog.protocols.iggy.sending import CutMessages
 from braidlog.protocols.transport.clients import CLIENT
 
@@ -124,15 +137,56 @@ class IggyHttp:
         with ExitStack() as held:
             held.callback(self._leave)
             try:
-                answer, extra = await self._answer(scope, headers, caller, receive, held), []
-            except HttpRefusal as error:
-                answer = _error(error.status, error.status, "", str(error))
-                extra = error.headers
-            except Exception:  # A bug ends this request and nothing else.
-                log.exception("request_failed", protocol=PROTOCOL)
-                answer, extra = _error(500, ErrorCode.ERROR, "error", "internal error"), []
+                answer = await _outcome(self._answer(scope, headers, caller, receive, held))
+            except errors.NotOwner:
+                reason = "no broker of the cluster owns the topic now: ask again"
+                answer = _refused(ErrorCode.NOT_PRIMARY, reason)
             client.note(caller.principal, scope)
-            await _send(send, answer, [*extra, *_cors(origin)])
+            await _send(send, answer, [*answer.headers, *_cors(origin)])
+
+    async def serve_forwarded(self, stream: trio.SocketStream) -> None:
+        """Answer the request of a client of another broker. Raises OSError,
+        trio.BrokenResourceError.
+        """
+        self._running += 1
+        with ExitStack() as held:
+            held.callback(self._leave)
+            size = await receive_size(stream, REQUEST_BYTES_MAX)
+            request = await receive_message(stream, size, ForwardedRequest)
+            try:
+                serve = self._serve_for_another(request, stream, size, held)
+                answer = await _outcome(serve)
+            except errors.NotOwner:
+                await send_message(stream, ForwardedAnswer(is_moved=True))
+                return
+            fields = answer.status, answer.body, answer.content_type, [*answer.headers]
+            await send_message(stream, ForwardedAnswer(False, *fields))
+
+    async def _serve_for_another(
+        self, request: ForwardedRequest, stream: trio.SocketStream, size: int, held: ExitStack
+    ) -> Answer:
+        """Serve a request that another broker has forwarded. Raises as `_serve`."""
+        if self._running > REQUESTS_MAX:
+            raise _later(429, f"{REQUESTS_MAX} requests are running already")
+        self._hold(size, held)
+        local = stream.socket.getsockname()
+        client = ForwardedClient(
+            request.client_id, request.peer, request.is_encrypted, (str(local[0]), int(local[1]))
+        )
+        caller = HttpCaller(self._broker, client, loopback=False)
+        caller.act_for(request.principal)
+        work_for(caller)
+        context = self._context(caller, client.id)
+        context.client.user_id = request.user_id
+        row = route(request.method, request.path)
+        if isinstance(row, set):
+            raise HttpRefusal(404, "there is no such path at the owner of the topic")
+        call = HttpCall(context, row[1], request.query, request.body, self._sessions, None, held)
+        is_about_topic = "topic" in call.path
+        if is_about_topic and not is_known(self._broker, m.GetTopic(call.stream, call.topic)):
+            await self._broker.peers.follow()  # The other broker may have a newer catalogue.
+        self._count(row[0])
+        return await row[0].handler(call)
 
     def _leave(self) -> None:
         self._running -= 1
@@ -145,7 +199,7 @@ class IggyHttp:
         receive: Receive,
         held: ExitStack,
     ) -> Answer:
-        """Return the answer to a request, errors of Iggy included. Raises HttpRefusal."""
+        """Return the answer to a request. Raises HttpRefusal, and the errors of the handler."""
         await self._broker.poller.give_way()
         if self._running > REQUESTS_MAX:
             raise _later(429, f"{REQUESTS_MAX} requests are running already")
@@ -159,25 +213,7 @@ class IggyHttp:
                 allowed = ", ".join(sorted(row))
                 raise HttpRefusal(405, f"{method}: only {allowed} here", [("allow", allowed)])
             raise HttpRefusal(404, "there is no such path")
-        try:
-            return await self._serve(scope, headers, caller, receive, held, *row)
-        except Refusal as error:
-            return _refused(error.code, str(error))
-        except errors.NotAuthenticated as error:
-            return _refused(ErrorCode.UNAUTHENTICATED, str(error))
-        except errors.NotAuthorized:
-            return _refused(ErrorCode.UNAUTHORIZED, "")
-        except errors.NotOwner:
-            reason = "another broker of the cluster has the topic: ask that broker"
-            return _refused(ErrorCode.NOT_PRIMARY, reason)
-        except errors.LimitExceeded as error:
-            raise _later(429, str(error)) from None
-        except (errors.StorageFull, errors.StorageFailed, errors.Conflict) as error:
-            raise _later(503, str(error)) from None
-        except errors.BrokerError as error:
-            return _refused(wire_code(error), str(error))
-        except CutMessages as error:
-            return _refused(ErrorCode.INVALID_FORMAT, str(error))
+        return await self._serve(scope, headers, caller, receive, held, *row)
 
     async def _serve(
         self,
@@ -189,16 +225,27 @@ class IggyHttp:
         row: ApiRow,
         path: Mapping[str, str],
     ) -> Answer:
-        client = ConnectedClient(scope[CLIENT].id, caller.peer, TRANSPORT_HTTP)
-        context = IggyContext(self._broker, caller, self._options, self._shared, client)
-        context.dialect = DIALECT
+        client = scope[CLIENT]
+        context = self._context(caller, client.id)
         session = None if row.is_public else self._session(headers, caller, context)
         caller.spend(_content_length(headers) or 0)
         body = await self._body(scope, headers, receive, held)
         call = HttpCall(context, path, _query(scope), body, self._sessions, session, held)
+        self._count(row)
+        target = scope["raw_path"].decode("ascii", "replace")
+        return await serve_or_forward(
+            call, row, target, (client.id, caller.peer, caller.is_encrypted)
+        )
+
+    def _context(self, caller: HttpCaller, client_id: int) -> IggyContext:
+        client = ConnectedClient(client_id, caller.peer, TRANSPORT_HTTP)
+        context = IggyContext(self._broker, caller, self._options, self._shared, client)
+        context.dialect = DIALECT
+        return context
+
+    def _count(self, row: ApiRow) -> None:
         number = self._broker.metrics.number
         number("braidlog_requests", "iggy", f"{row.method} {row.path}").inc()
-        return await row.handler(call)
 
     def _session(
         self, headers: Mapping[bytes, bytes], caller: HttpCaller, context: IggyContext
@@ -259,6 +306,33 @@ class IggyHttp:
         return origin if origin and ("*" in allowed or origin in allowed) else None
 
 
+async def _outcome(serve: Awaitable[Answer]) -> Answer:
+    """Return the answer of a request; errors become answers. A bug is logged. Raises NotOwner."""
+    try:
+        return await serve
+    except HttpRefusal as error:
+        return _refusal(error)
+    except Refusal as error:
+        return _refused(error.code, str(error))
+    except errors.NotAuthenticated as error:
+        return _refused(ErrorCode.UNAUTHENTICATED, str(error))
+    except errors.NotAuthorized:
+        return _refused(ErrorCode.UNAUTHORIZED, "")
+    except errors.NotOwner:
+        raise
+    except errors.LimitExceeded as error:
+        return _refusal(_later(429, str(error)))
+    except (errors.StorageFull, errors.StorageFailed, errors.Conflict) as error:
+        return _refusal(_later(503, str(error)))
+    except errors.BrokerError as error:
+        return _refused(wire_code(error), str(error))
+    except CutMessages as error:
+        return _refused(ErrorCode.INVALID_FORMAT, str(error))
+    except Exception:  # A bug ends this request and nothing else.
+        log.exception("request_failed", protocol=PROTOCOL)
+        return _error(500, ErrorCode.ERROR, "error", "internal error")
+
+
 def raw_refusal(status: int) -> Sequence[h11.Event]:
     """Return the answer to a client that sent bytes which are no valid request."""
     answer = _error(status, status, "", "this is not HTTP, or breaks its rules")
@@ -274,6 +348,11 @@ def raw_refusal(status: int) -> Sequence[h11.Event]:
 def _refused(code: ErrorCode, reason: str) -> Answer:
     name = code.name.lower()
     return _error(STATUSES.get(code, 400), code, name, reason or name.replace("_", " "))
+
+
+def _refusal(error: HttpRefusal) -> Answer:
+    answer = _error(error.status, error.status, "", str(error))
+    return replace(answer, headers=error.headers)
 
 
 def _error(status: int, number: int, code: str, reason: str) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from braidlog.broker.access.authentication import Identity
     from braidlog.broker.broker import Broker
     from braidlog.broker.runtime.output_budget import OutputBudget
-    from braidlog.protocols.transport.clients import HttpClient
+    from braidlog.broker.server.written_topics import WrittenTopics
 
 PROTOCOL = "iggy-http"
 
@@ -28,12 +28,24 @@ class NoOutbox:
         self.budget = budget
 
 
+class RequestClient(Protocol):
+    """The connection of a client, here or at the broker that forwards the client's requests."""
+
+    peer: str
+    is_encrypted: bool
+    written_topics: WrittenTopics
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """Return the broker's address of the connection. Raises OSError."""
+
+
 class HttpCaller:
     """See `braidlog.protocols.iggy.context.AskingClient`."""
 
     listener_name = PROTOCOL
 
-    def __init__(self, broker: Broker, client: HttpClient, *, loopback: bool) -> None:
+    def __init__(self, broker: Broker, client: RequestClient, *, loopback: bool) -> None:
         self.principal: Principal = ANONYMOUS
         self.peer = client.peer
         self.host = client.peer.rpartition(":")[0].strip("[]")

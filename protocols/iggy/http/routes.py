@@ -43,6 +43,7 @@ class Answer:
     status: int = 204
     body: bytes = b""
     content_type: str = "application/json"
+    headers: Sequence[tuple[str, str]] = ()  # Besides those of every response.
 
 
 @dataclass(slots=True)
