@@ -31,7 +31,7 @@ from braidlog.protocols.iggy.http.caller import HttpCaller
 from braidlog.protocols.iggy.http.forwarding import (
     REQUEST_BYTES_MAX,
     ForwardedAnswer,
-    ForwardedClient,
+    DistantClient,
     ForwardedRequest,
     receive_message,
     receive_size,
@@ -170,7 +170,7 @@ class IggyHttp:
             raise _later(429, f"{REQUESTS_MAX} requests are running already")
         self._hold(size, held)
         local = stream.socket.getsockname()
-        client = ForwardedClient(
+        client = DistantClient(
             request.client_id, request.peer, request.is_encrypted, (str(local[0]), int(local[1]))
         )
         caller = HttpCaller(self._broker, client, loopback=False)

@@ -71,7 +71,7 @@ class ForwardedAnswer(msgspec.Struct, array_like=True, forbid_unknown_fields=Tru
 
 
 @dataclass(slots=True)
-class ForwardedClient:
+class DistantClient:
     """The client of a forwarded request; see `protocols.transport.clients.HttpClient`."""
 
     id: int
