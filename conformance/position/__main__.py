@@ -74,8 +74,9 @@ def _report(first: int, done: int, step_counts: Counter[str], differences: list[
         "",
         f"`python -m conformance.position --first {first} --runs {done}`, {today}:"
         f" {step_counts.total()} steps, {len(differences)} differences between the broker and the"
-        " model (`conformance/position/model.py`). After each step Kafka's OffsetFetch, Iggy's"
-        " stored offset and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared"
+        " model (`conformance/position/model.py`). Iggy's calls are those of dialects D2 and W,"
+        " by chance. After each step Kafka's OffsetFetch, Iggy's stored offset in both dialects"
+        " and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared"
         " in every partition, and which member of an Iggy group has which.",
         "",
         "| step | times |",

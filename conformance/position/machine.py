@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from conformance.clients.raw.iggy import IggyWire, to_partition
+from conformance.clients.raw.iggy_w import IggyWWire
 from conformance.clients.raw.kafka import KafkaWire, message
 from conformance.clients.raw.pulsar import PulsarWire, batch
 from conformance.position import modern, talk
@@ -85,9 +86,12 @@ class PositionMachine:
         self._add(count, batched=False)
 
     def _append_iggy(self, count: int) -> None:
-        with IggyWire(self.broker.address("iggy")) as wire:
-            to = to_partition(self.at.index + 1)
-            wire.send_messages(self.topic, [(0, [], b"i")] * count, to)
+        with self._iggy() as wire:
+            if isinstance(wire, IggyWWire):
+                wire.send_messages(self.topic, [b"i"] * count, partition=self.at.index + 1)
+            else:
+                to = to_partition(self.at.index + 1)
+                wire.send_messages(self.topic, [(0, [], b"i")] * count, to)
         self._add(count, batched=False)
 
     def _append_pulsar(self, count: int) -> None:
@@ -235,9 +239,14 @@ class PositionMachine:
 
     # Iggy.
 
+    def _iggy(self) -> IggyWire | IggyWWire:
+        """Return a client of the dialect D2 or W."""
+        is_newest = self.random.random() < 0.5
+        return (IggyWWire if is_newest else IggyWire)(self.broker.address("iggy"))
+
     def _iggy_store(self) -> bool:
         offset = self._offset()
-        with IggyWire(self.broker.address("iggy")) as wire:
+        with self._iggy() as wire:
             wire.store_offset(self.topic, GROUP, offset, partition=self.at.index + 1)
         self.cursor.commit(offset + 1, kafka=False)
         return True
@@ -245,7 +254,7 @@ class PositionMachine:
     def _iggy_poll(self) -> bool:
         count = self.random.randint(1, 6)
         wanted = self.cursor.wanted()[:count]
-        with IggyWire(self.broker.address("iggy")) as wire:
+        with self._iggy() as wire:
             offsets = wire.poll_next(self.topic, count, GROUP, partition=self.at.index + 1)
         if offsets != wanted:
             raise PositionsDiffer(f"{self.where()}: polled {offsets}, should be {wanted}")
@@ -255,7 +264,7 @@ class PositionMachine:
     def _iggy_delete(self) -> bool:
         if self.cursor.below is None:
             return False
-        with IggyWire(self.broker.address("iggy")) as wire:
+        with self._iggy() as wire:
             wire.delete_offset(self.topic, GROUP, partition=self.at.index + 1)
         return self._end()
 

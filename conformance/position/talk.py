@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.iggy_w import IggyWWire
 from conformance.clients.raw.kafka import KafkaWire
 from conformance.clients.raw.pulsar import (
     ACK,
@@ -179,6 +180,9 @@ def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list
         committed = [kafka.committed(group, topic, partition=at) for at in indexes]
     with IggyWire(broker.address("iggy")) as iggy:
         stored = [iggy.stored_offset(topic, group, partition=at + 1) for at in indexes]
+    with IggyWWire(broker.address("iggy")) as newest:
+        in_w = [newest.stored_offset(topic, group, partition=at + 1) for at in indexes]
+    assert in_w == stored, f"dialect W has {in_w}, D2 {stored}"
     cursors = HttpPlace(broker.address("http"), topic, group).told()
     if cursors is None:
         return [CursorViews(committed[at], stored[at], None, None, None) for at in indexes]

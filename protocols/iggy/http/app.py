@@ -30,8 +30,8 @@ from braidlog.protocols.iggy.errors import ErrorCode, Refusal, wire_code
 from braidlog.protocols.iggy.http.caller import HttpCaller
 from braidlog.protocols.iggy.http.forwarding import (
     REQUEST_BYTES_MAX,
-    ForwardedAnswer,
     DistantClient,
+    ForwardedAnswer,
     ForwardedRequest,
     receive_message,
     receive_size,

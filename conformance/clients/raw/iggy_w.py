@@ -1,0 +1,131 @@
+"""Hand-made frames of Iggy's dialect W (protocol 0.12). The calls are those of `IggyWire`, and
+partitions count from 1.
+"""
+
+import os
+import struct
+
+import xxhash
+
+from conformance.clients.raw.iggy import (
+    CONSUMER,
+    GET_OFFSET,
+    NEXT,
+    POLL,
+    identifier,
+    text8,
+)
+from conformance.clients.raw.wire import TIMEOUT_S, Wire
+
+HEADER_BYTES = 256
+SIZE_POS, STATUS_POS = 48, 216
+REQUEST, ROUTE = 5, 105
+REGISTER, NON_REPLICATED, SEND, STORE_OFFSET, DELETE_OFFSET = 1, 2, 160, 161, 162
+WITH_RESULT = {REGISTER, STORE_OFFSET, DELETE_OFFSET}
+VERSION, SDK, SECRET = 12 << 10, "0.12.0", bytes(32)
+POLL_HEAD_BYTES = 40
+# partition, base offset, append time, earliest client time, bytes of the batch, checksum, messages
+BATCH = struct.Struct("<QQQQQQI")
+# checksum, id, offset delta, time delta, bytes of headers, bytes of payload, reserved
+FRAME = struct.Struct("<Q16sIIIIQ")
+CHECKED_POS = 8
+SENT_US = 1_700_000_000_000_000
+
+
+class IggyWWire(Wire):
+    """A connection that has logged in."""
+
+    def __init__(self, address: tuple[str, int], *, timeout_s: float = TIMEOUT_S) -> None:
+        super().__init__(address, timeout_s=timeout_s)
+        self._client = os.urandom(16)
+        self._session = self._requests = 0
+        version = struct.pack("<I", VERSION) + text8("raw") + text8(SDK) + SECRET
+        login = self._ask(REGISTER, version + text8("iggy") + text8("iggy") + bytes(4))
+        (self._session,) = struct.unpack_from("<Q", login, 4)
+
+    def send_messages(self, topic: str, payloads: list[bytes], *, partition: int = 1) -> None:
+        """Send messages without headers to a partition."""
+        frames, checksums = b"", b""
+        for number, payload in enumerate(payloads):
+            checked = (
+                FRAME.pack(0, bytes(16), number, 0, 0, len(payload), 0)[CHECKED_POS:] + payload
+            )
+            checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(checked))
+            frames += checksum + checked
+            checksums += checksum
+        known = struct.pack("<QQQQQ", 0, 0, 0, SENT_US, HEADER_BYTES + len(frames))
+        count = struct.pack("<I", len(payloads))
+        checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(known + count + checksums))
+        head = (known + checksum + count).ljust(HEADER_BYTES, b"\0")
+        target = _topic(topic) + struct.pack("<BBI", 2, 4, partition - 1) + count
+        body = struct.pack("<I", len(target)) + target + head + frames
+        self._ask(SEND, body, incarnation=self._incarnation(topic, partition))
+
+    def poll_next(self, topic: str, count: int, consumer: str, *, partition: int = 1) -> list[int]:
+        """Return the offsets of a consumer's next messages, which are stored as consumed."""
+        body = CONSUMER + identifier(consumer) + _topic(topic)
+        body += struct.pack("<BIBQIB", 1, partition - 1, NEXT, 0, count, True)
+        incarnation = self._incarnation(topic, partition)
+        answer = self._ask(NON_REPLICATED, body, POLL, incarnation)
+        (given,) = struct.unpack_from("<I", answer, 12)
+        offsets = _offsets(answer[POLL_HEAD_BYTES:])
+        assert len(offsets) == given, f"{len(offsets)} messages in an answer of {given}"
+        return offsets
+
+    def store_offset(self, topic: str, consumer: str, offset: int, *, partition: int = 1) -> None:
+        """Store the last consumed offset."""
+        body = _place(topic, consumer, partition) + struct.pack("<QB", offset, 0)
+        self._ask(STORE_OFFSET, body, incarnation=self._incarnation(topic, partition))
+
+    def stored_offset(self, topic: str, consumer: str, *, partition: int = 1) -> int | None:
+        """Return the last consumed offset, or None."""
+        answer = self._ask(NON_REPLICATED, _place(topic, consumer, partition), GET_OFFSET)
+        return int(struct.unpack_from("<Q", answer, 12)[0]) if answer else None
+
+    def delete_offset(self, topic: str, consumer: str, *, partition: int = 1) -> None:
+        """Delete the stored offset."""
+        body = _place(topic, consumer, partition) + b"\0"
+        self._ask(DELETE_OFFSET, body, incarnation=self._incarnation(topic, partition))
+
+    def _incarnation(self, topic: str, partition: int) -> int:
+        route = self._ask(NON_REPLICATED, _topic(topic) + struct.pack("<I", partition - 1), ROUTE)
+        return int(struct.unpack_from("<Q", route)[0])
+
+    def _ask(self, operation: int, body: bytes, code: int = 0, incarnation: int = 0) -> bytes:
+        """Return the body of the answer. Raises AssertionError unless the answer is a success."""
+        number, self._requests = self._requests, self._requests + 1
+        head = bytearray(HEADER_BYTES)
+        struct.pack_into("<I8xB", head, SIZE_POS, HEADER_BYTES + len(body), REQUEST)
+        head[128:144] = self._client
+        struct.pack_into("<Q", head, 168, number)
+        head[176] = operation
+        struct.pack_into("<Q4xIQ", head, 184, self._session, code, incarnation)
+        self.send(bytes(head) + body)
+        answer = self.take(HEADER_BYTES)
+        (size,) = struct.unpack_from("<I", answer, SIZE_POS)
+        (status,) = struct.unpack_from("<I", answer, STATUS_POS)
+        data = self.take(size - HEADER_BYTES)
+        is_failure = operation in WITH_RESULT and any(data[:4])
+        assert not status and not is_failure, f"operation {operation}: {status} {data[:12].hex()}"
+        return data[4:] if operation in WITH_RESULT else data
+
+
+def _topic(topic: str) -> bytes:
+    return identifier("default") + identifier(topic)
+
+
+def _place(topic: str, consumer: str, partition: int) -> bytes:
+    return CONSUMER + identifier(consumer) + _topic(topic) + struct.pack("<BI", 1, partition - 1)
+
+
+def _offsets(batches: bytes) -> list[int]:
+    offsets, pos = [], 0
+    while pos < len(batches):
+        _, base, _, _, size, _, _ = BATCH.unpack_from(batches, pos)
+        end, at = pos + size, pos + HEADER_BYTES
+        while at < end:
+            _, _, delta, _, headers, payload, _ = FRAME.unpack_from(batches, at)
+            offsets.append(base + delta)
+            at += FRAME.size + headers + payload
+        pos = end
+    return offsets
