@@ -67,9 +67,9 @@ class IggyWWire(Wire):
         body += struct.pack("<BIBQIB", 1, partition - 1, NEXT, 0, count, True)
         incarnation = self._incarnation(topic, partition)
         answer = self._ask(NON_REPLICATED, body, POLL, incarnation)
-        (given,) = struct.unpack_from("<I", answer, 12)
+        (polled_count,) = struct.unpack_from("<I", answer, 12)
         offsets = _offsets(answer[POLL_HEAD_BYTES:])
-        assert len(offsets) == given, f"{len(offsets)} messages in an answer of {given}"
+        assert len(offsets) == polled_count, f"{len(offsets)} messages, not {polled_count}"
         return offsets
 
     def store_offset(self, topic: str, consumer: str, offset: int, *, partition: int = 1) -> None:
