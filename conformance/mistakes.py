@@ -98,7 +98,7 @@ consume mistakes --count many --url {url} | 2 | many
 consume mistakes --where ( --url {url} | 2 | where
 tail nosuch --url {url} | 4 | nosuch
 import {dir}/nosuch mistakes --url {url} | 4 | nosuch
-import {dir}/no-json mistakes --url {url} | 2 | line 1: no JSON object
+import {dir}/no-json mistakes --url {url} | 2 | line 1: not a JSON object
 import {dir}/array mistakes --url {url} | 2 | line 1
 schemas show nosuch --url {url} | 4 | nosuch
 schemas put mistakes --type avro --file {dir}/bad-schema --url {url} | 2 | schema

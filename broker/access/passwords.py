@@ -87,7 +87,9 @@ class Passwords:
             return None
         return hmac.compare_digest(digest, self._digest(password_hash, password))
 
-    async def verify_nobody(self, password: str, check: Callable[[], None] = lambda: None) -> None:
+    async def verify_unknown_user(
+        self, password: str, check: Callable[[], None] = lambda: None
+    ) -> None:
         """Spend the time of a check, so that an unknown name takes as long as a wrong password.
 
         `check` is as in `verify`. Raises LimitExceeded.

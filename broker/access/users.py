@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from braidlog.broker import errors
-from braidlog.broker.access.brake import Brake
+from braidlog.broker.access.login_throttle import LoginThrottle
 from braidlog.broker.access.passwords import PASSWORD_BYTES_MAX, Passwords, new_token, token_digest
 from braidlog.broker.access.rights import ROLE_PREFIX, Principal
 from braidlog.broker.limits import STATE_LIMITS, StateLimits
@@ -81,7 +81,7 @@ class Users:
         self._book = catalogue.users
         self._limits = limits
         self._passwords = Passwords(hashed)
-        self._brake = Brake(is_on=slows_down)
+        self._throttle = LoginThrottle(is_on=slows_down)
         self._now_us = now_us
         self._clock_s = clock_s
 
@@ -119,23 +119,23 @@ class Users:
 
         Raises NotAuthenticated, also for too many failures in a row, and LimitExceeded.
         """
-        keys = _brake_keys(name, address)
+        keys = _throttle_keys(name, address)
         user = self._book.find(name)
         known = None if user is None else self._passwords.remembers(user.password_hash, password)
-        check = partial(self._check_brake, keys, known=known)
+        check = partial(self._check_throttle, keys, known=known)
         check()
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             right = False
         elif user is None or not user.password_hash:
-            await self._passwords.verify_nobody(password, check)
+            await self._passwords.verify_unknown_user(password, check)
             right = False
         else:
             right = await self._passwords.verify(user.password_hash, password, check)
         # Another task may have changed or removed the user meanwhile.
         if not right or user is None or self._book.by_id(user.user_id) is not user:
-            self._brake.failed(keys, self._clock_s())
+            self._throttle.failed(keys, self._clock_s())
             raise errors.NotAuthenticated("wrong user name or password")
-        self._brake.succeeded(keys)
+        self._throttle.succeeded(keys)
         return _active(user) if must_be_active else user
 
     def verify_token(self, token: str, address: str) -> tuple[UserMeta, TokenMeta]:
@@ -146,7 +146,7 @@ class Users:
         digest = token_digest(token)
         user = self._book.by_token(digest)
         if user is None:  # Tokens cannot be guessed, so a correct token never has to wait.
-            self._brake.failed((f"address {address}",), self._clock_s())
+            self._throttle.failed((f"address {address}",), self._clock_s())
             raise errors.NotAuthenticated("unknown token")
         token_meta = next(token_meta for token_meta in user.tokens if token_meta.digest == digest)
         if token_meta.expires_us is not None and token_meta.expires_us <= self._now_us():
@@ -158,7 +158,7 @@ class Users:
 
         Raises NotAuthenticated after too many failures in a row.
         """
-        self._check_brake(self._scram_keys(name, address))
+        self._check_throttle(self._scram_keys(name, address))
         user = self._book.find(name)
         for key in () if user is None else user.scram:
             if key.mechanism == mechanism:
@@ -171,13 +171,13 @@ class Users:
         Raises NotAuthenticated if the proof was wrong, the user was changed meanwhile, or too many
         other logins have failed since this login began: any number of logins may run at once.
         """
-        keys = _brake_keys(name, address)
-        self._check_brake(self._scram_keys(name, address))
+        keys = _throttle_keys(name, address)
+        self._check_throttle(self._scram_keys(name, address))
         user = self._book.find(name)
         if not is_right or user is None or key not in user.scram:
-            self._brake.failed(keys, self._clock_s())
+            self._throttle.failed(keys, self._clock_s())
             raise errors.NotAuthenticated("wrong user name or password")
-        self._brake.succeeded(keys)
+        self._throttle.succeeded(keys)
         return _active(user)
 
     async def verify_configured(
@@ -187,17 +187,17 @@ class Users:
 
         Otherwise as `verify`. Raises NotAuthenticated, LimitExceeded.
         """
-        keys = _brake_keys(name, address)
+        keys = _throttle_keys(name, address)
         right = hmac.compare_digest(password.encode(), expected.encode())
-        check = partial(self._check_brake, keys, known=right)
+        check = partial(self._check_throttle, keys, known=right)
         check()
         if not right:
-            await self._passwords.verify_nobody(password[:PASSWORD_BYTES_MAX], check)
-            self._brake.failed(keys, self._clock_s())
+            await self._passwords.verify_unknown_user(password[:PASSWORD_BYTES_MAX], check)
+            self._throttle.failed(keys, self._clock_s())
             raise errors.NotAuthenticated("wrong user name or password")
-        self._brake.succeeded(keys)
+        self._throttle.succeeded(keys)
 
-    def _check_brake(self, keys: tuple[str, ...], *, known: bool | None = None) -> None:
+    def _check_throttle(self, keys: tuple[str, ...], *, known: bool | None = None) -> None:
         """Raise NotAuthenticated while a key has to wait.
 
         `known` says if the password is correct, where a check needs no hash. Other clients'
@@ -206,9 +206,9 @@ class Users:
         one is not delayed.
         """
         now, name = self._clock_s(), keys[:1]
-        if self._brake.wait_s(name if known else keys, now) > 0:
-            if known is False and self._brake.wait_s(name, now) <= 0:
-                self._brake.failed(name, now)
+        if self._throttle.wait_s(name if known else keys, now) > 0:
+            if known is False and self._throttle.wait_s(name, now) <= 0:
+                self._throttle.failed(name, now)
             raise errors.NotAuthenticated("too many failed logins: try again later")
 
     def _scram_keys(self, name: str, address: str) -> tuple[str, ...]:
@@ -217,8 +217,8 @@ class Users:
         SCRAM proves the password too late for a check. So other clients' failures at the address do
         not count if the user has logged in from there before.
         """
-        keys = _brake_keys(name, address)
-        return keys[:1] if self._brake.has_let_in(keys) else keys
+        keys = _throttle_keys(name, address)
+        return keys[:1] if self._throttle.has_let_in(keys) else keys
 
     # Changing. All raise StorageFull, StorageFailed.
 
@@ -376,7 +376,7 @@ def principal_of(user: UserMeta) -> Principal:
     return Principal(user.name, frozenset(user.roles))
 
 
-def _brake_keys(name: str, address: str) -> tuple[str, str]:
+def _throttle_keys(name: str, address: str) -> tuple[str, str]:
     """Return the keys that count failures of a name and at an address.
 
     The keys are remembered, so a name is cut to the longest name that a user may have.

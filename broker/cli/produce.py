@@ -231,7 +231,7 @@ class Importing:
                 continue
             tree = _parsed(line)
             if not isinstance(tree, dict):
-                raise AdminError(f"line {number}: no JSON object{self._before()}", EXIT_FAILED)
+                raise AdminError(f"line {number}: not a JSON object{self._before()}", EXIT_FAILED)
             moved.append(json.dumps({**tree, "partition": partition}).encode())
         return moved
 
@@ -241,10 +241,10 @@ class Importing:
         match = REFUSED_MESSAGE.search(text)
         if match is not None and int(match[1]) < len(numbers):
             text = text.replace(match[0], f"line {numbers[int(match[1])]}", 1)
-        else:  # The broker cannot name a line that is no JSON.
+        else:  # The broker cannot name a line that is not JSON.
             for number in numbers:
                 if not isinstance(_parsed(lines[number - self._line - 1]), dict):
-                    text = f"line {number}: no JSON object"
+                    text = f"line {number}: not a JSON object"
                     break
         return text + self._before()
 
@@ -256,7 +256,7 @@ class Importing:
 
 
 def _parsed(line: bytes) -> object:
-    """Return the JSON of a line; None if the line is no JSON."""
+    """Return the JSON of a line; None if the line is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -273,7 +273,7 @@ def _message(line: bytes, options: MessageOptions) -> bytes:
     message: Json = {}
     if options.input == "json":
         if _parsed(line) is None and line.strip() != b"null":
-            raise AdminError(f"no JSON: {line[:60]!r}", EXIT_FAILED)
+            raise AdminError(f"not JSON: {line[:60]!r}", EXIT_FAILED)
         value = line  # As written: numbers keep their digits.
     else:
         text = line.strip() if options.input == "base64" else base64.b64encode(line)

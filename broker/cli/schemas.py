@@ -123,5 +123,5 @@ def _body(kind: str, file: str) -> Mapping[str, object]:
         try:
             json.loads(definition)
         except ValueError as error:
-            raise AdminError(f"{file or '--file'}: no JSON: {error}", EXIT_USAGE) from None
+            raise AdminError(f"{file or '--file'}: not JSON: {error}", EXIT_USAGE) from None
     return body

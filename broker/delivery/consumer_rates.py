@@ -22,7 +22,7 @@ class Rates:
 
 
 class RateMeter:
-    """Rates of a consumer, averaged since the second latest snapshot of its counts."""
+    """Rates of a consumer, averaged since the second-to-last snapshot of its counts."""
 
     def __init__(self, began_us: int) -> None:
         self._older = self._newer = (began_us, (0, 0, 0, 0))

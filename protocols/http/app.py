@@ -101,10 +101,10 @@ def make_routes(
     api_routes = [
         *pip64_routes(broker, options, bodies, waiting, consumers, registry, routes),
         *websocket_routes(broker, options, stopping, registry, routes),
-        *_watching(broker, options, history or HistoryApi(broker), routes),
-        *_working(broker, bodies.of_others, consumers, routes),
+        *_monitoring_routes(broker, options, history or HistoryApi(broker), routes),
+        *_job_routes(broker, bodies.of_others, consumers, routes),
         *admin_routes(broker, options, bodies.of_others, routes),
-        *_managing(broker, bodies, registry, routes),
+        *_admin_routes(broker, bodies, registry, routes),
         *_raw_log(broker, bodies.of_others, waiting, routes),
     ]
     documentation = Documentation(routes.described, broker.version)
@@ -115,7 +115,7 @@ def make_routes(
     ]
 
 
-def _watching(
+def _monitoring_routes(
     broker: Broker, options: RestOptions, history: HistoryApi, routes: Routes
 ) -> list[PathRoute]:
     route = routes.route
@@ -153,7 +153,7 @@ def _watching(
     ]
 
 
-def _working(
+def _job_routes(
     broker: Broker, bodies: BodyReader, consumers: Consumers, routes: Routes
 ) -> list[PathRoute]:
     """Return the routes of the lists of consumers over HTTP and of export jobs."""
@@ -179,7 +179,7 @@ def _working(
     ]
 
 
-def _managing(
+def _admin_routes(
     broker: Broker, bodies: Bodies, registry: SchemaRegistry, routes: Routes
 ) -> list[PathRoute]:
     route = routes.route

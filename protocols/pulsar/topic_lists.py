@@ -30,27 +30,35 @@ _TOPICS_TOGETHER: Final = 2000  # Listed in a turn: some milliseconds.
 _FEW: Final = 16  # Names inserted or removed individually: each moves all later names.
 
 Namespace = tuple[str, str]
-Change = tuple[str, bool]  # A name, and whether it came or went.
+Change = tuple[str, bool]  # A name, and True if it was added, False if it was removed.
 
 
 class TopicChange(NamedTuple):
     """The change of a topic, in short form: it may have ten thousand partitions."""
 
     full: str
-    was_whole: bool  # It had no partitions.
-    before: int  # How many partitions it had.
-    is_whole: bool
-    now: int
+    was_unpartitioned: bool
+    partitions_before: int
+    is_unpartitioned: bool
+    partitions_now: int
 
     @property
-    def gone(self) -> list[str]:
+    def removed(self) -> list[str]:
         """Names that no longer exist."""
-        return self._names(self.now, self.before, whole=self.was_whole and not self.is_whole)
+        return self._names(
+            self.partitions_now,
+            self.partitions_before,
+            whole=self.was_unpartitioned and not self.is_unpartitioned,
+        )
 
     @property
-    def come(self) -> list[str]:
+    def added(self) -> list[str]:
         """Names that did not exist before."""
-        return self._names(self.before, self.now, whole=self.is_whole and not self.was_whole)
+        return self._names(
+            self.partitions_before,
+            self.partitions_now,
+            whole=self.is_unpartitioned and not self.was_unpartitioned,
+        )
 
     def _names(self, first: int, end: int, *, whole: bool) -> list[str]:
         names = [f"{self.full}-partition-{index}" for index in range(first, end)]
@@ -71,8 +79,9 @@ class TopicList:
         self._early: list[Topic] = []  # Topics that change while the list is being filled.
 
     def changes_since(self, number: int, names_max: int) -> tuple[list[Change], int] | None:
-        """The changes from that number on, and the number after them. Stops at the first topic that
-        brings them to `names_max` names. None once the first change asked for is forgotten.
+        """Return the changes from that number on, and the number of the change after them. Stops at
+        the first topic that reaches `names_max` names. Returns None if the first change is
+        forgotten.
         """
         behind = self.next_change - number
         if behind > len(self._steps):
@@ -81,8 +90,8 @@ class TopicList:
         for step in islice(self._steps, len(self._steps) - behind, None):
             if len(changes) >= names_max:
                 break
-            changes += [(name, False) for name in step.gone]
-            changes += [(name, True) for name in step.come]
+            changes += [(name, False) for name in step.removed]
+            changes += [(name, True) for name in step.added]
             number += 1
         return changes, number
 
@@ -102,30 +111,30 @@ class TopicList:
         self._early.clear()
 
     def follow(self, topic: Topic) -> None:
-        """Take in that a topic of the namespace came, went, grew or shrank."""
+        """Follow a topic of the namespace that was created, deleted, grown or shrunk."""
         if not self.is_filled:
             self._early.append(topic)
             return
         (full,) = full_names(1, topic.name, partitioned=False)
-        was_whole, before = self._state_of(full)
-        is_whole = not topic.deleted and not topic.partitioned
-        now = 0 if topic.deleted or is_whole else len(topic.partitions)
-        step = TopicChange(full, was_whole, before, is_whole, now)
-        gone, come = step.gone, step.come
-        if gone or come:
+        was_unpartitioned, before = self._state_of(full)
+        is_unpartitioned = not topic.deleted and not topic.partitioned
+        now = 0 if topic.deleted or is_unpartitioned else len(topic.partitions)
+        step = TopicChange(full, was_unpartitioned, before, is_unpartitioned, now)
+        removed, added = step.removed, step.added
+        if removed or added:
             self._steps.append(step)
-            self._change(gone, come)
+            self._change(removed, added)
 
-    def _change(self, gone: Sequence[str], come: Sequence[str]) -> None:
-        if len(gone) + len(come) <= _FEW:
-            for name in gone:
+    def _change(self, removed: Sequence[str], added: Sequence[str]) -> None:
+        if len(removed) + len(added) <= _FEW:
+            for name in removed:
                 del self.names[bisect_left(self.names, name)]
-            for name in come:
+            for name in added:
                 insort(self.names, name)
         else:
-            left_out = set(gone)
+            left_out = set(removed)
             self.names = [name for name in self.names if name not in left_out]
-            self.names += come
+            self.names += added
             self.names.sort()  # Most are in order already.
         self.next_change += 1
         self.digests.clear()
@@ -162,7 +171,7 @@ class TopicLists:
         return topic_list
 
     def close(self, namespace: Namespace) -> None:
-        """Note that a watcher of the namespace has gone."""
+        """Note that a watcher of the namespace has removed."""
         topic_list = self._lists[namespace]
         topic_list.watchers -= 1
         self.watchers -= 1

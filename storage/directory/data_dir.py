@@ -46,7 +46,7 @@ from braidlog.storage.log.topic_file import (
     pack_topic_file,
     unpack_topic_file,
 )
-from braidlog.storage.log.topic_names import prepare_name, sync_names, take_name
+from braidlog.storage.log.topic_names import sync_names, take_name, write_new_name
 from braidlog.storage.metadata.changes import Journal
 
 # A first start makes the catalogue before the cursors: a crash never leaves records in the cursors
@@ -294,7 +294,7 @@ class DataDir:
         folders = []
         for part in named:
             folder = self.partition_folder(part.partition_id)
-            prepare_name(self.files, folder, _content(part))
+            write_new_name(self.files, folder, _content(part))
             folders.append(folder)
         sync_names(self.files, folders)
 

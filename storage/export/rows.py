@@ -29,7 +29,7 @@ from braidlog.storage.formats.pulsar.columns import places_of
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for, column_decoder_for
 
-WINDOW_BYTES = 4 << 20  # Bodies decoded together: numpy pays from some hundred records on.
+WINDOW_BYTES = 4 << 20  # Bodies decoded together: numpy pays off from a few hundred records on.
 WINDOW_BATCHES = 20_000
 # Records decoded together, in whole batches. Each record briefly takes some 300 bytes, however
 # small the record is.

@@ -1,4 +1,4 @@
-"""Gives the folder of a partition another topic name, whole or not at all (FORMAT.md section 5).
+"""Renames the topic in the folder of a partition, atomically (FORMAT.md section 5).
 
 The new name is on disk beside the old one before the catalogue has it, and replaces the old name
 once the catalogue has the new name on disk; a start completes work that a crash interrupted. Knows
@@ -23,7 +23,7 @@ from braidlog.storage.log.topic_file import (
 NEW_TOPIC_NAME = "topic.new"
 
 
-def prepare_name(files: Files, folder: str, content: TopicFile) -> None:
+def write_new_name(files: Files, folder: str, content: TopicFile) -> None:
     """Write the file that is to replace the topic file; not synced.
 
     Raises FileGone where the topic was deleted meanwhile, StorageFull, StorageFailed.
@@ -39,7 +39,7 @@ def prepare_name(files: Files, folder: str, content: TopicFile) -> None:
 
 
 def sync_names(files: Files, folders: Sequence[str]) -> None:
-    """Make the files of `prepare_name` durable. Raises as `prepare_name`."""
+    """Make the files of `write_new_name` durable. Raises as `write_new_name`."""
     if files.syncs_all_at_once:
         files.sync_all()
         return
@@ -53,7 +53,7 @@ def sync_names(files: Files, folders: Sequence[str]) -> None:
             files.sync_folder(folder)
 
 
-def prepared_name(files: Files, folder: str) -> TopicFile | None:
+def read_new_name(files: Files, folder: str) -> TopicFile | None:
     """Return the file that is to replace the topic file; None if there is no good file."""
     try:
         return unpack_topic_file(
@@ -69,7 +69,7 @@ def take_name(files: Files, folder: str, wanted: TopicFile) -> bool:
 
     Not synced: a start repeats the replacement. Raises StorageFailed.
     """
-    if prepared_name(files, folder) != wanted:
+    if read_new_name(files, folder) != wanted:
         return False
     new_path, path = os.path.join(folder, NEW_TOPIC_NAME), os.path.join(folder, TOPIC_NAME)
     try:

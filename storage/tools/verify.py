@@ -27,7 +27,7 @@ from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import LOG_SUFFIX, segment_bases
 from braidlog.storage.log.segment_header import KIND_PARTITION
 from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile, unpack_topic_file
-from braidlog.storage.log.topic_names import prepared_name
+from braidlog.storage.log.topic_names import read_new_name
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.changes import UnknownRecord
 from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
@@ -221,7 +221,7 @@ class Verifier:
             owner = owners_of(again).get(number, folder_owner) if again is not None else owner
             if folder_owner == owner:
                 return
-        if prepared_name(self._files, folder) == TopicFile(number, owner.topic, owner.index):
+        if read_new_name(self._files, folder) == TopicFile(number, owner.topic, owner.index):
             reason = f"it says {folder_owner}, which is {owner} now; the next start makes it say so"
             self._say(Level.NOTE, str(owner), path, reason)
         else:

@@ -28,7 +28,7 @@ INDENTATION_SHARE_MAX = 16  # Characters of indentation for each byte of JSON.
 JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 MARK_DEPTHS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1, ord(","): 0}
 NOT_MARKS = bytes(set(range(256)) - set(MARK_DEPTHS))
-JSON_DEPTH_ERRORS = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+JSON_ERRORS = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 class ReadMessage(ExactMessage):
@@ -86,7 +86,7 @@ def parsed(data: bytes) -> object:
     """Return the JSON value of bytes; UNSET for bytes that are not JSON."""
     try:
         return msgspec.json.decode(data)
-    except JSON_DEPTH_ERRORS:
+    except JSON_ERRORS:
         return msgspec.UNSET
 
 

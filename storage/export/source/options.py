@@ -281,7 +281,7 @@ def _json(text: str, name: str, example: str) -> dict[str, object]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise BadOption(f"{name}: {text!r} is no JSON such as {example}")
+        raise BadOption(f"{name}: {text!r} is not JSON such as {example}")
     return value
 
 

@@ -72,7 +72,7 @@ def struct_type(schema: str, *, avro: bool) -> pa.StructType:
         try:
             definition = json.loads(text)
         except ValueError as error:
-            raise BadOption(f"valueSchema: no JSON: {error}") from None
+            raise BadOption(f"valueSchema: not JSON: {error}") from None
     if isinstance(definition, dict) and definition.get("type") == "record":
         return _of_avro(definition, 0)
     if avro:

@@ -66,7 +66,7 @@ class ValueDecoder:
             parts = self._avro(raw_values, named, rows, bad)
         else:  # Arrow skips a blank line, which would hide that another value makes two rows.
             bad += [
-                Undecodable(row, "no JSON: blank") for row in rows if not raw_values[row].strip()
+                Undecodable(row, "not JSON: blank") for row in rows if not raw_values[row].strip()
             ]
             parts = self._json(raw_values, [row for row in rows if raw_values[row].strip()], bad)
         failed = {undecodable.row for undecodable in bad}
@@ -85,7 +85,7 @@ class ValueDecoder:
             return [self._parsed([values[row] for row in rows])]
         except (pa.ArrowException, msgspec.DecodeError, ValueError) as error:
             if len(rows) == 1:
-                bad.append(Undecodable(rows[0], f"no JSON of the schema: {error}"))
+                bad.append(Undecodable(rows[0], f"not JSON of the schema: {error}"))
                 return []
         middle = len(rows) // 2
         return [
@@ -106,7 +106,7 @@ class ValueDecoder:
             ),
         )
         if table.num_rows != len(values):
-            raise ValueError("not one JSON object a value")
+            raise ValueError("not exactly one JSON object per value")
         columns = [table[field.name].combine_chunks().cast(field.type) for field in self.type]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
@@ -133,12 +133,12 @@ class ValueDecoder:
             try:
                 decoded_value = fastavro.schemaless_reader(source, writer, reader)
             except Exception as error:  # fastavro raises any error for bad bytes.
-                bad.append(Undecodable(row, f"no Avro of the schema: {error}"))
+                bad.append(Undecodable(row, f"not Avro of the schema: {error}"))
                 continue
             if source.tell() == len(values[row]):
                 decoded.append((row, decoded_value))
             else:
-                bad.append(Undecodable(row, "no Avro of the schema: bytes are left"))
+                bad.append(Undecodable(row, "not Avro of the schema: bytes are left"))
         return [self._fitting(decoded, bad)]
 
     def _fitting(self, decoded: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:

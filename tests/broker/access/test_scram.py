@@ -6,7 +6,7 @@ import pytest
 
 from braidlog.broker.access.authentication import Authentication
 from braidlog.broker.access.bearer import TokenVerifier
-from braidlog.broker.access.brake import FREE_FAILURES
+from braidlog.broker.access.login_throttle import FREE_FAILURES
 from braidlog.broker.access.scram import MESSAGE_BYTES_MAX
 from braidlog.broker.config.settings import AccessConfig
 from braidlog.broker.errors import NotAuthenticated

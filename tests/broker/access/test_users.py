@@ -2,7 +2,7 @@ import pytest
 import trio
 
 from braidlog.broker import errors
-from braidlog.broker.access.brake import FREE_FAILURES
+from braidlog.broker.access.login_throttle import FREE_FAILURES
 from braidlog.broker.access.passwords import HASHES_WAITING_MAX
 from braidlog.broker.access.rules import Grant
 from braidlog.broker.access.users import principal_of
@@ -268,7 +268,7 @@ async def test_a_too_long_name_is_truncated_in_memory():
     house, _ = await with_anna()
     with pytest.raises(errors.NotAuthenticated):
         await house.users.verify("n" * 100_000, "secret", HERE)
-    assert max(map(len, house.users._brake._failures)) < 300
+    assert max(map(len, house.users._throttle._failures)) < 300
 
 
 async def test_a_too_long_password_is_not_hashed():

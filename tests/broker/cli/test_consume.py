@@ -160,7 +160,7 @@ def test_an_import_keeps_every_byte_and_time(topic, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b'{"value": "a"}\n\nno json\n', "line 3: no JSON object"),
+        (b'{"value": "a"}\n\nno json\n', "line 3: not a JSON object"),
         (b'{"value": "a"}\n{"valu": "b"}\n', "line 2: unknown field 'valu'"),
         (b"[]\n", "line 1"),
         (b'{"value": "a", "partition": 9}\n', "line 1: public/default/"),
@@ -263,7 +263,7 @@ def test_a_reader_with_enough_is_no_failure_and_a_full_disk_is(numbers):
         ("produce nothere x", 4, "create the topic with `braidlog topics create`"),
         ("produce {topic} x -p 9", 2, "no partition 9"),
         ("produce {topic} x -P nameonly", 2, "NAME=VALUE"),
-        ("produce {topic} x --input json", 1, "no JSON"),
+        ("produce {topic} x --input json", 1, "not JSON"),
         ("produce {topic} * --input base64", 2, "messages[0]"),
         ("produce {topic} x --schema NOPE", 2, "NOPE"),
         ("produce {topic} x --rate 0", 2, "--rate"),

@@ -5,7 +5,7 @@ import struct
 import pytest
 import trio
 
-from braidlog.broker.access.brake import FREE_FAILURES
+from braidlog.broker.access.login_throttle import FREE_FAILURES
 from braidlog.broker.access.rights import Principal
 from braidlog.broker.access.rules import Grant
 from braidlog.broker.server.adapters import EndConnection

@@ -73,7 +73,7 @@ def test_a_global_time_precedes_times_and_offsets():
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "for streams"),
         ({"endingOffsets": "earliest"}, "would read nothing"),
         ({"endingOffsets": '{"orders": {"0": -2}}'}, "would read nothing"),
-        ({"startingOffsets": "soon"}, "no JSON"),
+        ({"startingOffsets": "soon"}, "not JSON"),
         ({"startingOffsets": '{"orders": {"x": 1}}'}, "partitions are numbers"),
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "no lower number"),
         ({"startingTimestamp": "today"}, "no number"),

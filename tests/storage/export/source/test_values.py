@@ -59,7 +59,7 @@ def test_the_three_forms_of_a_schema():
     [
         ("", False, "expected"),
         ("id", False, "no column"),
-        ("{", False, "no JSON"),
+        ("{", False, "not JSON"),
         ("id bigint", True, "Avro record"),
         (
             '{"type": "record", "fields": [{"name": "a", "type": ["int", "string"]}]}',

@@ -26,7 +26,7 @@ class _Failures:
     until: float = 0.0
 
 
-class Brake:
+class LoginThrottle:
     """Failures in a row of each key: a user's name or an address."""
 
     def __init__(self, *, is_on: bool = True) -> None:
