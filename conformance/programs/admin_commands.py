@@ -55,13 +55,17 @@ class CommandLine:
 
     @property
     def command(self) -> str:
-        """The group and the command."""
-        return " ".join(self.text.split()[:2])
+        """The group and the command; of a method of Java, the name and the parameters."""
+        words = self.text.split()
+        if "." in words[0]:
+            group, _, method = words[0].partition(".")
+            return f"{group} {method}"
+        return " ".join(words[:2])
 
 
-def read_lines() -> list[CommandLine]:
+def read_lines(path: Path = LINES) -> list[CommandLine]:
     """Return the lines, in the order of the run."""
-    texts = [line for line in LINES.read_text().splitlines() if line and line[0] != "#"]
+    texts = [line for line in path.read_text().splitlines() if line and line[0] != "#"]
     return [CommandLine(text, flag) for text, _, flag in (line.partition(" | ") for line in texts)]
 
 
@@ -144,13 +148,15 @@ def _value(text: str) -> object:
     return sorted(value) if is_words and isinstance(value, list) else value or text
 
 
-def table(lines: Iterable[CommandLine], outcomes: Iterable[str]) -> Iterator[str]:
+def table(
+    lines: Iterable[CommandLine], outcomes: Iterable[str], groups: Sequence[str] = GROUPS
+) -> Iterator[str]:
     """Yield the rows of the table of groups: commands, served, refused, and those that differ."""
     by_command: dict[str, set[str]] = {}
     for line, result in zip(lines, outcomes, strict=True):
         by_command.setdefault(line.command, set()).add(result)
     totals: Counter[str] = Counter()
-    for group in (*GROUPS, "all"):
+    for group in (*groups, "all"):
         counts: Counter[str] = Counter()
         for command, kinds in by_command.items():
             if command.startswith(f"{group} "):

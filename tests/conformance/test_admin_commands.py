@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from conformance.programs import java_admin_calls
 from conformance.programs.admin_commands import (
     ANSWERS,
     ENDING,
@@ -18,6 +19,21 @@ from conformance.programs.admin_commands import (
 def test_each_line_has_a_recorded_answer():
     lines = [line.text for line in read_lines() if line.text != ENDING]
     assert [*json.loads(ANSWERS.read_text())] == [f"{i} {text}" for i, text in enumerate(lines)]
+
+
+def test_each_call_of_java_has_a_recorded_answer():
+    lines = [line.text for line in read_lines(java_admin_calls.LINES)]
+    answers = json.loads(java_admin_calls.ANSWERS.read_text())
+    assert [*answers] == [f"{i} {text}" for i, text in enumerate(lines)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("501 not served", "501"), ("404 gone", "ends with 404 gone, not 501")]
+)
+def test_a_refused_call_of_java_is_501(answer, expected):
+    line = CommandLine("Topics.trimTopic(String) x", "501")
+    refusal = {"ok": False, "text": answer}
+    assert java_admin_calls.fault(line, refusal, {"ok": True}) == expected
 
 
 @pytest.mark.parametrize(
