@@ -173,6 +173,10 @@ class TracedDisk(Disk):
         self._ask(READ, path)
         return super().read(path, fd, size, pos)
 
+    def read_into(self, path: str, fd: int, into: memoryview, pos: int) -> int:
+        self._ask(READ, path)
+        return super().read_into(path, fd, into, pos)
+
     def truncate(self, path: str, fd: int, size: int) -> None:
         self._ask(TRUNCATE, path)
         super().truncate(path, fd, size)

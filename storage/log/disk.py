@@ -32,6 +32,9 @@ class Disk:
     def read(self, path: str, fd: int, size: int, pos: int) -> bytes:
         return os.pread(fd, size, pos)
 
+    def read_into(self, path: str, fd: int, into: memoryview, pos: int) -> int:
+        return os.preadv(fd, [into], pos)
+
     def read_cached(self, path: str, fd: int, into: memoryview, pos: int) -> int:
         return os.preadv(fd, [into], pos, os.RWF_NOWAIT)
 

@@ -18,7 +18,7 @@ from braidlog.storage.log.disk import Buffer, Disk
 from braidlog.storage.log.file_part import Leases
 from braidlog.storage.log.file_system import FileSystem
 from braidlog.storage.log.files import FileGone, storage_error
-from braidlog.storage.log.read_buffers import ReadBuffers
+from braidlog.storage.log.read_buffers import BUFFER_BYTES, POOLED_BYTES_MIN, ReadBuffers
 from braidlog.storage.log.sync_queue import SyncQueue
 
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
@@ -99,7 +99,7 @@ class LocalFile:
         fd = self.hold_to_read()
         try:
             if wait or not self._files.reads_cached:
-                return self._files.disk.read(self.path, fd, size, pos)
+                return self._read(fd, size, pos)
             try:
                 return self._read_cached(fd, size, pos)
             except BlockingIOError:
@@ -109,9 +109,17 @@ class LocalFile:
                     raise
                 # This file system always has it in memory, or cannot say.
                 self._files.reads_cached = False
-                return self._files.disk.read(self.path, fd, size, pos)
+                return self._read(fd, size, pos)
         finally:
             self.release()
+
+    def _read(self, fd: int, size: int, pos: int) -> bytes | memoryview:
+        """Read, waiting for the disk. Large reads reuse memory. Raises OSError."""
+        files = self._files
+        if not POOLED_BYTES_MIN <= size <= BUFFER_BYTES:
+            return files.disk.read(self.path, fd, size, pos)
+        into = files.read_buffers.take(size)
+        return into[: files.disk.read_into(self.path, fd, into, pos)]
 
     def _read_cached(self, fd: int, size: int, pos: int) -> memoryview:
         """Read from memory. Raises OSError; WouldBlock too if the copy took so long that the kernel

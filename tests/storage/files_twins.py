@@ -149,6 +149,10 @@ class FailingDisk(Disk):
         self._check("read", path)
         return super().read(path, fd, size, pos)
 
+    def read_into(self, path, fd, into, pos):
+        self._check("read", path)
+        return super().read_into(path, fd, into, pos)
+
     def read_cached(self, path, fd, into, pos):
         """Read as if the whole file were in the page cache, which tmpfs and overlayfs cannot
         report.
@@ -249,6 +253,10 @@ class StoppingDisk(Disk):
     def read(self, path, fd, size, pos):
         self._stop("read", path)
         return super().read(path, fd, size, pos)
+
+    def read_into(self, path, fd, into, pos):
+        self._stop("read", path)
+        return super().read_into(path, fd, into, pos)
 
     def rename(self, path, new_path):
         self._stop("rename", path)

@@ -206,6 +206,12 @@ class MeasuringDisk(Disk):
             self.sizes.append(len(data))
         return data
 
+    def read_into(self, path, fd, into, pos):
+        count = super().read_into(path, fd, into, pos)
+        if path.endswith(".log"):
+            self.sizes.append(count)
+        return count
+
 
 def test_a_start_reads_a_snapshot_once_and_in_small_pieces(tmp_path):
     """The records behind the snapshot are read again, to find their end."""

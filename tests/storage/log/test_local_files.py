@@ -1,5 +1,6 @@
 import errno
 import os
+import random
 import threading
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from braidlog.storage.errors import StorageFailed, StorageFull, WouldBlock
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.local_files import PARTS_MAX, LocalFiles
+from braidlog.storage.log.read_buffers import BUFFER_BYTES, POOLED_BYTES_MIN
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 
@@ -131,6 +133,27 @@ def test_without_page_cache_queries_the_read_waits(tmp_path):
     file.write_at([b"0123456789"], 0)
     disk.fail("read_cached", errno.EOPNOTSUPP)
     assert file.read_at(4, 3, wait=False) == b"3456"
+
+
+def test_large_waiting_reads_reuse_memory_that_nobody_sees(tmp_path):
+    disk = FailingDisk()
+    file = LocalFiles(tmp_path, disk).create(str(tmp_path / "a"))
+    content = random.Random(1).randbytes(2 * POOLED_BYTES_MIN)
+    file.write_at([content], 0)
+    first = file.read_at(POOLED_BYTES_MIN, 5)
+    memory = first.obj
+    second = file.read_at(POOLED_BYTES_MIN, 9)
+    assert second.obj is not memory, "somebody still sees the first read"
+    assert first == content[5 : 5 + POOLED_BYTES_MIN]
+    del first
+    end = file.read_at(POOLED_BYTES_MIN, len(content) - 3)
+    assert end.obj is memory
+    assert end == content[-3:]
+    assert second == content[9 : 9 + POOLED_BYTES_MIN]
+    assert file.read_at(BUFFER_BYTES + 1, 0) == content
+    disk.fail("read", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        file.read_at(POOLED_BYTES_MIN, 0)
 
 
 def test_idle_descriptors_stay_within_the_budget(tmp_path):

@@ -38,6 +38,10 @@ class CountingDisk(Disk):
         self.counts["read"] += 1
         return super().read(path, fd, size, pos)
 
+    def read_into(self, path, fd, into, pos):
+        self.counts["read"] += 1
+        return super().read_into(path, fd, into, pos)
+
     def write(self, path, fd, parts, pos):
         self.counts["write"] += 1
         return super().write(path, fd, parts, pos)

@@ -21,6 +21,11 @@ class BadSector(Disk):
             raise OSError(errno.EIO, "bad sector")
         return super().read(path, fd, size, pos)
 
+    def read_into(self, path, fd, into, pos):
+        if pos < self.end and pos + len(into) > self.start:
+            raise OSError(errno.EIO, "bad sector")
+        return super().read_into(path, fd, into, pos)
+
 
 @pytest.fixture
 def original(tmp_path):
