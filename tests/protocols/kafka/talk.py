@@ -1,10 +1,12 @@
 """Common requests of tests to the Kafka listener, over its wire."""
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import trio
 
 from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
@@ -21,6 +23,22 @@ class OpenClient(Protocol):
     """The fixture `open_client`."""
 
     async def __call__(self, protocol: str, **options: object) -> trio.SocketStream: ...
+
+
+def join_request(protocols: Mapping[bytes, bytes] | None = None, **fields: Any) -> JoinGroupRequest:
+    """Return the request of a member that offers `range`, or these protocols with metadata."""
+    offered = {b"range": b"topics"} if protocols is None else protocols
+    usual: dict[str, Any] = {
+        "group_id": b"g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": b"consumer",
+        "protocols": [
+            JoinGroupRequestProtocol(name=name, metadata=metadata)
+            for name, metadata in offered.items()
+        ],
+    }
+    return JoinGroupRequest(**(usual | fields))
 
 
 async def another(open_client: OpenClient) -> RawKafka:

@@ -17,7 +17,6 @@ from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest, MemberIdentity
@@ -29,22 +28,14 @@ from braidlog.protocols.kafka.wire.sync_group import (
 )
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import FOO, OpenClient, another
+from tests.protocols.kafka.talk import FOO, OpenClient, another, join_request
 from tests.waiting import until
 
 GROUP = b"g"
 
 
 def join(member_id: bytes = b"", *, session_ms: int = 10_000) -> JoinGroupRequest:
-    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"topics")]
-    return JoinGroupRequest(
-        group_id=GROUP,
-        session_timeout_ms=session_ms,
-        member_id=member_id,
-        protocol_type=b"consumer",
-        protocols=protocols,
-        rebalance_timeout_ms=60_000,
-    )
+    return join_request(member_id=member_id, session_timeout_ms=session_ms)
 
 
 async def joined(client: RawKafka, **fields: int) -> JoinGroupResponse:
@@ -224,46 +215,10 @@ async def test_a_sync_ends_when_its_member_joins_again_over_another_connection(
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (
-            JoinGroupRequest(
-                group_id=b"",
-                session_timeout_ms=10_000,
-                member_id=b"",
-                protocol_type=b"consumer",
-                protocols=[],
-            ),
-            Code.INVALID_GROUP_ID,
-        ),
-        (
-            JoinGroupRequest(
-                group_id=GROUP,
-                session_timeout_ms=1,
-                member_id=b"",
-                protocol_type=b"consumer",
-                protocols=[],
-            ),
-            Code.INVALID_SESSION_TIMEOUT,
-        ),
-        (
-            JoinGroupRequest(
-                group_id=GROUP,
-                session_timeout_ms=2**31 - 1,
-                member_id=b"",
-                protocol_type=b"c",
-                protocols=[],
-            ),
-            Code.INVALID_SESSION_TIMEOUT,
-        ),
-        (
-            JoinGroupRequest(
-                group_id=GROUP,
-                session_timeout_ms=9999,
-                member_id=b"x",
-                protocol_type=b"c",
-                protocols=[],
-            ),
-            Code.INCONSISTENT_GROUP_PROTOCOL,
-        ),
+        (join_request(group_id=b""), Code.INVALID_GROUP_ID),
+        (join_request(session_timeout_ms=1), Code.INVALID_SESSION_TIMEOUT),
+        (join_request(session_timeout_ms=2**31 - 1), Code.INVALID_SESSION_TIMEOUT),
+        (join_request({}, member_id=b"x"), Code.INCONSISTENT_GROUP_PROTOCOL),
         (join(b"x"), Code.UNKNOWN_MEMBER_ID),
         (
             SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=b"x", assignments=[]),

@@ -12,8 +12,9 @@ from braidlog.protocols.kafka.classic_group import (
 )
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_coordinator import KEPT_BYTES_MAX, GroupCoordinator, groups_of
-from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest
 from tests.protocols.kafka.frames import RawKafka
+from tests.protocols.kafka.talk import join_request
 
 SAID = bytes(MEMBER_BYTES_MAX - 100)  # Beside names.
 SESSION_MS = 10_000
@@ -21,15 +22,7 @@ CLIENT = (b"c", b"/h")
 
 
 def saying_much(name: bytes) -> JoinGroupRequest:
-    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=SAID)]
-    return JoinGroupRequest(
-        group_id=name,
-        session_timeout_ms=SESSION_MS,
-        member_id=b"",
-        protocol_type=b"consumer",
-        protocols=protocols,
-        rebalance_timeout_ms=SESSION_MS,
-    )
+    return join_request({b"range": SAID}, group_id=name, rebalance_timeout_ms=SESSION_MS)
 
 
 def fill(table: GroupCoordinator) -> list[bytes]:

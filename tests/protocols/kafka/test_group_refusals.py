@@ -11,29 +11,20 @@ from braidlog.protocols.kafka.classic_groups import REBALANCE_MS_MAX
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
-from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import FOO, FOO_NAME
+from tests.protocols.kafka.talk import FOO, FOO_NAME, join_request
 from tests.protocols.kafka.test_classic_groups import GROUP, joined, synced
 
 
 async def test_a_rebalance_timeout_has_a_limit(client: RawKafka) -> None:
-    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"")]
     for timeout_ms, code in (
         (REBALANCE_MS_MAX, Code.MEMBER_ID_REQUIRED),
         (REBALANCE_MS_MAX + 1, Code.INVALID_REQUEST),
     ):
-        request = JoinGroupRequest(
-            group_id=GROUP,
-            session_timeout_ms=10_000,
-            member_id=b"",
-            protocol_type=b"consumer",
-            protocols=protocols,
-            rebalance_timeout_ms=timeout_ms,
-        )
+        request = join_request(rebalance_timeout_ms=timeout_ms)
         assert (await client.call_with_table(request, 5)).error_code == code
 
 

@@ -18,24 +18,13 @@ from braidlog.protocols.kafka.kept_bytes import MEMBER_BYTES_MAX
 from braidlog.protocols.kafka.share_group import ShareGroup
 from braidlog.protocols.kafka.share_sessions import ShareRefused, ShareSessions
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.protocols.kafka.frames import RawKafka
+from tests.protocols.kafka.talk import join_request
 
 CLIENT: Final = (b"c", b"/h")
 LONG: Final = bytes(MEMBER_BYTES_MAX + 1)
 HALF: Final = b"h" * (MEMBER_BYTES_MAX // 2 + 1)
-
-
-def joining(**changed: Any) -> JoinGroupRequest:
-    fields: dict[str, Any] = {
-        "group_id": b"g",
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 10_000,
-        "protocol_type": b"consumer",
-        "protocols": [JoinGroupRequestProtocol(name=b"range", metadata=b"m")],
-    }
-    return JoinGroupRequest(**(fields | changed))
 
 
 def beating(**changed: Any) -> ConsumerGroupHeartbeatRequest:
@@ -57,16 +46,15 @@ def share_beating(**changed: Any) -> ShareGroupHeartbeatRequest:
 def classic_with_many_protocols() -> KafkaGroup:
     """Return a group of a member with many short names of protocols."""
     group = KafkaGroup(b"g")
-    protocols = [JoinGroupRequestProtocol(name=b"%d" % at, metadata=b"") for at in range(5000)]
-    group.admit(joining(protocols=protocols), CLIENT, 0.0)
+    protocols = {b"%d" % at: b"" for at in range(5000)}
+    group.admit(join_request(protocols), CLIENT, 0.0)
     return group
 
 
 def classic_with_many_members() -> KafkaGroup:
     group = KafkaGroup(b"g")
     for at in range(500):
-        metadata = [JoinGroupRequestProtocol(name=b"range", metadata=b"%1000d" % at)]
-        request = joining(group_instance_id=b"i%d" % at, protocols=metadata)
+        request = join_request({b"range": b"%1000d" % at}, group_instance_id=b"i%d" % at)
         group.admit(request, (b"client", b"/h%d" % at), 0.0)
     return group
 
@@ -145,11 +133,11 @@ def test_a_group_without_members_keeps_its_name_alone(case: str) -> None:
 @pytest.mark.parametrize(
     "request_and_version",
     [
-        (joining(member_id=HALF, group_instance_id=HALF), 9),
-        (joining(group_instance_id=LONG), 9),
-        (joining(protocol_type=LONG), 9),
-        (joining(protocols=[JoinGroupRequestProtocol(name=LONG, metadata=b"")]), 9),
-        (joining(protocols=[JoinGroupRequestProtocol(name=HALF, metadata=HALF)]), 9),
+        (join_request(member_id=HALF, group_instance_id=HALF), 9),
+        (join_request(group_instance_id=LONG), 9),
+        (join_request(protocol_type=LONG), 9),
+        (join_request({LONG: b""}), 9),
+        (join_request({HALF: HALF}), 9),
         (beating(member_id=LONG), 1),
         (beating(instance_id=LONG), 1),
         (beating(rack_id=LONG), 1),
@@ -183,10 +171,8 @@ async def test_a_member_says_no_more_than_there_is_room_for(
     table = groups_of(broker, "public/default")
     filling = table.get(b"filling")
     for at in range(KEPT_BYTES_MAX // (MEMBER_BYTES_MAX // 2)):
-        metadata = JoinGroupRequestProtocol(name=b"range", metadata=HALF)
-        filling.admit(
-            joining(group_instance_id=b"%d" % at, protocols=[metadata]), CLIENT, trio.current_time()
-        )
+        request = join_request({b"range": HALF}, group_instance_id=b"%d" % at)
+        filling.admit(request, CLIENT, trio.current_time())
     table.settle(filling)
     answer = await client.call_whole(says_more, 1)
     assert answer.error_code == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE

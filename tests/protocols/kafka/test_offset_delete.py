@@ -3,7 +3,6 @@
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -11,7 +10,7 @@ from braidlog.protocols.kafka.wire.offset_delete import (
 )
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import FOO, FOO_NAME
+from tests.protocols.kafka.talk import FOO, FOO_NAME, join_request
 
 GROUP_SUBSCRIBED, NON_EMPTY, UNKNOWN_GROUP, UNKNOWN_TOPIC, INVALID_GROUP = 86, 68, 69, 3, 24
 # Version 0, the topic foo, no user data.
@@ -67,13 +66,7 @@ async def test_a_topic_that_a_member_reads_keeps_its_position(
     broker: Broker, client: RawKafka, kind: bytes, metadata: bytes, code: int
 ) -> None:
     await committed(client)
-    join = JoinGroupRequest(
-        group_id=b"g",
-        session_timeout_ms=9999,
-        member_id=b"",
-        protocol_type=kind,
-        protocols=[JoinGroupRequestProtocol(name=b"range", metadata=metadata)],
-    )
+    join = join_request({b"range": metadata}, protocol_type=kind)
     assert (await client.call_whole(join, 3)).error_code == 0
     assert await deleted(client, (FOO, 0)) == [code]
     subscription = broker.subscriptions.find(broker.topics.get(FOO_NAME), b"g")

@@ -20,9 +20,8 @@ from braidlog.protocols.kafka.long_polls import (
 )
 from braidlog.protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
 from braidlog.protocols.kafka.roster import HEARD_SHARE, RECONNECT_S, KafkaMember
-from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.protocols.kafka.frames import RawKafka, fetch
-from tests.protocols.kafka.talk import FOO, OpenClient
+from tests.protocols.kafka.talk import FOO, OpenClient, join_request
 from tests.protocols.kafka.test_classic_groups import (
     GROUP,
     another_waits,
@@ -39,17 +38,8 @@ CLIENT = (b"c", b"/h")
 
 
 def admit(group: KafkaGroup, instance: bytes | None = None) -> KafkaMember:
-    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"")]
     session_ms = int(SESSION_S * 1000)
-    request = JoinGroupRequest(
-        group_id=GROUP,
-        session_timeout_ms=session_ms,
-        member_id=b"",
-        protocol_type=b"consumer",
-        protocols=protocols,
-        rebalance_timeout_ms=60_000,
-        group_instance_id=instance,
-    )
+    request = join_request(session_timeout_ms=session_ms, group_instance_id=instance)
     return group.admit(request, CLIENT, trio.current_time())
 
 
