@@ -47,7 +47,9 @@ def python() -> Path:
 def outcomes(
     address: str, stop: Callable[[], object], run: Callable[[], object], only: str = ""
 ) -> dict[str, str]:
-    """Run the suite; return "passed", "failed" or "skipped" for each test."""
+    """Run the suite; return "passed", "failed" or "skipped" for each test. A failed test of locks
+    may wait for its threads for ever: the last name in the output is such a test's.
+    """
     with tempfile.TemporaryDirectory(prefix="kazoo-") as scratch:
         folder = Path(scratch)
         results = folder / "results.xml"
@@ -58,7 +60,7 @@ def outcomes(
             "KAZOO_CONTROL": scratch,
             "PYTHONPATH": str(SOURCES / "python"),
         }
-        command = [str(python()), "-m", "pytest", "-p", "kazoo_server", "-q"]
+        command = [str(python()), "-m", "pytest", "-p", "kazoo_server", "-v"]
         command += ["--pyargs", "kazoo.tests", "--timeout", str(TEST_S), "-p", "no:cacheprovider"]
         command += ["--junit-xml", str(results), *(["-k", only] if only else [])]
         ends = threading.Event()
@@ -74,6 +76,8 @@ def outcomes(
                 timeout=SUITE_S,
                 check=False,
             )
+        except subprocess.TimeoutExpired:
+            sys.exit(f"kazoo's suite did not end within {SUITE_S} s")
         finally:
             ends.set()
             control.join()
