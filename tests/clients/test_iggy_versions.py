@@ -30,7 +30,7 @@ GET_GROUP = 600
 FIXED_ADDRESS = "127.0.0.1:8090"
 NUMBERS = [[at, f"m{at}"] for at in range(5)]
 # iggy-py 0.2.0 and 0.2.1 put something before each payload; no client here does.
-FROM_ZERO = [client for client in CLIENTS if client.dialect in ("D4", "D5", "V")]
+FROM_ZERO = [client for client in CLIENTS if client.dialect in ("D4", "D5", "V", "W")]
 GROUPS = [client for client in CLIENTS if client.package == "apache-iggy" and client.number[1] >= 5]
 
 
