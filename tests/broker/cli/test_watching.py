@@ -13,6 +13,7 @@ from conformance.clients.raw.kafka import KafkaWire
 from conformance.clients.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 from tests.protocols.kafka.frames import message_set
+from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -128,7 +129,7 @@ def test_connections_stats_and_health_show_the_broker(broker, topic, capsys):
 
 
 def test_writers_of_every_protocol_are_listed(broker, topic, capsys):
-    client = httpx.Client(base_url=broker.url)
+    client = httpx.Client(base_url=broker.url, timeout=HANG_S)
     kafka = KafkaWire(broker.address("kafka"))
     pulsar = PulsarWire(broker.address("pulsar"))
     iggy = IggyWire(broker.address("iggy"))

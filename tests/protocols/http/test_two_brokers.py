@@ -13,7 +13,7 @@ from braidlog.protocols.http.adapter import ADAPTER
 from braidlog.protocols.http.options import RestOptions
 from tests.broker.cluster.nodes import two_brokers
 from tests.storage.shared.shared_dirs import SharedStore
-from tests.waiting import until
+from tests.waiting import HANG_S, until
 
 
 @asynccontextmanager
@@ -31,7 +31,8 @@ async def serving(broker):
             nursery.start_soon(ADAPTER.serve, broker, [listening], options, stopping)
             broker.ready.set()
             url = "http://{}:{}".format(*listening.getsockname())
-            async with httpx.AsyncClient(base_url=url, trust_env=False, verify=False) as client:
+            trusting = {"trust_env": False, "verify": False, "timeout": HANG_S}
+            async with httpx.AsyncClient(base_url=url, **trusting) as client:
                 yield client
             stopping.set()
 

@@ -7,7 +7,7 @@ from braidlog.protocols.kafka.errors import WIRE_CODES, Code, wire_code
 
 # Kafka 0.8.2 protocol guide, "Error codes".
 SPOKEN_BY_0_8 = range(-1, 21)
-LATER = {29, 30, 36, 44, 47, 56, 58, 75, 100}
+LATER = {29, 30, 36, 44, 47, 56, 58, 74, 75, 100}
 
 
 def test_every_broker_error_has_its_own_code() -> None:

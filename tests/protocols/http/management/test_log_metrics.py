@@ -150,7 +150,7 @@ async def test_a_subscription_has_the_names_of_pulsars_dashboards(app, broker):
 
 async def test_a_topic_of_many_groups_lets_other_tasks_run(broker):
     topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
-    for number in range(3 * TURN):
+    for number in range(6 * TURN):
         broker.subscriptions.open(topic, b"group-%d" % number).commit(0, 0)
     turns = 0
 
