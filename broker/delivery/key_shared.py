@@ -148,10 +148,14 @@ class KeySharedDispatcher(SharedDispatcher):
         return owners[slot]
 
     def _free_owner(self, slot: Lane) -> Consumer | None:
-        """Return the owner of a slot, unless another consumer still holds entries of the slot."""
+        """Return the owner of a slot, unless another consumer still holds entries of the slot, or
+        the owner still gives back entries, which go before later entries of their keys.
+        """
         assert isinstance(slot, int)
         owner, holder = self._owner(slot), self._holders.get(slot)
-        return owner if holder is None or holder.consumer is owner else None
+        if holder is None:
+            return owner
+        return None if holder.consumer is not owner or owner in self._returning else owner
 
     def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
         owner = self._free_owner(lane)
@@ -164,6 +168,11 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def _due_lane(self, slot: int) -> Lane:
         return slot
+
+    def _return_some(self) -> None:
+        super()._return_some()
+        if not self._returning:
+            self._unsorted = list(self._again.lanes)
 
     def _wait(self, offsets: Sequence[int], lane: Lane) -> None:
         super()._wait(offsets, lane)
@@ -292,6 +301,9 @@ class KeySharedDispatcher(SharedDispatcher):
         shares, state, size = self._shares, self.cursor.state(), 0
         for consumer in list(islice(shares, self._limits.turn_entries)):
             share = shares.pop(consumer)
+            if consumer in self._returning:
+                self._put_back(share)
+                continue
             size += share.size
             self._remove_overtaken(share, state)
             self._hand_out_share(consumer, share)

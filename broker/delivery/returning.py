@@ -6,7 +6,7 @@ own key. Keeps offsets; knows no lane.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,20 +21,29 @@ class Returning:
         """Give back up to `together` entries in a turn of the loop."""
         self._together = together
         self._pieces: deque[tuple[Consumer, Sequence[int]]] = deque()
+        self._pieces_of: Counter[Consumer] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
+
+    def __contains__(self, consumer: Consumer) -> bool:
+        """Return True if the consumer has entries still to be given back."""
+        return consumer in self._pieces_of
 
     def add(self, consumer: Consumer, offsets: Sequence[int]) -> None:
         """Queue entries that the consumer gives back; entries of the same key keep this order."""
         for first in range(0, len(offsets), self._together):
             self._pieces.append((consumer, offsets[first : first + self._together]))
+            self._pieces_of[consumer] += 1
 
     def take(self) -> tuple[Consumer, Sequence[int]]:
         """Remove and return the next piece: a consumer, and entries that the consumer
         still holds.
         """
         consumer, offsets = self._pieces.popleft()
+        self._pieces_of[consumer] -= 1
+        if not self._pieces_of[consumer]:
+            del self._pieces_of[consumer]
         return consumer, [offset for offset in offsets if offset in consumer.pending]
 
     def clear(self) -> None:
@@ -46,3 +55,4 @@ class Returning:
         for consumer, _ in self._pieces:
             consumer.pending.clear()
         self._pieces.clear()
+        self._pieces_of.clear()

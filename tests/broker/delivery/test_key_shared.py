@@ -202,6 +202,7 @@ async def test_against_a_model_between_the_turns_of_a_read(seed):
         turn_bytes=rng.choice([1, 200, 1 << 20]),
         shared_out_max=rng.choice([3, 20, 8000]),
         look_ahead_max=rng.choice([3, 20, 20_000]),
+        returned_together=rng.choice([1, 3, 2000]),
     )
     async with keyed(limits=limits, in_order=True) as play:
         game = KeySharedGame(rng, play, permits_max=60)
