@@ -96,7 +96,7 @@ async def test_a_publish_rate_makes_the_client_wait(client, limit):
     await limit(publish_rate_messages=200)
     await client.produce()
     began = trio.current_time()
-    await client.put(*[entry(b"x")] * 80)  # A quarter of a second's messages, and 30 more.
+    await client.put(*[entry(b"x")] * 130)  # Half a second's messages, and 30 more.
     await client.silent()  # Answered when the broker reads the client again.
     assert trio.current_time() - began >= 30 / 200 - 0.01
 
