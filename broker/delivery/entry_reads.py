@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from braidlog.broker.delivery.holes import taken_out_of
+from braidlog.broker.delivery.holes import compacted_away_of
 from braidlog.broker.errors import UnreadableRecord
 from braidlog.broker.limits import DECODE_BYTES_MAX
 from braidlog.broker.reading.entries import Entry, decoded, entries_in
@@ -44,7 +44,7 @@ _GAP = int(BatchFlag.GAP)
 _COMPACTED = int(BatchFlag.COMPACTED)
 _HOLES = _GAP | int(BatchFlag.MARKER) | _COMPACTED
 
-Made = tuple[list[Entry], int, Passed | None]
+Converted = tuple[list[Entry], int, Passed | None]
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class EntryRead:
     # Offsets of messages that compaction removed from an entry. Java's client skips such holes
     # without help; the C++ client and its derivatives skip them only if the broker marks them as
     # acknowledged.
-    taken_out: list[tuple[int, int]] = field(default_factory=list)
+    compacted_away: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _FullRead(Exception):
@@ -122,7 +122,7 @@ def read_steps(
         elif header.body_format == BodyFormat.PULSAR:
             stored = entries_in(batch, offset)
             if header.flags & _COMPACTED:
-                read.taken_out += yield taken_out_of(stored)
+                read.compacted_away += yield compacted_away_of(stored)
             entries += stored
             read.size += len(batch.body)
             read.next_offset = batch.next_offset
@@ -130,7 +130,7 @@ def read_steps(
             read.is_foreign = True
             try:
                 foreign, read.next_offset, passed = yield from _foreign_entries(
-                    batch, offset, policy, memory, have_some=bool(entries)
+                    batch, offset, policy, memory, has_entries=bool(entries)
                 )
             except _FullRead:
                 break
@@ -170,37 +170,37 @@ def _foreign_entries(
     policy: UnreadableRecords,
     memory: OutputReservation | None,
     *,
-    have_some: bool,
-) -> Steps[Made]:
+    has_entries: bool,
+) -> Steps[Converted]:
     """Return entries converted from the batch's records from `offset` on, the start of the next
     read, and the unreadable part that was not refused. Raises _FullRead.
     """
-    result = yield from _made(batch, offset, policy, memory, have_some=have_some)
+    result = yield from _converted(batch, offset, policy, memory, has_entries=has_entries)
     if memory is None:
         return result
     if (size := sum([len(entry.body) for entry in result[0]])) <= 2 * DECODE_BYTES_MAX:
         size = 0
-    if have_some and size:
+    if has_entries and size:
         raise _FullRead
     if not memory.settle(size):
         del result
         yield memory.expect(size)
-        result = yield from _made(batch, offset, policy, memory, have_some=have_some)
+        result = yield from _converted(batch, offset, policy, memory, has_entries=has_entries)
         memory.settle(size)
     return result
 
 
-def _made(
+def _converted(
     batch: Batch,
     offset: int,
     policy: UnreadableRecords,
     memory: OutputReservation | None,
     *,
-    have_some: bool,
-) -> Steps[Made]:
+    has_entries: bool,
+) -> Steps[Converted]:
     is_compressed = batch.header.flags & _COMPRESSED
     bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
-    make = partial(_make_entries, batch, offset, policy, have_some)
+    make = partial(_make_entries, batch, offset, policy, has_entries)
     if len(batch.body) <= bytes_max:
         try:
             with refusing_large():
@@ -208,11 +208,11 @@ def _made(
         except LargeBody:
             pass  # The thread handles large bodies.
     before_large: Callable[[int], Awaitable[None]] | None = None
-    if have_some:
+    if has_entries:
         before_large = _raise_full
     elif memory is not None and batch.header.record_count == 1:
         before_large = memory.expect
-    result: Made = yield run_unpacking(make, before_large=before_large)
+    result: Converted = yield run_unpacking(make, before_large=before_large)
     return result
 
 
@@ -220,7 +220,9 @@ async def _raise_full(_: int) -> None:
     raise _FullRead
 
 
-def _make_entries(batch: Batch, offset: int, policy: UnreadableRecords, have_some: bool) -> Made:
+def _make_entries(
+    batch: Batch, offset: int, policy: UnreadableRecords, has_entries: bool
+) -> Converted:
     start, append_us = max(offset, batch.base_offset), batch.header.append_us
     if batch.header.body_format == BodyFormat.KAFKA:
         entry_set = set_to_entries(batch.body, start, append_us, FOREIGN_RECORDS_MAX)
@@ -232,7 +234,7 @@ def _make_entries(batch: Batch, offset: int, policy: UnreadableRecords, have_som
             return entries, start + len(entry_set), None
     records = decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
     passed = settle(policy, batch, records)
-    if records.failed is not None and not records.records and not have_some:
+    if records.failed is not None and not records.records and not has_entries:
         raise UnreadableRecord(f"record {records.failed_offset}: {records.failed}")
     bodies = records_to_entries(records.records)
     entries = [

@@ -41,7 +41,7 @@ class EntryReadView(Protocol):
     """The result of a read."""
 
     next_offset: int
-    taken_out: list[tuple[int, int]]
+    compacted_away: list[tuple[int, int]]
 
     @property
     def entries(self) -> Sequence[EntryView]:
@@ -52,7 +52,7 @@ def holes_of(read: EntryReadView, offset: int) -> list[tuple[int, int]]:
     """Return the offset ranges from `offset` on that belong to no entry, or no message,
     of a read.
     """
-    holes = [(max(start, offset), end) for start, end in read.taken_out if end > offset]
+    holes = [(max(start, offset), end) for start, end in read.compacted_away if end > offset]
     for entry in read.entries:
         if entry.offset > offset:
             holes.append((offset, entry.offset))
@@ -62,7 +62,7 @@ def holes_of(read: EntryReadView, offset: int) -> list[tuple[int, int]]:
     return holes
 
 
-async def taken_out_of(entries: Sequence[EntryView]) -> list[tuple[int, int]]:
+async def compacted_away_of(entries: Sequence[EntryView]) -> list[tuple[int, int]]:
     """Return the offset ranges of messages that compaction removed from batched entries."""
     holes: list[tuple[int, int]] = []
     for entry in entries:

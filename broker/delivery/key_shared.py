@@ -21,8 +21,8 @@ from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKin
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.delivery.shared import SharedDispatcher
-from braidlog.broker.delivery.shares import Shares
 from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery.turn_batches import TurnBatches
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.reading.entries import Entry
@@ -157,9 +157,9 @@ class KeySharedDispatcher(SharedDispatcher):
             return owner
         return None if holder.consumer is not owner or owner in self._returning else owner
 
-    def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
+    def _target(self, lane: Lane, batches: TurnBatches) -> Consumer | None:
         owner = self._free_owner(lane)
-        if owner is None or not owner.can_take or not shares.takes_more(owner):
+        if owner is None or not owner.can_take or not batches.takes_more(owner):
             return None
         return owner
 
@@ -385,10 +385,12 @@ class KeySharedDispatcher(SharedDispatcher):
         """True if no more entries may wait for their key's consumer."""
         return len(self._again) >= self._limits.look_ahead_max
 
-    def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
+    def _share(
+        self, batches: TurnBatches, consumer: Consumer, entry: Entry, state: CursorState
+    ) -> None:
         if self.in_order:
             self._hold_slot(entry.slot, consumer)
-        super()._share(shares, consumer, entry, state)
+        super()._share(batches, consumer, entry, state)
 
     @property
     def _released(self) -> Callable[[Pending], None] | None:

@@ -21,8 +21,8 @@ from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, Dispatcher
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
 from braidlog.broker.delivery.retries import READ_AGAIN_S
 from braidlog.broker.delivery.returning import Returning
-from braidlog.broker.delivery.shares import Shares
 from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery.turn_batches import TurnBatches
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
@@ -260,7 +260,7 @@ class SharedDispatcher(Dispatcher):
 
     def _give_found(self, entries: Sequence[Entry]) -> None:
         """Send each entry to a consumer that may have the entry; the others keep waiting."""
-        shares = Shares(
+        batches = TurnBatches(
             self._limits.turn_entries_shared
             if len(self.consumers) > 1
             else self._limits.turn_entries
@@ -277,12 +277,12 @@ class SharedDispatcher(Dispatcher):
                 lane = self._to_its_lane(entry)
             if lane != ANYBODY and self._again.first(lane) != offset:
                 continue  # A lane keeps its order.
-            consumer = self._target(lane, shares)
+            consumer = self._target(lane, batches)
             if consumer is not None:
                 self._again.discard(offset)
                 entry.slot = lane if isinstance(lane, int) else 0
-                self._share(shares, consumer, entry, state)
-        shares.send(self._now_us())
+                self._share(batches, consumer, entry, state)
+        batches.send(self._now_us())
 
     def _to_its_lane(self, entry: Entry) -> Lane:
         """Let a due piece of a chunked message wait with the message."""
@@ -293,16 +293,18 @@ class SharedDispatcher(Dispatcher):
         self._again.add((entry.offset,), chunk.uuid)
         return chunk.uuid
 
-    def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
+    def _target(self, lane: Lane, batches: TurnBatches) -> Consumer | None:
         """Return the consumer that may have the lane's next entry now; None: no consumer yet."""
         owner = self._chunk_consumer.get(lane) if isinstance(lane, bytes) else None
         if owner is not None:
-            return owner if owner.can_take and shares.takes_more(owner) else None
-        if shares.current is None or not shares.current.can_take or shares.is_full:
-            shares.begin(self._next())
-        return shares.current
+            return owner if owner.can_take and batches.takes_more(owner) else None
+        if batches.current is None or not batches.current.can_take or batches.is_full:
+            batches.begin(self._next())
+        return batches.current
 
-    def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
+    def _share(
+        self, batches: TurnBatches, consumer: Consumer, entry: Entry, state: CursorState
+    ) -> None:
         """Count an entry for the consumer, to be sent at the end of the turn."""
         ack_sets.tell_acked(entry, state)
         wanted = entry.wanted
@@ -313,7 +315,7 @@ class SharedDispatcher(Dispatcher):
         if entry.flags & CHUNK:
             self._chunk_given(consumer, entry)
         self._sent(consumer, (entry,))
-        shares.add(consumer, entry)
+        batches.add(consumer, entry)
 
     # Delayed delivery.
 
@@ -383,8 +385,7 @@ class SharedDispatcher(Dispatcher):
         return min(consumer.permits, *left)
 
     def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        pending, redeliveries = consumer.pending, self._redeliveries
-        total = 0
+        pending, redeliveries, total = consumer.pending, self._redeliveries, 0
         for entry in entries:  # hot: see make bench
             uuid = b""
             if entry.flags & CHUNK and (chunk := ids.entry_chunk(entry)) is not None:
@@ -427,8 +428,7 @@ class SharedDispatcher(Dispatcher):
         def count_of(entry: int) -> int | None:
             pending = own.get(entry)
             if pending is None:  # Another consumer's.
-                holders = (other.pending for other in consumers if entry in other.pending)
-                pending = next((held[entry] for held in holders), None)
+                pending = next((c.pending[entry] for c in consumers if entry in c.pending), None)
             return None if pending is None else pending.record_count
 
         return count_of

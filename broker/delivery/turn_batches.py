@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from braidlog.broker.reading.entries import Entry
 
 
-class Shares:
+class TurnBatches:
     """Entries to send to each consumer at the end of a turn."""
 
     def __init__(self, entries_max: int) -> None:
