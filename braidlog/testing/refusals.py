@@ -1,6 +1,6 @@
 """Refusals: calls of the broker's interfaces that fail with a chosen error.
 
-The broker gets its logs, its positions and its topic registry behind a `Refusing` object each. The
+A `Refusing` object stands before each of the logs, the positions and the topic registry. The
 product knows nothing of this module.
 """
 

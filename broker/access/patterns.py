@@ -36,7 +36,7 @@ TOPIC_PARTS = 3  # tenant, namespace, topic
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A parsed pattern. `parts` are the given ones of tenant, namespace and topic.
+    """A parsed pattern. `parts` are tenant, namespace and topic, as far as given.
 
     A pattern outside tenants has no parts; `placeless` has the kinds of resources that it covers.
     """

@@ -99,7 +99,7 @@ def _warm_up(address: Address) -> None:
             gone = DeleteGroupsRequest(groups_names=[b"warm"])
             ask(address, 0, gone)
             return
-        time.sleep(1)
+        time.sleep(1)  # Kafka creates the topics of its coordinators at the first request.
     raise RuntimeError("the broker does not coordinate groups")
 
 

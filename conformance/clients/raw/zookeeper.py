@@ -177,7 +177,7 @@ class ZooKeeper:
         try:
             wire.send(connect_frame(self.timeout_ms, self.session_id, self.password, self.zxid))
             answer = wire.take_frame()
-        except BaseException:
+        except BaseException:  # Also KeyboardInterrupt: no other code has the socket.
             wire.close()
             raise
         _, timeout_ms, session_id, size = CONNECTED.unpack_from(answer)
