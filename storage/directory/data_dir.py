@@ -31,7 +31,7 @@ from braidlog.storage.log.layout import (
 )
 from braidlog.storage.log.local_files import LocalFiles
 from braidlog.storage.log.log import Log
-from braidlog.storage.log.opening import begin_log, open_log
+from braidlog.storage.log.opening import NewLog, make_log, open_log, open_new_log
 from braidlog.storage.log.recovery import RecoveryReport
 from braidlog.storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
 from braidlog.storage.log.segment import segment_bases, segment_path
@@ -213,20 +213,30 @@ class DataDir:
         The catalogue may name them from now on. Waits for the disk.
         Raises: StorageFull, with none of them left; StorageFailed.
         """
+        new_logs: list[NewLog] = []
         try:
             for part in new:
-                self._make_folder(part)
+                log = self._make_folder(part)
+                new_logs.append(log)
+            self.files.adopt(self._partitions_path)
             if self.files.syncs_all_at_once:
                 self.files.sync_all()
             else:
-                self._sync_folders([self.partition_folder(part.partition_id) for part in new])
-            return [self.open_partition(part.partition_id, settings, committer) for part in new]
+                self._sync_folders([log.identity.folder for log in new_logs])
+            return [self._open_new(log, settings, committer) for log in new_logs]
         except StorageFull:
+            for log in new_logs:
+                log.close()
             for part in new:
                 self._discard_new(part.partition_id)
             raise
 
-    def _make_folder(self, new: NewPartition) -> None:
+    def _open_new(self, new: NewLog, settings: LogSettings, committer: Committer) -> Log:
+        log = open_new_log(self.files, new, settings, committer, self._note_end)
+        self._logs[new.identity.partition_id] = log
+        return log
+
+    def _make_folder(self, new: NewPartition) -> NewLog:
         folder = self.partition_folder(new.partition_id)
         self.files.make_folder(folder)
         topic_file = self.files.create(os.path.join(folder, TOPIC_NAME))
@@ -234,7 +244,7 @@ class DataDir:
             topic_file.write_at([pack_topic_file(_content(new))], 0)
         finally:
             topic_file.close()
-        begin_log(self.files, folder, new.partition_id)
+        return make_log(self.files, folder, new.partition_id)
 
     def _sync_folders(self, folders: Sequence[str]) -> None:
         for folder in folders:

@@ -2,6 +2,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_a_new_partition_is_durable_including_its_names(tmp_path, all_at_once):
     if all_at_once:
         assert synced == [""]
     else:
-        files = ["00000000000000000000.log", "topic"]
+        files = ["00000000000000000000.log", "topic", "watermark"]
         assert synced == [*files, "1", *files, "2", "partitions"]
 
 
@@ -224,6 +225,80 @@ class PartitionHolder:
         self.log = log
 
 
+class CallCountingDisk(Disk):
+    """Counts the calls of each name."""
+
+    def __init__(self):
+        self.counts = Counter()
+
+    def __getattribute__(self, name):
+        value = super().__getattribute__(name)
+        if callable(value):
+            self.counts[name] += 1
+        return value
+
+
+def test_a_new_partition_is_written_and_not_read_again(tmp_path):
+    disk = CallCountingDisk()
+    data_dir, committer = opened(tmp_path, disk)
+    disk.counts.clear()
+    new = [NewPartition(number, "public/default/t", number - 1) for number in range(1, 11)]
+    data_dir.create_partitions(new, SETTINGS, committer)
+    syncs = {name: disk.counts.pop(name) for name in [*disk.counts] if name.startswith("sync")}
+    if data_dir.files.syncs_all_at_once:
+        assert syncs == {"sync_file_system": 1}
+        # Folder, topic file, segment and watermark of each; the topic file is closed.
+        assert disk.counts == {"make_folder": 10, "open": 30, "write": 30, "close": 10}
+    assert disk.counts["read"] == disk.counts["read_into"] == 0
+    data_dir.close(committer)
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+def test_a_new_log_is_as_the_log_that_a_start_opens(tmp_path, durability):
+    settings = LogSettings(durability=durability)
+    data_dir, committer = opened(tmp_path)
+    (new,) = data_dir.create_partitions(
+        [NewPartition(1, "public/default/t", 0)], settings, committer
+    )
+    facts = facts_of(new)
+    data_dir.abandon()  # As after a crash: nothing more is written.
+    data_dir, committer = opened(tmp_path)
+    started = data_dir.open_partition(1, settings, committer)
+    if durability == Durability.WRITTEN:
+        assert facts.pop("log_end_offset") < started.log_end_offset  # Above the reservation.
+    assert facts.items() <= facts_of(started).items()
+    data_dir.close(committer)
+
+
+def facts_of(log):
+    names = ("log_start_offset", "durable_offset", "log_end_offset", "takes_appends", "folder")
+    return {name: getattr(log, name) for name in names}
+
+
+def test_a_folder_of_partitions_on_another_device_is_not_synced_at_once(tmp_path):
+    data_dir, committer = opened(tmp_path, RecordingDisk())
+    adopted = []
+    files = data_dir.files
+    data_dir.files = AdoptingFiles(files, adopted)
+    data_dir.create_partitions([NewPartition(1, "public/default/t", 0)], SETTINGS, committer)
+    assert adopted == [str(tmp_path / "partitions")]
+    assert "sync_file_system" not in files.disk.names()
+
+
+class AdoptingFiles:
+    """Files of which every adopted folder is on another device."""
+
+    def __init__(self, files, adopted):
+        self._files, self._adopted = files, adopted
+
+    def __getattr__(self, name):
+        return getattr(self._files, name)
+
+    def adopt(self, folder):
+        self._adopted.append(folder)
+        self._files.adopt("/proc")
+
+
 class LittleDisk(Disk):
     """A disk without room for a file of that name in the second partition, or
     without a descriptor.
@@ -234,23 +309,30 @@ class LittleDisk(Disk):
         self.number = number
 
     def open(self, path, flags):
-        is_made = bool(flags & os.O_CREAT)
-        if path.endswith(self.path) and is_made == (self.number == errno.ENOSPC):
+        if path.endswith(self.path) and flags & os.O_CREAT:
             raise OSError(self.number, os.strerror(self.number), path)
         return super().open(path, flags)
 
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("reserved", errno.ENOSPC), ("topic", errno.ENOSPC), ("topic", errno.EMFILE)],
+    [
+        ("reserved", errno.ENOSPC),
+        ("watermark", errno.ENOSPC),
+        ("00000000000000000000.log", errno.EMFILE),
+        ("topic", errno.ENOSPC),
+        ("topic", errno.EMFILE),
+    ],
 )
 def test_refused_partitions_leave_nothing_even_if_some_were_open(tmp_path, name, number):
     data_dir, committer = opened(tmp_path, LittleDisk(name, number))
     settings = LogSettings(durability=Durability.WRITTEN)
+    open_before = data_dir.files.open_count
     new = [NewPartition(partition_id, "public/default/t", partition_id) for partition_id in (1, 2)]
     with pytest.raises(StorageFull, match=f"2/{name}") as refused:
         data_dir.create_partitions(new, settings, committer)
     assert refused.value.number == number
     assert data_dir.partition_ids() == []
+    assert data_dir.files.open_count <= open_before
     data_dir.create_partitions([NewPartition(1, "public/default/t", 0)], settings, committer)
     data_dir.close(committer)
