@@ -122,6 +122,21 @@ class Judge:
                 faults.append(f"{value}: never acknowledged, last event {event} of {number}")
         return faults
 
+    def history(self, value: str) -> str:
+        """Return the events of a value, and the kills and starts of the broker in between."""
+        events = [(at, f"{event}{number}") for at, event, name, _, number in self.events]
+        events = [
+            (at, text)
+            for (at, text), event in zip(events, self.events, strict=True)
+            if event[2] == value
+        ]
+        numbers = {event[-1] for event in self.events if event[2] == value}
+        events += [(self.ends[number], f"end{number}") for number in numbers & self.ends.keys()]
+        first = min((at for at, _ in events), default=0)
+        events += [(at, "kill") for at in self.kills if at > first]
+        events += [(at, "start") for at in self.starts if at > first]
+        return " ".join(f"{(at - first) / 1e9:.2f}:{text}" for at, text in sorted(events)[:30])
+
     def _is_reconnecting(self, number: int, at: int) -> bool:
         """Return True if the broker was killed shortly before an event of a worker that receives
         ahead and whose acknowledgements have no answer. While the client reconnects, it hands out
@@ -345,6 +360,9 @@ def run(records: int, kills: int, seed: int, folder: Path) -> tuple[list[str], s
         seconds = time.monotonic() - begun
         going.judge.dead = dead_letters(broker)
         faults = going.judge.verdict(values)
+        faults[:SHOWN] = [
+            f"{fault}: {going.judge.history(fault.partition(':')[0])}" for fault in faults[:SHOWN]
+        ]
     received = sum(event[1] == "R" for event in going.judge.events)
     line = f"{records} records, {received} deliveries, {len(going.judge.dead)} dead letters"
     line += f", {going.kills} kills, {seconds:.0f} s"
