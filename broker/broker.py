@@ -49,7 +49,6 @@ from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.admission import Admission
 from braidlog.broker.server.watching import watch_access, watch_connections
 from braidlog.broker.topics.compaction import Compactor
-from braidlog.broker.topics.figures import TopicFigures
 from braidlog.broker.topics.groups import NamedGroups
 from braidlog.broker.topics.known_ends import note_regularly
 from braidlog.broker.topics.namespaces import Namespaces
@@ -61,6 +60,7 @@ from braidlog.broker.topics.renaming import Renaming
 from braidlog.broker.topics.retention import Retention
 from braidlog.broker.topics.schemas import Schemas
 from braidlog.broker.topics.shown_producers import ShownProducers
+from braidlog.broker.topics.topic_metrics import TopicMetrics
 from braidlog.broker.topics.topics import Topics
 from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.age_clock import AgeClock
@@ -454,7 +454,7 @@ class Broker:
         self.topics.listeners.add(self.open_producers)
         self.shown_producers.add_source(self.open_producers.shown)
         self.backlogs.full.add(self.open_producers.close_all)
-        self.figures = TopicFigures(self.metrics, self.topics, self.non_persistent)
+        self.topic_metrics = TopicMetrics(self.metrics, self.topics, self.non_persistent)
 
 
 def _audit_file(config: Config) -> Path | None:

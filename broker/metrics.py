@@ -131,7 +131,7 @@ class Histogram:
         self.total += seconds
 
 
-# Users with figures of their own, some 1 KB each in a scrape; all other users share a set.
+# Users with separate metrics, some 1 KB each in a scrape; all other users share a set.
 USER_FIGURES_MAX = 1000
 OTHER_USERS = "(others)"
 
@@ -141,9 +141,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self._has_topic: Callable[[str], bool] = _always
-        """True if a topic of that name has figures. Nothing is kept for others: clients that make
+        """True if a topic of that name has metrics. Nothing is kept for others: clients that make
         and delete topics would fill the memory."""
-        self._users: set[str] = set()  # Users with figures of their own.
+        self._users: set[str] = set()  # Users with separate metrics.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
         self._protocols: set[str] = set()  # Protocols that count by topic.
         # The numbers that `records_in` and `records_out` add to, by protocol and topic: each small
@@ -160,7 +160,7 @@ class Metrics:
         }
 
     def leave_out_unless(self, has_topic: Callable[[str], bool]) -> None:
-        """Leave out the figures of topics for which `has_topic` returns False, from now on."""
+        """Leave out the metrics of topics for which `has_topic` returns False, from now on."""
         self._has_topic = has_topic
 
     def of_user(self, name: str, user: str) -> Number:

@@ -62,7 +62,7 @@ class Channel(Protocol):
         """The partition's number, from 0."""
 
     @property
-    def figures_name(self) -> str:
+    def metrics_name(self) -> str:
         """The topic's name in metrics."""
 
     @property

@@ -73,8 +73,8 @@ class Partition:
     ) -> None:
         """`memory` belongs to this partition alone."""
         self.topic = topic  # The catalogue's record of the topic.
-        # The topic's name in figures; a single string for all partitions of the topic.
-        self.figures_name = intern(topic.name.full)
+        # The topic's name in metrics; a single string for all partitions of the topic.
+        self.metrics_name = intern(topic.name.full)
         self.index = index
         self.log = log
         self.traffic = PartitionTraffic()

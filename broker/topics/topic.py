@@ -105,8 +105,8 @@ class Topic:
         name through Pulsar's listener (`hold_layout`, `release_layout`)."""
 
     @property
-    def figures_name(self) -> str:
-        """Name of the topic in figures."""
+    def metrics_name(self) -> str:
+        """Name of the topic in metrics."""
         return self.name.full
 
     @property
@@ -239,9 +239,9 @@ class NonPersistentTopic(PlacedTopic):
         return client_limits(self.settings)
 
     @property
-    def figures_name(self) -> str:
-        """As `Topic.figures_name`; each partition has separate figures."""
-        return self._channel.figures_name
+    def metrics_name(self) -> str:
+        """As `Topic.metrics_name`; each partition has separate metrics."""
+        return self._channel.metrics_name
 
     @property
     def channels(self) -> Sequence[Channel]:

@@ -67,7 +67,7 @@ CONSUMER_UNACKED_MAX = 10_000
 CONSUMER_PARTITIONS_MAX = 1000  # In delivery each partition is a separate consumer.
 NAME_CHARACTERS_MAX = 255  # Names of subscriptions and consumers.
 MESSAGE_IDS_MAX = 10_000  # In an acknowledgement.
-# Of the figures of all topics in Pulsar's admin API.
+# Of the statistics of all topics in Pulsar's admin API.
 PARTITIONS_SHOWN_MAX: Final = 2000  # Some 2 KB each.
 SUBSCRIPTIONS_SHOWN_MAX: Final = 10_000  # Of partitions.
 

@@ -75,7 +75,7 @@ def _polled(context: IggyContext, reader: ReadTarget, request: m.PollMessages) -
         reader.polled(context, slice_read.next_offset)
     context.broker.metrics.records_out(
         PROTOCOL,
-        reader.partition.figures_name,
+        reader.partition.metrics_name,
         slice_read.count,
         slice_read.size,
         reader.partition.traffic,

@@ -58,7 +58,7 @@ def partitions(base: int) -> Records:
 
 
 def stats(time: f.Writable, cpu: Pieces, more: Pieces) -> RecordLayout:
-    """Return the layout of the broker's figures: `cpu` follows its share of a core, `more` the
+    """Return the layout of the broker's statistics: `cpu` follows its share of a core, `more` the
     kernel's version.
     """
     return record(

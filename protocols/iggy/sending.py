@@ -225,7 +225,7 @@ def _append(
     )
     context.broker.metrics.records_in(
         PROTOCOL,
-        partition.figures_name,
+        partition.metrics_name,
         prepared.info.record_count,
         len(prepared.body),
         partition.traffic,

@@ -16,7 +16,7 @@ from braidlog.protocols.iggy.context import (
     IggyContext,
 )
 from braidlog.protocols.iggy.errors import Absent, ErrorCode
-from braidlog.protocols.iggy.figures import broker_figures
+from braidlog.protocols.iggy.system_stats import broker_stats
 
 # Protocols of listeners by the transports of their clients.
 LISTENERS = {
@@ -52,8 +52,8 @@ def get_clients(context: IggyContext, request: m.GetClients) -> IggyAnswer:
 
 
 async def get_stats(context: IggyContext, request: m.GetStats) -> IggyAnswer:
-    """Figures of this process and of all topics, whichever listener made them."""
-    return IggyAnswer([await broker_figures(context.broker, len(context.shared.clients))])
+    """Statistics of this process and of all topics, whichever listener made them."""
+    return IggyAnswer([await broker_stats(context.broker, len(context.shared.clients))])
 
 
 def get_cluster_metadata(context: IggyContext, request: m.GetClusterMetadata) -> IggyAnswer:

@@ -255,7 +255,7 @@ async def flush(context: IggyContext, request: m.FlushUnsavedBuffer) -> IggyAnsw
 
 
 def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.TopicDetails:
-    """The record of a topic, with the figures of its owner."""
+    """The record of a topic, with the statistics of its owner."""
     partitions = topic.partitions
     messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
     settings = topic.meta.settings
@@ -293,7 +293,7 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
 async def topic_infos(
     broker: Broker, topics: Sequence[Topic], elsewhere: KeptElsewhere
 ) -> list[r.TopicDetails]:
-    """Return the records of many topics, built in pieces; `elsewhere` has the figures of other
+    """Return the records of many topics, built in pieces; `elsewhere` has the statistics of other
     brokers.
     """
     return [

@@ -473,7 +473,7 @@ def _settle(context: KafkaContext, reading: PartitionFetch) -> None:
     if reading.size:
         partition = reading.partition
         context.broker.metrics.records_out(
-            PROTOCOL, partition.figures_name, reading.records, reading.size, partition.traffic
+            PROTOCOL, partition.metrics_name, reading.records, reading.size, partition.traffic
         )
     if reading.size == 0 and reading.code == Code.NONE and reading.offset > reading.target.offset:
         context.note_walked(reading.partition, reading.target.offset, reading.offset)

@@ -324,7 +324,7 @@ class _Producing:
         if ticket > self._ticket:
             self._ticket = ticket
         self._context.broker.metrics.records_in(
-            PROTOCOL, partition.figures_name, count, size, partition.traffic
+            PROTOCOL, partition.metrics_name, count, size, partition.traffic
         )
         self._count_published(partition, count, size)
         return Produced(NO_ERROR, base_offset, -1, partition.log_start_offset)
@@ -418,7 +418,7 @@ class _Producing:
         if appended.ticket > self._ticket:
             self._ticket = appended.ticket
         context.broker.metrics.records_in(
-            PROTOCOL, partition.figures_name, info.record_count, len(body), partition.traffic
+            PROTOCOL, partition.metrics_name, info.record_count, len(body), partition.traffic
         )
         self._count_published(partition, info.record_count, len(body))
         return Produced(Code.NONE, base_offset, log_start_offset=partition.log_start_offset)

@@ -164,7 +164,7 @@ def take_records(
         room.size -= size
         dispatcher.count_delivered(records, size)
         consumer.bytes_out += size
-        name = consumer.partition.figures_name
+        name = consumer.partition.metrics_name
         context.broker.metrics.records_out(PROTOCOL, name, records, size)
     return read if read.acquired else None
 

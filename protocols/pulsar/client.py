@@ -147,7 +147,7 @@ class PulsarClient:
         """Return the number of producers of a partition's topic, as a metric that tasks can
         await.
         """
-        protocol, topic = self.connection.protocol, partition.figures_name
+        protocol, topic = self.connection.protocol, partition.metrics_name
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:
@@ -239,7 +239,7 @@ class PulsarClient:
 
     def sent(self, channel: Channel, records: int, size_bytes: int) -> None:
         """Count records handed to a consumer."""
-        protocol, name = self.connection.protocol, channel.figures_name
+        protocol, name = self.connection.protocol, channel.metrics_name
         self.broker.metrics.records_out(protocol, name, records, size_bytes, channel.traffic)
 
     def watch_room(self, consumer: PulsarConsumer) -> None:

@@ -161,7 +161,7 @@ class Sending:
                 producer.last_sequence = run.accepted
                 client.broker.metrics.records_in(
                     client.connection.protocol,
-                    producer.partition.figures_name,
+                    producer.partition.metrics_name,
                     info.record_count,
                     size,
                     producer.partition.stored().traffic,

@@ -85,7 +85,7 @@ def _wchs(service: Service) -> Iterator[str]:
 def _mntr(service: Service) -> Iterator[str]:
     nodes = service.nodes
     owned = sum(len(nodes.ephemerals(number)) for number in service.sessions.live)
-    figures = {
+    stats = {
         "version": VERSION,
         "server_state": "standalone",
         "num_alive_connections": sum(
@@ -97,7 +97,7 @@ def _mntr(service: Service) -> Iterator[str]:
         "ephemerals_count": owned,
         "approximate_data_size": nodes.stored_bytes,
     }
-    for name, value in figures.items():
+    for name, value in stats.items():
         yield f"zk_{name}\t{value}\n"
 
 

@@ -32,7 +32,7 @@ def test_counters_and_gauges_are_shown_with_their_labels():
     assert not any("_created" in name for name in values)
 
 
-def test_a_deleted_topics_figures_are_removed_and_gauges_end_later():
+def test_a_deleted_topics_metrics_are_removed_and_gauges_end_later():
     metrics = Metrics()
     for topic in ("gone", "stays"):
         metrics.records_in("kafka", topic, 3, 100)
@@ -51,7 +51,7 @@ def test_a_deleted_topics_figures_are_removed_and_gauges_end_later():
     assert len([key for key in rendered(metrics) if '"gone"' in key]) == 2
 
 
-def test_a_recreated_topic_keeps_its_figures():
+def test_a_recreated_topic_keeps_its_metrics():
     metrics = Metrics()
     metrics.number("braidlog_producers", "pulsar", "again").inc()
     metrics.forget_topic("again")  # The topic's producer has not left yet.
@@ -92,7 +92,7 @@ def test_unknown_families_and_wrong_labels_are_bugs():
         Metrics().number("braidlog_connections", "kafka", "more")
 
 
-def test_users_with_figures_have_a_limit():
+def test_users_with_metrics_have_a_limit():
     metrics = Metrics()
     for number in range(USER_FIGURES_MAX + 5):
         metrics.of_user("braidlog_user_logins", f"user-{number}").inc()

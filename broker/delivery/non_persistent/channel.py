@@ -79,8 +79,8 @@ class NonPersistentChannel:
         self._idle = idle
 
     @property
-    def figures_name(self) -> str:
-        """As `Channel.figures_name`; each partition has figures of its own."""
+    def metrics_name(self) -> str:
+        """As `Channel.metrics_name`; each partition has separate metrics."""
         return self.full
 
     @property

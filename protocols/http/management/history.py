@@ -1,4 +1,4 @@
-"""`/api/v1/history`: the broker's figures of the last hour, a sample every half minute.
+"""`/api/v1/history`: the broker's statistics of the last hour, a sample every half minute.
 
 A timer copies counters that the broker counts anyway, so no request pays for the samples. The
 samples are in memory only. Knows counters, no record and no page.
@@ -62,7 +62,7 @@ class Latency(msgspec.Struct):
 
 
 class Sample(msgspec.Struct):
-    """Figures at a moment, and rates and times since the sample before."""
+    """Statistics at a moment, and rates and times since the sample before."""
 
     time_us: int
     memory_bytes: int

@@ -49,7 +49,7 @@ OWN_OF_PARTITION, OWN_OF_GROUP = 3, 3  # Series with our own names.
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """The figures of a scrape."""
+    """The statistics of a scrape."""
 
     own: list[Family]
     topics: Sequence[TopicFacts]
@@ -128,7 +128,7 @@ class Scrape:
 
 
 async def scrape(broker: Broker, ages: Ages, rates: RateSamples) -> Scrape:
-    """Gather the current figures; other tasks run meanwhile."""
+    """Gather the current statistics; other tasks run meanwhile."""
     topics: list[TopicFacts] = []
     turns = Turns()
     ages.begin()

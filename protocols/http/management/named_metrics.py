@@ -55,7 +55,7 @@ class GroupFacts:
 
 @dataclass(slots=True)
 class TopicFacts:
-    """The figures of a topic in a scrape."""
+    """The statistics of a topic in a scrape."""
 
     name: TopicName
     partitions: list[PartitionFacts] = field(default_factory=list)
@@ -177,21 +177,21 @@ def _pulsar_group(topic: TopicFacts, group: GroupFacts, traffic: Traffic) -> dic
 
 
 def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> list[Family]:
-    """Return the same figures for all topics together, and the connections."""
+    """Return the same statistics for all topics together, and the connections."""
     created = traffic.connections.get("braidlog_connections", 0)
     still_open = traffic.connections.get("braidlog_open_connections", 0)
-    figures = [
+    rows = [
         (f"pulsar_broker_{name}", PULSAR_GAUGES.get(name, "Topics."), value)
         for name, value in {"topics_count": topics, **sums}.items()
         if name != ACK_RATE  # Apache has no such total.
     ]
-    figures += [
+    rows += [
         ("pulsar_active_connections", "Connections that are open.", still_open),
         ("pulsar_connection_created_total_count", "Connections that came.", created),
         ("pulsar_connection_closed_total_count", "Connections that ended.", created - still_open),
     ]
     metrics = []
-    for name, text, value in figures:
+    for name, text, value in rows:
         family = Family(Kind.GAUGE, name, text, ("cluster",))
         family.add((CLUSTER,), value)
         metrics.append(family)

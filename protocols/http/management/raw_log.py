@@ -177,12 +177,12 @@ class RawLogApi:
 
 
 def _listed(partition: Partition, is_here: bool) -> RawPartition:
-    figures = (partition.log_start_offset, partition.high_watermark, partition.size_bytes)
+    ends_and_size = (partition.log_start_offset, partition.high_watermark, partition.size_bytes)
     return RawPartition(
         partition.topic.name.full,
         partition.index,
         partition.partition_id,
-        *(figures if is_here else (0, 0, 0)),
+        *(ends_and_size if is_here else (0, 0, 0)),
         is_here,
     )
 

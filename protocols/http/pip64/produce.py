@@ -306,7 +306,7 @@ class Producing:
             body, info, body_format=draft.body_format, append_us=broker.now_us()
         )
         size = sum(map(len, body))
-        name, count = partition.figures_name, len(share.records)
+        name, count = partition.metrics_name, len(share.records)
         broker.metrics.records_in(PROTOCOL, name, count, size, partition.traffic)
         appended.ticket = max(appended.ticket, stored.ticket)
         if options.paced is not None:

@@ -1,7 +1,7 @@
-"""Figures of all topics of a broker in Pulsar's admin API: `broker-stats/topics`.
+"""Statistics of all topics of a broker in Pulsar's admin API: `broker-statistics/topics`.
 
 Pulsar Manager and `pulsar-admin broker-stats` read them. The names are Apache's, which differ
-between these figures and those of a single topic.
+between these statistics and those of a single topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
 
 Json = dict[str, Any]
-# Apache's names here, and in the figures of a topic.
+# Apache's names here, and in the statistics of a topic.
 COUNTERS: Final = {
     "msgInCount": "msgInCounter",
     "bytesInCount": "bytesInCounter",
@@ -43,13 +43,13 @@ OF_SUBSCRIPTION: Final = (
 
 
 class BrokerStats:
-    """Handlers of a broker's figures."""
+    """Handlers of a broker's statistics."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     async def topics(self, request: Request) -> Response:
-        """Figures of each topic of this broker, by namespace and bundle."""
+        """Statistics of each topic of this broker, by namespace and bundle."""
         broker, by_namespace, partitions, subscriptions = self._broker, Json(), 0, 0
         async for topic in in_turns(broker.topics.all()):
             try:
@@ -80,15 +80,17 @@ def _check_size(limits: HttpLimits, partitions: int, subscriptions: int) -> None
         (subscriptions, limits.subscriptions_shown, "subscriptions of partitions"),
     ):
         if count > most:
-            text = f"this broker has more than {most} {name}: ask for the figures of single topics"
+            text = (
+                f"this broker has more than {most} {name}: ask for the statistics of single topics"
+            )
             raise RequestRefused(BAD_LIMIT, f"{text}, or /metrics")
 
 
 def _shown(stats: Json) -> Json:
-    """Return the figures of a topic under the names of this call."""
+    """Return the statistics of a topic under the names of this call."""
     subscriptions = {
-        name: {field: figures[field] for field in OF_SUBSCRIPTION}
-        for name, figures in stats["subscriptions"].items()
+        name: {field: subscription[field] for field in OF_SUBSCRIPTION}
+        for name, subscription in stats["subscriptions"].items()
     }
     return (
         {field: stats[field] for field in OF_TOPIC}

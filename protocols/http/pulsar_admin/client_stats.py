@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
-from braidlog.protocols.http.pulsar_admin import blank_figures
+from braidlog.protocols.http.pulsar_admin import blank_stats
 from braidlog.protocols.http.pulsar_admin.internal_stats import date_text
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def publisher_stats(publishers: Iterable[ShownProducer]) -> Json:
 
 
 def consumer_stats(name: str) -> Json:
-    """Return the figures of a consumer that has received no messages."""
-    return blank_figures.CONSUMER | {
+    """Return the statistics of a consumer that has received no messages."""
+    return blank_stats.CONSUMER | {
         "consumerName": name,
         "msgRateOut": 0.0,
         "msgThroughputOut": 0.0,
@@ -77,7 +77,7 @@ def consumer_stats(name: str) -> Json:
 
 
 def connected_consumer(consumer: Consumer) -> Json:
-    """Return the figures of a connected consumer without counts (`add_counts`): its client, as far
+    """Return statistics of a connected consumer without counts (`add_counts`): its client, as far
     as known, and its key ranges.
     """
     shown = consumer_stats(consumer.name) | _client(

@@ -343,5 +343,5 @@ class ClusterApi:
         if mode != "PERSISTENT":
             topics = [channel.topic for channel in broker.non_persistent.list(*place)]
             seen_topics = await topics_seen(broker, request, place, topics)
-            names += [topic.figures_name for topic in seen_topics]
+            names += [topic.metrics_name for topic in seen_topics]
         return json_answer(names)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from braidlog.broker.reading import entries
-from braidlog.protocols.http.pulsar_admin import blank_figures
+from braidlog.protocols.http.pulsar_admin import blank_stats
 from braidlog.protocols.http.pulsar_admin.properties import OF_TOPIC, properties_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def internal_stats(
             position = dispatcher.cursor.position
             cursors[_text(dispatcher.name)] = await _cursor(partition, position, (), dispatcher)
     sizes = {"entries": count, "size": partition.size_bytes}
-    return blank_figures.INTERNAL | {
+    return blank_stats.INTERNAL | {
         "entriesAddedCounter": partition.next_offset,
         "numberOfEntries": count,
         "totalSize": partition.size_bytes,
@@ -61,11 +61,11 @@ async def internal_stats(
         "waitingCursorsCount": sum(cursor["waitingReadOp"] for cursor in cursors.values()),
         "lastConfirmedEntry": f"{ledger}:{NO_ENTRY if last is None else last.offset}",
         "state": "Terminated" if partition.is_terminated else "LedgerOpened",
-        "ledgers": [{**blank_figures.NO_LEDGER, "ledgerId": ledger, **sizes}],
+        "ledgers": [{**blank_stats.NO_LEDGER, "ledgerId": ledger, **sizes}],
         "cursors": cursors,
         "properties": properties_of(topic.meta.settings, OF_TOPIC),
         "schemaLedgers": _schema_ledgers(topic),
-        "compactedLedger": dict(blank_figures.NO_LEDGER),
+        "compactedLedger": dict(blank_stats.NO_LEDGER),
     }
 
 
@@ -73,7 +73,7 @@ def _schema_ledgers(topic: Topic) -> list[Json]:
     """Return the ledger that `schemas/T/metadata` names: its entries are the versions."""
     schemas = topic.meta.schemas
     sizes = {"entries": len(schemas), "size": sum(len(schema.data) for schema in schemas)}
-    named = {**blank_figures.NO_LEDGER, "ledgerId": topic.meta.topic_id, **sizes}
+    named = {**blank_stats.NO_LEDGER, "ledgerId": topic.meta.topic_id, **sizes}
     return [named] if schemas else []
 
 
@@ -91,7 +91,7 @@ async def _cursor(
     consumers = () if dispatcher is None else dispatcher.consumers
     read = dispatcher.read_position if dispatcher is not None and consumers else position
     waits = read >= partition.high_watermark and any(c.can_take for c in consumers)
-    return blank_figures.INTERNAL_CURSOR | {
+    return blank_stats.INTERNAL_CURSOR | {
         "markDeletePosition": f"{ledger}:{NO_ENTRY if deleted is None else deleted.offset}",
         "readPosition": f"{ledger}:{read}",
         "waitingReadOp": waits,

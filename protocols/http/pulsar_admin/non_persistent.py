@@ -1,4 +1,4 @@
-"""Non-persistent topics in Pulsar's admin API: list, create, grow, delete, figures.
+"""Non-persistent topics in Pulsar's admin API: list, create, grow, delete, statistics.
 
 Operations that need stored records (positions, single messages, policies) are refused as
 `not_on_non_persistent`, with Apache Pulsar's status.
@@ -27,7 +27,7 @@ from braidlog.protocols.http.errors import (
     RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
-from braidlog.protocols.http.pulsar_admin import blank_figures
+from braidlog.protocols.http.pulsar_admin import blank_stats
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.client_stats import (
     add_counts,
@@ -38,7 +38,7 @@ from braidlog.protocols.http.pulsar_admin.statistics import (
     RATES,
     WITHOUT_CONSUMERS,
     WITHOUT_PUBLISHERS,
-    subscription_figures,
+    subscription_stats,
     without_clients,
 )
 from braidlog.protocols.http.pulsar_admin.topics import partition_count
@@ -77,7 +77,7 @@ class AdminNonPersistent:
         is_seen = seen_by(self._broker, request)
         elsewhere = await self._broker.peers.non_persistent(place)
         theirs = [name for name, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
-        return json_answer(sorted({*theirs, *(topic.figures_name for topic in topics_here)}))
+        return json_answer(sorted({*theirs, *(topic.metrics_name for topic in topics_here)}))
 
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned non-persistent topics of a namespace that the client may see."""
@@ -171,11 +171,11 @@ class AdminNonPersistent:
         return [topic for topic in topics_found if topic is not None]
 
     async def stats(self, request: Request) -> Response:
-        """Figures of a non-persistent topic, or of a partition."""
+        """Statistics of a non-persistent topic, or of a partition."""
         return json_answer(self._stats(request, [self._topic(request)]))
 
     async def partitioned_stats(self, request: Request) -> Response:
-        """Figures of a non-persistent topic: the sum of all partitions, and of each on request."""
+        """Statistics of a non-persistent topic: of all partitions together, and of each on request."""
         name, _ = name_of(request)
         if not self._non_persistent.partitions(name):
             raise RequestRefused(TOPIC_NOT_FOUND, f"Partitioned Topic not found: {name}")
@@ -188,11 +188,11 @@ class AdminNonPersistent:
         return json_answer(answer)
 
     async def internal_stats(self, request: Request) -> Response:
-        """Apache's internal figures of a non-persistent topic: nothing is stored."""
+        """Apache's internal statistics of a non-persistent topic: nothing is stored."""
         topic = self._topic(request)
-        cursor = blank_figures.INTERNAL_CURSOR
+        cursor = blank_stats.INTERNAL_CURSOR
         return json_answer(
-            blank_figures.INTERNAL
+            blank_stats.INTERNAL
             | {"entriesAddedCounter": topic.traffic.records_in}
             | {"cursors": dict.fromkeys(self._groups_seen(request), cursor)}
         )
@@ -261,8 +261,8 @@ def _text(name: bytes) -> str:
 
 
 def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]) -> Json:
-    """Return the figures of a topic, or the sum of several partitions, with the subscriptions that
-    the client may see.
+    """Return the statistics of a topic, or of several partitions together, with the subscriptions
+    that the client may see.
     """
     subscriptions: Json = {}
     for topic in topics:
@@ -270,12 +270,12 @@ def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], boo
             if not is_seen(Resource.of_group(name, topic.name)):
                 continue
             _add(
-                subscriptions.setdefault(_text(name), {**subscription_figures(), **DROPS}),
+                subscriptions.setdefault(_text(name), {**subscription_stats(), **DROPS}),
                 subscription,
             )
     sent = [reader for topic in topics for reader in topic.subscriptions.values()]
     return (
-        blank_figures.TOPIC
+        blank_stats.TOPIC
         | dict.fromkeys((*RATES, "msgDropRate"), 0.0)
         | {
             "msgInCounter": sum(topic.traffic.records_in for topic in topics),
@@ -291,13 +291,13 @@ def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], boo
     )
 
 
-def _add(figures: Json, subscription: NonPersistentSubscription) -> None:
-    figures["msgOutCounter"] += subscription.messages_out
-    figures["bytesOutCounter"] += subscription.bytes_out
-    figures["msgDropCounter"] += subscription.messages_dropped
+def _add(stats: Json, subscription: NonPersistentSubscription) -> None:
+    stats["msgOutCounter"] += subscription.messages_out
+    stats["bytesOutCounter"] += subscription.bytes_out
+    stats["msgDropCounter"] += subscription.messages_dropped
     if subscription.consumers:
-        figures["type"] = subscription.kind.value
+        stats["type"] = subscription.kind.value
     for consumer in subscription.consumers:
         shown = connected_consumer(consumer)
         add_counts(shown, consumer)
-        figures["consumers"].append(shown)
+        stats["consumers"].append(shown)

@@ -1,6 +1,6 @@
-"""Figures of topics in Pulsar's admin API: `stats` and `partitioned-stats`.
+"""Statistics of topics in Pulsar's admin API: `stats` and `partitioned-stats`.
 
-All fields of Apache are present; unknown figures (`blank_figures.py`) and all rates are 0. Knows
+All fields of Apache are present; unknown statistics (`blank_stats.py`) and all rates are 0. Knows
 topics and subscriptions, no request.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.reading.records import read_records
-from braidlog.protocols.http.pulsar_admin import blank_figures
+from braidlog.protocols.http.pulsar_admin import blank_stats
 from braidlog.protocols.http.pulsar_admin.client_stats import (
     add_counts,
     connected_consumer,
@@ -69,15 +69,15 @@ class WantedStats:
 async def topic_stats(
     broker: Broker, topic: Topic, partitions: Sequence[Partition], wanted: WantedStats
 ) -> Json:
-    """Return figures of a topic or a partition."""
+    """Return statistics of a topic or a partition."""
     subscriptions: Json = {}
     for name in wanted.names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Otherwise deleted meanwhile.
-            figures = await _subscription(broker, subscription, partitions)
+            shown = await _subscription(broker, subscription, partitions)
             if wanted.with_times:
-                figures[EARLIEST] = await _earliest_ms(subscription, partitions)
-            subscriptions[_text(name)] = figures
+                shown[EARLIEST] = await _earliest_ms(subscription, partitions)
+            subscriptions[_text(name)] = shown
     publishers: list[ShownProducer] = []
     readers: dict[bytes, list[Dispatcher]] = {}
     published_us = 0
@@ -90,7 +90,7 @@ async def topic_stats(
                 readers.setdefault(dispatcher.name, []).append(dispatcher)
     subscriptions |= {_text(name): _reader(dispatchers) for name, dispatchers in readers.items()}
     times = [shown[EARLIEST] for shown in subscriptions.values() if shown[EARLIEST] > 0]
-    stats = blank_figures.TOPIC | dict.fromkeys(RATES, 0.0) | _counters(broker, topic, partitions)
+    stats = blank_stats.TOPIC | dict.fromkeys(RATES, 0.0) | _counters(broker, topic, partitions)
     stats |= {
         "storageSize": sum(partition.size_bytes for partition in partitions),
         "backlogSize": await _backlog_bytes(broker, topic, partitions, wanted.names),
@@ -114,7 +114,7 @@ async def topic_stats(
 async def partitioned_stats(
     broker: Broker, topic: Topic, wanted: WantedStats, *, per_partition: bool
 ) -> Json:
-    """Return the sum of all partitions, and the figures of each if `per_partition`."""
+    """Return the sum of all partitions, and the statistics of each if `per_partition`."""
     stats = await topic_stats(broker, topic, tuple(topic.partitions), wanted)
     count = len(topic.partitions) if topic.partitioned else 0
     stats["metadata"] = {"partitions": count, "deleted": False, **shown_properties(topic)}
@@ -127,7 +127,7 @@ async def partitioned_stats(
 
 
 def without_clients(stats: Json, *, publishers: bool, consumers: bool) -> Json:
-    """Return the figures without the producers or consumers that the client does not want."""
+    """Return the statistics without the producers or consumers that the client does not want."""
     if not publishers:
         stats["publishers"] = []
     if not consumers:
@@ -190,7 +190,7 @@ async def _subscription(
     expired = broker.metrics.value(
         "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
     )
-    return subscription_figures(dispatchers, members, backlog) | {
+    return subscription_stats(dispatchers, members, backlog) | {
         "backlogSize": size,
         "msgExpired": expired,
         "totalMsgExpired": expired,
@@ -228,20 +228,20 @@ async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partitio
 
 
 def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
-    """Return figures of a reader, from its dispatchers of all partitions."""
+    """Return statistics of a reader, from its dispatchers of all partitions."""
     behind = (
         dispatcher.partition.high_watermark - dispatcher.cursor.position
         for dispatcher in dispatchers
     )
-    return subscription_figures(dispatchers, {}, sum(max(distance, 0) for distance in behind))
+    return subscription_stats(dispatchers, {}, sum(max(distance, 0) for distance in behind))
 
 
-def subscription_figures(
+def subscription_stats(
     dispatchers: Sequence[Dispatcher] = (),
     members: Mapping[tuple[str, str], Json] = MappingProxyType({}),
     backlog: int = 0,
 ) -> Json:
-    """Return figures of a subscription or reader; `members` do not receive by dispatchers."""
+    """Return statistics of a subscription or reader; `members` do not receive by dispatchers."""
     delayed, kind, active, sharing = 0, "None", "", Json()
     consumers: dict[tuple[str, str], Json] = {}
     for dispatcher in dispatchers:
@@ -266,7 +266,7 @@ def subscription_figures(
     summed = ("msgOutCounter", "bytesOutCounter", "unackedMessages")
     latest = ("lastConsumedFlowTimestamp", "lastConsumedTimestamp", "lastAckedTimestamp")
     return (
-        blank_figures.SUBSCRIPTION
+        blank_stats.SUBSCRIPTION
         | dict.fromkeys(SUBSCRIPTION_RATES, 0.0)
         | {name: sum(shown[name] for shown in shown_all) for name in summed}
         | {name: max((shown[name] for shown in shown_all), default=0) for name in latest}

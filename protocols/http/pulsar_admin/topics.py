@@ -1,4 +1,4 @@
-"""Topics in Pulsar's admin API: list, create, grow, delete, figures, single messages."""
+"""Topics in Pulsar's admin API: list, create, grow, delete, statistics, single messages."""
 
 from __future__ import annotations
 
@@ -177,14 +177,14 @@ class AdminTopics:
             raise RequestRefused(TOPIC_BUSY, text)
 
     async def stats(self, request: Request) -> Response:
-        """Figures of a topic or partition."""
+        """Statistics of a topic or partition."""
         topic, partitions = topic_of(self._broker, request)
         wanted = self._wanted_stats(request, topic)
         answer = await statistics.topic_stats(self._broker, topic, partitions, wanted)
         return json_answer(answer)
 
     async def partitioned_stats(self, request: Request) -> Response:
-        """Figures of a partitioned topic."""
+        """Statistics of a partitioned topic."""
         topic = partitioned_topic(self._broker, request)
         is_each = query.truth(request, ("perPartition",))
         wanted = self._wanted_stats(request, topic)

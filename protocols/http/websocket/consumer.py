@@ -181,7 +181,7 @@ class ConsumerSocket(Socket):
         partition = message.partition
         size = len(message.record.record.value or b"")
         self.broker.metrics.records_out(
-            PROTOCOL, partition.figures_name, 1, size, partition.traffic
+            PROTOCOL, partition.metrics_name, 1, size, partition.traffic
         )
 
     async def _bury(self, message: DeliveredMessage) -> None:

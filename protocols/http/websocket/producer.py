@@ -109,7 +109,7 @@ class ProducerSocket(Socket):
         registry.admit(opened, None)  # Atomic: no await since the probe found the name free.
         partition.producer_joined()
         self._opened.append(opened)
-        self.broker.metrics.number("braidlog_producers", PROTOCOL, partition.figures_name).inc()
+        self.broker.metrics.number("braidlog_producers", PROTOCOL, partition.metrics_name).inc()
 
     def leave(self) -> None:
         """Remove the producer from every partition."""
@@ -119,7 +119,7 @@ class ProducerSocket(Socket):
         for producer in opened:
             self.broker.open_producers.remove(producer)
             producer.partition.producer_left()
-            name = producer.partition.figures_name
+            name = producer.partition.metrics_name
             self.broker.metrics.number("braidlog_producers", PROTOCOL, name).dec()
 
     # The interface for the registry of producers.

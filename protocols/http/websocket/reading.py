@@ -104,7 +104,7 @@ class ReaderSocket(Socket):
                 await self.send(await written(partition, placed, 0))
                 size = len(placed.record.value or b"")
                 self.broker.metrics.records_out(
-                    PROTOCOL, partition.figures_name, 1, size, partition.traffic
+                    PROTOCOL, partition.metrics_name, 1, size, partition.traffic
                 )
         finally:
             room.give_back()

@@ -197,7 +197,7 @@ def token_json(info: r.TokenDetails) -> Json:
 
 
 def stats_json(info: r.StatsReply) -> Json:
-    """Return the figures of the broker."""
+    """Return the statistics of the broker."""
     return {
         "process_id": info.process_id,
         "cpu_usage": info.cpu_usage,

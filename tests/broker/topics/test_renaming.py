@@ -44,7 +44,7 @@ async def filled(broker, name=OLD, partitions=2):
 async def check_kept(broker, name=NEW):
     """Check that the content of `filled` exists under the name."""
     topic = broker.topics.get(name)
-    assert {partition.figures_name for partition in topic.partitions} == {name.full}
+    assert {partition.metrics_name for partition in topic.partitions} == {name.full}
     subscription = broker.subscriptions.get(topic, b"billing")
     for partition in topic.partitions:
         assert subscription.position(partition.index) == 1

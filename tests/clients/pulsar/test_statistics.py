@@ -31,10 +31,10 @@ def test_producers_and_consumers_are_shown_with_their_clients(broker, client, to
     full = place.replace("/", "://", 1)
     consumer = client.subscribe(full, "s", consumer_name="reader", properties=ABOUT)
     first = client.create_producer(full, producer_name="first", properties=ABOUT, access_mode=MODE)
-    figures = stats(broker, place)
-    (shown,) = figures["publishers"]
+    topic_stats = stats(broker, place)
+    (shown,) = topic_stats["publishers"]
     assert (shown["producerName"], shown["accessMode"]) == ("first", "WaitForExclusive")
-    (read_by,) = figures["subscriptions"]["s"]["consumers"]
+    (read_by,) = topic_stats["subscriptions"]["s"]["consumers"]
     assert read_by["consumerName"] == "reader"
     for client_shown in (shown, read_by):
         assert client_shown["metadata"] == ABOUT

@@ -175,9 +175,9 @@ async def test_a_topic_shows_only_visible_groups(app, broker, root):
         assert await shown(f"{path}/subscriptions") == ["billing"]
         assert list((await shown(f"{path}/stats"))["subscriptions"]) == ["billing"]
         assert list((await shown(f"{path}/internalStats"))["cursors"]) == ["billing"]
-    figures = await shown(f"{ADMIN}orders/partitioned-stats?perPartition=true")
-    assert list(figures["subscriptions"]) == ["billing"]
-    assert [list(partition["subscriptions"]) for partition in figures["partitions"].values()] == [
+    stats = await shown(f"{ADMIN}orders/partitioned-stats?perPartition=true")
+    assert list(stats["subscriptions"]) == ["billing"]
+    assert [list(partition["subscriptions"]) for partition in stats["partitions"].values()] == [
         ["billing"]
     ]
     groups = (await shown("/api/v1/topics/public/default/orders"))["groups"]

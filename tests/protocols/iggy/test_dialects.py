@@ -334,9 +334,9 @@ def test_record_is_written_as_described(name, layout, record, values):
 
 def test_statistics_from_d4_on_have_the_fields_of_d5():
     """Go's client 0.8.0 speaks D5 with D4's version."""
-    figures = next(record for name, _, record, _ in RECORDS if name == "stats")
-    assert D4.write([figures]) == D5.write([figures])
-    assert D5.write([figures]) == D2.write([figures]) + struct.pack("<IQQ", 1, 2, 3)
+    stats = next(record for name, _, record, _ in RECORDS if name == "stats")
+    assert D4.write([stats]) == D5.write([stats])
+    assert D5.write([stats]) == D2.write([stats]) + struct.pack("<IQQ", 1, 2, 3)
 
 
 def test_every_record_is_described():

@@ -50,7 +50,7 @@ class FakeClient:
             is_persistent=True,
             append=self._append,
             partition_id=7,
-            figures_name="public/default/t",
+            metrics_name="public/default/t",
             appended_ticket=0,
         )
         partition.stored = lambda: partition

@@ -246,9 +246,9 @@ async def test_figures_name_the_consumers_and_the_members_of_other_protocols(ask
     broker.members.add_source(
         lambda topic, name: [SubscriptionMember("kafka", "k-1", "10.0.0.1", [0])]
     )
-    figures = (await ask("GET", f"{TOPIC}/stats", status=200)).json["subscriptions"]["s"]
-    assert (figures["type"], figures["unackedMessages"]) == ("Shared", 2)
-    own, other = figures["consumers"]
+    stats = (await ask("GET", f"{TOPIC}/stats", status=200)).json["subscriptions"]["s"]
+    assert (stats["type"], stats["unackedMessages"]) == ("Shared", 2)
+    own, other = stats["consumers"]
     assert (own["consumerName"], own["msgOutCounter"], own["unackedMessages"]) == ("w1", 2, 2)
     assert (other["consumerName"], other["msgOutCounter"]) == ("k-1", 0)
     assert (other["address"], other["metadata"]) == ("10.0.0.1", {"protocol": "kafka"})
@@ -259,15 +259,15 @@ async def test_figures_count_a_producer_of_several_partitions_once(ask, broker):
     known = ShownProducer("p", 3, "Shared", False, "10.0.0.1:5000", "", 0, {})
     waiting = ShownProducer("w", 4, "WaitForExclusive", True, "10.0.0.1:5000", "", 0, {})
     broker.shown_producers.add_source(lambda partition_id: [known, waiting])
-    figures = (await ask("GET", f"{PARTS}/partitioned-stats", status=200)).json
-    (publisher,) = figures["publishers"]
+    stats = (await ask("GET", f"{PARTS}/partitioned-stats", status=200)).json
+    (publisher,) = stats["publishers"]
     assert (publisher["producerName"], publisher["producerId"], publisher["metadata"]) == (
         "p",
         3,
         {},
     )
     assert publisher["address"] == "/10.0.0.1:5000"
-    assert figures["waitingPublishers"] == 1
+    assert stats["waitingPublishers"] == 1
 
 
 async def test_figures_and_single_messages(ask):

@@ -1,4 +1,4 @@
-"""Figures of all topics, under the names that Apache Pulsar 4.2.4 has."""
+"""Statistics of all topics, under the names that Apache Pulsar 4.2.4 has."""
 
 from braidlog.protocols.http.limits import HttpLimits
 from braidlog.storage.metadata.names import TopicName
@@ -23,9 +23,9 @@ async def test_topics_are_shown_by_namespace_and_bundle(ask, broker):
     shown = answer["public/default"]["0x00000000_0xffffffff"]["persistent"]
     names = ("orders", "parts-partition-0", "parts-partition-1")
     assert {*shown} == {f"persistent://public/default/{name}" for name in names}
-    figures = shown["persistent://public/default/orders"]
-    assert {*figures} == OF_TOPIC
-    assert figures["subscriptions"]["s"]["msgBacklog"] == 1
+    stats = shown["persistent://public/default/orders"]
+    assert {*stats} == OF_TOPIC
+    assert stats["subscriptions"]["s"]["msgBacklog"] == 1
 
 
 async def test_too_many_partitions_are_refused(ask, broker):

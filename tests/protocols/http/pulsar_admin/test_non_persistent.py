@@ -62,17 +62,13 @@ async def test_a_topic_without_partitions_is_not_partitioned(ask):
     await ask("DELETE", NON_PERSISTENT, status=204)
 
 
-async def test_figures(ask, topic):
+async def test_statistics(ask, topic):
     topic.subscriptions[b"s"].messages_dropped += 2
     topic.traffic.records_in += 2
     stats = (await ask("GET", f"{NON_PERSISTENT}/stats")).json
     assert (stats["msgInCounter"], stats["storageSize"]) == (2, 0)
-    figures = stats["subscriptions"]["s"]
-    assert (figures["type"], figures["msgDropCounter"], len(figures["consumers"])) == (
-        "Shared",
-        2,
-        1,
-    )
+    shown = stats["subscriptions"]["s"]
+    assert (shown["type"], shown["msgDropCounter"], len(shown["consumers"])) == ("Shared", 2, 1)
     assert (await ask("GET", f"{NON_PERSISTENT}/internalStats")).json["numberOfEntries"] == 0
     assert (await ask("GET", f"{NON_PERSISTENT}/subscriptions")).json == ["s"]
 

@@ -1,4 +1,4 @@
-"""Keeps figures of existing topics only. Knows no protocol."""
+"""Keeps metrics of existing topics only. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.registry import TopicRegistry
 
 
-class TopicFigures:
-    """Drops figures of deleted topics and refuses counts for missing topics: a reader may outlive
+class TopicMetrics:
+    """Drops metrics of deleted topics and refuses counts for missing topics: a reader may outlive
     its topic. Implements `TopicListener`.
     """
 
@@ -29,10 +29,10 @@ class TopicFigures:
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
         if event in (TopicEvent.DELETED, TopicEvent.RENAMED):
-            self._metrics.forget_topic(topic.figures_name)
+            self._metrics.forget_topic(topic.metrics_name)
 
     def _is_there(self, name: str) -> bool:
-        """Return whether a topic has this `Topic.figures_name`."""
+        """Return whether a topic has this `Topic.metrics_name`."""
         parts = name.split("/")
         if len(parts) == 3:
             return self._topics.find(TopicName(*parts)) is not None

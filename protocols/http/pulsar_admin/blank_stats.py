@@ -1,5 +1,4 @@
-"""Figures of Apache's statistics about features that Braidlog does not have, and figures that
-Braidlog does not count: they have the value that Apache gives where nothing happened.
+"""Apache's statistics of features that Braidlog does not have or does not count: they have the value that Apache gives where nothing happened.
 
 Tools read these fields and may fail without them. Knows no topic.
 """

@@ -1,7 +1,7 @@
-"""Figures for GET_STATS: of this process and machine, and of all stored data. Knows no connection
-and no bytes.
+"""Statistics for GET_STATS: of this process and machine, and of all stored data. Knows no
+connection and no bytes.
 
-Figures that the machine does not provide (not every system has `/proc`) are 0.
+Statistics that the machine does not provide (not every system has `/proc`) are 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StoredTotals:
     groups: int = 0
 
     def add(self, broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> None:
-        """Add a topic, with the figures of the topic's owner."""
+        """Add a topic, with the statistics of the topic's owner."""
         messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
         self.topics += 1
         self.groups += broker.named_groups.count(topic)
@@ -50,7 +50,7 @@ class StoredTotals:
         self.size_bytes += batches_bytes(size, segments)
 
 
-async def broker_figures(broker: Broker, clients_count: int) -> StatsReply:
+async def broker_stats(broker: Broker, clients_count: int) -> StatsReply:
     """Return the record of GET_STATS."""
     stored, elsewhere = StoredTotals(), await broker.peers.kept()
     async for topic in in_pieces(broker.topics.all()):
@@ -59,13 +59,13 @@ async def broker_figures(broker: Broker, clients_count: int) -> StatsReply:
     disk = shutil.disk_usage(broker.data_dir)
     cpus = os.cpu_count() or 1
     process_s = max(time.clock_gettime(time.CLOCK_MONOTONIC) - _start_s(), 0.001)
-    memory = _kib_figures("meminfo")
-    io = _kib_figures("self/io")
+    memory = _kib_values("meminfo")
+    io = _kib_values("self/io")
     return StatsReply(
         process_id=os.getpid(),
         cpu_usage=100 * time.process_time() / process_s,
         total_cpu_usage=min(100 * os.getloadavg()[0] / cpus, 100.0),
-        memory_bytes=_kib_figures("self/status").get("VmRSS", 0) * 1024,
+        memory_bytes=_kib_values("self/status").get("VmRSS", 0) * 1024,
         memory_total_bytes=memory.get("MemTotal", 0) * 1024,
         memory_available_bytes=memory.get("MemAvailable", 0) * 1024,
         run_time_us=int(process_s * 1_000_000),
@@ -105,7 +105,7 @@ def _start_s() -> float:
         return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-def _kib_figures(path: str) -> dict[str, int]:
+def _kib_values(path: str) -> dict[str, int]:
     """Return the `name: number` lines of a file of proc(5)."""
     try:
         lines = (PROC / path).read_text().splitlines()
