@@ -380,19 +380,19 @@ class Broker:
         return self.catalogue.users.version
 
     def _login_tried(self, attempt: Attempt) -> None:
-        way, at = attempt.way, attempt.at
+        method, at = attempt.method, attempt.at
         name = attempt.name[:NAME_BYTES_MAX]  # Clients may send any text.
-        self.audit.login(name, at, way, allowed=attempt.succeeded)
+        self.audit.login(name, at, method, allowed=attempt.succeeded)
         if attempt.succeeded:
             self.metrics.of_user("braidlog_user_logins", name).inc()
         else:
-            self.metrics.number("braidlog_logins_refused", way).inc()
+            self.metrics.number("braidlog_logins_refused", method).inc()
             protocol, _, host = at.partition(" ")
             self.seldom.warning(
                 "login_refused",
-                cause=f"{way} {at}",
+                cause=f"{method} {at}",
                 protocol=protocol,
-                way=way,
+                method=method,
                 user=name,
                 host=host,
             )

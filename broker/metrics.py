@@ -33,7 +33,7 @@ COUNTERS = {
         ("user",),
     ),
     "braidlog_user_refusals": ("Actions that a user was not allowed to do.", ("user",)),
-    "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("way",)),
+    "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("method",)),
     "braidlog_objects": ("Objects of the shared store put or deleted.", ("op", "kind")),
     "braidlog_uploaded_bytes": ("Bytes put into the shared store.", ("kind",)),
     "braidlog_cache_reads": ("Reads of segments that are stored as objects.", ("result",)),
@@ -148,12 +148,12 @@ class Metrics:
         self._protocols: set[str] = set()  # Protocols that count by topic.
         # The numbers that `records_in` and `records_out` add to, by protocol and topic: each small
         # request calls both.
-        self._stored: Pairs = {}
-        self._given: Pairs = {}
+        self._records_in: Pairs = {}
+        self._records_out: Pairs = {}
         # Keys of a topic's numbers, as an ordered set.
         self._of_topic: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {}
         # Gauges of deleted topics that clients still count down.
-        self._left: set[tuple[str, tuple[str, ...]]] = set()
+        self._orphaned_gauges: set[tuple[str, tuple[str, ...]]] = set()
         self._requests: dict[tuple[str, str], Histogram] = {}
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
@@ -199,13 +199,13 @@ class Metrics:
     def forget_topic(self, topic: str) -> None:
         """Drop a deleted topic: clients that create and delete topics would fill the memory."""
         for protocol in self._protocols:
-            self._stored.pop((protocol, topic), None)
-            self._given.pop((protocol, topic), None)
-        for key in [key for key in self._left if not self._numbers[key].value]:
+            self._records_in.pop((protocol, topic), None)
+            self._records_out.pop((protocol, topic), None)
+        for key in [key for key in self._orphaned_gauges if not self._numbers[key].value]:
             self._forget(key)
         for key in tuple(self._of_topic.get(topic, ())):
             if key[0] in GAUGES and self._numbers[key].value:
-                self._left.add(key)  # Forgotten with another topic, once counted down.
+                self._orphaned_gauges.add(key)  # Forgotten with another topic, once counted down.
             else:
                 self._forget(key)
 
@@ -218,7 +218,7 @@ class Metrics:
         if not keys:
             del self._of_topic[topic]
         del self._numbers[key]
-        self._left.discard(key)
+        self._orphaned_gauges.discard(key)
 
     def histogram(self, name: str) -> Histogram:
         """Return the histogram of that name (`HISTOGRAMS`)."""
@@ -267,16 +267,18 @@ class Metrics:
         if traffic is not None:
             traffic.records_in += records
             traffic.bytes_in += size
-        pair = self._stored.get((protocol, topic))
+        pair = self._records_in.get((protocol, topic))
         if pair is None:
-            pair = self._pair(self._stored, "in", protocol, topic)
+            pair = self._pair(self._records_in, "in", protocol, topic)
         pair[0].value += records
         pair[1].value += size
 
-    def _pair(self, pairs: Pairs, way: str, protocol: str, topic: str) -> tuple[Number, Number]:
+    def _pair(
+        self, pairs: Pairs, direction: str, protocol: str, topic: str
+    ) -> tuple[Number, Number]:
         pair = (
-            self.number(f"braidlog_records_{way}", protocol, topic),
-            self.number(f"braidlog_bytes_{way}", protocol, topic),
+            self.number(f"braidlog_records_{direction}", protocol, topic),
+            self.number(f"braidlog_bytes_{direction}", protocol, topic),
         )
         if self._has_topic(topic):
             pairs[protocol, topic] = pair
@@ -294,9 +296,9 @@ class Metrics:
         if traffic is not None:
             traffic.records_out += records
             traffic.bytes_out += size
-        pair = self._given.get((protocol, topic))
+        pair = self._records_out.get((protocol, topic))
         if pair is None:
-            pair = self._pair(self._given, "out", protocol, topic)
+            pair = self._pair(self._records_out, "out", protocol, topic)
         pair[0].value += records
         pair[1].value += size
 

@@ -105,11 +105,11 @@ class AuditLog:
             resource = resource.shortened()
         self._count(("access", principal, at, action, resource, allowed))
 
-    def login(self, name: str, at: str, way: str, *, allowed: bool) -> None:
+    def login(self, name: str, at: str, method: str, *, allowed: bool) -> None:
         """Note a login that succeeded or failed. `name` is empty if the client gave no name."""
         if not self.is_on:
             return
-        self._count(("login", name, at, way, allowed))
+        self._count(("login", name, at, method, allowed))
 
     def changed(self, principal: Principal, at: str, action: str, on: str) -> None:
         """Note a change of users, tokens or permissions. Each change is a line of its own."""
@@ -174,8 +174,8 @@ class AuditLog:
             fields = {"action": action.value, "resource": str(resource), "allowed": allowed}
             self._note("access", principal.name, at, **fields, count=count)
         else:
-            _, name, at, way, allowed = key
-            self._note("login", name, at, way=way, allowed=allowed, count=count)
+            _, name, at, method, allowed = key
+            self._note("login", name, at, method=method, allowed=allowed, count=count)
 
     def _note(self, event: str, name: str, at: str, **fields: object) -> None:
         if self._left <= 0 or len(self._lines) >= WAITING_MAX:

@@ -40,12 +40,12 @@ class Identity:
 class Attempt:
     """An attempt to log in.
 
-    `way` is password, token, certificate, or listener (all clients of the listener act as the same
-    user). `at` is the protocol and the client's host. `name` is empty if an invalid token or
-    certificate gave no name.
+    `method` is password, token, certificate, or listener (all clients of the listener act as
+    the same user). `at` is the protocol and the client's host. `name` is empty if an invalid
+    token or certificate gave no name.
     """
 
-    way: str
+    method: str
     at: str
     name: str
     succeeded: bool
@@ -57,7 +57,7 @@ def host_of(at: str) -> str:
 
 
 class Authentication:
-    """The ways to log in. Each method raises NotAuthenticated.
+    """The methods of login. Each method raises NotAuthenticated.
 
     The text of the error is the same for a wrong name and a wrong password.
     """
@@ -173,13 +173,13 @@ class Authentication:
             raise NotAuthenticated(f"the token of {user.name} was taken back")
         return principal_of(user)
 
-    def _vouched(self, way: str, name: str, at: str) -> Identity:
+    def _vouched(self, method: str, name: str, at: str) -> Identity:
         try:
             identity = self._vouched_for(self._named(name))
         except NotAuthenticated:
-            self._on_attempt(Attempt(way, at, name, succeeded=False))
+            self._on_attempt(Attempt(method, at, name, succeeded=False))
             raise
-        self._on_attempt(Attempt(way, at, name, succeeded=True))
+        self._on_attempt(Attempt(method, at, name, succeeded=True))
         return identity
 
     def _vouched_for(self, principal: Principal, expires_s: float | None = None) -> Identity:

@@ -129,14 +129,14 @@ class Dispatcher(Pump):
             self.rewind()
         self.consumers.append(consumer)
         consumer.is_attached = True
-        self._joined(consumer)
+        self._consumer_joined(consumer)
         self.wake()
 
     def detach(self, consumer: Consumer) -> None:
         """Remove a consumer: sends end, and other consumers get the unacknowledged entries."""
         self.consumers.remove(consumer)
         consumer.is_attached = False
-        self._left(consumer)
+        self._consumer_left(consumer)
         self.wake()
 
     def leave(self, consumer: Consumer) -> None:
@@ -413,7 +413,7 @@ class Dispatcher(Pump):
         """
 
     @abc.abstractmethod
-    def _left(self, consumer: Consumer) -> None:
+    def _consumer_left(self, consumer: Consumer) -> None:
         """Take back the entries of a detached consumer."""
 
     @abc.abstractmethod
@@ -446,7 +446,7 @@ class Dispatcher(Pump):
     def _unblock(self, consumer: Consumer) -> None:
         """Resume delivery to a consumer below its limit of unacknowledged messages."""
 
-    def _joined(self, consumer: Consumer) -> None:
+    def _consumer_joined(self, consumer: Consumer) -> None:
         """Handle an attached consumer."""
 
     def _offer(self, consumer: Consumer, entry: Entry) -> bool:

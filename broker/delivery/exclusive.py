@@ -130,7 +130,7 @@ class ExclusiveDispatcher(OrderedDispatcher):
         if consumer.key_ranges:
             KeyRanges().check(consumer.key_ranges)
 
-    def _joined(self, consumer: Consumer) -> None:
+    def _consumer_joined(self, consumer: Consumer) -> None:
         self.active = consumer
         if consumer.key_ranges:
             self._own_keys = KeyRanges()
@@ -151,6 +151,6 @@ class ExclusiveDispatcher(OrderedDispatcher):
         ahead.clear()
         ahead.extend(own_entries)
 
-    def _left(self, consumer: Consumer) -> None:
+    def _consumer_left(self, consumer: Consumer) -> None:
         self.active = self._own_keys = self._last_own = None
         self.rewind()

@@ -34,7 +34,7 @@ class FailoverDispatcher(OrderedDispatcher):
     _change_at = math.inf  # Time at which the chosen consumer becomes active, in trio's seconds.
     _has_fewer = False  # An inactive consumer left since the choice, so the choice may change now.
 
-    def _joined(self, consumer: Consumer) -> None:
+    def _consumer_joined(self, consumer: Consumer) -> None:
         chosen = self._chosen()
         if chosen is not consumer:
             consumer.active_changed(is_active=False)
@@ -43,7 +43,7 @@ class FailoverDispatcher(OrderedDispatcher):
         elif self._change_at == math.inf:
             self._change_at = trio.current_time()
 
-    def _left(self, consumer: Consumer) -> None:
+    def _consumer_left(self, consumer: Consumer) -> None:
         if not self.consumers:
             self.active, self._change_at = None, math.inf
             self.rewind()

@@ -110,17 +110,17 @@ class KeySharedDispatcher(SharedDispatcher):
         self._forget_shares()
         super().drop_ahead()
 
-    def _joined(self, consumer: Consumer) -> None:
-        super()._joined(consumer)
+    def _consumer_joined(self, consumer: Consumer) -> None:
+        super()._consumer_joined(consumer)
         self.policy.add(consumer)
         self._share_out_slots()
 
-    def _left(self, consumer: Consumer) -> None:
+    def _consumer_left(self, consumer: Consumer) -> None:
         self.policy.remove(consumer)
         self._owners.clear()
         if (share := self._shares.pop(consumer, None)) is not None:
             self._put_back(share)
-        super()._left(consumer)
+        super()._consumer_left(consumer)
         self._share_out_slots()
 
     def _share_out_slots(self) -> None:

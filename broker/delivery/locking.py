@@ -162,8 +162,8 @@ class LockingDispatcher(SharedDispatcher):
 
     # Consumers and moves.
 
-    def _joined(self, consumer: Consumer) -> None:
-        super()._joined(consumer)
+    def _consumer_joined(self, consumer: Consumer) -> None:
+        super()._consumer_joined(consumer)
         if consumer.pulls and not self._is_shared:
             self._begin_sharing()
         elif not consumer.pulls and self._is_shared and self._turns.sender_count == 1:

@@ -294,8 +294,8 @@ class QueueDispatcher(LockingDispatcher):
     def _due_at(self) -> float:
         return min(super()._due_at(), self.locks.due_at)
 
-    def _left(self, consumer: Consumer) -> None:
-        super()._left(consumer)
+    def _consumer_left(self, consumer: Consumer) -> None:
+        super()._consumer_left(consumer)
         if self._turn is consumer:
             self._turn = None
         self._hand_back(self.locks.take_of(consumer), is_counted_by_pulsar=False)

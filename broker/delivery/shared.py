@@ -404,10 +404,10 @@ class SharedDispatcher(Dispatcher):
     def _passed(self, offset: int) -> None:
         self._redeliveries.pop(offset, None)
 
-    def _joined(self, consumer: Consumer) -> None:
+    def _consumer_joined(self, consumer: Consumer) -> None:
         self._turns.add(consumer)
 
-    def _left(self, consumer: Consumer) -> None:
+    def _consumer_left(self, consumer: Consumer) -> None:
         self._turns.remove(consumer)
         for uuid in [u for u, owner in self._chunk_consumer.items() if owner is consumer]:
             del self._chunk_consumer[uuid]

@@ -1,4 +1,5 @@
-"""Small charts of the broker's statistics, as the points of SVG lines. Knows no page and no template.
+"""Small charts of the broker's statistics, as the points of SVG lines. Knows no page and no
+template.
 
 A page holds the SVG itself, so a chart needs no script, and its colours are those of the style.
 """

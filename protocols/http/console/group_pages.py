@@ -187,11 +187,11 @@ async def delete(visit: Visit) -> Redirect:
     if not visit.field("everywhere"):
         await visit.api.call("DELETE", _api_path(visit), query=query)
         return Redirect(f"{ROOT}/groups", done="deleted")
-    group, encoding = group_text(unquote_to_bytes(visit.places["group"]))
+    group, encoding = group_text(unquote_to_bytes(visit.path_params["group"]))
     names: dict[str, Any] = {"group": group, "encoding": encoding}
     page = await visit.api.get(f"{API}/groups", GroupPage, **names)
     for summary in page.groups:
-        path = f"{API}/groups/{quote(summary.topic, safe='/')}/{visit.places['group']}"
+        path = f"{API}/groups/{quote(summary.topic, safe='/')}/{visit.path_params['group']}"
         await visit.api.call("DELETE", path, query=query)
     return Redirect(f"{ROOT}/groups", done="deleted")
 
@@ -200,7 +200,7 @@ async def _cursor(visit: Visit) -> Cursor | None:
     """Return the group's cursor in Pulsar's terms; None for a name that no Pulsar client can
     use.
     """
-    path = f"/topics/{visit.topic}/subscription/{visit.places['group']}/cursor"
+    path = f"/topics/{visit.topic}/subscription/{visit.path_params['group']}/cursor"
     try:
         return (await visit.api.get(path, CursorAnswer)).cursor
     except ApiError as error:
@@ -210,16 +210,16 @@ async def _cursor(visit: Visit) -> Cursor | None:
 
 
 def _api_path(visit: Visit) -> str:
-    return f"{API}/groups/{visit.topic}/{visit.places['group']}"
+    return f"{API}/groups/{visit.topic}/{visit.path_params['group']}"
 
 
 def _page_path(visit: Visit) -> str:
-    return f"{ROOT}/groups/{visit.topic}/{visit.places['group']}"
+    return f"{ROOT}/groups/{visit.topic}/{visit.path_params['group']}"
 
 
 def _name(visit: Visit) -> str:
     """Return the name of the path's group as text."""
-    return unquote_to_bytes(visit.places["group"]).decode("utf-8", "backslashreplace")
+    return unquote_to_bytes(visit.path_params["group"]).decode("utf-8", "backslashreplace")
 
 
 def _age(seconds: float | msgspec.UnsetType | None) -> float | None:

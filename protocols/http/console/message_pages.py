@@ -79,7 +79,7 @@ async def show_messages(visit: Visit) -> Page:
 
 async def show_message(visit: Visit) -> Page:
     """A message with all its fields."""
-    offset, partition = visit.places["offset"], visit.places["partition"]
+    offset, partition = visit.path_params["offset"], visit.path_params["partition"]
     exact = await read_message(visit, partition, offset, is_exact=True)
     shown = await read_message(visit, partition, offset, is_exact=False)
     forms = {form: show_row(exact, form, MESSAGE_CHARACTERS_SHOWN) for form in ("text", "hex")}

@@ -115,7 +115,7 @@ class Site:
     async def _answer(self, visit: Visit, path: str) -> Page | Response:
         """Return the answer of the path's page. Raises ApiError, RequestRefused, PageRefused."""
         request = visit.request
-        view, visit.places = self._view(path)
+        view, visit.path_params = self._view(path)
         if request.method in ("GET", "HEAD"):
             if view.get is None:
                 raise PageRefused(405, "this address takes only forms")

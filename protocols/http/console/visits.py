@@ -49,12 +49,13 @@ class Redirect(Response):
 class Visit:
     """A request for a page.
 
-    `places` are the variable parts of the path, still percent-encoded. `form` is empty for a GET.
+    `path_params` are the variable parts of the path, still percent-encoded. `form` is empty for a
+    GET.
     """
 
     request: Request
     api: InnerApi
-    places: Mapping[str, str]
+    path_params: Mapping[str, str]
     is_read_only: bool
     cookie: str
     is_current: Callable[[], bool]  # False once the user has signed out.
@@ -87,7 +88,7 @@ class Visit:
     @property
     def topic(self) -> str:
         """The topic of the path, percent-encoded, as paths of the API want it."""
-        return "/".join(self.places[part] for part in ("tenant", "namespace", "topic"))
+        return "/".join(self.path_params[part] for part in ("tenant", "namespace", "topic"))
 
     @property
     def topic_name(self) -> str:

@@ -1,4 +1,5 @@
-"""Apache's statistics of features that Braidlog does not have or does not count: they have the value that Apache gives where nothing happened.
+"""Apache's statistics of features that Braidlog does not have or does not count,
+with the value that Apache gives where nothing happened.
 
 Tools read these fields and may fail without them. Knows no topic.
 """

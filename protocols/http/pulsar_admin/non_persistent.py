@@ -175,7 +175,7 @@ class AdminNonPersistent:
         return json_answer(self._stats(request, [self._topic(request)]))
 
     async def partitioned_stats(self, request: Request) -> Response:
-        """Statistics of a non-persistent topic: of all partitions together, and of each on request."""
+        """Statistics of all partitions of a non-persistent topic together; of each on request."""
         name, _ = name_of(request)
         if not self._non_persistent.partitions(name):
             raise RequestRefused(TOPIC_NOT_FOUND, f"Partitioned Topic not found: {name}")

@@ -139,7 +139,7 @@ async def test_logins_and_changes_are_logged(audited):
     audited.log.login("bert", "http 10.0.0.2", "password", allowed=False)
     audited.log.changed(ANNA, "http 10.0.0.1", "user_created", "carl")
     login, change = await audited.written()
-    assert (login["event"], login["principal"], login["way"]) == ("login", "bert", "password")
+    assert (login["event"], login["principal"], login["method"]) == ("login", "bert", "password")
     assert not login["allowed"]
     assert (change["event"], change["what"], change["on"]) == ("change", "user_created", "carl")
 

@@ -33,7 +33,7 @@ class ScramUsers:
 
     def _told(self, attempt):
         if not attempt.succeeded:
-            self.failures.append((attempt.way, attempt.at, attempt.name))
+            self.failures.append((attempt.method, attempt.at, attempt.name))
 
     def log_in(self, mechanism, name, password, **fields):
         client = ScramClient(mechanism, name, password, **fields)

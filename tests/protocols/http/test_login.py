@@ -62,7 +62,7 @@ async def test_the_log_names_the_refused_user_and_the_protocol(app, root):
     with structlog.testing.capture_logs() as events:
         await call(app, "GET", TOPIC, headers=basic("root:wrong"))
     refused = [event for event in events if event["event"] == "login_refused"]
-    assert [(event["protocol"], event["way"], event["user"]) for event in refused] == [
+    assert [(event["protocol"], event["method"], event["user"]) for event in refused] == [
         ("http", "password", "root"),
     ]
     assert "wrong" not in str(refused)
