@@ -35,8 +35,8 @@ from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
 from braidlog.broker.delivery.open_producers import ProducerRegistry
 from braidlog.broker.delivery.registry import Dispatchers
 from braidlog.broker.limits import CLOSED_FOR_ACCEPT, STATE_LIMITS, StateLimits
+from braidlog.broker.local_parts import Foundation, LocalParts, Parts
 from braidlog.broker.metrics import Metrics
-from braidlog.broker.parts import Foundation, LocalParts, Parts
 from braidlog.broker.positions.backlog import Backlogs
 from braidlog.broker.positions.members import Members
 from braidlog.broker.positions.subscriptions import Subscriptions
@@ -57,7 +57,7 @@ from braidlog.broker.topics.past_changes import PastChanges
 from braidlog.broker.topics.producer_names import ProducerNumbers
 from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.renaming import Renaming
-from braidlog.broker.topics.retention import Retention
+from braidlog.broker.topics.retention_sweeps import Retention
 from braidlog.broker.topics.schemas import Schemas
 from braidlog.broker.topics.shown_producers import ShownProducers
 from braidlog.broker.topics.topic_metrics import TopicMetrics

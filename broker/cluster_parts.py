@@ -28,7 +28,7 @@ from braidlog.storage.shared.catalogue import SharedCatalogue, Touched
 from braidlog.storage.shared.shard_positions import ShardPositions
 
 if TYPE_CHECKING:
-    from braidlog.broker.parts import Foundation
+    from braidlog.broker.local_parts import Foundation
     from braidlog.broker.topics.namespaces import Namespaces
     from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.broker.topics.topics import Topics

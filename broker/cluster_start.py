@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker.cluster.internal_listener import InternalListener
-from braidlog.broker.cluster.joining import ledger_of
+from braidlog.broker.cluster.join_cluster import ledger_of
 from braidlog.broker.cluster.membership import Membership
 from braidlog.broker.cluster.upkeep import Upkeep
 from braidlog.broker.cluster_parts import ClusterParts

@@ -240,7 +240,7 @@ async def _take_part(broker: Broker, listeners: Sequence[Listener], root: trio.N
 async def _join_cluster(config: Config) -> SharedDir | None:
     """Begin a session in the cluster; return None if a signal to stop came first."""
     # A local broker does not need these modules.
-    from braidlog.broker.cluster.joining import join_cluster
+    from braidlog.broker.cluster.join_cluster import join_cluster
 
     joined: SharedDir | None = None
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from braidlog.broker import errors
-from braidlog.broker.parts import Foundation, LocalParts, Parts
+from braidlog.broker.local_parts import Foundation, LocalParts, Parts
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.namespaces import Namespaces

@@ -23,9 +23,9 @@ from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import make_listeners
 from braidlog.storage.directory.data_dir import DataDir
 from braidlog.storage.log.local_files import LocalFiles
+from braidlog.testing.clock_and_disk import FillableDisk, MovableClock
 from braidlog.testing.control import serve_control
 from braidlog.testing.gates import Gate
-from braidlog.testing.parts import FillableDisk, MovableClock
 from braidlog.testing.refusals import Refusals, refusing_directory, refusing_parts
 
 MEMORY = Path("/dev/shm")

@@ -253,7 +253,7 @@ def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
                 raise ConfigError(f"--set {text}: expected KEY=VALUE")
             flags.append((key.strip(), value.strip(), f"--set {text}"))
         settings = load(file=config, flags=flags)
-        from braidlog.broker.cluster.joining import stores
+        from braidlog.broker.cluster.join_cluster import stores
         from braidlog.storage.errors import StorageError
 
         ledger, objects = stores(settings)

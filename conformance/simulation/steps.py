@@ -7,7 +7,7 @@ from braidlog.broker.positions.subscriptions import KafkaCommit, Subscription
 from braidlog.broker.topics.partition import Partition
 from braidlog.broker.topics.topic import Topic
 from braidlog.storage.formats.api import BodyInfo
-from braidlog.storage.log.retention import longest_age_us
+from braidlog.storage.log.retention_rules import longest_age_us
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import TopicName
 from conformance.simulation.facts import AppendedBatch

@@ -17,10 +17,10 @@ from starlette.responses import Response
 from braidlog.broker.access.listing import seen
 from braidlog.broker.access.rights import CLUSTER, Action, Principal, Resource
 from braidlog.broker.errors import LimitExceeded, NotAuthenticated
-from braidlog.protocols.http.forwarding import HttpForwarder
 from braidlog.protocols.http.login import identity_of, origin
 from braidlog.protocols.http.path_names import group_name, path_bytes, text_of, topic_name
 from braidlog.protocols.http.path_names import name_of as admin_name
+from braidlog.protocols.http.request_forwarding import HttpForwarder
 from braidlog.protocols.http.requests import Handler
 from braidlog.protocols.http.routing import PathRoute
 from braidlog.protocols.transport.clients import CLIENT

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 from braidlog.broker.config.settings import is_loopback
 from braidlog.broker.server.connection import address_text
+from braidlog.protocols.iggy.command_forwarding import ForwardedSession, ForwardingSession
 from braidlog.protocols.iggy.context import PROTOCOL, TRANSPORT_TCP, ListenerState
-from braidlog.protocols.iggy.forwarding import ForwardedSession, ForwardingSession
 from braidlog.protocols.iggy.options import ROOT_PASSWORD, IggyOptions
 from braidlog.protocols.iggy.root import make_root
 from braidlog.protocols.iggy.session import IggySession

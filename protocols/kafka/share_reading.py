@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.broker.delivery.joining import join
+from braidlog.broker.delivery.consumer_attach import join
 from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.reading.transcode import read_steps

@@ -13,7 +13,7 @@ from braidlog.broker.delivery.key_slots import KeyPolicy, KeyRanges, KeyRing
 from braidlog.broker.errors import InvalidRequest, SubscriptionBusy
 from braidlog.protocols.pulsar import resolving, schemas
 from braidlog.protocols.pulsar.errors import CommandRefused
-from braidlog.protocols.pulsar.joining import (
+from braidlog.protocols.pulsar.subscribe_rules import (
     KINDS,
     check_key_mode,
     check_kind,

@@ -31,16 +31,16 @@ from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.consumer import PulsarConsumer
 from braidlog.protocols.pulsar.consumers import LANE
 from braidlog.protocols.pulsar.errors import CommandRefused
-from braidlog.protocols.pulsar.joining import (
+from braidlog.protocols.pulsar.limits import METADATA_BYTES_MAX
+from braidlog.protocols.pulsar.positions import entry_id
+from braidlog.protocols.pulsar.resolving import ResolvedTopic
+from braidlog.protocols.pulsar.subscribe_rules import (
     KINDS,
     check_key_mode,
     check_kind,
     holder_lives,
     key_sharing,
 )
-from braidlog.protocols.pulsar.limits import METADATA_BYTES_MAX
-from braidlog.protocols.pulsar.positions import entry_id
-from braidlog.protocols.pulsar.resolving import ResolvedTopic
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from braidlog.protocols.zookeeper.options import ZooKeeperOptions
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.server.connection import Connection
-    from braidlog.protocols.zookeeper.forwarding import ClusterClient, ForwardedClient
     from braidlog.protocols.zookeeper.session import ZooKeeperSession
+    from braidlog.protocols.zookeeper.session_forwarding import ClusterClient, ForwardedClient
 
 
 class ZooKeeperAdapter:
@@ -77,7 +77,7 @@ class ZooKeeperAdapter:
             from braidlog.protocols.zookeeper.session import ZooKeeperSession
 
             return ZooKeeperSession(self.services[broker], connection)
-        from braidlog.protocols.zookeeper.forwarding import ClusterClient
+        from braidlog.protocols.zookeeper.session_forwarding import ClusterClient
 
         return ClusterClient(broker, connection, options, partial(self.services.get, broker))
 
@@ -85,7 +85,7 @@ class ZooKeeperAdapter:
         self, broker: Broker, connection: Connection, options: ZooKeeperOptions
     ) -> ForwardedClient:
         """Handlers for a connection on which another broker forwards the frames of a client."""
-        from braidlog.protocols.zookeeper.forwarding import ForwardedClient
+        from braidlog.protocols.zookeeper.session_forwarding import ForwardedClient
 
         return ForwardedClient(connection, partial(self.services.get, broker))
 

@@ -158,7 +158,7 @@ class Log(Extent, Protocol):
         *,
         wall_us: int | None = None,
     ) -> int:
-        """Drop old segments as the settings say; return their number. `retention.py` has the rules.
+        """Drop old segments by the rules of `retention_rules.py`; return their number.
 
         Ages count back from `now_us`; `wall_us` is the wall clock if that is another time. Dates
         the segments that `undated` names, which may read them whole. Raises: StorageFull, after the

@@ -13,7 +13,7 @@ from braidlog.storage.formats.batch import Batch
 from braidlog.storage.log.in_place import IN_PLACE_BYTES_MIN, PlacedRun, PlacedWant, run_in_place
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.places import first_at_or_after, place_of_offset
-from braidlog.storage.log.retention import SegmentFacts
+from braidlog.storage.log.retention_rules import SegmentFacts
 from braidlog.storage.log.scan import BadBatch
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import SEGMENT_HEADER_BYTES

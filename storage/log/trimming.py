@@ -11,7 +11,7 @@ from typing import Protocol
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.dating import newest_append_us
 from braidlog.storage.log.extent import Extent
-from braidlog.storage.log.retention import is_too_old, new_log_start
+from braidlog.storage.log.retention_rules import is_too_old, new_log_start
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_set import SegmentSet
 

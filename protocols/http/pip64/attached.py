@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
+from braidlog.broker.delivery.consumer_attach import join
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
-from braidlog.broker.delivery.joining import join
 from braidlog.broker.reading.chunks import piece_offsets
 from braidlog.broker.reading.entries import EntryId, entry_at_or_before
 
@@ -191,7 +191,7 @@ async def attach(
     kind: SubscriptionKind,
     initial: Callable[[Partition], int],
 ) -> None:
-    """Join the subscription's delivery of the consumer's partition, as `joining.join`."""
+    """Join the subscription's delivery of the consumer's partition, as `consumer_attach.join`."""
     joined = await join(broker, consumer, consumer.partition, subscription, kind, initial)
     if joined is not None:
         consumer.dispatcher = joined

@@ -28,7 +28,7 @@ from braidlog.protocols.iggy.context import (
 )
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal, wire_code
 from braidlog.protocols.iggy.http.caller import HttpCaller
-from braidlog.protocols.iggy.http.forwarding import (
+from braidlog.protocols.iggy.http.http_forwarding import (
     REQUEST_BYTES_MAX,
     DistantClient,
     ForwardedAnswer,

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from braidlog.broker.cli.main import run
+from braidlog.broker.cluster import join_cluster
 from braidlog.broker.config.settings import load
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
@@ -152,26 +153,25 @@ async def test_a_stop_signal_during_the_opening_of_the_cache_is_kept(
     braidlog, settings, tmp_path, monkeypatch
 ):
     """A thread opens the cache folder, and cannot be interrupted."""
-    from braidlog.broker.cluster import joining
 
     assert braidlog("init", "--shards", "4")[0] == 0
     flags = [(*setting.split("=", 1), "test") for setting in settings]
     flags.append(("data_dir", str(tmp_path / "data"), "test"))
     config = load(environment={}, file="/dev/null", flags=flags)
-    opened = joining.SharedDir.of_session
+    opened = join_cluster.SharedDir.of_session
 
     def open_and_stop(*shards):
         shared = opened(*shards)
         trio.from_thread.run_sync(stopping.cancel)
         return shared
 
-    monkeypatch.setattr(joining.SharedDir, "of_session", open_and_stop)
+    monkeypatch.setattr(join_cluster.SharedDir, "of_session", open_and_stop)
     with trio.CancelScope() as stopping:
-        await joining.join_cluster(config)
+        await join_cluster.join_cluster(config)
     assert stopping.cancelled_caught
     assert owned(braidlog) == {}  # The session has ended: no broker waits for its lease.
     monkeypatch.undo()
-    again = await joining.join_cluster(config)  # The folder is free too.
+    again = await join_cluster.join_cluster(config)  # The folder is free too.
     again.abandon()
 
 

@@ -12,7 +12,7 @@ from tests.protocols.pulsar.talk import (
     entry,
     talking,
 )
-from tests.protocols.pulsar.test_producers import stored
+from tests.protocols.pulsar.test_producer_commands import stored
 
 NO_NUMBER = 2**64 - 1
 ON = pytest.mark.parametrize("broker", [{"topics.deduplication": "true"}], indirect=True)

@@ -1,4 +1,4 @@
-"""Deletes records that topics need not retain. The rules are in storage/log/retention.py.
+"""Deletes records that topics need not retain. The rules are in storage/log/retention_rules.py.
 
 Knows the schedule and the subscriptions' positions; no file.
 """
@@ -22,7 +22,7 @@ from braidlog.broker.topics.catalogue import UseReserve
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.dating import append_times
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.retention import asks_for_positions, drops_anything, longest_age_us
+from braidlog.storage.log.retention_rules import asks_for_positions, drops_anything, longest_age_us
 from braidlog.storage.log.scan import BadBatch
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, Tries, elsewhere
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.metrics import Metrics
-from braidlog.protocols.http import forwarding
+from braidlog.protocols.http import request_forwarding
 from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, RequestRefused
-from braidlog.protocols.http.forwarding import HOP, HttpForwarder
+from braidlog.protocols.http.request_forwarding import HOP, HttpForwarder
 from braidlog.protocols.http.requests import Exchange, RunningRequests
 from tests.protocols.http.asgi import bare_broker, scope_of
 
@@ -182,7 +182,7 @@ async def test_a_stopping_broker_waits_for_no_owner(nursery):
 
 
 async def test_a_body_without_room_in_memory_goes_to_a_single_owner(nursery, monkeypatch):
-    monkeypatch.setattr(forwarding.BodyBudget, "take", lambda *_: False)
+    monkeypatch.setattr(request_forwarding.BodyBudget, "take", lambda *_: False)
     proxied = Asked(nursery, [OTHER], MOVED, http(201))
     with pytest.raises(RequestRefused) as refused:
         await proxied()

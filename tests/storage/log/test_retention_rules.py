@@ -1,6 +1,6 @@
 import pytest
 
-from braidlog.storage.log.retention import (
+from braidlog.storage.log.retention_rules import (
     SegmentFacts,
     asks_for_positions,
     drops_anything,

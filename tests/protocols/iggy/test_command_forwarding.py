@@ -13,8 +13,15 @@ from braidlog.broker.cluster.links import Hello, connect
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.server.adapters import load
-from braidlog.protocols.iggy import forwarding
-from braidlog.protocols.iggy.forwarding import ANSWER, DONE, HEAD, MOVED, About, ForwardedSession
+from braidlog.protocols.iggy import command_forwarding
+from braidlog.protocols.iggy.command_forwarding import (
+    ANSWER,
+    DONE,
+    HEAD,
+    MOVED,
+    About,
+    ForwardedSession,
+)
 from braidlog.protocols.iggy.limits import IggyLimits
 from tests.broker.cluster.nodes import SteppedBroker, balanced, topic_of
 from tests.listeners import open_listeners
@@ -248,7 +255,7 @@ WHOLE = ANSWER.pack(DONE, 1, 8) + b"\x90" + bytes(8)
 
 
 CUTS = [WHOLE[:cut] for cut in (0, 5, ANSWER.size, len(WHOLE) - 1)]
-TOO_LONG = ANSWER.pack(DONE, 1, forwarding.ANSWER_BYTES_MAX)
+TOO_LONG = ANSWER.pack(DONE, 1, command_forwarding.ANSWER_BYTES_MAX)
 
 
 @pytest.mark.parametrize("answer", [*CUTS, TOO_LONG])
@@ -350,7 +357,7 @@ async def test_an_invalid_frame_ends_only_its_connection(tmp_path, sent, caplog)
 
 
 def test_a_forwarded_frame_has_a_limit():
-    head = HEAD.pack(forwarding.FRAME_BYTES_MAX + 1, 0)
+    head = HEAD.pack(command_forwarding.FRAME_BYTES_MAX + 1, 0)
     with pytest.raises(ProtocolError):
         ForwardedSession.frame_size(None, memoryview(head))
     assert ForwardedSession.frame_size(None, memoryview(head[:7])) is None

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from braidlog.broker.topics.retention import PASSED_OVER, Retention
+from braidlog.broker.topics.retention_sweeps import PASSED_OVER, Retention
 from braidlog.storage.errors import StorageFailed, StorageFull
 from braidlog.storage.log.age_clock import AgeClock
 from braidlog.storage.log.settings import LogSettings
