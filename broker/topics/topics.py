@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
+
+# Tries to create partitions while other clients change the namespace's settings.
+CREATE_ATTEMPTS: Final = 5
 
 
 class Topics:
@@ -173,8 +176,6 @@ class Topics:
         with self._discarded_if_it_fails(partitions_made):
             # Another client may have created the topic meanwhile.
             self._check_new(name, partitions, iggy_id)
-            if topic.inherited != self._inherited(name):
-                raise errors.Conflict(f"the settings of the namespace of {name} were changed")
             ids = [partition.partition_id for partition in partitions_made]
             topic.note_ticket(await self._catalogue.create_topic(planned, ids))
         meta = self._catalogue.state.topic(name)
@@ -188,11 +189,10 @@ class Topics:
     async def add_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
         check_count(self.get(name), seen)
         topic = self._growing(name, total)
-        count, settings = len(topic.partitions), topic.settings
+        count = len(topic.partitions)
         new_partitions = await self._make_partitions(topic, total - count)
         with self._discarded_if_it_fails(new_partitions):
-            now = (self._growing(name, total), len(topic.partitions), topic.settings)
-            if now != (topic, count, settings):
+            if (self._growing(name, total), len(topic.partitions)) != (topic, count):
                 raise errors.Conflict(f"{name} was changed meanwhile")
             await self._enter(topic, new_partitions)
         self.extend(topic, new_partitions)
@@ -448,10 +448,26 @@ class Topics:
             raise
 
     async def _make_partitions(self, topic: Topic, count: int) -> Sequence[Partition]:
-        """Create `count` further partitions, which are not yet published."""
-        numbers = await self._catalogue.new_partition_ids(count)
-        with as_broker_errors(self._report):
-            return await self._factory.create(topic, len(topic.partitions), numbers)
+        """Create `count` further partitions, not yet published, with the settings in force.
+
+        The partitions are created again if another client changes the settings meanwhile. Raises
+        Conflict if that happens each time.
+        """
+        for _ in range(CREATE_ATTEMPTS):
+            settings = topic.settings
+            numbers = await self._catalogue.new_partition_ids(count)
+            with as_broker_errors(self._report):
+                new_partitions = await self._factory.create(topic, len(topic.partitions), numbers)
+            if not topic.partitions:  # A topic that nobody sees yet follows its namespace here.
+                topic.inherit(self._inherited(topic.name))
+            if topic.settings == settings:
+                return new_partitions
+            for partition in new_partitions:
+                self._factory.discard(partition)
+        raise errors.Conflict(
+            f"settings of {topic.name} changed during {CREATE_ATTEMPTS} attempts to create"
+            " partitions, expected no change"
+        )
 
     @contextmanager
     def _discarded_if_it_fails(self, new_partitions: Sequence[Partition]) -> Iterator[None]:

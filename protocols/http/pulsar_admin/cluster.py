@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
+from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import (
     InvalidRequest,
     NamespaceExists,
@@ -40,6 +41,7 @@ from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read
 from braidlog.protocols.http.pulsar_admin.names import full_names
 from braidlog.protocols.http.pulsar_admin.namespace_policies import changes_of, document_of
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
+from braidlog.protocols.http.pulsar_admin.permissions import shown_permissions
 from braidlog.protocols.http.routes import topics_seen
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
@@ -292,9 +294,15 @@ class ClusterApi:
         return json_answer(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
 
     async def namespace(self, request: Request) -> Response:
-        """A namespace's policies."""
-        meta = self._broker.namespaces.get(*namespace_of(request))
-        return json_answer(document_of(meta.settings))
+        """A namespace's policies, with permissions if the client may change them."""
+        place = namespace_of(request)
+        document = document_of(self._broker.namespaces.get(*place).settings)
+        may_rule = self._broker.access.allows(
+            request.scope["exchange"].principal, Action.ADMINISTER, Resource.of_namespace(*place)
+        )
+        if may_rule:
+            document["auth_policies"] |= shown_permissions(self._broker, *place)
+        return json_answer(document)
 
     async def put_namespace(self, request: Request) -> Response:
         """Create a namespace, with the body's policies."""

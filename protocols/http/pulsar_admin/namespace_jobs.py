@@ -92,7 +92,7 @@ class NamespaceJobs:
         """Accept the single cluster as the list of clusters."""
         self._broker.namespaces.get(*namespace_of(request))
         check_clusters(await read_any(self._bodies, request))
-        return done()
+        return Response(status_code=200)  # As Apache, which answers other changes with 204.
 
     # Properties.
 

@@ -75,9 +75,9 @@ WITH_DEFAULT: Final = (
     "subscription_types_enabled",
 )
 SERVED: Final = frozenset((*PLAIN, *BY_CLUSTER, QUOTAS, PROPERTIES))
+AUTH_KINDS: Final = ("namespace_auth", "destination_auth", "subscription_auth_roles")
 # The values of a namespace without policies.
 DEFAULTS: Final[Json] = {
-    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [CLUSTER],
     "allowed_clusters": [],
     "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
@@ -114,7 +114,8 @@ def document_of(settings: Settings) -> Json:
     """Return the policies of a namespace; a policy without a value is absent, as in Apache, or has
     its default.
     """
-    document: Json = {**DEFAULTS, QUOTAS: {**NO_QUOTAS, **quotas_shown(settings)}}
+    auth: Json = {"auth_policies": {kind: {} for kind in AUTH_KINDS}}  # Filled by the caller.
+    document: Json = {**DEFAULTS, **auth, QUOTAS: {**NO_QUOTAS, **quotas_shown(settings)}}
     for name, path in PLAIN.items():
         policy = BY_PATH[path]
         shown = policy.shown(settings)

@@ -9,7 +9,7 @@ sources, sinks, packages) are refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
@@ -85,14 +85,9 @@ class AdminPermissions:
         self._broker.namespaces.get(tenant, namespace)
         return _plain(f"{tenant}/{namespace}")
 
-    def _actions(self, resource: str) -> dict[str, Sequence[str]]:
+    def _actions(self, resource: str) -> dict[str, list[str]]:
         """Return Pulsar's actions of each role, from grants on exactly this resource."""
-        by_role: dict[str, set[str]] = {}
-        for grant in self._broker.permissions.list():
-            if grant.resource == resource and grant.action in (*TOPIC_ACTIONS, "admin"):
-                words = TOPIC_ACTIONS if grant.action == "admin" else (grant.action,)
-                by_role.setdefault(grant.subject, set()).update(words)
-        return {role: sorted(actions) for role, actions in by_role.items()}
+        return _by_resource(self._broker.permissions.list()).get(resource, {})
 
     async def _grant(
         self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
@@ -129,20 +124,49 @@ class AdminPermissions:
         self._broker.audit.changed(principal, origin(request), action, on)
 
 
+def shown_permissions(broker: Broker, tenant: str, namespace: str) -> dict[str, object]:
+    """Return the permissions of a namespace and of its topics, as the namespace's policies show
+    them.
+    """
+    space = f"{tenant}/{namespace}"
+    by_resource = _by_resource(broker.permissions.list())
+    of_topics = {
+        f"persistent://{resource}": roles
+        for resource, roles in by_resource.items()
+        if resource.startswith(f"{space}/") and _is_plain(resource)
+    }
+    return {"namespace_auth": by_resource.get(space, {}), "destination_auth": of_topics}
+
+
+def _by_resource(grants: Iterable[Grant]) -> dict[str, dict[str, list[str]]]:
+    """Return Pulsar's actions of each role, by resource."""
+    granted: dict[str, dict[str, set[str]]] = {}
+    for grant in grants:
+        if grant.action in (*TOPIC_ACTIONS, "admin"):
+            words = TOPIC_ACTIONS if grant.action == "admin" else (grant.action,)
+            granted.setdefault(grant.resource, {}).setdefault(grant.subject, set()).update(words)
+    return {
+        resource: {role: sorted(actions) for role, actions in roles.items()}
+        for resource, roles in granted.items()
+    }
+
+
 def _topic(request: Request) -> str:
     return _plain(name_of(request)[0].full)
 
 
 def _plain(resource: str) -> str:
     """Return the resource, if as a pattern it matches only itself. Raises RequestRefused."""
-    try:
-        pattern = parse_pattern(resource)
-        is_plain = "@" not in resource and pattern.resource() is not None
-    except ValueError:
-        is_plain = False
-    if not is_plain:
+    if not _is_plain(resource):
         raise RequestRefused(INVALID_NAME, f"permissions cannot be about {resource}: it has * or @")
     return resource
+
+
+def _is_plain(resource: str) -> bool:
+    try:
+        return "@" not in resource and parse_pattern(resource).resource() is not None
+    except ValueError:
+        return False
 
 
 def _actions_of(body: object) -> list[str]:

@@ -61,6 +61,7 @@ class Policy:
     in_force: Callable[[Broker, Topic], object] | None = None
     unset: object = None  # A namespace's value where it sets none; `topic_unset` a topic's.
     topic_unset: object = None
+    of_non_persistent: object = None  # Such a topic's value in force, in place of `in_force`.
     read: Callable[[object, Request], Changes] | None = None
     show: Callable[[Settings], object] | None = None
     removed: Callable[[Request], Changes] | None = None  # The changes by a DELETE.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -12,10 +12,12 @@ from starlette.responses import Response
 
 from braidlog.broker.access.rights import Action
 from braidlog.protocols.http import query
+from braidlog.protocols.http.errors import NOT_ON_NON_PERSISTENT, RequestRefused
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
 from braidlog.protocols.http.pulsar_admin.policies import APPLIED, Policy, Setting, Settings
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
+from braidlog.protocols.http.pulsar_admin.properties import TOPIC_CLUSTERS
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class PolicyLevel:
     above: str  # Decides where the level has no policy.
     path: str
     settings: Callable[[Request], Settings]
+    is_stored: bool  # False for non-persistent topics.
     alter: Callable[[Request, Changes], Awaitable[int]]  # Returns a ticket.
 
 
@@ -53,10 +56,19 @@ class AdminPolicies:
                 "the broker's configuration",
                 namespace,
                 self._of_namespace,
+                True,
                 self._alter_namespace,
             ),
-            PolicyLevel("topic", "its namespace", topic, self._of_topic, self._alter_topic),
+            PolicyLevel("topic", "its namespace", topic, self._of_topic, True, self._alter_topic),
         )
+        yield from self._calls(levels)
+
+    def calls_of_non_persistent(self, topic: str) -> Iterator[tuple[str, str, Endpoint]]:
+        """Yield the calls of non-persistent topics, which have no policies of their own."""
+        of_topic, alter = self._of_non_persistent, self._alter_non_persistent
+        yield from self._calls([PolicyLevel("topic", "namespace", topic, of_topic, False, alter)])
+
+    def _calls(self, levels: Iterable[PolicyLevel]) -> Iterator[tuple[str, str, Endpoint]]:
         for level in levels:
             for policy in filter(partial(_is_at, level), POLICIES):
                 for path, methods in policy.calls(is_topic=level.name == "topic"):
@@ -71,7 +83,7 @@ class AdminPolicies:
         """Leave all policies of a topic to its namespace."""
         names = {row.name for policy in POLICIES for row in policy.settings}
         own = self._broker.topics.get(name_of(request)[0]).meta.settings
-        changes = dict.fromkeys(names.intersection(own))
+        changes = dict.fromkeys({*names, TOPIC_CLUSTERS}.intersection(own))
         await self._broker.durability.reached(await self._alter_topic(request, changes))
         return done()
 
@@ -88,8 +100,7 @@ class AdminPolicies:
             shown = policy.shown(level.settings(request))
             is_topic = level.name == "topic"
             if shown is None and policy.in_force and is_topic and query.truth(request, APPLIED):
-                topic = self._broker.topics.get(name_of(request)[0])
-                shown = policy.in_force(self._broker, topic)
+                shown = self._in_force(level, policy, request)
             if shown in (None, {}) and (not is_topic or query.truth(request, APPLIED)):
                 default = policy.applied if is_topic else policy.unset
                 shown = shown if default is None else default
@@ -101,6 +112,11 @@ class AdminPolicies:
 
         more = "; with `applied`, the value in force" if level.name == "topic" else ""
         return _described(show, f"Show a {level.name}'s {policy.noun or policy.path}{more}.")
+
+    def _in_force(self, level: PolicyLevel, policy: Policy, request: Request) -> object:
+        if not level.is_stored or policy.in_force is None:
+            return policy.of_non_persistent
+        return policy.in_force(self._broker, self._broker.topics.get(name_of(request)[0]))
 
     def _set(self, level: PolicyLevel, policy: Policy) -> Handler:
         async def set_policy(request: Request) -> Response:
@@ -131,6 +147,21 @@ class AdminPolicies:
     def _of_topic(self, request: Request) -> Settings:
         topic = self._broker.topics.get(name_of(request)[0])
         return topic.settings if query.truth(request, APPLIED) else topic.meta.settings
+
+    def _of_non_persistent(self, request: Request) -> Settings:
+        name, index = name_of(request)
+        if not self._broker.non_persistent.exists(name):
+            self._broker.non_persistent.get(name, index, make=False)
+        place = (name.tenant, name.namespace)
+        return self._broker.topics.inherited(*place) if query.truth(request, APPLIED) else {}
+
+    async def _alter_non_persistent(self, request: Request, changes: Changes) -> int:
+        self._of_non_persistent(request)
+        if any(value is not None for value in changes.values()):
+            text = "a non-persistent topic has no policies of its own, set those of its namespace"
+            path = request.scope["path"]
+            raise RequestRefused(NOT_ON_NON_PERSISTENT, f"{request.method} {path}: {text}")
+        return 0
 
     def _alter_namespace(self, request: Request, changes: Changes) -> Awaitable[int]:
         return self._broker.topics.alter_namespace(*namespace_of(request), changes)

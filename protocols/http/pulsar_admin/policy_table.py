@@ -276,6 +276,7 @@ _OWN_FORM: Final = (
         "the body is true or false",
         topic_path="deduplicationEnabled",
         in_force=lambda broker, topic: broker.topics.is_deduplicated(topic),
+        of_non_persistent=False,
     ),
     Policy(
         "schemaCompatibilityStrategy",
@@ -293,6 +294,7 @@ _OWN_FORM: Final = (
         read=_read_retention,
         show=_retention_shown,
         in_force=_retention_in_force,
+        of_non_persistent={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
     ),
     Policy(
         "messageTTL",

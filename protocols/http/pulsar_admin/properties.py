@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Different prefixes: a topic does not inherit the properties of its namespace.
 OF_TOPIC: Final = "topic_property:"
 OF_NAMESPACE: Final = "namespace_property:"
+TOPIC_CLUSTERS: Final = "topic_clusters"  # A topic's list of clusters, a policy that it inherits.
 # Names and values together; a change of any setting writes all settings.
 PROPERTIES_BYTES_MAX: Final = 4096
 SHADOW_SOURCE: Final = "PULSAR.SHADOW_SOURCE"  # Makes Apache's topic a copy of another topic.

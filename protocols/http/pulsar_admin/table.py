@@ -74,6 +74,7 @@ def admin_routes(
         _of_details(AdminTopicDetails(broker, bodies)),
         _of_namespaces(cluster, topics),
         _of_topics(topics),
+        AdminPolicies(broker, bodies).calls_of_non_persistent(NON_PERSISTENT),
         _of_non_persistent(AdminNonPersistent(broker, bodies)),
         _of_subscriptions(AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics)),
         _of_schemas(AdminSchemas(broker, bodies)),
@@ -141,7 +142,7 @@ def _of_brokers(api: BrokersApi) -> Iterator[Call]:
 def _of_namespace_jobs(api: NamespaceJobs) -> Iterator[Call]:
     yield "GET", f"{SPACE}/bundles", Endpoint(api.bundles, SEE)
     yield "GET", f"{SPACE}/replication", Endpoint(api.clusters, SEE)
-    yield "POST", f"{SPACE}/replication", _done(api.set_clusters, CHANGE)
+    yield "POST", f"{SPACE}/replication", Endpoint(api.set_clusters, CHANGE)
     yield "GET", f"{SPACE}/properties", Endpoint(api.properties, SEE)
     yield "PUT", f"{SPACE}/properties", _done(api.set_properties, CHANGE)
     yield "DELETE", f"{SPACE}/properties", _done(api.delete_properties, CHANGE)

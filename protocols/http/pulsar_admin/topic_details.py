@@ -19,6 +19,7 @@ from braidlog.protocols.http.pulsar_admin.namespace_jobs import check_clusters
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_TOPIC,
+    TOPIC_CLUSTERS,
     changes_to,
     properties_of,
     read_properties,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.pulsar_admin.policies import Setting
 
 Json = dict[str, object]
 
@@ -68,7 +70,9 @@ class AdminTopicDetails:
 
     async def _altered(self, request: Request, properties: Mapping[str, str | None]) -> Response:
         topic, _ = topic_of(self._broker, request)
-        changes = changes_to(topic.meta.settings, OF_TOPIC, properties)
+        return await self._alter(topic, changes_to(topic.meta.settings, OF_TOPIC, properties))
+
+    async def _alter(self, topic: Topic, changes: Mapping[str, Setting | None]) -> Response:
         ticket = await self._broker.topics.alter_settings(topic.name, changes)
         await self._broker.durability.reached(ticket)
         return done()
@@ -76,22 +80,22 @@ class AdminTopicDetails:
     # Clusters.
 
     async def clusters(self, request: Request) -> Response:
-        """The clusters that have the topic's messages, with `applied`; no topic sets its own."""
-        topic_of(self._broker, request)
-        if request.query_params.get("applied") == "true":
+        """The clusters that a topic sets; with `applied`, those that have the topic's messages."""
+        topic, _ = topic_of(self._broker, request)
+        if request.query_params.get("applied") == "true" or TOPIC_CLUSTERS in topic.meta.settings:
             return json_answer([CLUSTER])
         return Response(status_code=200)
 
     async def set_clusters(self, request: Request) -> Response:
-        """Accept the single cluster as the list of clusters."""
-        topic_of(self._broker, request)
+        """Set the list of clusters, which is that of the single cluster."""
+        topic, _ = topic_of(self._broker, request)
         check_clusters(await read_any(self._bodies, request))
-        return done()
+        return await self._alter(topic, {TOPIC_CLUSTERS: CLUSTER})
 
     async def reset_clusters(self, request: Request) -> Response:
-        """Leave the clusters to the namespace; there is a single cluster."""
-        topic_of(self._broker, request)
-        return done()
+        """Leave the clusters to the namespace."""
+        topic, _ = topic_of(self._broker, request)
+        return await self._alter(topic, {TOPIC_CLUSTERS: None})
 
     async def bundle(self, request: Request) -> Response:
         """The bundle of a topic: the namespace's only bundle."""

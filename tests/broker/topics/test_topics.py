@@ -3,6 +3,7 @@ import pytest
 from braidlog.broker import errors
 from braidlog.broker.limits import TOPIC_PARTITIONS_MAX, StateLimits
 from braidlog.broker.topics.topic import TopicEvent
+from braidlog.broker.topics.topics import CREATE_ATTEMPTS
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, MetadataParts
@@ -373,21 +374,35 @@ async def test_a_published_change_of_a_namespace_does_not_fail_on_a_full_disk(ho
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-async def test_partitions_made_while_their_namespace_changes_are_refused(house, topics, is_new):
-    """They have the old settings."""
+@pytest.mark.parametrize("changes", [1, CREATE_ATTEMPTS])
+async def test_partitions_made_while_their_namespace_changes_are_made_again(
+    house, topics, is_new, changes
+):
+    """The first partitions have the old settings. If the namespace changes each time, the creation
+    is refused.
+    """
     if not is_new:
         await topics.create(ORDERS, 1)
-    create = house.factory.create
+    create, ages = house.factory.create, iter(range(1, changes + 1))
 
     async def create_slowly(*arguments):
         created = await create(*arguments)
-        await topics.alter_namespace(*NAMESPACE, {"retention_ms": 5})
+        if (age := next(ages, None)) is not None:
+            await topics.alter_namespace(*NAMESPACE, {"retention_ms": age})
         return created
 
-    house.factory.create = create_slowly
-    with pytest.raises(errors.Conflict):
+    async def create_orders():
         await (topics.create(ORDERS, 1) if is_new else topics.add_partitions(ORDERS, 2))
-    assert len(house.factory.folders) == (0 if is_new else 1)
-    house.factory.create = create
-    topic = await topics.create(TopicName(*NAMESPACE, "later"), 1)
-    assert topic.settings == {"retention_ms": 5}
+
+    house.factory.create = create_slowly
+    if changes == CREATE_ATTEMPTS:
+        with pytest.raises(errors.Conflict, match="changed during"):
+            await create_orders()
+    else:
+        await create_orders()
+        topic = topics.get(ORDERS)
+        assert topic.settings == {"retention_ms": 1}
+    expected = 0 if changes == CREATE_ATTEMPTS else 1
+    assert len(house.factory.folders) == expected + (not is_new)
+    later = await topics.create(TopicName(*NAMESPACE, "later"), 1)
+    assert later.settings == {"retention_ms": changes}

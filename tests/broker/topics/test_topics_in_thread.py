@@ -144,7 +144,6 @@ async def test_growing_adds_partitions_and_cursors_at_once(house):
         (["delete", ORDERS], errors.TopicNotFound),
         (["add_partitions", ORDERS, 2], errors.Conflict),
         (["add_partitions", ORDERS, 3], errors.InvalidRequest),
-        (["alter_settings", ORDERS, {"retention_ms": 5}], errors.Conflict),
     ],
 )
 async def test_an_overtaken_growth_is_refused_and_leaves_no_folders(house, meanwhile, error):
@@ -164,6 +163,17 @@ async def test_an_overtaken_growth_is_refused_and_leaves_no_folders(house, meanw
         house.factory.gate.set()
     topic = house.topics.find(ORDERS)
     assert house.factory.folders == set(topic.meta.partition_ids if topic else ())
+
+
+async def test_a_growth_during_a_change_of_settings_takes_the_new_settings(house):
+    topic = await made(house)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.topics.add_partitions, ORDERS, 3)
+        await begun(house, 2)
+        await house.topics.alter_settings(ORDERS, {"retention_ms": 5})
+        house.factory.gate.set()
+    assert len(topic.partitions) == 3
+    assert house.factory.folders == set(topic.meta.partition_ids)
 
 
 async def test_a_growth_of_a_recreated_topic_is_refused(house):

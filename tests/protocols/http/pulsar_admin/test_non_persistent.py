@@ -100,12 +100,30 @@ async def test_a_namespace_with_non_persistent_topics_is_not_empty(ask):
         ("POST", "subscription/s/skip_all"),
         ("GET", "subscription/s/position/1"),
         ("POST", "subscription/s/resetcursor/0"),
-        ("GET", "retention"),
     ],
 )
 async def test_non_persistent_topics_have_no_positions(ask, topic, method, rest):
     answer = await ask(method, f"{NON_PERSISTENT}/{rest}", status=405)
     assert "keeps nothing" in answer.json["reason"]
+
+
+async def test_non_persistent_topics_show_the_policies_of_their_namespace(ask, topic):
+    """As Terraform reads them, with Apache's values; such a topic has none of its own."""
+    path = f"{NON_PERSISTENT}/maxConsumers"
+    assert (await ask("GET", path, status=200)).body == b""
+    assert (await ask("GET", f"{path}?applied=true", status=200)).json == 0
+    await ask("POST", "/admin/v2/namespaces/public/default/maxConsumersPerTopic", 7, 204)
+    assert (await ask("GET", f"{path}?applied=true", status=200)).json == 7
+    refused = await ask("POST", path, 5, 405)
+    assert "has no policies of its own" in refused.json["reason"]
+    await ask("DELETE", path, status=204)
+    applied = (await ask("GET", f"{NON_PERSISTENT}/retention?applied=true", status=200)).json
+    assert applied == {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    switch = f"{NON_PERSISTENT}/deduplicationEnabled?applied=true"
+    assert (await ask("GET", switch, status=200)).json is False
+    missing = NON_PERSISTENT.replace("news", "missing")
+    await ask("GET", f"{missing}/maxConsumers", status=404)
+    await ask("POST", f"{missing}/maxConsumers", 5, 404)
 
 
 async def test_unload_does_nothing(ask, topic):

@@ -112,3 +112,24 @@ async def test_without_access_control_grants_are_stored_as_in_apache(ask, broker
     await ask("POST", f"{ON_TOPIC}/anna", ["consume"], 204)
     await ask("DELETE", f"{ON_TOPIC}/anna", status=204)
     assert {grant.action for grant in broker.permissions.list()} == {"create", "produce"}
+
+
+@secured
+async def test_policies_of_a_namespace_show_its_permissions_to_administrators(ask, app, broker):
+    """Terraform reads grants on topics there."""
+    space = "/admin/v2/namespaces/public/default"
+    await ask("POST", f"{IN_NAMESPACE}/anna", ["consume"], 204)
+    await ask("POST", f"{ON_TOPIC}/anna", ["produce"], 204)
+    full = "persistent://public/default/orders"
+    expected = {
+        "namespace_auth": {"anna": ["consume"]},
+        "destination_auth": {full: {"anna": ["produce"]}},
+        "subscription_auth_roles": {},
+    }
+    assert (await ask("GET", space))["auth_policies"] == expected
+    await broker.users.create("anna", "secret")
+    headers = {"Authorization": "Basic " + base64.b64encode(b"anna:secret").decode()}
+    answer = await call(app, "GET", space, headers=headers)
+    assert answer.status == 200
+    assert answer.json["auth_policies"] == {kind: {} for kind in expected}
+    assert (await ask("GET", "/admin/v2/namespaces/public/default"))["auth_policies"] == expected

@@ -30,9 +30,12 @@ async def test_the_cluster_of_a_topic(ask):
     await ask("PUT", TOPIC, status=204)
     assert (await ask("GET", f"{TOPIC}/replication", status=200)).body == b""
     assert (await ask("GET", f"{TOPIC}/replication?applied=true")).json == ["standalone"]
-    await ask("POST", f"{TOPIC}/replication", ["standalone"], 204)
-    await ask("POST", f"{TOPIC}/replication", ["b"], 403)
-    await ask("DELETE", f"{TOPIC}/replication", status=204)
+    for removal in (f"{TOPIC}/replication", f"{TOPIC}/policies"):
+        await ask("POST", f"{TOPIC}/replication", ["standalone"], 204)
+        await ask("POST", f"{TOPIC}/replication", ["b"], 403)
+        assert (await ask("GET", f"{TOPIC}/replication", status=200)).json == ["standalone"]
+        await ask("DELETE", removal, status=204)
+        assert (await ask("GET", f"{TOPIC}/replication", status=200)).body == b""
 
 
 async def test_internal_info_and_stats_of_partitions(ask, broker):
