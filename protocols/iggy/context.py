@@ -22,6 +22,7 @@ from braidlog.protocols.iggy.limits import IGGY_LIMITS, IggyLimits
 from braidlog.protocols.iggy.membership import Groups
 from braidlog.protocols.iggy.options import IggyOptions
 from braidlog.protocols.iggy.sessions import LogicalSession, LogicalSessions, SessionNumbers
+from braidlog.protocols.iggy.waiting_polls import PollCount
 from braidlog.storage.formats.api import Buffer
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class ListenerState:
     # Use `groups`, which first ends the memberships of sessions that have been lost for too long.
     all_groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     sessions: LogicalSessions = field(init=False)
+    waiting_polls: PollCount = field(default_factory=PollCount)
     turns: dict[int, int] = field(default_factory=dict)
     being_made: set[tuple[str, int]] = field(default_factory=set)
     # Held while a large SEND is prepared.
@@ -126,6 +128,9 @@ class Outgoing(Protocol):
     @property
     def pending_answers(self) -> int:
         """Number of answers that wait for the disk, or behind such an answer."""
+
+    async def drained(self) -> None:
+        """Wait until the client has read most of the unsent bytes."""
 
 
 class AskingClient(Protocol):
@@ -183,6 +188,8 @@ class IggyContext:
     logical: LogicalSession | None = None
     # Longest wait of a poll for messages.
     wait_max_s: float = math.inf
+    # W: held while a waiting poll reads.
+    reads: trio.Lock = field(default_factory=trio.Lock)
     # Memory for the answer to the current poll.
     room: OutputReservation = field(init=False)
 

@@ -7,8 +7,8 @@ poll reads nothing and commits nothing before its answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -31,39 +31,8 @@ ASKED_WAIT_MAX_S, TIMEOUT_MAX_S = 600, 630
 TIMEOUT_OVER_WAIT_US: Final = US  # A request's time exceeds its wait by at least this.
 WAIT_MAX_S: Final = 30.0  # A longer wait is answered then, as in server 0.10.
 BYTES_MIN: Final = 40 + 256 + 48  # Heads of an answer, of a batch and of a message.
-POLLS_MAX: Final = 256  # Waiting polls of a connection; a client has one for each partition.
 # A waiting group member looks this often whether the partition is still its own.
 LOOK_S: Final = 1.0
-
-
-class DeferredPolls:
-    """The waiting polls of a connection, by their request numbers."""
-
-    def __init__(self) -> None:
-        self._scopes: dict[int, trio.CancelScope] = {}
-
-    def add(self, number: int) -> None:
-        """Add a poll, which can be cancelled from now on. Raises Refusal."""
-        if len(self._scopes) >= POLLS_MAX or number in self._scopes:
-            raise Refusal(
-                ErrorCode.DEFERRED_POLLS_LIMIT_REACHED, f"{len(self._scopes)} polls wait already"
-            )
-        self._scopes[number] = trio.CancelScope()
-
-    @contextmanager
-    def waiting(self, number: int) -> Iterator[None]:
-        """Let the poll of that number, added before, be cancelled within the block."""
-        try:
-            with self._scopes[number]:
-                yield
-        finally:
-            del self._scopes[number]
-
-    def cancel(self, number: int) -> None:
-        """Cancel a poll, which then has no answer; no effect if the poll is answered already."""
-        scope = self._scopes.get(number)
-        if scope is not None:
-            scope.cancel()
 
 
 async def poll_deferred(context: IggyContext, request: m.PollDeferred) -> IggyAnswer:
@@ -83,7 +52,7 @@ async def poll_deferred(context: IggyContext, request: m.PollDeferred) -> IggyAn
             if await _wait(partition, last, deadline, is_group=_is_group(request)):
                 continue  # The member may have lost the partition meanwhile.
             seen = partition.high_watermark
-        answer = await run(poll(context, request))
+        answer = await read_in_turn(context, lambda: run(poll(context, request)))
         head = answer.records[0]
         assert isinstance(head, r.PolledHead)
         if wanted is None or head.messages_count or trio.current_time() >= deadline:
@@ -113,6 +82,20 @@ async def wait_for_messages(context: IggyContext, request: m.WaitForMessages) ->
             return IggyAnswer([r.ReadyPartitions(ready)])
         with trio.move_on_at(min(deadline, trio.current_time() + LOOK_S)):
             await context.broker.wait_any(starts)
+
+
+async def read_in_turn(
+    context: IggyContext, read: Callable[[], Awaitable[IggyAnswer]]
+) -> IggyAnswer:
+    """Return the result of `read`, once no other waiting poll of the connection reads, and the
+    client has read earlier answers.
+
+    An append may end the waits of many polls. If all of them read at once, other connections would
+    wait, and a client that does not read its answers would hold the memory.
+    """
+    async with context.reads:
+        await context.connection.outbox.drained()
+        return await read()
 
 
 async def _wait(partition: Partition, last: int, deadline: float, *, is_group: bool) -> bool:

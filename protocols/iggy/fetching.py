@@ -25,6 +25,7 @@ from braidlog.protocols.iggy.deferred import (
     US,
     WAIT_MAX_S,
     check_times,
+    read_in_turn,
     start_of,
 )
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal, wire_code
@@ -49,11 +50,11 @@ async def fetch(context: IggyContext, request: FetchMessages) -> IggyAnswer:
     while True:
         starts = await _starts(context, request)
         if starts is None or trio.current_time() >= deadline:
-            return await _answer(context, request)
+            return await _answer_in_turn(context, request)
         waiting = sum(max(partition.high_watermark - at, 0) for partition, at in starts)
         if waiting >= request.min_count:
             # Records that Iggy's readers cannot have do not count.
-            answer = await _answer(context, request)
+            answer = await _answer_in_turn(context, request)
             sections = answer.records[1:]
             if any(section.messages_count or section.status for section in sections):
                 return answer
@@ -83,6 +84,10 @@ async def _starts(
         except (Refusal, NotOwnPartition, BrokerError):
             return None
     return starts
+
+
+async def _answer_in_turn(context: IggyContext, request: FetchMessages) -> IggyAnswer:
+    return await read_in_turn(context, lambda: _answer(context, request))
 
 
 async def _answer(context: IggyContext, request: FetchMessages) -> IggyAnswer:

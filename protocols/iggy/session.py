@@ -28,12 +28,12 @@ from braidlog.protocols.iggy.context import (
     IggyContext,
     ListenerState,
 )
-from braidlog.protocols.iggy.deferred import DeferredPolls
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
 from braidlog.protocols.iggy.fetch_requests import FetchMessages
 from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
 from braidlog.protocols.iggy.sessions import ForwardedLinks
+from braidlog.protocols.iggy.waiting_polls import DeferredPolls
 from braidlog.storage.formats.api import Buffer
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class IggySession:
             without_login = options.served_without_login(loopback=connection.loopback)
         self._machine = IggyMachine(without_login=without_login)
         self._warned: set[str] = set()
-        self._deferred = DeferredPolls()
+        self._deferred = DeferredPolls(shared.waiting_polls)
         self._login_due: float | None = None
         self._connection = connection
         self._outbox: AnswerSink = connection.outbox
@@ -124,8 +124,10 @@ class IggySession:
         """Serve a poll in a task: later commands need not wait. Raises NotOwner."""
         frame, request = command.frame, command.request
         assert frame is not None, "only W has such polls"
+        broker = self._context.broker
+        if names.is_known(broker, request):  # The task refuses others, after the check of rights.
+            names.get_topic(broker, request.stream, request.topic).check_here()
         try:
-            names.get_topic(self._context.broker, request.stream, request.topic).check_here()
             self._deferred.add(frame.number)
         except Refusal as error:
             self._fail(command, error.code, str(error))

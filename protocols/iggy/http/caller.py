@@ -27,6 +27,9 @@ class NoOutbox:
     def __init__(self, budget: OutputBudget) -> None:
         self.budget = budget
 
+    async def drained(self) -> None:
+        """Return at once: an answer does not wait behind another."""
+
 
 class RequestClient(Protocol):
     """The connection of a client, here or at the broker that forwards the client's requests."""

@@ -4,17 +4,20 @@ import struct
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
-from braidlog.protocols.iggy.deferred import POLLS_MAX
 from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.waiting_polls import POLLS_MAX
 from tests.protocols.iggy.test_vsr import frame
 from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC
 from tests.protocols.iggy.wtalk import SEND, client_w, sent
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 POLL, CANCEL = 106, 108
 NEXT, FIRST = 5, 3
 SECOND_US = 1_000_000
+MIB = 1 << 20
+UNREAD = 40  # Answers of 1 MiB: more than the sockets take.
 
 
 def poll_body(
@@ -168,3 +171,30 @@ async def test_a_poll_of_a_deleted_topic_ends_with_an_error(waiting):
     await waiting.client.send_only(frame(operation=134, body=STREAM + TOPIC, number=3), 0)
     answers = {number: status for number, status, _ in [await waiting.answer() for _ in range(2)]}
     assert answers == {3: 0, 1: 2010}
+
+
+async def test_a_client_that_reads_nothing_holds_few_answers(broker, waiting):
+    """A message ends the waits of all polls, but the connection reads them in turn."""
+    for number in range(1, UNREAD + 1):
+        await waiting.send_frame(number, POLL, poll_body(bytes_max=1 << 30))
+    await wait_all_tasks_blocked()
+    await waiting.send(bytes(MIB))
+    await until(lambda: broker.output.used > MIB)
+    await wait_all_tasks_blocked()
+    assert broker.output.used < 4 * MIB
+    answered = [await waiting.answer() for _ in range(UNREAD + 1)]
+    assert {number for number, status, body in answered if not status and len(body) > MIB} == set(
+        range(1, UNREAD + 1)
+    )
+
+
+async def test_a_poll_that_waits_for_its_turn_can_be_cancelled(broker, waiting):
+    for number in range(1, UNREAD + 1):
+        await waiting.send_frame(number, POLL, poll_body(bytes_max=1 << 30))
+    await wait_all_tasks_blocked()
+    await waiting.send(bytes(MIB))
+    await until(lambda: broker.output.used > MIB)
+    await waiting.send_frame(UNREAD, CANCEL)
+    await wait_all_tasks_blocked()
+    numbers = {(await waiting.answer())[0] for _ in range(UNREAD)}
+    assert numbers == {99, *range(1, UNREAD)}
