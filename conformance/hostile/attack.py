@@ -110,13 +110,10 @@ def _numbered(stream: socket.socket, speech: _Speech, session: SessionField) -> 
     stream.settimeout(SILENCE_S)
     stream.sendall(speech.opening)
     answer = b""
-    while len(answer) < session.answer_bytes or session.after not in answer:
+    while (pos := session.place_in(answer)) is None:
         piece = stream.recv(RECEIVE_BYTES)
         assert piece, "the broker refused the opening"
         answer += piece
-    pos = session.answer_pos
-    if session.after:
-        pos = answer.index(session.after) + len(session.after)
     number = answer[pos : pos + session.size]
     start, end = session.frame_pos, session.frame_pos + session.size
     return b"".join(

@@ -31,11 +31,16 @@ class CommandRow:
 class SessionField:
     """A number, or a token, from the answer to the opening, which each frame repeats."""
 
-    answer_bytes: int  # of the answer, at least
-    answer_pos: int
+    answer_pos: int  # behind `after`
     frame_pos: int
     size: int = 8
-    after: bytes = b""  # Instead of `answer_pos`: the bytes before the number.
+    after: bytes = b""
+
+    def place_in(self, answer: bytes) -> int | None:
+        """Return the position of the number; None if more bytes must come first."""
+        start = answer.find(self.after)
+        pos = start + len(self.after) + self.answer_pos
+        return None if start < 0 or len(answer) < pos + self.size else pos
 
 
 @dataclass(frozen=True, slots=True)

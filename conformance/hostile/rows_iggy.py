@@ -24,7 +24,7 @@ NOWHERE = identifier("nowhere") * 2  # A missing topic.
 ZERO, ONE = struct.pack("<I", 0), struct.pack("<I", 1)
 BARE_CONSUMER = b"\x01" + ONE
 CONSUMER = b"\x01" + identifier("c")
-V_SESSION = SessionField(answer_bytes=272, answer_pos=264, frame_pos=184)
+V_SESSION = SessionField(answer_pos=264, frame_pos=184)
 
 # Settings of a topic, behind the number of its partitions.
 EXPIRY = ONE + text8("tp")

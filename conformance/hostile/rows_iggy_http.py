@@ -27,7 +27,6 @@ TOPIC_BODY = {
 TOKEN_POS = 400  # In each frame: the head before has this size.
 TOKEN_BYTES = len(HttpSessions(60.0, lambda: time.time_ns() // 1000).begin(0, ANONYMOUS, None)[0])
 SESSION = SessionField(
-    answer_bytes=TOKEN_BYTES + 100,
     answer_pos=0,
     frame_pos=TOKEN_POS,
     size=TOKEN_BYTES,

@@ -1,23 +1,32 @@
-"""Rows of Iggy over WebSocket: the commands of two dialects in binary messages, and frames of each
+"""Rows of Iggy over WebSocket: the commands of four dialects in binary messages, and frames of each
 other kind. Mutations hit the frame around a command, or the command in a correct frame.
 """
 
 import struct
+from dataclasses import replace
 
 from conformance.hostile import rows_iggy
 from conformance.hostile.mutation import HTTP
-from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol
+from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol, SessionField
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 MASK = b"\x11\x22\x33\x44"
+CLEAR = bytes(4)  # A mask that changes nothing: frames of V and W get their session later.
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
-DIALECTS = ("D2", "D5")
+DIALECTS = ("D2", "D5", "V", "W")
+# Behind the opening's HTTP answer; commands of V and W have a frame's head of 4 bytes, and a mask.
+SESSION = replace(
+    rows_iggy.V_SESSION,
+    answer_pos=rows_iggy.V_SESSION.answer_pos + 4,
+    frame_pos=rows_iggy.V_SESSION.frame_pos + 8,
+    after=b"\r\n\r\n",
+)
 
 
-def masked(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
+def masked(opcode: int, payload: bytes, *, final: bool = True, mask: bytes = MASK) -> bytes:
     """Return a client's frame."""
     first, size = opcode | 0x80 * final, len(payload)
     if size <= 125:
@@ -26,13 +35,18 @@ def masked(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
         head = struct.pack(">BBH", first, 0x80 | 126, size)
     else:
         head = struct.pack(">BBQ", first, 0x80 | 127, size)
-    key = MASK * (size // 4 + 1)
-    return head + MASK + bytes(byte ^ mask for byte, mask in zip(payload, key, strict=False))
+    key = mask * (size // 4 + 1)
+    return head + mask + bytes(byte ^ other for byte, other in zip(payload, key, strict=False))
 
 
 def binary(payload: bytes) -> bytes:
     """Return a binary message of a single frame."""
     return masked(BINARY, payload)
+
+
+def clear(payload: bytes) -> bytes:
+    """Return a binary message of a single frame, whose bytes are those of the payload."""
+    return masked(BINARY, payload, mask=CLEAR)
 
 
 def in_two(payload: bytes) -> bytes:
@@ -49,7 +63,8 @@ def protocol() -> Protocol:
             HTTP,
             [UPGRADE, *map(binary, talk.opening)],
             talk.opening_apis,
-            [*map(_wrapped, talk.commands), *_frames()],
+            [*(_wrapped(row, talk.session) for row in talk.commands), *_frames()],
+            SESSION if talk.session else None,
             dialect=talk.dialect,
         )
         for talk in rows_iggy.protocol().talks
@@ -60,8 +75,8 @@ def protocol() -> Protocol:
     return Protocol("iggy-websocket", talks, counted_as="iggy")
 
 
-def _wrapped(row: CommandRow) -> CommandRow:
-    wrap = in_two if len(row.frame) % 2 else binary
+def _wrapped(row: CommandRow, session: SessionField | None) -> CommandRow:
+    wrap = clear if session else in_two if len(row.frame) % 2 else binary
     return CommandRow(row.name, wrap(row.frame), row.frame, wrap)
 
 

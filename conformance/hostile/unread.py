@@ -27,6 +27,7 @@ from conformance.clients.raw.kafka import KafkaWire
 from conformance.clients.raw.pulsar import PulsarWire
 from conformance.clients.raw.wire import Wire
 from conformance.clients.raw.zookeeper import ZooKeeper
+from conformance.hostile import unread_iggy
 from conformance.hostile.commands import OPTIONAL
 from conformance.hostile.rows_http import request
 from conformance.hostile.rows_kafka import kafka_request
@@ -34,7 +35,7 @@ from conformance.server import RunningBroker
 
 MIB = 1 << 20
 NOW_MS = 1_700_000_000_000
-TOPIC, IGGY_TOPIC, BOMBS = "unread", "unread-iggy", "unread-bombs"
+TOPIC, IGGY_TOPIC, BOMBS = "unread", unread_iggy.TOPIC, "unread-bombs"
 TOPIC_BYTES = 24 * MIB
 BOMB_BYTES = 62 * MIB  # Unpacked, of 2 KB.
 NODE, MANY = "/unread", "/unread-many"
@@ -166,6 +167,11 @@ def requests_of_bombs(broker: RunningBroker, count: int, held: ExitStack) -> Non
 SCENARIOS: dict[str, Peers] = {
     "polls": polls,
     "polls of bombs": polls_of_bombs,
+    "polls of W": unread_iggy.polls,
+    "deferred polls of W": unread_iggy.deferred_polls,
+    "fetches of W": unread_iggy.fetches,
+    "woken polls of W": unread_iggy.woken_polls,
+    "cancelled polls of W": unread_iggy.cancelled_polls,
     "deliveries": deliveries,
     "fetches": fetches,
     "fetches of bombs": fetches_of_bombs,
@@ -177,6 +183,11 @@ SCENARIOS: dict[str, Peers] = {
 # The number of peers at which each scenario was first seen to be unlimited.
 PEERS = {
     "polls": 100,
+    "polls of W": 100,
+    "deferred polls of W": 100,
+    "fetches of W": 100,
+    "woken polls of W": 100,
+    "cancelled polls of W": 100,
     "deliveries": 300,
     "fetches": 500,
     "requests": 100,

@@ -24,6 +24,7 @@ from conformance.clients.raw import pulsar
 from conformance.hostile.attack import AttackResult, speeches
 from conformance.hostile.commands import protocols
 from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol
+from conformance.hostile.rows_iggy import V_SESSION
 
 
 def frames(protocol: Protocol) -> list[bytes]:
@@ -88,6 +89,23 @@ def test_every_iggy_command_is_attacked_in_every_dialect(dialect):
     served = {(dialect, code) for code in DIALECTS[dialect].requests if code not in LOGINS}
     assert not served - pairs
     assert {name for name, code in pairs - {None} if code not in LOGINS} == {dialect}
+
+
+def test_newest_dialects_are_attacked_over_websocket():
+    """Their sessions lie behind a frame's head and a mask that changes nothing."""
+    talks = [talk for talk in protocols()["iggy-websocket"].talks if talk.session is not None]
+    assert [talk.dialect for talk in talks] == ["V", "W"]
+    for talk in talks:
+        head = talk.session.frame_pos - V_SESSION.frame_pos
+        rows = [row for row in talk.commands if row.inner]
+        assert rows
+        for row in rows:
+            assert row.wrap(row.inner) == row.frame
+            assert row.frame[head:] == row.inner
+        answer = b"HTTP/1.1 101 \r\n\r\n\x82\x7e\x01\x22" + bytes(264) + b"12345678"
+        assert talk.session.place_in(answer[:-1]) is None
+        place = talk.session.place_in(answer)
+        assert answer[place:] == b"12345678"
 
 
 def test_frames_are_counted_by_dialect():

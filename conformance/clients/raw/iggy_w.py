@@ -8,6 +8,7 @@ import struct
 import xxhash
 
 from conformance.clients.raw.iggy import (
+    BY_OFFSET,
     CONSUMER,
     GET_OFFSET,
     NEXT,
@@ -18,8 +19,10 @@ from conformance.clients.raw.iggy import (
 from conformance.clients.raw.wire import TIMEOUT_S, Wire
 
 HEADER_BYTES = 256
-SIZE_POS, STATUS_POS = 48, 216
-REQUEST, ROUTE = 5, 105
+SIZE_POS, CODE_POS, STATUS_POS = 48, 196, 216
+REQUEST, ROUTE, POLL_DEFERRED, CANCEL_DEFERRED, FETCH = 5, 105, 106, 108, 109
+ANY_BYTES = (1 << 32) - 1
+DEFERRED_SLACK_US = 2_000_000  # A request's time exceeds its wait by at least 1 s.
 REGISTER, NON_REPLICATED, SEND, STORE_OFFSET, DELETE_OFFSET = 1, 2, 160, 161, 162
 WITH_RESULT = {REGISTER, STORE_OFFSET, DELETE_OFFSET}
 VERSION, SDK, SECRET = 12 << 10, "0.12.0", bytes(32)
@@ -59,13 +62,13 @@ class IggyWWire(Wire):
         head = (known + checksum + count).ljust(HEADER_BYTES, b"\0")
         target = _topic(topic) + struct.pack("<BBI", 2, 4, partition - 1) + count
         body = struct.pack("<I", len(target)) + target + head + frames
-        self._ask(SEND, body, incarnation=self._incarnation(topic, partition))
+        self._ask(SEND, body, incarnation=self.incarnation(topic, partition))
 
     def poll_next(self, topic: str, count: int, consumer: str, *, partition: int = 1) -> list[int]:
         """Return the offsets of a consumer's next messages, which are stored as consumed."""
         body = CONSUMER + identifier(consumer) + _topic(topic)
         body += struct.pack("<BIBQIB", 1, partition - 1, NEXT, 0, count, True)
-        incarnation = self._incarnation(topic, partition)
+        incarnation = self.incarnation(topic, partition)
         answer = self._ask(NON_REPLICATED, body, POLL, incarnation)
         (polled_count,) = struct.unpack_from("<I", answer, 12)
         offsets = _offsets(answer[POLL_HEAD_BYTES:])
@@ -75,7 +78,7 @@ class IggyWWire(Wire):
     def store_offset(self, topic: str, consumer: str, offset: int, *, partition: int = 1) -> None:
         """Store the last consumed offset."""
         body = _place(topic, consumer, partition) + struct.pack("<QB", offset, 0)
-        self._ask(STORE_OFFSET, body, incarnation=self._incarnation(topic, partition))
+        self._ask(STORE_OFFSET, body, incarnation=self.incarnation(topic, partition))
 
     def stored_offset(self, topic: str, consumer: str, *, partition: int = 1) -> int | None:
         """Return the last consumed offset, or None."""
@@ -85,14 +88,15 @@ class IggyWWire(Wire):
     def delete_offset(self, topic: str, consumer: str, *, partition: int = 1) -> None:
         """Delete the stored offset."""
         body = _place(topic, consumer, partition) + b"\0"
-        self._ask(DELETE_OFFSET, body, incarnation=self._incarnation(topic, partition))
+        self._ask(DELETE_OFFSET, body, incarnation=self.incarnation(topic, partition))
 
-    def _incarnation(self, topic: str, partition: int) -> int:
+    def incarnation(self, topic: str, partition: int = 1) -> int:
+        """Return the lasting number of a partition."""
         route = self._ask(NON_REPLICATED, _topic(topic) + struct.pack("<I", partition - 1), ROUTE)
         return int(struct.unpack_from("<Q", route)[0])
 
-    def _ask(self, operation: int, body: bytes, code: int = 0, incarnation: int = 0) -> bytes:
-        """Return the body of the answer. Raises AssertionError unless the answer is a success."""
+    def frame(self, operation: int, body: bytes, code: int = 0, incarnation: int = 0) -> bytes:
+        """Return the next request of this session."""
         number, self._requests = self._requests, self._requests + 1
         head = bytearray(HEADER_BYTES)
         struct.pack_into("<I8xB", head, SIZE_POS, HEADER_BYTES + len(body), REQUEST)
@@ -100,7 +104,29 @@ class IggyWWire(Wire):
         struct.pack_into("<Q", head, 168, number)
         head[176] = operation
         struct.pack_into("<Q4xIQ", head, 184, self._session, code, incarnation)
-        self.send(bytes(head) + body)
+        return bytes(head) + body
+
+    def end_offset(self, topic: str) -> int:
+        """Return the offset of the next message of partition 1."""
+        body = poll_body(topic, "end", 0, 1)
+        answer = self._ask(NON_REPLICATED, body, POLL, self.incarnation(topic))
+        current, count = struct.unpack_from("<QI", answer, 4)
+        return int(current) + bool(count)
+
+    def query(self, code: int, body: bytes, incarnation: int = 0) -> bytes:
+        """Return a request that changes nothing."""
+        return self.frame(NON_REPLICATED, body, code, incarnation)
+
+    def again(self, request: bytes, code: int) -> bytes:
+        """Return a command with the number of an earlier request, and without a body."""
+        head = bytearray(request[:HEADER_BYTES])
+        struct.pack_into("<I", head, SIZE_POS, HEADER_BYTES)
+        struct.pack_into("<I", head, CODE_POS, code)
+        return bytes(head)
+
+    def _ask(self, operation: int, body: bytes, code: int = 0, incarnation: int = 0) -> bytes:
+        """Return the body of the answer. Raises AssertionError unless the answer is a success."""
+        self.send(self.frame(operation, body, code, incarnation))
         answer = self.take(HEADER_BYTES)
         (size,) = struct.unpack_from("<I", answer, SIZE_POS)
         (status,) = struct.unpack_from("<I", answer, STATUS_POS)
@@ -108,6 +134,26 @@ class IggyWWire(Wire):
         is_failure = operation in WITH_RESULT and any(data[:4])
         assert not status and not is_failure, f"operation {operation}: {status} {data[:12].hex()}"
         return data[4:] if operation in WITH_RESULT else data
+
+
+def poll_body(topic: str, consumer: str, start: int, count: int) -> bytes:
+    """Return the body of a POLL of partition 1 from an offset on, which stores no offset."""
+    head = CONSUMER + identifier(consumer) + _topic(topic)
+    return head + struct.pack("<BIBQIB", 1, 0, BY_OFFSET, start, count, 0)
+
+
+def deferred_poll_body(topic: str, consumer: str, start: int, count: int, wait_us: int) -> bytes:
+    """Return the body of a poll that waits; the answer may have any length."""
+    times = struct.pack("<QIIQ", wait_us, 1, ANY_BYTES, wait_us + DEFERRED_SLACK_US)
+    return poll_body(topic, consumer, start, count) + times
+
+
+def fetch_body(topic: str, consumer: str, incarnation: int, wait_us: int) -> bytes:
+    """Return the body of a FETCH of partition 1 from its first message on."""
+    limits = (wait_us, wait_us + DEFERRED_SLACK_US, 1, ANY_BYTES, ANY_BYTES, 0, 1)
+    place = struct.pack("<IBQIQQ", 0, BY_OFFSET, 0, ANY_BYTES, incarnation, 0)
+    head = CONSUMER + identifier(consumer) + _topic(topic)
+    return head + struct.pack("<QQIIIBI", *limits) + place
 
 
 def _topic(topic: str) -> bytes:
