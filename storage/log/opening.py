@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import time_ns
 
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.committer import Committer
@@ -68,6 +69,7 @@ def make_log(files: Files, folder: str, partition_id: int) -> NewLog:
     """
     header = SegmentHeader(KIND_PARTITION, new_salt(), partition_id, 0)
     segment = Segment.create(files, folder, header)
+    segment.set_extent(segment.size, time_ns() // 1000)  # Until an append: the time of its making.
     path = f"{folder}/{WATERMARK_NAME}"
     slot = SlotFile(files, path, WATERMARK_MAGIC, KIND_PARTITION, partition_id, may_exist=False)
     new = NewLog(LogIdentity(folder, KIND_PARTITION, partition_id), segment, slot)

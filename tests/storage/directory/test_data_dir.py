@@ -2,6 +2,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -257,15 +258,20 @@ def test_a_new_partition_is_written_and_not_read_again(tmp_path):
 def test_a_new_log_is_as_the_log_that_a_start_opens(tmp_path, durability):
     settings = LogSettings(durability=durability)
     data_dir, committer = opened(tmp_path)
+    begun_us = time.time_ns() // 1000
     (new,) = data_dir.create_partitions(
         [NewPartition(1, "public/default/t", 0)], settings, committer
     )
     facts = facts_of(new)
+    ((base_offset, made_us, size),) = new.segments()
+    assert begun_us <= made_us <= time.time_ns() // 1000
     data_dir.abandon()  # As after a crash: nothing more is written.
     data_dir, committer = opened(tmp_path)
     started = data_dir.open_partition(1, settings, committer)
     if durability == Durability.WRITTEN:
         assert facts.pop("log_end_offset") < started.log_end_offset  # Above the reservation.
+    else:
+        assert [segment[::2] for segment in started.segments()] == [(base_offset, size)]
     assert facts.items() <= facts_of(started).items()
     data_dir.close(committer)
 
