@@ -42,6 +42,7 @@ class ClusterTopics:
         self.find_by_id, self.partition = local.find_by_id, local.partition
         self.list, self.all = local.list, local.all
         self.inherited = local.inherited
+        self.check_new, self.check_growth = local.check_new, local.check_growth
         self.resolve_pulsar, self.pulsar_partition = local.resolve_pulsar, local.pulsar_partition
         self.is_deduplicated = local.is_deduplicated
 

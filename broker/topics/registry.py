@@ -135,6 +135,16 @@ class TopicRegistry(Protocol):
     def is_deduplicated(self, topic: Topic, /) -> bool:
         """Return whether a message that a Pulsar producer sends again is not stored again."""
 
+    # Checks of planned changes, as far as this broker knows.
+
+    def check_new(self, name: TopicName, partitions: int, iggy_id: int | None = None, /) -> None:
+        """Check that `create` may make this topic. Raises as `create`, without Conflict."""
+
+    def check_growth(self, name: TopicName, total: int, /) -> None:
+        """Check that `add_partitions` may make this change. Raises as `add_partitions`, without
+        Conflict.
+        """
+
     # Changing: awaited.
 
     async def create(

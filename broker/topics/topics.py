@@ -164,7 +164,7 @@ class Topics:
         settings: Mapping[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> Topic:
-        self._check_new(name, partitions, iggy_id)
+        self.check_new(name, partitions, iggy_id)
         if partitioned is None:
             partitioned = partitions > 1
         elif partitions > 1 and not partitioned:
@@ -175,7 +175,7 @@ class Topics:
         partitions_made = await self._make_partitions(topic, partitions)
         with self._discarded_if_it_fails(partitions_made):
             # Another client may have created the topic meanwhile.
-            self._check_new(name, partitions, iggy_id)
+            self.check_new(name, partitions, iggy_id)
             ids = [partition.partition_id for partition in partitions_made]
             topic.note_ticket(await self._catalogue.create_topic(planned, ids))
         meta = self._catalogue.state.topic(name)
@@ -378,7 +378,7 @@ class Topics:
         self.tell(renamed_topic, TopicEvent.CREATED)
         return renamed_topic
 
-    def _check_new(self, name: TopicName, partitions: int, iggy_id: int | None) -> None:
+    def check_new(self, name: TopicName, partitions: int, iggy_id: int | None = None) -> None:
         check_new_name(name)
         if not 0 <= partitions <= TOPIC_PARTITIONS_MAX:
             raise errors.InvalidRequest(f"a topic has at most {TOPIC_PARTITIONS_MAX} partitions")
@@ -407,6 +407,9 @@ class Topics:
             raise errors.LimitExceeded(
                 f"all subscriptions together have at most {self._limits.cursors} cursors"
             )
+
+    def check_growth(self, name: TopicName, total: int) -> None:
+        self._growing(name, total)
 
     def _growing(self, name: TopicName, total: int) -> Topic:
         """Return the topic, if it can grow to `total` partitions.

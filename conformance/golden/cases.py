@@ -44,6 +44,7 @@ from braidlog.storage.formats.kafka.records import varint_bytes
 from conformance.golden.asking import MISSING_ID
 from conformance.golden.case import MISSING, TOPIC, Build, Case, Ids, same
 from conformance.golden.cluster_cases import CLUSTER_CASES
+from conformance.golden.refused_cases import REFUSED_CASES
 
 GROUP = b"golden-group"
 TIMES_MS: Final = (1_700_000_000_000, 1_700_000_000_500, 1_700_000_000_250)
@@ -378,4 +379,11 @@ def _settings() -> Iterator[Case]:
         yield Case(f"{word} an unknown kind", _alter(module, 99, TOPIC, key, b"1"))
 
 
-CASES: Final = (*_topics(), *_records(), *_groups(), *_settings(), *CLUSTER_CASES)
+CASES: Final = (
+    *_topics(),
+    *_records(),
+    *_groups(),
+    *_settings(),
+    *CLUSTER_CASES,
+    *REFUSED_CASES,
+)

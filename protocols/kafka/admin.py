@@ -9,6 +9,7 @@ import msgspec
 
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest, NotOwner
+from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
 from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
@@ -102,6 +103,7 @@ async def _create(
         count = topics.defaults.num_partitions
     if count < 1:
         raise AdminRefused(Code.INVALID_PARTITIONS, "a topic has one partition or more")
+    _check_total(count)
     settings = _settings(wanted.configs)
     result = CreatableTopicResult(
         name=wanted.name, error_message=None, num_partitions=count, replication_factor=1
@@ -120,8 +122,7 @@ async def _create(
         for entry in config_entries(origins)
     ]
     if validate_only:
-        if topics.find(name) is not None:
-            raise AdminRefused(Code.TOPIC_ALREADY_EXISTS, f"{name.topic} is there")
+        topics.check_new(name, count)
         return result, 0
     topic = await topics.create(name, count, settings=settings)
     result.topic_id = id_of(topic)
@@ -232,7 +233,8 @@ async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_o
     count = len(context.broker.topics.get(name).partitions)
     if wanted.count <= count:
         raise AdminRefused(Code.INVALID_PARTITIONS, f"{name.topic} has {count} partitions already")
-    if wanted.assignments:
+    _check_total(wanted.count)
+    if wanted.assignments is not None:
         if len(wanted.assignments) != wanted.count - count:
             text = (
                 f"an assignment for {len(wanted.assignments)} of {wanted.count - count} partitions"
@@ -241,8 +243,16 @@ async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_o
         for assignment in wanted.assignments:
             check_replicas(context, assignment.broker_ids)
     if validate_only:
+        context.broker.topics.check_growth(name, wanted.count)
         return 0
     return await context.broker.topics.add_partitions(name, wanted.count)
+
+
+def _check_total(partitions: int) -> None:
+    """Check that a topic can have so many partitions. Raises AdminRefused."""
+    if partitions > TOPIC_PARTITIONS_MAX:
+        text = f"{partitions} partitions exceed the limit of {TOPIC_PARTITIONS_MAX} of a topic"
+        raise AdminRefused(Code.POLICY_VIOLATION, text)
 
 
 def refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:

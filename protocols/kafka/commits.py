@@ -167,11 +167,15 @@ def _add(
     """Add a commit to the others; return a code or another owner if the commit was not added."""
     if name is None:
         return Code.UNKNOWN
-    if _characters(target.committed_metadata) > context.options.offset_metadata_chars_max:
-        return Code.OFFSET_METADATA_TOO_LARGE
+    length = _characters(target.committed_metadata)
+    is_too_long = length > context.options.offset_metadata_chars_max
+    if is_too_long and context.version < TEXT_VERSION:
+        return Code.OFFSET_METADATA_TOO_LARGE  # 0.8 checks the text before the topic.
     try:
         topic = _topic(context, name)
         context.check_group(commits.name, topic.name)
+        if is_too_long:
+            return Code.OFFSET_METADATA_TOO_LARGE
         commit_given = _as_given(context, target)
         try:
             commits.add(topic, index, commit_given.offset, kafka=commit_given)

@@ -6,6 +6,7 @@ Algorithm of version 0: kafka/server/KafkaApis.scala, fetchOffsetsBefore, of apa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,11 @@ async def list_offsets(context: KafkaContext, request: ListOffsetsRequest) -> Ka
     """Answer each partition with at most as many offsets as it asks for, descending."""
     await context.own_writes()
     find = _find_first if context.version else _find
+    counts = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
     wanted = by_partition(
         (topic.name, partition.partition_index, partition)
         for topic in request.topics
@@ -62,6 +68,11 @@ async def list_offsets(context: KafkaContext, request: ListOffsetsRequest) -> Ka
         results: list[ListOffsetsPartitionResponse] = []
         async for index, target in in_turns(targets.items(), PARTITIONS_PER_TURN):
             result = ListOffsetsPartitionResponse(partition_index=index)
+            if context.version and counts[name, index] > 1:
+                result.error_code = Code.INVALID_REQUEST
+                context.count_error(Code.INVALID_REQUEST)
+                results.append(result)
+                continue
             try:
                 await find(context, context.partition(name, index), target, result)
             except BrokerError as error:

@@ -178,7 +178,7 @@ async def alter_log_dirs(context: KafkaContext, request: AlterReplicaLogDirsRequ
     codes: dict[bytes | None, list[AlterReplicaLogDirPartitionResult]] = {}
     async for path, name, index in in_turns(_placed(request), PARTITIONS_PER_TURN):
         code = refused or (Code.NONE if path == ours else Code.LOG_DIR_NOT_FOUND)
-        if not refused:
+        if code == Code.NONE:
             try:
                 _partition(context, name, index)
             except BrokerError as error:

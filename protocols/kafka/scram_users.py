@@ -66,7 +66,8 @@ def _described(
     try:
         if count > 1:
             raise AdminRefused(Code.DUPLICATE_RESOURCE, "the request names the user twice")
-        user = context.broker.users.find(name.decode(errors="replace"))
+        text = user_name(name)
+        user = None if text is None else context.broker.users.find(text)
         if user is None or not user.scram:
             raise AdminRefused(Code.RESOURCE_NOT_FOUND, "the user has no keys for SCRAM")
     except AdminRefused as error:
@@ -101,6 +102,15 @@ async def alter_scram_users(
     return KafkaAnswer(AlterUserScramCredentialsResponse(results=results))
 
 
+def user_name(name: bytes) -> str | None:
+    """Return the name of a user as text; None for a name that no user can have."""
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() and text else None
+
+
 async def _alter(context: KafkaContext, name: bytes, changes: Sequence[Change]) -> int:
     """Change the keys of a user; return the ticket. Raises BrokerError, AdminRefused."""
     for change in changes:
@@ -108,9 +118,9 @@ async def _alter(context: KafkaContext, name: bytes, changes: Sequence[Change]) 
             raise AdminRefused(Code.UNSUPPORTED_SASL_MECHANISM, "an unknown mechanism")
     if len({change.mechanism for change in changes}) < len(changes):
         raise AdminRefused(Code.DUPLICATE_RESOURCE, "the request names a mechanism twice")
-    if not name or not name.decode(errors="replace").isprintable():
+    users, text = context.broker.users, user_name(name)
+    if text is None:
         raise AdminRefused(Code.UNACCEPTABLE_CREDENTIAL, "a user has a name of printable text")
-    users, text = context.broker.users, name.decode(errors="replace")
     user = users.find(text)
     keys = [_key(change) for change in changes if isinstance(change, ScramCredentialUpsertion)]
     gone = {MECHANISMS[c.mechanism] for c in changes if isinstance(c, ScramCredentialDeletion)}

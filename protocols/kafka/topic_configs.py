@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from braidlog.broker.topics.settings_table import TopicSetting
+from braidlog.broker.topics.kept_settings import KAFKA_LIMITS
+from braidlog.broker.topics.settings_table import NO_LIMIT, TopicSetting
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsResourceResult,
@@ -20,6 +21,8 @@ UNSET: Final = {
     "message.timestamp.before.max.ms": b"9223372036854775807",
     "message.timestamp.after.max.ms": b"9223372036854775807",
 }
+# Settings for which Kafka does not take -1 as "no limit".
+LIMITED: Final = frozenset(kafka for _, kafka, _ in KAFKA_LIMITS)
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # `ConfigDef.Type` of apache/kafka
 # Where a setting comes from. For Kafka's clients a namespace is the default of all brokers.
 FROM_TOPIC, FROM_NAMESPACE, FROM_FILE, FROM_DEFAULT = 1, 3, 4, 5
@@ -153,9 +156,12 @@ def config_type(row: TopicSetting) -> int:
 def stored(row: TopicSetting, text: str) -> Setting:
     """Return a setting's value from the text of Kafka's clients. Raises AdminRefused."""
     try:
-        return parse_setting(row, text)
+        value = parse_setting(row, text)
     except ValueError as error:
         raise AdminRefused(Code.INVALID_CONFIG, str(error)) from None
+    if value == NO_LIMIT and row.kafka in LIMITED:
+        raise AdminRefused(Code.INVALID_CONFIG, f"{row.kafka} is {value}, expected 0 or more")
+    return value
 
 
 def shown(row: TopicSetting, value: Setting | None) -> bytes:

@@ -172,7 +172,8 @@ async def test_invalid_new_topics_are_refused(
 
 async def test_topics_grow_and_are_deleted(broker: Broker, client: RawKafka) -> None:
     async def grow(name: bytes, count: int) -> int:
-        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count)])
+        wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[wanted])
         return (await client.call_with_table(request, 1)).results[0].error_code
 
     assert await grow(FOO, 4) == Code.NONE
@@ -422,7 +423,7 @@ async def test_settings_of_unsupported_resources_are_refused(client: RawKafka) -
 
 async def test_validate_only_does_not_grow_a_topic(broker: Broker, client: RawKafka) -> None:
     request = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=FOO, count=4)], validate_only=True
+        topics=[CreatePartitionsTopic(name=FOO, count=4, assignments=None)], validate_only=True
     )
     assert (await client.call_with_table(request, 1)).results[0].error_code == Code.NONE
     assert len(broker.topics.get(FOO_NAME).partitions) == 1

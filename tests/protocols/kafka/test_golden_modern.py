@@ -21,6 +21,8 @@ from tests.protocols.kafka.talk import OpenClient
 RECORDED = read_table(Path(VECTORS) / "golden-answers-4.3.1.tsv")
 KNOWN = read_known(Path(VECTORS) / "differences-4.3.1.tsv")
 SIZE_BYTES = 4
+# Kafka 4 lists these versions of Produce, and closes the connection.
+CLOSED_BY_KAFKA = [(0, 0), (0, 1), (0, 2)]
 # Keys of Kafka 4.3.1 that are not served, with the reason.
 TRANSACTIONS = dict.fromkeys((24, 25, 26, 27, 28, 65, 66), "transactions are not served")
 TOKENS = dict.fromkeys((38, 39, 40, 41), "delegation tokens are not served")
@@ -65,3 +67,19 @@ async def test_every_answer_is_kafkas_but_for_the_known_differences(
     assert not new, "\n".join(map(str, new))
     gone = {known for known in KNOWN if not any(item.is_of(known) for item in differences)}
     assert not gone, "these differences are gone"
+
+
+def test_each_served_key_and_version_has_a_recorded_answer() -> None:
+    """Kafka 4.3.1's answers are here for every pair that both brokers serve."""
+    shares = (Path(VECTORS) / "share-answers.tsv").read_text().splitlines()[1:]
+    recorded = {(row.key, row.version) for row in RECORDED.rows}
+    recorded |= {tuple(map(int, line.split("\t")[:2])) for line in shares}
+    served = {
+        (key, version)
+        for key, (oldest, newest) in RECORDED.versions.items()
+        if key in APIS
+        for version in range(
+            max(oldest, APIS[key].request.VERSIONS[0]), min(newest, APIS[key].version_max) + 1
+        )
+    }
+    assert sorted(served - recorded) == CLOSED_BY_KAFKA

@@ -84,7 +84,7 @@ async def test_partitions_stay_in_the_data_directory(broker: Broker, client: Raw
         ]
 
     assert await codes(str(broker.data_dir).encode()) == [(FOO, 0), (b"none", UNKNOWN_TOPIC)]
-    assert await codes(b"/elsewhere") == [(FOO, 57), (b"none", UNKNOWN_TOPIC)]
+    assert await codes(b"/elsewhere") == [(FOO, 57), (b"none", 57)]
 
 
 async def test_controllers_are_refused_with_a_text(client: RawKafka) -> None:

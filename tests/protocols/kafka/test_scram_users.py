@@ -83,6 +83,7 @@ async def test_a_former_password_logs_in_no_more(broker: Broker, client: RawKafk
         ([upsertion(b"anna", 1, 16_385)], UNACCEPTABLE),
         ([upsertion(b"")], UNACCEPTABLE),
         ([upsertion(b"anna\n")], UNACCEPTABLE),
+        ([upsertion(b"anna\xff")], UNACCEPTABLE),
         ([upsertion(b"anna", 3)], UNKNOWN_MECHANISM),
         ([upsertion(b"anna"), upsertion(b"anna")], DUPLICATE),
         ([ScramCredentialDeletion(name=b"anna", mechanism=1)], NOT_FOUND),
