@@ -196,7 +196,7 @@ async def _run(
                 supervisor.ready()
 
             await serve_listeners(broker, listeners, opened)
-            await broker.durability.settled()
+            await broker.durability.all_durable()
             root.cancel_scope.cancel()
     except* (StorageFailed, ConfigError, DamagedLog) as group:
         failure = first_error(group)

@@ -167,7 +167,7 @@ async def _serve_behind(
             if signals:
                 await root.start(_stop_on_signal, broker)
             await serve_listeners(broker, listeners, opened)
-            await broker.durability.settled()
+            await broker.durability.all_durable()
             root.cancel_scope.cancel()
 
 

@@ -143,7 +143,7 @@ class PeerCallHandler:
                 commits.append((full, index, self._position(group, name, index)))
             except errors.BrokerError as error:  # Concerns this topic alone.
                 commits.append((full, index, None, named_error(error)))
-        await broker.durability.reached(broker.subscriptions.settle())
+        await broker.durability.reached(broker.subscriptions.flush_lazy())
         return commits
 
     def _position(self, group: bytes, name: TopicName, index: int) -> Committed:
@@ -230,9 +230,9 @@ class PeerCallHandler:
         name = TopicName(*full.split("/", 2))
         self._check(call, Action.DELETE, Resource.of_topic(name))
         topic = broker.topics.get(name)
-        await broker.durability.settled()  # Only durable records can be dropped.
+        await broker.durability.all_durable()  # Only durable records can be dropped.
         await broker.retention.purge(topic)
-        await broker.durability.settled()
+        await broker.durability.all_durable()
 
     async def _end_group(self, call: Call) -> bool:
         group, tenant, namespace = call.arguments

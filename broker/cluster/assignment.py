@@ -50,8 +50,8 @@ def to_take(view: ClusterView, session: int, free_s: Mapping[int, float]) -> lis
     ]
 
 
-def to_give(view: ClusterView, session: int, settled_ms: int) -> list[int]:
-    """Return this session's shards that another session, live for `settled_ms`, should own; all
+def to_give(view: ClusterView, session: int, lived_ms: int) -> list[int]:
+    """Return this session's shards that another session, live for `lived_ms`, should own; all
     shards if this session drains and another exists.
     """
     live = view.live
@@ -59,14 +59,14 @@ def to_give(view: ClusterView, session: int, settled_ms: int) -> list[int]:
         return []
     me = live[session]
     others = [row.node for row in live.values() if not row.drains and row.session != session]
-    settled = [
+    recipients = [
         row.node
         for row in live.values()
-        if row.node in others and (me.drains or row.age_ms >= settled_ms)
+        if row.node in others and (me.drains or row.age_ms >= lived_ms)
     ]
-    if not settled:
+    if not recipients:
         return []
-    candidates = settled if me.drains else [me.node, *settled]
+    candidates = recipients if me.drains else [me.node, *recipients]
     return [
         row.shard
         for row in view.shards

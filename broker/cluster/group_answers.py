@@ -71,7 +71,7 @@ class GroupAnswers:
             offsets = self._offsets(topic, group)
             if offsets is not None:
                 positions.append((topic.name.full, offsets))
-        await self._settled()
+        await self._flush_lazy()
         return positions
 
     async def _topic_positions(self, call: Call) -> list[tuple[int, int]] | None:
@@ -79,12 +79,12 @@ class GroupAnswers:
         name = TopicName(*full.split("/", 2))
         self._broker.placement.check(name)
         offsets = self._offsets(self._broker.topics.get(name), group)
-        await self._settled()
+        await self._flush_lazy()
         return offsets
 
-    async def _settled(self) -> None:
+    async def _flush_lazy(self) -> None:
         """Wait until a crash takes back no position that is visible now."""
-        await self._broker.durability.reached(self._broker.subscriptions.settle())
+        await self._broker.durability.reached(self._broker.subscriptions.flush_lazy())
 
     def _offsets(self, topic: Topic, group: bytes) -> list[tuple[int, int]] | None:
         """Return partitions and offsets; None without a subscription. Raises NotOwner."""
@@ -135,7 +135,7 @@ class GroupAnswers:
         if subscription is None or position is None:
             return None
         standing = position, subscription.backlog(index)
-        await self._settled()
+        await self._flush_lazy()
         return standing
 
     def _opened(self, group: bytes, name: TopicName, index: int) -> Subscription:

@@ -98,9 +98,9 @@ class Membership:
         held = self._parts.placement.held
         if leaving := [shard for shard in leaving if shard in held]:
             await self._give(leaving)
-        return self._check_settled(view)
+        return self._check_owners(view)
 
-    def _check_settled(self, view: ClusterView) -> bool:
+    def _check_owners(self, view: ClusterView) -> bool:
         """Return whether clients can be served: every shard has an owner, and a
         catalogue exists.
         """
@@ -175,7 +175,7 @@ class Membership:
                 self._own_catalogue(contents[CATALOGUE_SHARD])
             elif self._parts.shared_catalogue.is_owned:
                 # A deletion must be published before the shard drops the remains.
-                await self._broker.durability.settled()
+                await self._broker.durability.all_durable()
             elif contents:
                 await self._follow_surely()
             for shard in sorted(contents.keys() - {CATALOGUE_SHARD}):
@@ -285,7 +285,7 @@ class Membership:
                 for meta in catalogue.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
                         topics.move_away(topic)
-                parts.cursors.settle()
+                parts.cursors.flush_lazy()
                 parts.cursors.give_up(shard)
                 if shard == CATALOGUE_SHARD:
                     catalogue.disown()
@@ -293,7 +293,7 @@ class Membership:
                     parts.own_nodes(None)
                 else:
                     catalogue.give_up(shard)
-            await broker.durability.settled()
+            await broker.durability.all_durable()
             for shard in shards:
                 shared.give_up(shard)
                 await run_in_thread(self._session.release, shard)

@@ -42,7 +42,7 @@ class CommitRounds:
     """Commit rounds, and the readers and answers that wait for them.
 
     Guarantees: a ticket is reported durable only after every file and folder marked up to the
-    ticket was synced; readers wake and answers leave after that, never before. Only `settled`,
+    ticket was synced; readers wake and answers leave after that, never before. Only `all_durable`,
     `reached` and the task in `run` wait; all other methods return at once.
     """
 
@@ -135,7 +135,7 @@ class CommitRounds:
             await trio.sleep(self._flush_interval_ms / 1000)
             self.committer.promote_lazy()
 
-    async def settled(self) -> None:
+    async def all_durable(self) -> None:
         """Wait until all changes marked so far, including lazy changes, are on disk."""
         self.committer.promote_lazy()
         ticket = self.ticket

@@ -58,7 +58,7 @@ class Again:
 
     def discard(self, offset: int) -> None:
         """Remove an offset if present."""
-        self._retries.settled(offset)
+        self._retries.forget(offset)
         self._remove(offset)
 
     def _remove(self, offset: int) -> None:

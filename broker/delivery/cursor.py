@@ -109,7 +109,7 @@ class DispatchCursor:
         standing = self.subscription.standing(self.index)
         return _AgainState(*standing, self.again) if self.again else CursorState(*standing)
 
-    def settled(self) -> list[int]:
+    def remove_acked(self) -> list[int]:
         """Remove the offsets that are no longer wanted from `again`, and return them."""
         if not self.again:
             return []

@@ -293,7 +293,7 @@ class Dispatcher(Pump):
         try:
             return self.cursor.ack(ack_sets.merged(ranges), lazy=lazy)
         finally:  # Some ranges may be accepted and others refused for lack of room.
-            settled = self.cursor.settled()
+            acked = self.cursor.remove_acked()
             state = self.cursor.state()
             if all(state.covers(start, end) for start, end in whole):
                 self._acked_whole(consumer, entries)
@@ -302,7 +302,7 @@ class Dispatcher(Pump):
                 spans += [span for span in delivered if span is not None]
             for span in spans:
                 self._acked(consumer, span, state.unacked(span.offset, span.end))
-            for piece in settled:
+            for piece in acked:
                 self._acked(consumer, EntrySpan(piece, 1), 0)
 
     def _delivered_ranges(
@@ -393,7 +393,7 @@ class Dispatcher(Pump):
         else:
             if self.stopped_at is not None and self.stopped_at < self.cursor.position:
                 self._go_on()
-            self.cursor.settled()
+            self.cursor.remove_acked()
             self._moved_ahead()
             self.wake()
 

@@ -16,7 +16,7 @@ from braidlog.broker.delivery.holes import compacted_away_of
 from braidlog.broker.errors import UnreadableRecord
 from braidlog.broker.limits import DECODE_BYTES_MAX
 from braidlog.broker.reading.entries import Entry, decoded, entries_in
-from braidlog.broker.reading.unopened import Passed, settle
+from braidlog.broker.reading.unopened import Passed, pass_unreadable
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
@@ -182,11 +182,11 @@ def _foreign_entries(
         size = 0
     if has_entries and size:
         raise _FullRead
-    if not memory.settle(size):
+    if not memory.hold_built(size):
         del result
         yield memory.expect(size)
         result = yield from _converted(batch, offset, policy, memory, has_entries=has_entries)
-        memory.settle(size)
+        memory.hold_built(size)
     return result
 
 
@@ -233,7 +233,7 @@ def _make_entries(
             ]
             return entries, start + len(entry_set), None
     records = decoded(batch, start, FOREIGN_RECORDS_MAX, DECODE_BYTES_MAX)
-    passed = settle(policy, batch, records)
+    passed = pass_unreadable(policy, batch, records)
     if records.failed is not None and not records.records and not has_entries:
         raise UnreadableRecord(f"record {records.failed_offset}: {records.failed}")
     bodies = records_to_entries(records.records)

@@ -73,7 +73,7 @@ class OrderedDispatcher(Dispatcher):
         consumer.messages_acked += max(0, position - self.cursor.position)
         consumer.times.acked_us = self._now_us()
         ticket = self.cursor.ack_to(position, lazy=lazy)
-        self.cursor.settled()
+        self.cursor.remove_acked()
         delivered = self._delivered
         while delivered and (first := next(iter(delivered))) < position:
             del delivered[first]

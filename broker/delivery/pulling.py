@@ -19,7 +19,7 @@ LOCKED_MAX: Final = 2000  # Kafka's group.share.partition.max.record.locks
 LOCK_S: Final = 30.0  # Kafka's group.share.record.lock.duration.ms
 
 
-class Settlement(enum.IntEnum):
+class AckType(enum.IntEnum):
     """A member's decision about a record; the values are Kafka's."""
 
     GAP = 0  # The member was shown no record at that offset.
@@ -29,7 +29,7 @@ class Settlement(enum.IntEnum):
     RENEW = 4
 
 
-Settled = tuple[int, int, Settlement]
+AckRange = tuple[int, int, AckType]
 """A range `[start, end)`, and what happens to its records."""
 
 

@@ -20,11 +20,11 @@ def longer_wait(seconds: float) -> float:
 
 
 class Retries:
-    """Offsets that failed. Each waits, then is tried, and either fails again or is settled."""
+    """Offsets that failed. Each waits, then is tried, and either fails again or is forgotten."""
 
     def __init__(self) -> None:
         """Begin with no offsets."""
-        self._waits_s: dict[int, float] = {}  # The last wait of every offset that is not settled.
+        self._waits_s: dict[int, float] = {}  # The last wait of every offset that is not forgotten.
         self._waiting: set[int] = set()
         self._due: list[tuple[float, int]] = []  # A heap of (time, offset), in trio's seconds.
 
@@ -56,7 +56,7 @@ class Retries:
             self._waiting.remove(offset)
             yield offset
 
-    def settled(self, offset: int) -> None:
+    def forget(self, offset: int) -> None:
         """Forget an offset that was read at a retry, or is gone."""
         self._waits_s.pop(offset, None)
 

@@ -2,8 +2,8 @@
 
 Consumers of Pulsar and HTTP get whole entries sent, as on every Shared subscription. Members of
 share groups (`PullingConsumer`) ask for records: `first_offered`, a read by the caller, `acquire`,
-`settle`. A record that a member holds has a lock, which ends by `settle`, by time, or when the
-member leaves.
+`acknowledge_ranges`. A record that a member holds has a lock, which ends by an acknowledgement, by
+time, or when the member leaves.
 
 Entries and the locks of their records are in `locking.py`. A member that waits for records has
 turns like every consumer: the pump offers a turn (`PullingConsumer.offered`), and sends nothing
@@ -23,7 +23,7 @@ from braidlog.broker.delivery.again import ANYBODY
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.locking import LockingDispatcher
 from braidlog.broker.delivery.locks import Lock
-from braidlog.broker.delivery.pulling import PullingConsumer, Settled, Settlement
+from braidlog.broker.delivery.pulling import AckRange, AckType, PullingConsumer
 from braidlog.broker.reading import ack_sets
 
 if TYPE_CHECKING:
@@ -139,40 +139,40 @@ class QueueDispatcher(LockingDispatcher):
 
     # Members: settling records.
 
-    def holds(self, consumer: Consumer, settled: Sequence[Settled]) -> bool:
-        """Return True if the member may settle these: it holds all records at or above the
-        position.
+    def holds(self, consumer: Consumer, acks: Sequence[AckRange]) -> bool:
+        """Return True if the member may acknowledge these: it holds all records at or above
+        the position.
         """
         position = self.cursor.position
         return all(
             end <= position or self.locks.are_of(consumer, max(start, position), end)
-            for start, end, _ in settled
+            for start, end, _ in acks
         )
 
-    def settle(self, consumer: Consumer, settled: Sequence[Settled]) -> int:
+    def acknowledge_ranges(self, consumer: Consumer, acks: Sequence[AckRange]) -> int:
         """Acknowledge, hand back or lock again records that the member holds (`holds`). Returns a
         ticket. Raises StorageFull, StorageFailed, LimitExceeded: the member then holds all of them.
         """
         locks, position = self.locks, self.cursor.position
-        parts = [(max(start, position), end, how) for start, end, how in settled if end > position]
+        parts = [(max(start, position), end, how) for start, end, how in acks if end > position]
         # Hidden records go with the record behind them.
         parts = [(locks.with_hidden(start), end, how) for start, end, how in parts]
-        stays = {Settlement.RELEASE, Settlement.RENEW}
+        stays = {AckType.RELEASE, AckType.RENEW}
         if self.share_limits.dead_letters is not None:
-            stays.add(Settlement.REJECT)
+            stays.add(AckType.REJECT)
         done = [(start, end) for start, end, how in parts if how not in stays]
         ticket = self.cursor.ack(ack_sets.merged(done), lazy=False) if done else 0
         released: list[Lock] = []
         for start, end, how in parts:
-            if how is Settlement.RENEW:
+            if how is AckType.RENEW:
                 self._renew(start, end)
                 continue
             ended = locks.take(start, end)
-            if how is Settlement.RELEASE:
+            if how is AckType.RELEASE:
                 released += ended
             else:
                 self._acknowledged(consumer, ended)
-            if how is Settlement.REJECT and how in stays:
+            if how is AckType.REJECT and how in stays:
                 self._bury([(start, end)])
         self._hand_back(released, is_counted_by_pulsar=True)
         self.wake()

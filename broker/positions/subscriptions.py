@@ -202,7 +202,7 @@ class Subscription:
         Raises the errors of `commit`.
         """
         if self._cursor(index) is not None:
-            return self._settled()
+            return self._flush_lazy()
         return self.seek(index, position)
 
     def seek(self, index: int, position: int, *, mover: SubscriptionListener | None = None) -> int:
@@ -230,7 +230,7 @@ class Subscription:
         self._check_there()
         cursor = self._cursor(index)
         if cursor is None:
-            return 0 if lazy else self._settled()
+            return 0 if lazy else self._flush_lazy()
         room_in_all = self._limits.ack_ranges - self._cursors.totals.ranges
         fresh, refused = cursor_moves.taken(cursor, ranges, room_in_all)
         if fresh:
@@ -238,7 +238,7 @@ class Subscription:
             moved = cursor_moves.acknowledged(self._key(index), cursor, position, fresh)
             ticket = self._move(moved, CursorEvent.ACKED, lazy=lazy, mover=mover)
         else:
-            ticket = 0 if lazy else self._settled()
+            ticket = 0 if lazy else self._flush_lazy()
         if refused:
             raise errors.LimitExceeded(f"{refused} ranges too many are acknowledged one by one")
         return ticket
@@ -255,7 +255,7 @@ class Subscription:
         cursor = self._cursor(index)
         position = cursor_moves.bounded(position)
         if cursor is None or position <= cursor.position:
-            return 0 if lazy else self._settled()
+            return 0 if lazy else self._flush_lazy()
         position = cursor_moves.past(cursor, position)
         moved = cursor_moves.acknowledged(self._key(index), cursor, position)
         return self._move(moved, CursorEvent.ACKED, lazy=lazy, mover=mover)
@@ -323,9 +323,9 @@ class Subscription:
     def _moved(self) -> errors.NotOwner:
         return errors.NotOwner(f"{self.topic.name} has moved to another broker")
 
-    def _settled(self) -> int:
+    def _flush_lazy(self) -> int:
         with as_broker_errors(self._report):
-            return self._cursors.settle()
+            return self._cursors.flush_lazy()
 
     def _move(
         self,
@@ -403,13 +403,13 @@ class Subscriptions:
         """Return the subscription names of a topic."""
         return [] if topic.deleted else self.cursors.names(topic.meta.topic_id)
 
-    def settle(self) -> int:
+    def flush_lazy(self) -> int:
         """Return a ticket after which a crash takes back no position that is visible now. The
         answer to a client that asks for a position waits for the ticket. If storage takes no
         change, the ticket is 0: the client still gets an answer.
         """
         try:
-            return self.cursors.settle()
+            return self.cursors.flush_lazy()
         except StorageError:
             return 0
 

@@ -32,7 +32,7 @@ from braidlog.broker.reading.chunks import join_chunks
 from braidlog.broker.reading.cutting import CutBatches
 from braidlog.broker.reading.result import ReadResult, record_bytes
 from braidlog.broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
-from braidlog.broker.reading.unopened import Passed, cannot_decode, settle
+from braidlog.broker.reading.unopened import Passed, cannot_decode, pass_unreadable
 from braidlog.broker.reading.unpacking import run_packing, run_unpacking
 from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps
@@ -286,7 +286,7 @@ class StoredRead(abc.ABC):
         policy = self._partition.log.settings.unreadable_records
         while self.result.next_offset < batch.next_offset and not self.is_full:
             decoded = yield from self._decode(batch)
-            passed = settle(policy, batch, decoded)
+            passed = pass_unreadable(policy, batch, decoded)
             if passed is not None:
                 self.passed.append(passed)
             if not decoded.records and decoded.failed is None and passed is None:
@@ -312,12 +312,12 @@ class StoredRead(abc.ABC):
             return cannot_decode(batch, self.result.next_offset, error)
         decoded = yield from self._decode_whole(stored, batch)
         memory = self.memory
-        if memory is not None and not memory.settle(size := _large_bytes(decoded)):
+        if memory is not None and not memory.hold_built(size := _large_bytes(decoded)):
             # The size is known only now. The record is decoded again once memory is free.
             del decoded
             yield memory.expect(size)
             decoded = yield from self._decode_whole(stored, batch)
-            memory.settle(_large_bytes(decoded))
+            memory.hold_built(_large_bytes(decoded))
         return decoded
 
     def _decode_whole(self, stored: Codec, batch: Batch) -> Steps[Decoded]:

@@ -41,7 +41,7 @@ class _Entry(NamedTuple):
     format_name: bytes
 
 
-def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed | None:
+def pass_unreadable(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed | None:
     """Continue after an unreadable entry, as the setting says.
 
     None if nothing failed or the failure stays an error. `decoded` belongs to this batch; a record

@@ -232,8 +232,8 @@ class OutputReservation:
                 await self.grow(record_bytes)
             self._expected = record_bytes
 
-    def settle(self, record_bytes: int) -> bool:
-        """Hold memory for the large record that was made; 0: the record is small. Return False if
+    def hold_built(self, record_bytes: int) -> bool:
+        """Hold memory for the large record that was built; 0: the record is small. Return False if
         that needs a wait: then drop the record, `expect` the record and make it again.
         """
         expected, self._expected = self._expected, 0

@@ -201,7 +201,7 @@ class Receiver:
         self._stage = _SETTLING
         waiting, outbox = self._session.turn_ended(), self._outbox
         if waiting is not None or not outbox.has_room:
-            return self._settle(waiting)
+            return self._wait_for_room(waiting)
         if not self._frames_left:
             self._inlet.rest()
         if self._allowance is not None:
@@ -210,7 +210,7 @@ class Receiver:
                 return trio.sleep(pause_s)
         return None
 
-    async def _settle(self, ending: Waiting | None) -> None:
+    async def _wait_for_room(self, ending: Waiting | None) -> None:
         """Wait at the end of a turn, for output that the session held back and for room."""
         outbox = self._outbox
         if ending is not None:

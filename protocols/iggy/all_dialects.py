@@ -179,7 +179,7 @@ def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
     return _BY_CRATE.get(version[:2], _VERSION_UNKNOWN), manners
 
 
-def settled_manners(manners: Manners, candidates: Candidates) -> Manners:
+def manners_for(manners: Manners, candidates: Candidates) -> Manners:
     """Return the manners of a client without a version, after its possible dialects
     have changed.
     """

@@ -238,4 +238,4 @@ class IggyContext:
         Answers are sent in order, so a poll after a SEND would wait for the SEND's answer anyway.
         """
         if self.has_own_writes:
-            await self.broker.durability.settled()
+            await self.broker.durability.all_durable()

@@ -25,7 +25,7 @@ from braidlog.protocols.iggy.all_dialects import (
     WITH_LOGIN,
     Candidates,
     candidates_of_login,
-    settled_manners,
+    manners_for,
 )
 from braidlog.protocols.iggy.dialects import Dialect, Manners, PayloadLayout
 from braidlog.protocols.iggy.errors import ErrorCode
@@ -294,13 +294,13 @@ class IggyMachine:
         # Prefer dialects with a plausible reading. If there are none, the command is refused as
         # usual.
         meant = [candidate for candidate in fitting if _is_meant(candidate[1])] or fitting
-        self._settle(tuple(dialect for dialect, _ in meant))
+        self._narrow_to(tuple(dialect for dialect, _ in meant))
         return IggyCommand(code, meant[0][1])
 
-    def _settle(self, fitting: Candidates) -> None:
+    def _narrow_to(self, fitting: Candidates) -> None:
         if fitting != self._candidates:
             self._candidates, self.dialect = fitting, fitting[0]
-            self.manners = settled_manners(self.manners, fitting)
+            self.manners = manners_for(self.manners, fitting)
 
     def _absent(self, code: int) -> RefusedFrame:
         """Refuse a command that the dialect lacks or that is not served in the dialect."""

@@ -109,7 +109,7 @@ class IggyGroup:
         del self.members[member_id]
         self._dealt = None
 
-    def settle(self, partitions_count: int) -> None:
+    def reassign(self, partitions_count: int) -> None:
         """Bring the assignment of that many partitions up to date."""
         if self._dealt != partitions_count:
             self._deal_all(partitions_count)
@@ -239,7 +239,7 @@ class Groups:
         group = self._groups.get((topic_id, name))
         if group is None or not group.members:
             return []
-        group.settle(partitions_count)
+        group.reassign(partitions_count)
         return list(group.members.values())
 
     def member(
@@ -249,7 +249,7 @@ class Groups:
         group = self._groups.get((topic_id, name))
         if group is None or member_id not in group.members:
             return None
-        group.settle(partitions_count)
+        group.reassign(partitions_count)
         return group.members[member_id]
 
     def polled(self, key: GroupKey, member_id: int, partition: int, next_offset: int) -> None:

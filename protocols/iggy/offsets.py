@@ -29,7 +29,7 @@ def get_offset(context: IggyContext, request: m.GetConsumerOffset) -> IggyAnswer
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     stored = max((position or 0) - 1, 0)
     info = r.OffsetInfo(reader.index, current_offset(reader.partition), stored)
-    return IggyAnswer([info], ticket=context.broker.subscriptions.settle())
+    return IggyAnswer([info], ticket=context.broker.subscriptions.flush_lazy())
 
 
 def store_offset(context: IggyContext, request: m.StoreConsumerOffset) -> IggyAnswer:

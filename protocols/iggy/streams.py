@@ -107,7 +107,7 @@ async def purge_stream(context: IggyContext, request: m.PurgeStream) -> IggyAnsw
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
     asker = Asker(context.connection.principal, context.connection.at)
-    await broker.durability.settled()  # Only durable records can be dropped.
+    await broker.durability.all_durable()  # Only durable records can be dropped.
     for topic_id in [topic.meta.topic_id for topic in names.topics(broker, stream)]:
         for _ in range(PURGE_TRIES):
             topic = broker.topics.find_by_id(topic_id)
@@ -116,7 +116,7 @@ async def purge_stream(context: IggyContext, request: m.PurgeStream) -> IggyAnsw
             with suppress(errors.TopicNotFound):  # Or it has another name by now.
                 await _purge(broker, asker, topic)
                 break
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return IggyAnswer()
 
 

@@ -229,9 +229,9 @@ async def purge_topic(context: IggyContext, request: m.PurgeTopic) -> IggyAnswer
     """Delete all messages of a topic; offsets continue, stored offsets stay. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     broker = context.broker
-    await broker.durability.settled()  # Only durable records can be dropped.
+    await broker.durability.all_durable()  # Only durable records can be dropped.
     await broker.retention.purge(topic)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return IggyAnswer()
 
 
@@ -240,7 +240,7 @@ async def delete_segments(context: IggyContext, request: m.DeleteSegments) -> Ig
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
     broker.retention.drop_segments(topic.partition(request.partition), request.count)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return IggyAnswer()
 
 
@@ -250,7 +250,7 @@ async def flush(context: IggyContext, request: m.FlushUnsavedBuffer) -> IggyAnsw
     """
     topic = names.get_topic(context.broker, request.stream, request.topic)
     topic.partition(request.partition)
-    await context.broker.durability.settled()
+    await context.broker.durability.all_durable()
     return IggyAnswer()
 
 

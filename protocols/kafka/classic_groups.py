@@ -88,7 +88,7 @@ async def _join(context: KafkaContext, request: JoinGroupRequest) -> JoinGroupRe
         groups.weigh(group)
         return _not_joined(context, Code.MEMBER_ID_REQUIRED, promised)
     member = group.admit(request, context.client, now)
-    groups.settle(group)
+    groups.note_change(group)
     context.presence.heard(group, member)
     group.park(member)
     is_answered = False
@@ -232,7 +232,7 @@ def _leave(
     if group is None:
         return Code.UNKNOWN_MEMBER_ID
     code = group.leave(member_id, instance_id, trio.current_time())
-    context.groups.settle(group)
+    context.groups.note_change(group)
     return code
 
 

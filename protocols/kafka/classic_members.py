@@ -83,7 +83,7 @@ def join(
         protocol_name=classic.protocol_name,
         member_id=member_id,
     )
-    context.groups.settle_modern(group)
+    context.groups.note_modern_change(group)
     return reply
 
 
@@ -145,7 +145,7 @@ def leave(
     except MemberRefused as error:
         return error.code
     group.remove(member, trio.current_time())
-    context.groups.settle_modern(group)
+    context.groups.note_modern_change(group)
     return Code.NONE
 
 

@@ -87,7 +87,7 @@ class ConsumerGroup:
         self._instances: dict[bytes, bytes] = {}  # instance id -> member id
         self._holders: dict[Place, ConsumerMember] = {}
         self._dues: Deadlines[ConsumerMember] = Deadlines(self._has)
-        self._unsettled: set[bytes] = set()  # ids of members not at their targets
+        self._off_target: set[bytes] = set()  # ids of members not at their targets
 
     def _has(self, member: ConsumerMember) -> bool:
         return self.members.get(member.member_id) is member
@@ -99,7 +99,7 @@ class ConsumerGroup:
             return State.EMPTY
         if self.epoch > self.target_epoch:
             return State.ASSIGNING
-        return State.RECONCILING if self._unsettled else State.STABLE
+        return State.RECONCILING if self._off_target else State.STABLE
 
     @property
     def size(self) -> int:
@@ -178,7 +178,7 @@ class ConsumerGroup:
         )
         self._add(member, now)
         self.subscribe(member, wanted)
-        self._unsettled.add(member_id)
+        self._off_target.add(member_id)
         return member
 
     def _add(self, member: ConsumerMember, now: float) -> None:
@@ -189,11 +189,11 @@ class ConsumerGroup:
         self._places += len(member.target)
         self.heard(member, now)
         self._dues.add(member.due, member, len(self.members))
-        self._unsettled.add(member.member_id)
+        self._off_target.add(member.member_id)
 
     def _drop(self, member: ConsumerMember) -> None:
         del self.members[member.member_id]
-        self._unsettled.discard(member.member_id)
+        self._off_target.discard(member.member_id)
         instance = member.instance_id
         if instance is not None and self._instances.get(instance) == member.member_id:
             del self._instances[instance]
@@ -310,7 +310,7 @@ class ConsumerGroup:
         self.target_epoch = self.epoch
         for member in self.members.values():
             member.target = shares[member.member_id]
-            self._unsettled.add(member.member_id)
+            self._off_target.add(member.member_id)
         self._places = sum(map(len, shares.values()))
 
     def _shares(self, subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -> Shares:
@@ -355,7 +355,7 @@ class ConsumerGroup:
 
     def has_its_share(self, member: ConsumerMember) -> bool:
         """Return True if the member needs nothing before the next change."""
-        return self.epoch == self.target_epoch and member.member_id not in self._unsettled
+        return self.epoch == self.target_epoch and member.member_id not in self._off_target
 
     def reconcile(self, member: ConsumerMember, owned: Places | None, now: float) -> bool:
         """Bring a member nearer to its target, after what it says it has. Return True if what it
@@ -368,7 +368,7 @@ class ConsumerGroup:
             self._release(member, member.revoking)
             member.revoking, member.step_due = NOWHERE, math.inf
         elif member.epoch == self.target_epoch and member.assigned == member.target:
-            self._unsettled.discard(member.member_id)
+            self._off_target.discard(member.member_id)
             return False
         return self._next_step(member, owned, now)
 
@@ -389,7 +389,7 @@ class ConsumerGroup:
             member.former_epoch, member.epoch = member.epoch, self.target_epoch
         member.place_epochs.update(dict.fromkeys(member.assigned - before, member.epoch))
         if member.assigned == target:
-            self._unsettled.discard(member.member_id)
+            self._off_target.discard(member.member_id)
         return member.assigned != before
 
     def _release(self, member: ConsumerMember, places: Places) -> None:
@@ -404,7 +404,7 @@ class ConsumerGroup:
         member.assigned = member.revoking = NOWHERE
         member.step_due = math.inf
         member.epoch = member.former_epoch = JOIN_EPOCH
-        self._unsettled.add(member.member_id)
+        self._off_target.add(member.member_id)
         self.heard(member, now)
 
     # Members of the classic protocol, which KIP-848's online migration lets in.
@@ -424,7 +424,7 @@ class ConsumerGroup:
             member.epoch = member.former_epoch = epoch
             member.place_epochs = dict.fromkeys(free, epoch)
             self._add(member, now)
-            self._unsettled.discard(member.member_id)
+            self._off_target.discard(member.member_id)
 
     @property
     def is_left_to_classic(self) -> bool:

@@ -121,7 +121,7 @@ def _admitted(
         raise MemberRefused(error.code, _why(error.code, shown, text, request)) from None
     if epoch == LEAVE_EPOCH:
         group.remove(member, now)
-        context.groups.settle_modern(group)
+        context.groups.note_modern_change(group)
         return group, None
     if epoch == AWAY_EPOCH:
         group.go_away(member)
@@ -165,7 +165,7 @@ def _joined(
     try:
         member = group.join(member_id, request.instance_id, context.client, wanted, now)
     finally:
-        groups.settle_modern(group)
+        groups.note_modern_change(group)
     group.restart(member, now)
     return group, member
 

@@ -222,4 +222,4 @@ class KafkaContext:
         read would only wait behind the produce's answer, with all the bytes it read in memory.
         """
         if self.has_own_writes:
-            await self.broker.durability.settled()
+            await self.broker.durability.all_durable()

@@ -108,7 +108,7 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
         yield from fetching.read_all()
         if request.wait_ms_max > 0 and not fetching.is_enough():
             yield fetching.wait(max(end_s - trio.current_time(), 0.0))
-        fetched = yield from _settle_all(context, topics)
+        fetched = yield from _finish_all(context, topics)
     return KafkaAnswer(FetchReply(fetched))
 
 
@@ -449,26 +449,26 @@ def _close(reading: PartitionFetch, partition: Partition) -> None:
     reading.full = True
 
 
-def _settle_all(
+def _finish_all(
     context: KafkaContext, topics: dict[bytes | None, dict[int, PartitionFetch | Fetched]]
 ) -> Steps[dict[bytes | None, dict[int, Fetched]]]:
     """Finish every reading, and return the partitions of the answer."""
     fetched: dict[bytes | None, dict[int, Fetched]] = {}
     number = 0
     for name, partitions in topics.items():
-        settled = fetched[name] = {}
+        finished = fetched[name] = {}
         for index, reading in partitions.items():
             if isinstance(reading, PartitionFetch):
-                _settle(context, reading)
+                _finish(context, reading)
                 reading = _fetched(reading)
-            settled[index] = reading
+            finished[index] = reading
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
     return fetched
 
 
-def _settle(context: KafkaContext, reading: PartitionFetch) -> None:
+def _finish(context: KafkaContext, reading: PartitionFetch) -> None:
     """Count the returned records; remember how far an empty read got, for the next fetch."""
     if reading.size:
         partition = reading.partition

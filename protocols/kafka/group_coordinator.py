@@ -88,7 +88,7 @@ class GroupCoordinator:
             count = len(group.members)
             group.advance(trio.current_time())
             if len(group.members) < count:
-                self.settle_modern(group)
+                self.note_modern_change(group)
         return self._modern.get(name)
 
     def upgrade(
@@ -102,13 +102,13 @@ class GroupCoordinator:
             return None
         modern = upgraded(group, self.policy, topics_of, trio.current_time())
         group.give_up()
-        self.settle(group)  # Its watch ends.
+        self.note_change(group)  # Its watch ends.
         self.forget(name)
         self._modern[name] = modern
         self.weigh(modern)
         return modern
 
-    def settle_modern(self, group: ConsumerGroup) -> None:
+    def note_modern_change(self, group: ConsumerGroup) -> None:
         """Take note of a changed group. If only classic members are left, they get a classic
         group.
         """
@@ -212,9 +212,9 @@ class GroupCoordinator:
     def changing(self, group: KafkaGroup, change: Callable[[float], object]) -> None:
         """Change a group at the current time."""
         change(trio.current_time())
-        self.settle(group)
+        self.note_change(group)
 
-    def settle(self, group: KafkaGroup) -> None:
+    def note_change(self, group: KafkaGroup) -> None:
         """Take note of a changed group: of its bytes, and of its next deadline."""
         self.weigh(group)
         alarm = self._alarms.get(id(group))
@@ -267,7 +267,7 @@ class GroupCoordinator:
         for name, modern in [*self._modern.items(), *self._share.items()]:
             modern.advance(now)
             if modern.members:
-                self.settle_modern(modern)
+                self.note_modern_change(modern)
             else:
                 self.forget(name)
 

@@ -46,7 +46,7 @@ def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[K
 
 def _durable(context: KafkaContext, reply: OffsetFetchResponse) -> KafkaAnswer:
     """Return an answer that waits until a crash takes back none of its positions."""
-    return KafkaAnswer(reply, context.broker.subscriptions.settle())
+    return KafkaAnswer(reply, context.broker.subscriptions.flush_lazy())
 
 
 def _positions(

@@ -76,7 +76,7 @@ class Presence:
                 continue
             member.speaks_over = None
             group.lost(member, now)
-            self._groups.settle(group)
+            self._groups.note_change(group)
             groups[group] = None
         for group in groups:
             if group.members and not group.watched:

@@ -52,7 +52,7 @@ async def delete_records(context: KafkaContext, request: DeleteRecordsRequest) -
         async for index, offset in in_turns(offsets.items(), DELETES_PER_TURN):
             results.append(_delete(context, name, index, offset))
         topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
-    await context.broker.durability.settled()
+    await context.broker.durability.all_durable()
     return KafkaAnswer(DeleteRecordsResponse(topics=topics))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from braidlog.broker.delivery.pulling import Settled, Settlement
+from braidlog.broker.delivery.pulling import AckRange, AckType
 from braidlog.protocols.kafka.errors import Code, CodeRefused
 
 if TYPE_CHECKING:
@@ -27,36 +27,36 @@ class AckBatch(Protocol):
 
     @property
     def acknowledge_types(self) -> Sequence[int]:
-        """A `Settlement` for all offsets or for each."""
+        """A `AckType` for all offsets or for each."""
 
 
 class InvalidAck(CodeRefused):
     """Acknowledgements were refused with this code."""
 
 
-def read_acks(batches: Sequence[AckBatch], *, is_renewing: bool) -> list[Settled]:
+def read_acks(batches: Sequence[AckBatch], *, is_renewing: bool) -> list[AckRange]:
     """Return the ranges of a partition's acknowledgements. Raises InvalidAck."""
-    settled: list[Settled] = []
+    acks: list[AckRange] = []
     end = -1
     for batch in batches:
         first, last, kinds = batch.first_offset, batch.last_offset, batch.acknowledge_types
         _check(batch, end, is_renewing=is_renewing)
         end = last
         if len(kinds) == 1:
-            settled.append((first, last + 1, Settlement(kinds[0])))
+            acks.append((first, last + 1, AckType(kinds[0])))
             continue
         start = first
         for offset, kind in enumerate(kinds, first):
             following = offset + 1
             if offset == last or kinds[following - first] != kind:
-                settled.append((start, following, Settlement(kind)))
+                acks.append((start, following, AckType(kind)))
                 start = following
-    return settled
+    return acks
 
 
 def _check(batch: AckBatch, end: int, *, is_renewing: bool) -> None:
     first, last, kinds = batch.first_offset, batch.last_offset, batch.acknowledge_types
-    most = Settlement.RENEW if is_renewing else Settlement.REJECT
+    most = AckType.RENEW if is_renewing else AckType.REJECT
     refusals = (
         (first > last, f"The first offset {first} is greater than the last offset {last}."),
         (
@@ -69,8 +69,8 @@ def _check(batch: AckBatch, end: int, *, is_renewing: bool) -> None:
             f"There are {len(kinds)} acknowledge types for {last - first + 1} records.",
         ),
         (
-            any(not Settlement.GAP <= kind <= most for kind in kinds),
-            f"The acknowledge types are not all from {Settlement.GAP} to {most}.",
+            any(not AckType.GAP <= kind <= most for kind in kinds),
+            f"The acknowledge types are not all from {AckType.GAP} to {most}.",
         ),
     )
     for is_wrong, reason in refusals:
@@ -78,17 +78,17 @@ def _check(batch: AckBatch, end: int, *, is_renewing: bool) -> None:
             raise InvalidAck(Code.INVALID_REQUEST, reason)
 
 
-def settle(
-    context: KafkaContext, session: ShareSession, place: Place, settled: Sequence[Settled]
+def acknowledge_ranges(
+    context: KafkaContext, session: ShareSession, place: Place, acks: Sequence[AckRange]
 ) -> int:
-    """Settle records of a partition; return the ticket. Raises InvalidAck, BrokerError."""
+    """Acknowledge records of a partition; return the ticket. Raises InvalidAck, BrokerError."""
     consumer = session.consumers.get(place)
     partition = context.partition_with_id(*place)
     context.check_group(session.key[0], partition.topic.name)
     if consumer is None or consumer.dispatcher is None or consumer.partition is not partition:
         raise InvalidAck(Code.INVALID_RECORD_STATE)
-    if not consumer.dispatcher.holds(consumer, settled):
+    if not consumer.dispatcher.holds(consumer, acks):
         raise InvalidAck(
             Code.INVALID_RECORD_STATE, "The member does not hold all of these records."
         )
-    return consumer.dispatcher.settle(consumer, settled)
+    return consumer.dispatcher.acknowledge_ranges(consumer, acks)

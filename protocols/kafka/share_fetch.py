@@ -1,8 +1,8 @@
 """ShareFetch and ShareAcknowledge: a member of a share group takes records from the queue, and says
 what happened to them (KIP-932).
 
-A fetch first settles the records that it names, then takes records of its session's partitions. It
-waits until some partition has any. Texts of refusals are Kafka's.
+A fetch first acknowledges the records that it names, then takes records of its session's
+partitions. The fetch waits until a partition has records. Texts of refusals are Kafka's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import LED_ELSEWHERE, leader_in
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_configs import settings_of
-from braidlog.protocols.kafka.share_acks import AckBatch, InvalidAck, read_acks, settle
+from braidlog.protocols.kafka.share_acks import AckBatch, InvalidAck, acknowledge_ranges, read_acks
 from braidlog.protocols.kafka.share_reading import ShareRead, ShareRoom, attached, take_records
 from braidlog.protocols.kafka.share_sessions import (
     CLOSE_EPOCH,
@@ -51,8 +51,8 @@ PARTITIONS_MAX = 10_000  # Of a session; a member of Kafka's reads some.
 
 
 @dataclass(slots=True)
-class Settling:
-    """The results of settling, by partition."""
+class AckResults:
+    """Results of acknowledgements, by partition."""
 
     codes: dict[Place, tuple[Code, bytes | None]] = field(default_factory=dict)
     leaders: dict[Place, Leader] = field(default_factory=dict)  # named with errors
@@ -60,7 +60,7 @@ class Settling:
 
 
 async def share_fetch(context: KafkaContext, request: ShareFetchRequest) -> KafkaAnswer:
-    """Settle records, then give the member others."""
+    """Acknowledge records, then give the member others."""
     try:
         session = _session(context, request)
     except ShareRefused as error:
@@ -71,15 +71,15 @@ async def share_fetch(context: KafkaContext, request: ShareFetchRequest) -> Kafk
             acquisition_lock_timeout_ms=_lock_ms(context, request.group_id),
         )
         return KafkaAnswer(reply)
-    settling = _settle_all(context, session, request)
+    ack_results = _acknowledge_all(context, session, request)
     reads: dict[Place, ShareRead] = {}
     if request.share_session_epoch == CLOSE_EPOCH:
         context.groups.share_sessions.end(session)
     elif not request.is_renew_ack:
         with OutputReservation(context.connection.outbox.budget, 0) as held:
             reads = await _take(context, session, request, held)
-            return _fetched(context, request, settling, reads)
-    return _fetched(context, request, settling, reads)
+            return _fetched(context, request, ack_results, reads)
+    return _fetched(context, request, ack_results, reads)
 
 
 def _session(context: KafkaContext, request: ShareFetchRequest) -> ShareSession:
@@ -133,13 +133,13 @@ def _key(context: KafkaContext, group: bytes | None, member: bytes | None) -> tu
     return name, member
 
 
-def _settle_all(
+def _acknowledge_all(
     context: KafkaContext,
     session: ShareSession,
     request: ShareFetchRequest | acknowledge.ShareAcknowledgeRequest,
-) -> Settling:
-    """Settle the records that a request names."""
-    settling = Settling()
+) -> AckResults:
+    """Acknowledge the records that a request names."""
+    ack_results = AckResults()
     is_renewing = request.is_renew_ack and settings_of(context, session.key[0]).renews
     for topic in request.topics:
         for part in topic.partitions:
@@ -148,18 +148,18 @@ def _settle_all(
                 continue
             place = topic.topic_id, part.partition_index
             try:
-                settled = read_acks(part.acknowledgement_batches, is_renewing=is_renewing)
-                ticket = settle(context, session, place, settled)
-                settling.ticket = max(settling.ticket, ticket)
-                settling.codes[place] = Code.NONE, None
+                acks = read_acks(part.acknowledgement_batches, is_renewing=is_renewing)
+                ticket = acknowledge_ranges(context, session, place, acks)
+                ack_results.ticket = max(ack_results.ticket, ticket)
+                ack_results.codes[place] = Code.NONE, None
             except InvalidAck as error:
-                settling.codes[place] = error.code, error.reason.encode() or None
+                ack_results.codes[place] = error.code, error.reason.encode() or None
             except BrokerError as error:
-                settling.codes[place] = context.refused(error), None
+                ack_results.codes[place] = context.refused(error), None
                 leader = _leader(context, error, place)
                 if leader is not None:
-                    settling.leaders[place] = leader
-    return settling
+                    ack_results.leaders[place] = leader
+    return ack_results
 
 
 def _leader(context: KafkaContext, error: BrokerError, place: Place) -> Leader | None:
@@ -243,10 +243,10 @@ async def _take_of(
 def _fetched(
     context: KafkaContext,
     request: ShareFetchRequest,
-    settling: Settling,
+    ack_results: AckResults,
     reads: dict[Place, ShareRead],
 ) -> KafkaAnswer:
-    """Return the answer: partitions with records, an error, or settled records."""
+    """Return the answer: partitions with records, an error, or acknowledged records."""
     by_topic: dict[bytes, list[PartitionData]] = {}
     leaders: list[Leader] = []
     named = {
@@ -255,10 +255,10 @@ def _fetched(
         for part in topic.partitions
         if request.share_session_epoch == OPEN_EPOCH
     }
-    for place in sorted({*reads, *settling.codes, *named}):
+    for place in sorted({*reads, *ack_results.codes, *named}):
         read = reads.get(place) or ShareRead()
-        code, reason = settling.codes.get(place, (Code.NONE, None))
-        leader = read.leader or settling.leaders.get(place)
+        code, reason = ack_results.codes.get(place, (Code.NONE, None))
+        leader = read.leader or ack_results.leaders.get(place)
         if leader is not None:
             leaders.append(leader)
         by_topic.setdefault(place[0], []).append(
@@ -286,7 +286,7 @@ def _fetched(
             for leader in {led.node_id: led for led in leaders}.values()
         ],
     )
-    return KafkaAnswer(reply, settling.ticket)
+    return KafkaAnswer(reply, ack_results.ticket)
 
 
 def _lock_ms(context: KafkaContext, group: bytes | None) -> int:
@@ -296,7 +296,7 @@ def _lock_ms(context: KafkaContext, group: bytes | None) -> int:
 def share_acknowledge(
     context: KafkaContext, request: acknowledge.ShareAcknowledgeRequest
 ) -> KafkaAnswer:
-    """Settle records of a member."""
+    """Acknowledge records of a member."""
     sessions = context.groups.share_sessions
     try:
         key = _key(context, request.group_id, request.member_id)
@@ -309,15 +309,15 @@ def share_acknowledge(
             error_code=error.code, error_message=error.reason.encode() or None
         )
         return KafkaAnswer(refusal)
-    settling = _settle_all(context, session, request)
+    ack_results = _acknowledge_all(context, session, request)
     if request.share_session_epoch == CLOSE_EPOCH:
         sessions.end(session)
     by_topic: dict[bytes, list[acknowledge.PartitionData]] = {}
-    for (topic_id, index), (code, reason) in settling.codes.items():
+    for (topic_id, index), (code, reason) in ack_results.codes.items():
         data = acknowledge.PartitionData(
             partition_index=index, error_code=code, error_message=reason
         )
-        leader = settling.leaders.get((topic_id, index))
+        leader = ack_results.leaders.get((topic_id, index))
         if leader is not None:
             data.current_leader = acknowledge.LeaderIdAndEpoch(
                 leader_id=leader.node_id, leader_epoch=leader.epoch
@@ -331,7 +331,7 @@ def share_acknowledge(
         ],
         node_endpoints=[
             acknowledge.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port)
-            for leader in {led.node_id: led for led in settling.leaders.values()}.values()
+            for leader in {led.node_id: led for led in ack_results.leaders.values()}.values()
         ],
     )
-    return KafkaAnswer(reply, settling.ticket)
+    return KafkaAnswer(reply, ack_results.ticket)

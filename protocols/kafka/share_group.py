@@ -60,5 +60,5 @@ class ShareGroup(ConsumerGroup):
         before, member.assigned = member.assigned, member.target
         if member.epoch != self.target_epoch:
             member.former_epoch, member.epoch = member.epoch, self.target_epoch
-        self._unsettled.discard(member.member_id)
+        self._off_target.discard(member.member_id)
         return member.assigned != before

@@ -142,7 +142,7 @@ class OffsetNode(OffsetTopicNode):
         return None if offset is None else b"%d" % offset
 
     def ticket(self) -> int:
-        return self._names.broker.subscriptions.settle()
+        return self._names.broker.subscriptions.flush_lazy()
 
     def create(self, caller: Caller, data: bytes | None) -> Change:
         """Commit a first position. Raises NodeError, broker errors."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 @cache
-def settle() -> None:
+def tune_process() -> None:
     """Exclude imports from garbage collection and limit Arrow to one core; call once per process.
 
     Spark's daemon collects garbage after each task. With all imported objects a collection took 40

@@ -14,7 +14,7 @@ from braidlog.storage.errors import StorageError, UnreadableBody, reason_of
 from braidlog.storage.export.commit import ExportFolder, StagedFile
 from braidlog.storage.export.files import DeadFile, TableSettings, TaskFiles
 from braidlog.storage.export.places import open_log
-from braidlog.storage.export.process import settle
+from braidlog.storage.export.process import tune_process
 from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import ExportPartition, check_holds
 from braidlog.storage.export.rows import BadBody, RangeRows
@@ -97,6 +97,6 @@ def run_ranges(
     job: Job, progress: Callable[[int], None], parts: Iterable[Range]
 ) -> Iterator[Outcome]:
     """Call `write_range` for each range of a task."""
-    settle()
+    tune_process()
     for part in parts:
         yield from write_range(job, part, progress)

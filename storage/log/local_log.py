@@ -463,7 +463,7 @@ class LocalLog:
         self._rounds.note(self)
         if not (is_new or self._was_marked or self._written.is_used):
             return
-        self._written.settle(self.durable_offset)
+        self._written.release_unused(self.durable_offset)
         if segment.index.file is not None:
             self._unsynced.hold(segment.index.file)
         self._unsynced.note_names()

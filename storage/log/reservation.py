@@ -18,7 +18,7 @@ class OffsetReservation:
     """The reservation of a partition. `limit`: offsets below it may be given out.
 
     Guarantees: after a crash no offset that a reader may have seen is used again. `reserve_now` and
-    `settle` wait for the disk, the other methods only write.
+    `release_unused` wait for the disk, the other methods only write.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class OffsetReservation:
         """
         self._write_now(needed_offset + RESERVE_OFFSETS)
 
-    def settle(self, log_end_offset: int) -> None:
+    def release_unused(self, log_end_offset: int) -> None:
         """Give back the offsets above the log end; all below are durable. Waits for the disk.
 
         Raises: StorageFull, StorageFailed.

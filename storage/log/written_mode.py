@@ -96,11 +96,11 @@ class WrittenMode:
                 return True
         return False
 
-    def settle(self, durable_offset: int) -> None:
+    def release_unused(self, durable_offset: int) -> None:
         """Return the reservation at a clean stop. Waits for the disk. Raises StorageFull,
         StorageFailed.
         """
-        self._reservation.settle(durable_offset)
+        self._reservation.release_unused(durable_offset)
 
     def close(self) -> None:
         """Close the file."""

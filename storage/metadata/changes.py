@@ -144,7 +144,7 @@ class ChangeJournal(Generic[ChangeT]):
             self._since.append(body)
         return 0 if lazy else self.ticket
 
-    def settle(self) -> int:
+    def flush_lazy(self) -> int:
         """Return a ticket after which all changes so far are on disk, lazy changes too."""
         if self._has_lazy:
             self.ticket = self._journal.append(self._body([]))

@@ -92,7 +92,7 @@ class JournalPositions:
     ) -> int:
         """Make a subscription with cursors never set, unless it exists; return the ticket."""
         change = self._memory.opening(topic_id, name, partitions, properties)
-        return self.settle() if change is None else self._change(change)
+        return self.flush_lazy() if change is None else self._change(change)
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
         """Change a cursor of an existing subscription; return the ticket, 0 for a lazy change.
@@ -116,7 +116,7 @@ class JournalPositions:
         the ticket.
         """
         change = self._memory.deleting(topic_id, index, name)
-        return self.settle() if change is None else self._change(change)
+        return self.flush_lazy() if change is None else self._change(change)
 
     def drop(self, topic_id: int, name: bytes) -> int:
         """End an existing subscription; return the ticket."""
@@ -125,14 +125,14 @@ class JournalPositions:
     def drop_topic(self, topic_id: int) -> int:
         """End all subscriptions of a topic; return the ticket."""
         if topic_id not in self._topics:
-            return self.settle()
+            return self.flush_lazy()
         return self._change(TopicDropped(topic_id))
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
         """Set how many partitions a topic has now; return the ticket, 0 for a lazy change."""
         change = self._memory.resizing(topic_id, partitions)
         if change is None:
-            return 0 if lazy else self.settle()
+            return 0 if lazy else self.flush_lazy()
         return self._change(change, lazy=lazy)
 
     def set_ends(self, change: EndsSet | None) -> None:
@@ -153,9 +153,9 @@ class JournalPositions:
             self._counts.apply(change)
             self._shorten()
 
-    def settle(self) -> int:
+    def flush_lazy(self) -> int:
         """Return a ticket after which every change so far is on disk, including lazy changes."""
-        return self._journal.settle()
+        return self._journal.flush_lazy()
 
     def rewrite(self) -> None:
         """Replace the journal's records by the state now. Raises StorageFull, StorageFailed."""

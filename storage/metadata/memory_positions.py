@@ -98,7 +98,7 @@ class MemoryPositions:
     def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
         """Do nothing: the reader's position ends with its consumers."""
 
-    def settle(self) -> int:
+    def flush_lazy(self) -> int:
         """Return 0: nothing is stored."""
         return 0
 

@@ -10,8 +10,8 @@ memory when the call returns, and memory equals a replay of the journal. A chang
 changed nothing.
 
 **Durable.** A change is durable once the returned ticket is. A lazy change returns 0, and is on
-disk within the flush interval, at a clean stop, or with the ticket of `settle`. A crash may lose
-lazy changes: a position is then older, never newer.
+disk within the flush interval, at a clean stop, or with the ticket of `flush_lazy`. A crash may
+lose lazy changes: a position is then older, never newer.
 
 **Reading.** Reads come from memory and never wait. A missing cursor means "never set".
 
@@ -111,5 +111,5 @@ class Positions(Protocol):
         counts, and the end of the cursor forgets the queue.
         """
 
-    def settle(self) -> int:
+    def flush_lazy(self) -> int:
         """Return a ticket after which every change so far is on disk, lazy changes too."""

@@ -176,6 +176,6 @@ class ShardPositions:
     def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
         self._owned(key[0]).count_deliveries(key, runs)
 
-    def settle(self) -> int:
+    def flush_lazy(self) -> int:
         """Return a ticket after which every change so far is published, including lazy changes."""
-        return max((store.settle() for store in self._stores.values()), default=0)
+        return max((store.flush_lazy() for store in self._stores.values()), default=0)

@@ -35,7 +35,7 @@ async def append(broker, partition, format_name, values, **fields):
 async def store(broker, partition, body_format, body, info):
     """Append a prepared body."""
     appended = partition.append([body], info, body_format=body_format, append_us=APPEND_US)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return appended.base_offset
 
 

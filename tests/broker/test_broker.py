@@ -39,7 +39,7 @@ async def test_all_data_survives_clean_and_unclean_stops(tmp_path):
             await append(broker, partition, "kafka", [b"%d" % before])
             subscription = broker.subscriptions.open(broker.topics.get(parse_topic("t")), b"group")
             subscription.commit(0, before + 1)
-            await broker.durability.settled()
+            await broker.durability.all_durable()
             records, _ = await read_values(partition, "kafka", 0, bytes_max=1 << 20)
             assert records == [(offset, b"%d" % offset) for offset in range(before + 1)]
             nursery.cancel_scope.cancel()
@@ -136,7 +136,7 @@ async def run_listeners(broker, listener, client_task):
 
         nursery.start_soon(client)
         await serve_listeners(broker, [listener], lambda: None)
-        await broker.durability.settled()
+        await broker.durability.all_durable()
         nursery.cancel_scope.cancel()
 
 

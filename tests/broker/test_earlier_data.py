@@ -40,7 +40,7 @@ async def test_earlier_data_is_readable_and_stays(tmp_path, left, values, acked)
         broker = Broker.open(config_for(folder))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.run)
-            await broker.durability.settled()
+            await broker.durability.all_durable()
             topic = broker.topics.get(parse_topic("orders"))
             records, _ = await read_values(topic.partitions[0], "kafka", 0, bytes_max=1 << 20)
             assert [value for _, value in records] == values + [b"later"] * opened
@@ -49,6 +49,6 @@ async def test_earlier_data_is_readable_and_stays(tmp_path, left, values, acked)
                 assert broker.subscriptions.get(topic, name).position(0) == position
             assert list(broker.subscriptions.get(topic, b"audit").acked(0)) == acked
             await append(broker, topic.partitions[0], "kafka", [b"later"])
-            await broker.durability.settled()
+            await broker.durability.all_durable()
             nursery.cancel_scope.cancel()
         broker.close()

@@ -40,7 +40,7 @@ async def house(tmp_path):
         house = await FullBroker.built(tmp_path)
         running.start_soon(house.broker.run)
         yield house
-        await house.broker.durability.settled()
+        await house.broker.durability.all_durable()
         running.cancel_scope.cancel()
     house.broker.close()
 
@@ -78,7 +78,7 @@ class FullBroker:
         """Fill the disk, so that no block is free, nor a byte in the last block of the catalogue
         and the log.
         """
-        await self.broker.durability.settled()
+        await self.broker.durability.all_durable()
         self.disk.fill()
         with contextlib.suppress(errors.StorageFull):
             while True:

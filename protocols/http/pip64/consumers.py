@@ -344,7 +344,7 @@ class ConsumersApi:
                     return (), None
                 if fetch.ended.is_set():
                     return (), None
-                await subscriber.settle(fetch)
+                await subscriber.wait_until_full(fetch)
                 waits = self._waiting.for_memory(request, is_stream=is_stream)
                 given_out, room = await self._give_out(subscriber, wanted, waits)
                 if given_out:

@@ -290,7 +290,7 @@ class Subscriber:
         if self.fetch is fetch:
             self.end_fetch()
 
-    async def settle(self, fetch: Fetch) -> None:
+    async def wait_until_full(self, fetch: Fetch) -> None:
         """After the first entry, wait until the fetch is full, until the fetch has all records
         stored by now, or until no more entries arrive at once.
         """

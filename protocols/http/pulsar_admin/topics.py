@@ -231,7 +231,7 @@ class AdminTopics:
                 subscription = self._broker.subscriptions.find(topic, name)
                 if subscription is not None:
                     subscription.ack_to(partition.index, end, lazy=False)
-        await self._broker.durability.settled()
+        await self._broker.durability.all_durable()
         return done()
 
     async def last_message_id(self, request: Request) -> Response:

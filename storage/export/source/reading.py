@@ -14,7 +14,7 @@ import pyarrow as pa
 from braidlog.storage.errors import OffsetOutOfRange, UnreadableBody
 from braidlog.storage.export.files import DeadFile
 from braidlog.storage.export.places import open_log
-from braidlog.storage.export.process import settle
+from braidlog.storage.export.process import tune_process
 from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import ExportPartition
 from braidlog.storage.export.rows import BadBody, RangeRows
@@ -42,7 +42,7 @@ class ReadSettings:
 
     def rows(self, span: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
-        settle()
+        tune_process()
         dead = _DeadLetters(self, span)
         try:
             yield from self._rows(span, dead)

@@ -173,7 +173,7 @@ async def test_acknowledged_records_move_with_their_shard_and_back(store):
             topic = await first.broker.topics.create(name, 1)
             await append(first.broker, topic.partitions[0], "kafka", [b"1"])
             first.broker.subscriptions.open(topic, b"g").commit(0, 1)
-        await first.broker.durability.settled()
+        await first.broker.durability.all_durable()
         async with SteppedBroker(store, OTHER).running() as second:
             await both(store, first, second)
             for name in names:
@@ -203,10 +203,10 @@ async def test_leftovers_of_a_deleted_topic_in_packs_block_no_broker(store):
         for expected in (topics[:1], topics):
             for topic in expected:
                 await append(first.broker, topic.partitions[0], "kafka", [b"x"])
-            await first.broker.durability.settled()
+            await first.broker.durability.all_durable()
             await first.upkeep.pack()
         await first.broker.topics.delete(gone)
-        await first.broker.durability.settled()
+        await first.broker.durability.all_durable()
         await first.upkeep.pack()
         async with SteppedBroker(store, OTHER).running() as second:
             await balanced(store, first, second)

@@ -29,7 +29,7 @@ async def test_partitions_are_removed_once_even_with_a_subscription_at_the_owner
             topic = await first.broker.topics.create(name, 8)
             in_use.append(first.broker.subscriptions.open(topic, b"g"))
             in_use[-1].commit(7, 1)
-        await first.broker.durability.settled()
+        await first.broker.durability.all_durable()
         async with SteppedBroker(store, 3).running() as second:
             await balanced(store, first, second)
             assert first.broker.catalogue.is_owned, "its topics are elsewhere, the catalogue is not"

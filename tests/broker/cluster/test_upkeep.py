@@ -32,7 +32,7 @@ async def test_the_next_broker_has_all_records_and_positions(store):
             subscription = broker.subscriptions.open(topic, b"group")
             assert subscription.position(0) == (number or None)
             subscription.commit(0, number + 1)
-            await broker.durability.settled()
+            await broker.durability.all_durable()
             await node.upkeep.pack()
             records, _ = await read_values(partition, "kafka", 0, bytes_max=1 << 20)
             assert records == [(offset, b"%d" % offset) for offset in range(number + 1)]
@@ -53,7 +53,7 @@ async def test_a_deleted_topic_leaves_no_object(store):
         await append(broker, partition, "kafka", [b"x"])
         await upkeep.pack()
         await broker.topics.delete(parse_topic("t"))
-        await broker.durability.settled()
+        await broker.durability.all_durable()
         broker.retire_discarded()
         await upkeep.pack()
         store.now_ms += 10_000

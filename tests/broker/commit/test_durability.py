@@ -93,14 +93,14 @@ async def test_changes_during_a_round_share_the_next_sync(bench):
     tickets = {bench.append() for _ in range(1000)}
     assert len(tickets) == 1
     bench.disk.may_sync.set()
-    await bench.durability.settled()
+    await bench.durability.all_durable()
     assert bench.disk.syncs == 2
     assert bench.disk.durable == 1001
     assert bench.disk.threads == {"braidlog-sync"}
 
 
 async def test_without_changes_nothing_is_synced(bench):
-    await bench.durability.settled()
+    await bench.durability.all_durable()
     assert bench.disk.syncs == 0
 
 
@@ -118,7 +118,7 @@ async def test_lazy_members_are_synced_within_the_flush_interval(autojump_clock,
 
 async def test_settled_includes_lazy_members(bench):
     bench.committer.mark_lazy(bench.disk)
-    await bench.durability.settled()
+    await bench.durability.all_durable()
     assert bench.disk.syncs == 1
 
 

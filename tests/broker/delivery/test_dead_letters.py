@@ -38,7 +38,7 @@ class Queue:
 async def queue(broker):
     topic = await broker.topics.create(FOO, partitions=1)
     foreign_append(broker, "foo", [b"a", b"b", b"c"])
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return Queue(topic.partitions[0])
 
 
@@ -83,7 +83,7 @@ async def test_a_failed_copy_is_repeated_from_its_last_durable_piece(broker, que
     await broker.topics.create(DEAD, partitions=1)
     texts = [b"%d" % number for number in range(COPY_RECORDS + 50)]
     foreign_append(broker, "foo", texts)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     queue.dead.append((3, 3 + len(texts)))
     rounds = OnceUnanswered(broker.durability)
     await DeadLetterCopier(broker.topics, rounds, broker.now_us).bury(queue)
@@ -102,7 +102,7 @@ async def test_records_that_retention_left_are_copied(broker, queue, letters):
 async def test_a_record_that_cannot_be_opened_leaves_a_letter_without_value(broker, queue, letters):
     await broker.topics.create(DEAD, partitions=1)
     queue.partition.append([b"?"], BodyInfo(1, None, None), body_format=63, append_us=1)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     queue.dead.extend([(2, 3), (3, 4)])
     await letters.bury(queue)
     assert queue.done == [(2, 3), (3, 4)] and await values(broker) == [b"c", None]

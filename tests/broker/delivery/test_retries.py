@@ -111,6 +111,6 @@ def test_each_wait_is_twice_as_long_up_to_a_limit():
         assert 5 not in retries and not retries
         assert retries.due_at == math.inf
     assert waits == [min(READ_AGAIN_S * 2**number, READ_AGAIN_S_MAX) for number in range(9)]
-    retries.settled(5)
+    retries.forget(5)
     assert retries.failed(5, now)
     assert retries.due_at == now + READ_AGAIN_S

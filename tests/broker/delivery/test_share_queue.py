@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from braidlog.broker.delivery.limits import DeliveryLimits
-from braidlog.broker.delivery.pulling import PullingConsumer, Settlement, ShareLimits
+from braidlog.broker.delivery.pulling import AckType, PullingConsumer, ShareLimits
 from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 
 ACCEPT, RELEASE, REJECT, RENEW = (
-    Settlement.ACCEPT,
-    Settlement.RELEASE,
-    Settlement.REJECT,
-    Settlement.RENEW,
+    AckType.ACCEPT,
+    AckType.RELEASE,
+    AckType.REJECT,
+    AckType.RENEW,
 )
 
 
@@ -70,10 +70,10 @@ def take(play, joined, count=100, batches=None, *, is_exact=True):
     return [(lock.first, lock.end, lock.count) for lock in locks]
 
 
-def settle(play, joined, start, end, how):
+def acknowledge_ranges(play, joined, start, end, how):
     settled = [(start, end, how)]
     assert play.dispatcher.holds(joined, settled)
-    play.dispatcher.settle(joined, settled)
+    play.dispatcher.acknowledge_ranges(joined, settled)
 
 
 async def test_records_go_to_one_member_and_come_back_by_a_release():
@@ -83,8 +83,8 @@ async def test_records_go_to_one_member_and_come_back_by_a_release():
         assert take(play, a, 6) == [(0, 6, 1)]
         assert take(play, b) == [(6, 10, 1)]
         assert take(play, b) == []
-        settle(play, a, 0, 2, ACCEPT)
-        settle(play, a, 2, 4, RELEASE)
+        acknowledge_ranges(play, a, 0, 2, ACCEPT)
+        acknowledge_ranges(play, a, 2, 4, RELEASE)
         assert play.cursor.position == 2
         assert take(play, b) == [(2, 4, 2)]
         assert not play.dispatcher.holds(a, [(2, 3, ACCEPT)])
@@ -97,11 +97,11 @@ async def test_records_acknowledged_during_a_read_go_to_nobody():
         a, b = member(play, "a"), member(play, "b")
         start = play.dispatcher.first_offered()
         assert take(play, a, 6) == [(0, 6, 1)]
-        settle(play, a, 0, 6, ACCEPT)
+        acknowledge_ranges(play, a, 0, 6, ACCEPT)
         assert play.cursor.position == 6
         locks = play.dispatcher.acquire(b, start, [(0, 8), (8, 10)], 100, is_exact=True)
         assert [(lock.first, lock.end, lock.count) for lock in locks] == [(6, 8, 1), (8, 10, 1)]
-        settle(play, b, 6, 10, ACCEPT)
+        acknowledge_ranges(play, b, 6, 10, ACCEPT)
         play.dispatcher.pass_hidden(0, 10)
         assert play.cursor.position == 10
 
@@ -121,7 +121,7 @@ async def test_a_lock_ends_by_time_and_a_renewed_lock_later(autojump_clock):
         a = member(play)
         assert take(play, a) == [(0, 2, 1)]
         await play.passed(20)
-        settle(play, a, 1, 2, RENEW)
+        acknowledge_ranges(play, a, 1, 2, RENEW)
         await play.passed(11)
         assert take(play, a) == [(0, 1, 2)]
         await play.passed(20)
@@ -135,7 +135,7 @@ async def test_a_record_is_archived_at_the_limit_of_deliveries():
         play.dispatcher.share_limits = ShareLimits(deliveries_max=3)
         for count in (1, 2, 3):
             assert take(play, a, 1) == [(0, 1, count)]
-            settle(play, a, 0, 1, RELEASE)
+            acknowledge_ranges(play, a, 0, 1, RELEASE)
         assert take(play, a) == [(1, 2, 1)]
         assert (play.cursor.position, play.dispatcher.archived) == (1, 1)
 
@@ -148,7 +148,7 @@ async def test_members_hold_no_more_records_than_the_limit():
         assert take(play, a, 5) == [(0, 5, 1)]
         assert take(play, a, 5) == [(5, 8, 1)]
         assert take(play, a) == []
-        settle(play, a, 0, 1, ACCEPT)
+        acknowledge_ranges(play, a, 0, 1, ACCEPT)
         assert take(play, a) == [(8, 9, 1)]
 
 
@@ -174,8 +174,8 @@ async def test_a_consumer_gets_no_entry_with_a_held_record():
         sender = play.join(permits=100)
         await play.settled()
         assert sender.offsets == [3]
-        settle(play, a, 0, 1, ACCEPT)
-        settle(play, a, 1, 2, RELEASE)
+        acknowledge_ranges(play, a, 0, 1, ACCEPT)
+        acknowledge_ranges(play, a, 1, 2, RELEASE)
         await play.settled()
         assert sender.offsets == [3, 0]
         assert sender.inbox[-1].redelivery_count == 1
@@ -199,9 +199,9 @@ async def test_hidden_records_are_settled_with_the_record_behind_them():
         play.partition.entries(*[1] * 6)
         a = member(play)
         assert take(play, a, 9, [(2, 4), (5, 6)]) == [(2, 4, 1), (5, 6, 1)]
-        settle(play, a, 2, 3, ACCEPT)
+        acknowledge_ranges(play, a, 2, 3, ACCEPT)
         assert play.cursor.position == 3
-        settle(play, a, 5, 6, RELEASE)
+        acknowledge_ranges(play, a, 5, 6, RELEASE)
         assert take(play, a) == [(4, 6, 2)]
 
 
@@ -300,7 +300,7 @@ def _settle_some(rng, play, joined, acked):
             continue
         start = rng.randrange(lock.first, lock.end)
         how = rng.choice((ACCEPT, ACCEPT, RELEASE, REJECT, RENEW))
-        settle(play, joined, start, lock.end, how)
+        acknowledge_ranges(play, joined, start, lock.end, how)
         if how in (ACCEPT, REJECT):
             acked.update(range(start, lock.end))
 

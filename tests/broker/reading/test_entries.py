@@ -373,7 +373,7 @@ async def test_records_of_kafka_keep_their_ids_over_restarts_fetch_sizes_and_sta
                     partition.append(
                         [produced.body], produced.info, body_format=BodyFormat.KAFKA, append_us=1
                     )
-                await broker.durability.settled()
+                await broker.durability.all_durable()
             expected = [(number, b"v%d" % number) for number in range(total)]
             for start in range(total):
                 for bytes_max in (1, 300, 1 << 20):

@@ -92,7 +92,7 @@ async def test_a_batch_with_holes_is_cut_to_its_remaining_records(broker, partit
     partition.log.append(
         [stored], BodyInfo(3), body_format=iggy.format, append_us=1, last_offset_delta=4
     )
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     records, result = await read_values(partition, "iggy", start, bytes_max=ALL, records_max=2)
     expected = [(at, b"%d" % at) for at in left if at >= start][:2]
     assert records == expected

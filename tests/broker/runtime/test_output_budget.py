@@ -168,12 +168,12 @@ async def test_memory_for_an_expected_record_is_lowered_to_the_size_that_the_rec
         await room.expect(10 * MIB)
         await room.expect(5 * MIB)  # The same record, asked for again.
         assert room.size == 1000 + 20 * MIB
-        assert room.settle(3 * MIB)
+        assert room.hold_built(3 * MIB)
         assert room.size == budget.used == 1000 + 6 * MIB
-        assert room.settle(MIB)  # Another record.
+        assert room.hold_built(MIB)  # Another record.
         assert room.size == 1000 + 8 * MIB
         budget.charge(BYTES_MAX - budget.used)
-        assert room.settle(0) and not room.settle(MIB)
+        assert room.hold_built(0) and not room.hold_built(MIB)
 
 
 async def test_a_whole_answer_leaves_the_last_quarter_free(budget, nursery):

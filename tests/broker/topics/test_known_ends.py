@@ -27,7 +27,7 @@ async def life(folder, records, position=0, seconds=0, *, is_killed=False):
         if records:
             await append(broker, topic.partitions[0], "kafka", [b"x"] * records)
         await trio.sleep(seconds)
-        await broker.durability.settled()
+        await broker.durability.all_durable()
         nursery.cancel_scope.cancel()
     if is_killed:
         broker.abandon()

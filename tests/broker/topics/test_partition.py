@@ -33,13 +33,13 @@ async def has_room(size):
 
 async def test_append_returns_the_offset_and_a_ticket_for_the_answer(broker):
     partition = await make_partition(broker)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     first = partition.append([b"a"], BodyInfo(3), body_format=KAFKA, append_us=APPEND_US)
     second = partition.append([b"b"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     assert (first.base_offset, second.base_offset, partition.next_offset) == (0, 3, 4)
     assert partition.high_watermark == 0
     assert first.ticket == second.ticket > broker.durability.durable_ticket
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     assert broker.durability.durable_ticket >= first.ticket
     assert partition.high_watermark == 4
 
@@ -107,7 +107,7 @@ async def test_a_deleted_topic_wakes_its_readers_and_refuses(broker, nursery):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     with pytest.raises(errors.TopicNotFound):
         await partition.read(0, 100)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
 
 
 def partition_over(log, durability, has_room):

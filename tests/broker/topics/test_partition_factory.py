@@ -177,7 +177,7 @@ async def test_folders_of_the_last_deletions_are_known_to_the_next_start(tmp_pat
 
 async def test_retiring_thousands_gives_turns_to_other_tasks(broker):
     topic = await broker.topics.create(parse_topic("t"), 50)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     seen = set()
     await broker.topics.delete(topic.name)
     with trio.fail_after(HANG_S):

@@ -37,7 +37,7 @@ async def filled(broker, name=OLD, partitions=2):
     for partition in topic.partitions:
         await append(broker, partition, "kafka", [b"one", b"two"])
         subscription.commit(partition.index, 1)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return topic
 
 

@@ -65,7 +65,7 @@ class Formats:
                 body_format=prepared.body_format,
                 append_us=now_us,
             )
-            await self.broker.durability.settled()
+            await self.broker.durability.all_durable()
         (first, *_) = await partition.read(base_offset, 1)
         return base_offset, first.header.append_us
 

@@ -54,7 +54,7 @@ async def store(formats, *entries):
             body_format=BodyFormat.PULSAR,
             append_us=formats.broker.now_us(),
         )
-    await formats.broker.durability.settled()
+    await formats.broker.durability.all_durable()
     return first
 
 
@@ -153,7 +153,7 @@ async def test_unreadable_entries_of_a_batch_are_handled_separately(formats, rea
     entries = [closed()["encrypted"], entry(b"open"), closed()["unknown compression"]]
     body = b"".join(pulsar.ENTRY_PREFIX.pack(len(e), at, 1) + e for at, e in enumerate(entries))
     formats.partition.append([body], BodyInfo(3), body_format=BodyFormat.PULSAR, append_us=1)
-    await formats.broker.durability.settled()
+    await formats.broker.durability.all_durable()
     await set_topic(formats, unreadable_records="skip")
     assert await values(formats, reader) == [(1, b"open")]
     await set_topic(formats, unreadable_records="raw")
@@ -349,7 +349,7 @@ async def test_compacted_records_keep_their_offsets(formats, form, reader):
         append_us=formats.broker.now_us(),
         last_offset_delta=4,
     )
-    await formats.broker.durability.settled()
+    await formats.broker.durability.all_durable()
     await formats.write("kafka-2", [Record(0, 0, value=b"after")])
     left = [(first + at, b"v%d" % at) for at in KEPT]
     assert await values(formats, reader) == [(0, b"before"), *left, (first + 5, b"after")]

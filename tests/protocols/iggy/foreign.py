@@ -27,4 +27,4 @@ async def append(broker, *values, append_us=None, publish_us=None, partition=Non
     ]
     body = PLAIN.encode(records, base)
     partition.append([body], PLAIN.inspect(body), body_format=BodyFormat.PLAIN, append_us=append_us)
-    await broker.durability.settled()
+    await broker.durability.all_durable()

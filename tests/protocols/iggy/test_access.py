@@ -139,7 +139,7 @@ def test_only_these_commands_need_no_permission():
 )
 async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
     rules = Nothing()
-    await broker.durability.settled()  # So an earlier lazy write is not counted below.
+    await broker.durability.all_durable()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
     broker.access = Access(rules)
     assert await ready.status(CODES[kind], **SAMPLES[kind]) == ErrorCode.UNAUTHORIZED

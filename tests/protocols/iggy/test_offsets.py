@@ -42,7 +42,7 @@ async def test_the_answer_comes_when_a_crash_takes_back_no_offset(broker, filled
     for position, lazy in ((1, False), (2, True)):
         subscription.commit(0, position, lazy=lazy)
         assert (await filled.ask(GET, **place()))["stored_offset"] == position - 1
-        assert broker.subscriptions.settle() <= broker.durability.durable_ticket
+        assert broker.subscriptions.flush_lazy() <= broker.durability.durable_ticket
 
 
 async def test_nothing_stored_is_the_empty_ok(filled):

@@ -134,13 +134,13 @@ async def test_auto_commit_stores_the_last_message_and_next_continues(filled):
 @pytest.mark.parametrize("broker", [{"log.flush_interval_ms": "1h"}], indirect=True, ids=[""])
 async def test_auto_commit_is_on_disk_within_the_flush_interval(broker, filled):
     await filled.payloads(NEXT, count=4, commit=True)  # The first commit creates the subscription.
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     gathering = broker.committer.ticket
     await filled.payloads(NEXT, count=4, commit=True)
     await trio.testing.wait_all_tasks_blocked()
     assert broker.committer.ticket == gathering  # The auto commit started no round.
     broker.committer.promote_lazy()  # As the flush interval does.
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     assert broker.committer.durable_ticket >= gathering
 
 

@@ -214,7 +214,7 @@ async def test_many_partitions_take_few_writes(
     broker: Broker, client: RawKafka, disk: CursorsDisk, version: int, count: int
 ) -> None:
     await broker.topics.create(BAR_NAME, count)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     disk.cursor_writes = 0
     answer = await commit_many(client, {BAR: {i: target(i) for i in range(count)}}, version)
     assert answer == {BAR: dict.fromkeys(range(count), 0)}

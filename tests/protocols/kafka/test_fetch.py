@@ -219,7 +219,7 @@ async def test_the_whole_answer_is_limited_with_a_turn_for_every_partition(
 async def test_a_gap_in_the_log_is_skipped(broker: Broker, client: RawKafka) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
     append_gap(partition.log, 10, broker.now_us())
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     for _ in range(2):
         assert await fetch_one(client, 3) == m.Fetched(0, 10, [])
     assert await produce_one(client, message_set(b"a")) == m.Produced(0, 10)

@@ -54,7 +54,7 @@ async def test_recorded_conversation(broker: Broker, open_client: OpenClient) ->
         if row.answer == "silent":
             question = m.ConsumerMetadataRequest(b"g")
             assert isinstance(await client.call(question), m.ConsumerMetadataReply), row.label
-            await broker.durability.settled()
+            await broker.durability.all_durable()
         elif row.answer == "closed" or row.note in CLOSED_HERE or row.api_key in KEYS_CLOSED:
             assert await client.frame() is None, row.label
         else:

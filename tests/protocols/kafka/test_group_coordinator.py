@@ -37,7 +37,7 @@ def fill(table: GroupCoordinator) -> list[bytes]:
             return names[:-1]
         group = table.get(names[-1])
         group.admit(saying_much(names[-1]), CLIENT, trio.current_time())
-        table.settle(group)
+        table.note_change(group)
 
 
 async def test_members_data_has_a_limit_and_a_leave_frees_room() -> None:
@@ -48,7 +48,7 @@ async def test_members_data_has_a_limit_and_a_leave_frees_room() -> None:
     assert group is not None
     (member,) = group.members
     group.leave(member, None, trio.current_time())
-    table.settle(group)
+    table.note_change(group)
     table.check_room(len(SAID))
 
 

@@ -173,7 +173,7 @@ async def test_a_member_says_no_more_than_there_is_room_for(
     for at in range(KEPT_BYTES_MAX // (MEMBER_BYTES_MAX // 2)):
         request = join_request({b"range": HALF}, group_instance_id=b"%d" % at)
         filling.admit(request, CLIENT, trio.current_time())
-    table.settle(filling)
+    table.note_change(filling)
     answer = await client.call_whole(says_more, 1)
     assert answer.error_code == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
     table.forget(b"filling")

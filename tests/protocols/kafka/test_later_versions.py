@@ -151,7 +151,7 @@ async def test_offsets_by_time_of_another_protocols_records(
     broker: Broker, client: RawKafka
 ) -> None:
     foreign_append(broker, "foo", [b"a"])
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(1)}})
     offset = (await client.call_with_table(request, 1)).topics[FOO][0]
     assert offset.offset == 0

@@ -295,7 +295,7 @@ async def test_a_set_that_is_always_overtaken_is_stored_unpacked(
     packed = RestlessSet(large, SetLimits(1 << 20, 1 << 20, 1 << 20))
     produced = await producing._append_in_thread(partition, packed)
     assert (produced.error, produced.base_offset) == (0, PACK_TRIES_MAX)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     (batch,) = await partition.read(PACK_TRIES_MAX, 1 << 20)
     assert not batch.header.flags
     decoded = KAFKA.decode(batch.body, batch.base_offset, 0)

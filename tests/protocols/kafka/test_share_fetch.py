@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
-from braidlog.broker.delivery.pulling import Settlement
+from braidlog.broker.delivery.pulling import AckType
 from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.reading.records import read_records
 from braidlog.protocols.kafka.errors import Code
@@ -74,7 +74,7 @@ async def topic_id(broker: Broker, client: RawKafka) -> bytes:
     (topic,) = broker.topics.all()
     assert await set_config(client, b"share.auto.offset.reset", b"earliest") == Code.NONE
     foreign_append(broker, "foo", [b"%d" % number for number in range(10)])
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return id_of(topic)
 
 
@@ -165,7 +165,7 @@ async def test_a_batch_comes_once_although_its_first_records_are_freed_during_th
 
     def release(messages: int, size: int) -> None:
         count_delivered(messages, size)
-        queue.settle(holder, [(0, 5, Settlement.RELEASE)])
+        queue.acknowledge_ranges(holder, [(0, 5, AckType.RELEASE)])
 
     monkeypatch.setattr(queue, "count_delivered", release)
     reply = await client.call_whole(fetch(topic_id, 0), 2)
@@ -196,7 +196,7 @@ async def test_delivery_counts_survive_a_clean_stop(tmp_path: Path) -> None:
             if broker.subscriptions.find(topic, GROUP) is None:
                 assert await set_config(client, b"share.auto.offset.reset", b"earliest") == 0
                 foreign_append(broker, "foo", [b"a"] * 10)
-                await broker.durability.settled()
+                await broker.durability.all_durable()
             reply = await client.call_whole(fetch(id_of(topic), 0, records=6), 2)
             assert acquired(reply) == expected
             assert await ack(client, id_of(topic), 1, (3, 3, [2])) == Code.NONE
@@ -232,7 +232,7 @@ async def test_a_fetch_waits_for_records(
 
 
 async def _append_later(broker: Broker) -> None:
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     foreign_append(broker, "foo", [b"new"])
 
 
@@ -348,7 +348,7 @@ async def test_rejected_and_spent_records_go_to_the_dead_letter_topic(
     assert await ack(client, topic_id, 3, (2, 2, [2])) == Code.NONE
     topic, dead = (broker.topics.get(name) for name in (FOO_NAME, DEAD))
     while broker.subscriptions.get(topic, GROUP).position(0) != 3:
-        await broker.durability.settled()
+        await broker.durability.all_durable()
         await trio.lowlevel.checkpoint()
     letters = await read_records(dead.partitions[0], 0, bytes_max=1 << 20, records_max=10)
     assert [placed.record.value for placed in letters.records] == [b"0", b"2"]

@@ -328,7 +328,7 @@ async def test_an_owner_answers_when_a_crash_takes_back_no_position(cluster: Two
     name = TopicName("public", "default", cluster.theirs.decode())
     owner.subscriptions.open(owner.topics.get(name), GROUP).commit(0, 5)
     assert await cluster.committed((cluster.theirs, 0)) == [(5, b"", 0)]
-    assert owner.subscriptions.settle() <= owner.durability.durable_ticket
+    assert owner.subscriptions.flush_lazy() <= owner.durability.durable_ticket
 
 
 class SilentOwners(Alone):

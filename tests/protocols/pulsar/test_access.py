@@ -69,7 +69,7 @@ def test_each_command_has_a_sample_or_needs_no_permission():
 @pytest.mark.parametrize("kind", SAMPLES, ids=Type.Name)
 async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
     rules = Nothing()
-    await broker.durability.settled()  # So an earlier lazy write is not counted below.
+    await broker.durability.all_durable()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
     broker.access = Access(rules)
     fields, answer = SAMPLES[kind]

@@ -407,7 +407,7 @@ async def test_a_consumer_waits_at_an_unreadable_record(broker, client):
     body = PLAIN.encode([Record(base, 0, value=b"y")], base)
     info = PLAIN.inspect(body)
     partition.append([b"\xff" * 30], info, body_format=BodyFormat.PLAIN, append_us=0)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     await client.subscribe(permits=10, **EARLIEST)
     await client.take(1)
     await client.silent()

@@ -100,7 +100,7 @@ async def test_the_next_start_reads_the_stored_names(broker, client):
     for kind, fields in COMMANDS:
         await client.stream.send_all(broken(kind, fields))
         await client.next(Type.ERROR)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     broker.catalogue.state.writer.rewrite()
     assert broker.topics.get(NAME).meta.schemas == []
 

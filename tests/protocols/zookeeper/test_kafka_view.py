@@ -166,7 +166,7 @@ async def test_a_position_is_shown_when_a_crash_does_not_take_it_back(client, br
     for position, lazy in ((5, False), (7, True)):
         subscription.commit(1, position, lazy=lazy)
         assert await client.get("/consumers/g/offsets/t/1") == b"%d" % position
-        assert broker.subscriptions.settle() <= broker.durability.durable_ticket
+        assert broker.subscriptions.flush_lazy() <= broker.durability.durable_ticket
 
 
 async def test_groups_of_all_protocols_are_shown(client, broker):

@@ -58,15 +58,15 @@ def test_lazy_changes_have_no_ticket_until_they_are_settled():
     journal = MemoryJournal()
     changes = opened(journal)
     changes.append(Said("a"))
-    assert changes.settle() == 1
+    assert changes.flush_lazy() == 1
     assert changes.append(Said("b"), lazy=True) == 0
     assert journal.lazy == 1
     assert changes.ticket == 1
-    assert changes.settle() == 2
-    assert changes.settle() == 2
+    assert changes.flush_lazy() == 2
+    assert changes.flush_lazy() == 2
     changes.append(Said("c"), lazy=True)
     assert changes.append(Said("d")) == 3
-    assert changes.settle() == 3
+    assert changes.flush_lazy() == 3
     assert [change.text for change in replayed(journal)] == ["a", "b", "c", "d"]
 
 

@@ -27,7 +27,7 @@ def store(journal):
 
 
 def reopened(journal, store):
-    store.settle()
+    store.flush_lazy()
     return JournalPositions(journal.reopened())
 
 
@@ -35,7 +35,7 @@ def test_counts_survive_a_restart_and_a_snapshot(journal, store):
     assert store.deliveries(KEY) is None
     store.count_deliveries(KEY, RUNS)
     store.count_deliveries((1, NAME, 1), [])
-    store.settle()
+    store.flush_lazy()
     short = journal.reopened()
     JournalPositions(short).rewrite()
     again = JournalPositions(short.reopened())

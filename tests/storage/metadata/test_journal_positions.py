@@ -98,7 +98,7 @@ def test_lazy_changes_are_visible_at_once_and_have_no_ticket(store, journal):
     assert store.move(moved(0, 5, 0), lazy=True) == 0
     assert store.get(TOPIC, 0, NAME).position == 5
     assert journal.lazy == 1
-    assert store.settle() == 2
+    assert store.flush_lazy() == 2
 
 
 def test_joint_moves_and_new_subscriptions_are_a_single_record(store, journal):

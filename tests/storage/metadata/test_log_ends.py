@@ -27,7 +27,7 @@ def test_ends_survive_a_restart_and_a_snapshot():
     store.open(1, GROUP, partitions=1)
     store.set_ends(store.ends.news({1: 5, 2: 1 << 40}))
     store.set_ends(None)
-    store.settle()
+    store.flush_lazy()
     again = JournalPositions(journal.reopened())
     assert again.ends.state() == [EndsSet({1: 5, 2: 1 << 40})]
     again.rewrite()

@@ -93,7 +93,7 @@ def test_tickets_belong_to_the_committers_rounds(tmp_path):
     broker.committer.commit()
     assert broker.committer.durable_ticket >= ticket
     assert broker.cursors.move(Moved(1, b"billing", 0, 5, 5), lazy=True) == 0
-    ticket = broker.cursors.settle()
+    ticket = broker.cursors.flush_lazy()
     assert ticket > broker.committer.durable_ticket
     broker.committer.commit()
     assert broker.committer.durable_ticket >= ticket

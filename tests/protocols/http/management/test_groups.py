@@ -17,7 +17,7 @@ PATH = "/api/v1/groups/public/default/orders"
 async def topic(broker):
     topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
     append_records(broker, topic.partition(0), 10)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return topic
 
 

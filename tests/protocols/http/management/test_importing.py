@@ -50,7 +50,7 @@ async def topics(broker):
     partition = topic.partition(0)
     partition.append([body], PLAIN.inspect(body), body_format=PLAIN.format, append_us=9)
     copy = await broker.topics.create(TopicName("public", "default", "copy"), 2)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return partition, copy
 
 

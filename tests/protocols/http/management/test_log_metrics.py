@@ -38,7 +38,7 @@ async def test_the_backlog_age_is_that_of_the_batch_at_the_position(app, broker)
         broker.now_us = lambda: began_us - seconds * 1_000_000  # noqa: B023
         append_records(broker, topic.partition(0), 5)
     broker.now_us = lambda: began_us
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     family = "braidlog_subscription_backlog_seconds"
     group = '{subscription="billing",topic="public/default/orders"}'
     for position, age in ((0, 90), (4, 90), (5, 30), (9, 30), (10, 0)):

@@ -23,7 +23,7 @@ async def topic(broker):
     topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
     for _ in range(3):
         append_records(broker, topic.partition(0), 10)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return topic
 
 

@@ -72,7 +72,7 @@ async def test_settings_are_kept_shown_and_followed(app, broker):
 async def test_show_has_offsets_sizes_and_segments(app, broker):
     topic = await broker.topics.create(ORDERS, 1)
     append_records(broker, topic.partition(0), 5)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     (partition,) = (await call(app, "GET", PATH)).json["partitions"]
     assert partition["log_start_offset"] == 0
     assert partition["high_watermark"] == partition["log_end_offset"] == 5
@@ -143,7 +143,7 @@ async def test_a_smaller_limit_takes_effect_with_the_answer(app, broker):
     await call(app, "PUT", PATH, {"settings": {"segment_bytes": "64KiB"}})
     for _ in range(3):
         append_records(broker, broker.topics.get(ORDERS).partition(0), 5000)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     answer = await call(app, "PATCH", PATH, {"settings": {"retention_bytes": "64KiB"}})
     assert answer.json["partitions"][0]["log_start_offset"] > 0
 
@@ -179,7 +179,7 @@ async def test_the_list_counts_readable_topics(app, broker):
     topic = await broker.topics.create(ORDERS, 2)
     append_records(broker, topic.partition(0), 5)
     append_records(broker, topic.partition(1), 2)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     (summary,) = (await call(app, "GET", "/api/v1/topics")).json["topics"]
     assert summary["records"] == 7
     assert summary["partitions"] == 2

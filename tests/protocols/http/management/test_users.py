@@ -96,7 +96,7 @@ async def test_permissions_are_granted_tested_listed_and_revoked(app):
     ],
 )
 async def test_invalid_requests_are_refused(app, broker, method, path, body, status):
-    await broker.durability.settled()  # So an earlier lazy write is not counted below.
+    await broker.durability.all_durable()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
     assert (await call(app, method, path, body)).status == status
     assert broker.durability.ticket == ticket

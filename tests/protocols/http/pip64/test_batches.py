@@ -22,7 +22,7 @@ async def batched(broker, orders):
     orders.partitions[1].append(
         [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
     )
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     return orders
 
 

@@ -45,7 +45,7 @@ async def test_skipping_unreadable_records_keeps_another_consumers_messages(
     for value in (b"a", b"b"):
         body = encrypted_entry(value)
         partition.append([body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1)
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     await until(lambda: other.taken)
     await ask("POST", f"{BASE}/partitions/1", {"messages": [{"value": "7"}]})
     await until(lambda: messages)

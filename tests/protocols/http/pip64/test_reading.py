@@ -257,7 +257,7 @@ async def test_a_chunked_pulsar_message_is_read_whole_at_its_last_chunk(broker, 
         partition.append([body], info, body_format=PULSAR.format, append_us=1)
         if number == 0:  # Other clients write between the pieces.
             await ask("POST", f"{BASE}/partitions/0", {"messages": [{"value": "between"}]})
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     answer = (await ask("GET", READ)).json
     assert [(message["offset"], message["value"]) for message in answer["messages"]] == [
         (1, "between"),

@@ -124,7 +124,7 @@ async def test_a_seek_goes_to_a_message_within_a_batch(broker, orders, ask):
     orders.partitions[1].append(
         [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
     )
-    await broker.durability.settled()
+    await broker.durability.all_durable()
     subscription = broker.subscriptions.open(orders, b"billing")
     subscription.start(1, 0)
     shown = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]

@@ -93,7 +93,7 @@ async def test_records_acknowledged_meanwhile_are_not_delivered(app, broker, pro
     fetch_ = await subscriber.begin(10, MIB)
     ids = await produce(0, 1, 2)
     await fetch_.came.wait()
-    await subscriber.settle(fetch_)
+    await subscriber.wait_until_full(fetch_)
     await ask("POST", CURSOR, {"type": "Cumulative", "messageIds": ids[1:2]})
     deliveries = await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB))
     assert [delivery.record.record.value for delivery in deliveries] == [b"2"]
