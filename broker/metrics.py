@@ -221,7 +221,6 @@ class Metrics:
         self._orphaned_gauges.discard(key)
 
     def histogram(self, name: str) -> Histogram:
-        """Return the histogram of that name (`HISTOGRAMS`)."""
         return self._histograms[name]
 
     def requests(self, api: str, protocol: str) -> Histogram:

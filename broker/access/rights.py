@@ -57,7 +57,6 @@ class Resource:
 
     @classmethod
     def of_tenant(cls, tenant: str) -> Resource:
-        """Return a tenant."""
         return cls(ResourceKind.TENANT, tenant)
 
     @classmethod
@@ -77,7 +76,6 @@ class Resource:
 
     @classmethod
     def of_group(cls, group: bytes, topic: TopicName) -> Resource:
-        """Return a group of a topic."""
         return cls(ResourceKind.GROUP, topic.tenant, topic.namespace, topic.topic, group)
 
     @property

@@ -68,12 +68,10 @@ def field(message: Json, name: str, mark: str) -> bytes | None:
 
 
 def key_of(message: Json) -> bytes | None:
-    """Return the key of a message."""
     return field(message, "key", "key_encoding")
 
 
 def value_of(message: Json) -> bytes | None:
-    """Return the value of a message."""
     return field(message, "value", "encoding")
 
 
@@ -136,7 +134,6 @@ class Template:
         return ESCAPES[name]
 
     def bytes_of(self, topic: str, message: Json) -> bytes:
-        """Return the bytes for a message."""
         return b"".join(
             part if isinstance(part, bytes) else self._value(part, topic, message)
             for part in self._parts

@@ -39,7 +39,6 @@ class ConsumerTurns:
         self.had(consumer)
 
     def remove(self, consumer: Consumer) -> None:
-        """Remove a consumer."""
         del self._by_turn[self._of.pop(consumer)]
         self._aside.discard(consumer)
         self.sender_count -= not consumer.pulls

@@ -99,7 +99,6 @@ class KeySharedDispatcher(SharedDispatcher):
         super().rewind()
 
     def close(self) -> None:
-        """As `Pump.close`."""
         self._forget_shares()
         super().close()
 

@@ -79,7 +79,6 @@ class SharedDispatcher(Dispatcher):
         super().rewind()
 
     def flow(self, consumer: Consumer, permits: int) -> None:
-        """As `Dispatcher.flow`."""
         super().flow(consumer, permits)
         self._turns.ready(consumer)
 

@@ -29,7 +29,6 @@ class AutoCreation:
         self._under_way: dict[TopicName, trio.Event] = {}  # Creations, by name.
 
     async def __call__(self, name: TopicName, /) -> Topic:
-        """As `TopicRegistry.auto_create`."""
         registry = self._registry
         while (under_way := self._under_way.get(name)) is not None:
             await under_way.wait()

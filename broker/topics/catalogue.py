@@ -115,7 +115,6 @@ class LocalCatalogue:
     async def create_namespace(
         self, tenant: str, namespace: str, *, created_us: int, iggy_id: int | None
     ) -> int:
-        """Create a namespace."""
         return self._change(
             lambda: self.state.create_namespace(
                 tenant, namespace, created_us=created_us, iggy_id=iggy_id

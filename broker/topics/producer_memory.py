@@ -83,7 +83,6 @@ class ProducerMemory:
     def note_stored(
         self, producer_id: int, epoch: int, stored: StoredBatch, append_us: int
     ) -> None:
-        """As `note`."""
         if self.table is not None:
             self.table.note(producer_id, epoch, stored, append_us)
 

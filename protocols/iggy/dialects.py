@@ -66,7 +66,6 @@ class RecordLayout:
         return RecordLayout(tuple((name, pieces.get(piece, piece)) for name, piece in self.fields))
 
     def write(self, record: object) -> bytes:
-        """Return the bytes of the record."""
         return b"".join(piece.write(getattr(record, name)) for name, piece in self.fields)
 
 

@@ -122,7 +122,6 @@ def u32(text: str) -> int:
 
 
 def flag(text: str) -> int:
-    """1 for `true`, 0 for `false`."""
     if text not in ("true", "false"):
         raise ValueError(f"{text!r} is not true or false")
     return int(text == "true")

@@ -11,7 +11,6 @@ ID = struct.Struct(">Q")
 
 
 def name_of(producer_id: int) -> bytes:
-    """Return the name of a producer."""
     return PREFIX + ID.pack(producer_id)
 
 

@@ -78,7 +78,6 @@ def topics(broker: Broker, request: InStream) -> Iterable[Resource]:
 
 
 def stream(broker: Broker, request: InStream) -> Iterable[Resource]:
-    """A stream."""
     yield _stream(broker, request.stream)
 
 
@@ -88,7 +87,6 @@ def new_stream(broker: Broker, request: NamingRequest) -> Iterable[Resource]:
 
 
 def topic(broker: Broker, request: InTopic) -> Iterable[Resource]:
-    """A topic."""
     yield _topic(broker, request.stream, request.topic)
 
 

@@ -179,12 +179,10 @@ def decode_produce_v1(reader: RequestReader) -> ProduceRequest:
 
 
 def decode_produce_v3(reader: RequestReader) -> ProduceRequest:
-    """Produce v3 to v8."""
     return _produce(reader, reader.string(), is_null_taken=True)
 
 
 def flexible_produce_decoder(version: int) -> Callable[[RequestReader], ProduceRequest]:
-    """Return the decoder of a flexible version of Produce."""
     by_id = version >= BY_ID_VERSION
 
     def decode(reader: RequestReader) -> ProduceRequest:  # hot: see make bench

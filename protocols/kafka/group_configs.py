@@ -128,7 +128,6 @@ class ShareSettings:
 
 
 def settings_of(context: KafkaContext, group: bytes) -> ShareSettings:
-    """Return the settings of a group."""
     stored = _stored(context)
     if not any(key.startswith(PREFIX) for key in stored):
         return ShareSettings({})

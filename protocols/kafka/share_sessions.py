@@ -202,7 +202,6 @@ class ShareSessions:
             raise ShareRefused(Code.SHARE_SESSION_LIMIT_REACHED, reason)
 
     def end(self, session: ShareSession) -> None:
-        """End a session."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
             self._size -= session.size

@@ -24,7 +24,6 @@ POSITIVE: Final = (1 << 63) - 1
 
 
 def id_of(topic: Topic) -> bytes:
-    """Return the id of a topic."""
     meta = topic.meta
     identity = f"{meta.topic_id} {meta.created_us} {meta.name.full}".encode()
     checksum = hashlib.blake2b(identity, digest_size=CHECKSUM_BYTES).digest()

@@ -35,7 +35,6 @@ class JuteReader(BigEndianReader):
         return int(self.unpack(I64)[0])
 
     def boolean(self) -> bool:
-        """Return a boolean."""
         return self.u8() != 0
 
     def buffer(self) -> bytes | None:

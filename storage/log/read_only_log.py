@@ -180,7 +180,6 @@ class ReadOnlyLog:
         return read_batches(segment, place or self._source.place(segment, offset), want)
 
     def _close_segments(self) -> None:
-        """Close the segments."""
         for segment in self._segments.values():
             segment.close()
         self._segments = {}

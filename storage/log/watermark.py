@@ -40,7 +40,6 @@ class Watermark:
 
 
 def pack_slot(magic: bytes, kind: int, partition_id: int, mark: Watermark) -> bytes:
-    """The 64 bytes of a slot."""
     fields = (mark.sequence, mark.log_start_offset, mark.durable_offset)
     rest = SLOT.pack(magic, VERSION, kind, 0, partition_id, *fields, bytes(12))
     return rest + CRC.pack(crc32c(rest))

@@ -170,7 +170,6 @@ class Catalogue:
         return list(self._by_id.values())
 
     def topic(self, name: TopicName) -> TopicMeta | None:
-        """The topic of that name."""
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: int) -> TopicMeta | None:

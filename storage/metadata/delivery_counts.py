@@ -54,7 +54,6 @@ class StoredCounts:
         return self._topics.get(topic_id, {}).get((name, index))
 
     def apply(self, change: DeliveriesCounted) -> None:
-        """Apply a change."""
         queues, queue = self._topics.setdefault(change.topic_id, {}), (change.name, change.index)
         if change.cleared:
             queues[queue] = list(change.runs)

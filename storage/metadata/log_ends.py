@@ -29,7 +29,6 @@ class LogEnds:
         return self._ends.get(partition_id, 0)
 
     def apply(self, change: EndsSet) -> None:
-        """Apply a change."""
         for number, end in change.ends.items():
             if end:
                 self._ends[number] = end

@@ -191,7 +191,6 @@ class SharedCatalogue:
         return shard_of(name.full, self._shard_count)
 
     def topics_of(self, shard: int) -> list[TopicMeta]:
-        """Return the topics of a shard."""
         return [meta for meta in self.catalogue.all_topics() if self.shard(meta.name) == shard]
 
     def hold(self, shard: int, journal: LedgerJournal) -> None:

@@ -185,7 +185,6 @@ MARKS = "marks/"
 
 
 def round_name(session: int, number: int, part: int) -> str:
-    """Return the name of a part of a round."""
     return f"{ROUNDS}{session}/{number:020d}.{part}"
 
 
@@ -214,7 +213,6 @@ def mark_place(name: str) -> tuple[int, int, int] | None:
 
 
 def pack_name(shard: int, epoch: int, number: int) -> str:
-    """Name of a pack."""
     return f"{PACKS}{shard}/{epoch}-{number}"
 
 

@@ -214,7 +214,6 @@ class PostgresLedger:
         return (SessionState(rows[0][0]), rows[0][1]) if rows else (SessionState.FENCED, -1)
 
     def sessions(self) -> list[SessionRow]:
-        """All sessions."""
         return [
             SessionRow(session, node, SessionState(state), *rest)
             for session, node, state, *rest in self._rows(sql.SESSIONS)
@@ -248,7 +247,6 @@ class PostgresLedger:
     # Shards.
 
     def shards(self) -> list[ShardRow]:
-        """All shards."""
         rows = self._rows("SELECT shard, epoch, session FROM shards ORDER BY shard")
         return [ShardRow(*row) for row in rows]
 

@@ -46,7 +46,6 @@ class ShardPositions:
                 store.resize(topic_id, len(meta.partition_ids))
 
     def give_up(self, shard: int) -> None:
-        """Give a shard up."""
         self._stores.pop(shard, None)
         self._moved()
 

@@ -73,7 +73,6 @@ class Traffic:
     connections: Mapping[str, int]
 
     def total(self, family: str, topic: str) -> int:
-        """Return the total of a topic."""
         return self.totals[family].get(topic, 0)
 
     def rate(self, family: str, key: str) -> float:

@@ -333,7 +333,6 @@ async def _in_turns(
 
 
 def schema_fields(request: SchemaSettings) -> SchemaFields:
-    """Return the schema fields of a request."""
     return SchemaFields(
         either(request.schema_type, request.schemaType),
         either(request.schema_version, request.schemaVersion),

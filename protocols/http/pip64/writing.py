@@ -83,7 +83,6 @@ class RecordWriter:
         return [self.write(number, message) for number, message in enumerate(messages)]
 
     def write(self, number: int, message: ProducedMessage) -> Record:
-        """Return the record of a message."""
         try:
             return self._write(number, message)
         except NotFromJson as error:

@@ -37,7 +37,6 @@ def size_text(size: int) -> str:
 
 
 def stream_json(info: r.StreamInfo) -> Json:
-    """Return a stream."""
     return {
         "id": info.stream_id - 1,
         "created_at": info.created_us,
@@ -50,7 +49,6 @@ def stream_json(info: r.StreamInfo) -> Json:
 
 
 def topic_json(info: r.TopicDetails) -> Json:
-    """Return a topic."""
     return {
         "id": info.topic_id - 1,
         "created_at": info.created_us,
@@ -67,7 +65,6 @@ def topic_json(info: r.TopicDetails) -> Json:
 
 
 def partition_json(info: r.PartitionDetails) -> Json:
-    """Return a partition."""
     return {
         "id": info.partition,
         "created_at": info.created_us,
@@ -94,7 +91,6 @@ def topic_details(records: Sequence[Any]) -> Json:
 
 
 def topics_json(records: Sequence[Any]) -> list[Json]:
-    """Return a list of topics."""
     return [topic_json(record) for record in records if isinstance(record, r.TopicDetails)]
 
 
@@ -150,7 +146,6 @@ def client_details(records: Sequence[Any]) -> Json:
 
 
 def user_json(info: r.UserDetails) -> Json:
-    """Return a user."""
     return {
         "id": info.user_id,
         "created_at": info.created_us,
