@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from conformance.clients import iggy_programs
-from conformance.clients.kept import Drivers
+from conformance.clients.driver_processes import Drivers
 from conformance.cluster.matrix import ClusterUnavailable, is_for_several, three_brokers
 from conformance.ending import end_on_signals
 from conformance.report import MatrixRun, from_json, to_html, to_json, to_markdown

@@ -13,7 +13,7 @@ from http.client import HTTPConnection
 from types import ModuleType
 
 from conformance import cases
-from conformance.clients.kept import Drivers
+from conformance.clients.driver_processes import Drivers
 from conformance.clients.libraries import CLIENTS, RAW, LibraryUnavailable
 from conformance.clients.proxy import DriverProxy
 

@@ -43,6 +43,18 @@ def test_variables_have_the_fields_nouns() -> None:
     assert not offenders, "\n".join(offenders)
 
 
+def test_functions_of_the_product_have_the_fields_nouns() -> None:
+    offenders = [
+        f"{source.path}:{node.lineno}: {node.name}"
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if source.package != "tests"
+        and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name.strip("_") in VAGUE
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
 def test_a_class_name_stands_for_a_single_thing() -> None:
     places = defaultdict(list)
     for source in sources():

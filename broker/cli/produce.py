@@ -213,7 +213,9 @@ class Importing:
             try:
                 self._client.call("POST", self._path, body)
             except AdminError as error:
-                raise AdminError(self._told(str(error), lines), error.exit_code) from error
+                raise AdminError(
+                    self._with_line_number(str(error), lines), error.exit_code
+                ) from error
             except KeyboardInterrupt:
                 self._say_where()
                 raise
@@ -235,7 +237,7 @@ class Importing:
             moved.append(json.dumps({**tree, "partition": partition}).encode())
         return moved
 
-    def _told(self, text: str, lines: Sequence[bytes]) -> str:
+    def _with_line_number(self, text: str, lines: Sequence[bytes]) -> str:
         """Return the broker's refusal with the number of the line in the file."""
         numbers = [n for n, line in enumerate(lines, self._line + 1) if line.strip()]
         match = REFUSED_MESSAGE.search(text)

@@ -11,7 +11,7 @@ from braidlog.broker.errors import NotOwner
 if TYPE_CHECKING:
     import trio
 
-    from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place, Standing
+    from braidlog.broker.cluster.peers import Asker, Commit, Committed, Place, Standing, StoredSizes
     from braidlog.broker.errors import BrokerError
     from braidlog.storage.metadata.catalogue_records import SchemaMeta
     from braidlog.storage.metadata.names import TopicName
@@ -87,7 +87,7 @@ class Alone:
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
         raise _alone()
 
-    async def kept(self) -> Mapping[str, Kept]:
+    async def stored_sizes(self) -> Mapping[str, StoredSizes]:
         return {}
 
     async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:

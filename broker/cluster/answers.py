@@ -41,7 +41,7 @@ class PeerCallHandler:
             "non_persistent": self._non_persistent,
             "positions": self._positions,
             "schema": self._schema,
-            "kept": self._kept,
+            "kept": self._stored_sizes,
             "purge": self._purge,
             "place": self._place,
             "reached": self._follow,
@@ -191,12 +191,12 @@ class PeerCallHandler:
                 topics.append(topic)
         return topics
 
-    async def _kept(self, call: Call) -> list[tuple[str, int, int, int]]:
+    async def _stored_sizes(self, call: Call) -> list[tuple[str, int, int, int]]:
         broker = self._broker
         subscriptions, seen = [], 0
         for topic in broker.topics.all():
             if broker.placement.is_here(topic.name) and not topic.deleted:
-                subscriptions.append((topic.name.full, *topic.kept()))
+                subscriptions.append((topic.name.full, *topic.stored_sizes()))
             seen += 1 + len(topic.partitions)
             if seen >= TURN_PARTITIONS:
                 seen = 0

@@ -27,7 +27,7 @@ from braidlog.broker.cluster.links import (
     receive_message,
     send_message,
 )
-from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place, Standing
+from braidlog.broker.cluster.peers import Asker, Commit, Committed, Place, Standing, StoredSizes
 from braidlog.broker.cluster.placement import NOBODY, Owner, Tries, elsewhere
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import TopicName
@@ -107,7 +107,7 @@ class ClusterPeers:
         self.times = times
         self._idle: dict[tuple[str, int], list[trio.SocketStream]] = {}
         self._limit = trio.CapacityLimiter(CALLS_MAX)
-        self._kept = Gathered(self._ask_what_is_kept)
+        self._gathered_sizes = Gathered(self._ask_stored_sizes)
 
     async def change(self, asker: Asker, name: str, *arguments: object) -> None:
         """Forward a change to the catalogue's owner and follow the change, for at most `FOLLOW_S`.
@@ -274,11 +274,11 @@ class ClusterPeers:
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
         await self._ask_node(node, asker, "purge", [topic])
 
-    async def kept(self) -> Mapping[str, Kept]:
-        """As `Peers.kept`; concurrent callers share the answers."""
-        return await self._kept()
+    async def stored_sizes(self) -> Mapping[str, StoredSizes]:
+        """As `Peers.stored_sizes`; concurrent callers share the answers."""
+        return await self._gathered_sizes()
 
-    async def _ask_what_is_kept(self) -> Mapping[str, Kept]:
+    async def _ask_stored_sizes(self) -> Mapping[str, StoredSizes]:
         replies = await self._ask_all(Call("kept", []), KEPT_S)
         return {name: (a, b, c) for reply in replies for name, a, b, c in reply.result}
 
@@ -332,14 +332,14 @@ class ClusterPeers:
         """Return the other brokers' responses within that time."""
         replies: list[Reply] = []
 
-        async def one(owner: Owner) -> None:
+        async def ask_owner(owner: Owner) -> None:
             with suppress(errors.BrokerError):  # Other responses count without this response.
                 replies.append(await self._ask(owner, call))
 
         with trio.move_on_after(seconds):
             async with trio.open_nursery() as nursery:
                 for owner in self._placement.others():
-                    nursery.start_soon(one, owner)
+                    nursery.start_soon(ask_owner, owner)
         return replies
 
     async def close(self) -> None:

@@ -37,7 +37,7 @@ Commit = tuple[str, int, int, bytes | None, int, int]
 # Topic's full name, and partition.
 Place = tuple[str, int]
 # Messages, bytes and segments of a topic.
-Kept = tuple[int, int, int]
+StoredSizes = tuple[int, int, int]
 # Offset, metadata and leader epoch as committed; None: never set.
 Committed = tuple[int, bytes | None, int] | None
 
@@ -155,9 +155,9 @@ class Peers(Protocol):
         NotAuthorized.
         """
 
-    async def kept(self) -> Mapping[str, Kept]:
+    async def stored_sizes(self) -> Mapping[str, StoredSizes]:
         """Return the sizes of other brokers' topics, by full name, without brokers that do not
-        answer soon. For figures in lists: no right is checked.
+        answer soon. For sizes in lists: no right is checked.
         """
 
     async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:

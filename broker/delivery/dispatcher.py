@@ -20,7 +20,7 @@ from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.dispatch_rates import RateLimit
 from braidlog.broker.delivery.pump import Pump
-from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery.surroundings import DispatchContext
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.broker.reading import ack_sets
@@ -53,7 +53,7 @@ class Dispatcher(Pump):
         partition: Partition,
         name: bytes,
         cursor: DispatchCursor,
-        surroundings: Surroundings | None = None,
+        surroundings: DispatchContext | None = None,
     ) -> None:
         """`name` is the subscription's name."""
         super().__init__(partition, name, cursor, surroundings)

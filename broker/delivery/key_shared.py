@@ -21,7 +21,7 @@ from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKin
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.delivery.shared import SharedDispatcher
-from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery.surroundings import DispatchContext
 from braidlog.broker.delivery.turn_batches import TurnBatches
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
@@ -65,7 +65,7 @@ class KeySharedDispatcher(SharedDispatcher):
         partition: Partition,
         name: bytes,
         cursor: DispatchCursor,
-        surroundings: Surroundings | None = None,
+        surroundings: DispatchContext | None = None,
         *,
         policy: KeyPolicy,
         in_order: bool = True,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.again import Lane
     from braidlog.broker.delivery.cursor import DispatchCursor
     from braidlog.broker.delivery.entry_reads import EntryRead
-    from braidlog.broker.delivery.surroundings import Surroundings
+    from braidlog.broker.delivery.surroundings import DispatchContext
     from braidlog.broker.reading.entries import Entry
     from braidlog.broker.topics.partition import Partition
 
@@ -39,7 +39,7 @@ class LockingDispatcher(SharedDispatcher):
         partition: Partition,
         name: bytes,
         cursor: DispatchCursor,
-        surroundings: Surroundings | None = None,
+        surroundings: DispatchContext | None = None,
     ) -> None:
         """See Dispatcher."""
         super().__init__(partition, name, cursor, surroundings)

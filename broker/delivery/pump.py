@@ -21,7 +21,7 @@ from braidlog.broker.delivery.entry_reads import EntryRead, read_entries, read_s
 from braidlog.broker.delivery.holes import HOLES_MAX, holes_of
 from braidlog.broker.delivery.pieces import EarlierPieces
 from braidlog.broker.delivery.retries import READ_AGAIN_S, longer_wait
-from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery.surroundings import DispatchContext
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.steps import run_now
@@ -45,10 +45,10 @@ class Pump(abc.ABC):
         partition: Partition,
         name: bytes,
         cursor: DispatchCursor,
-        surroundings: Surroundings | None = None,
+        surroundings: DispatchContext | None = None,
     ) -> None:
         """Prepare to read for the subscription `name`."""
-        surroundings = surroundings or Surroundings()
+        surroundings = surroundings or DispatchContext()
         self.partition = partition
         self.name = name
         self.cursor = cursor

@@ -54,7 +54,7 @@ class ReadAheadBudget:
         """Reserve memory for a read of `wanted` bytes, until `hold` takes over. Wait while there is
         no memory; a small read may use the reserve for peers that read.
         """
-        await self._output.some_free(lambda: wanted if wanted > READ_AHEAD_BYTES_MIN else 0)
+        await self._output.wait_for_room(lambda: wanted if wanted > READ_AHEAD_BYTES_MIN else 0)
         return OutputReservation(self._output, wanted)
 
     def is_spent(self) -> bool:

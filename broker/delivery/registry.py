@@ -25,7 +25,7 @@ from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
 from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAheadBudget
 from braidlog.broker.delivery.share_queue import QueueDispatcher
-from braidlog.broker.delivery.surroundings import Surroundings, wall_clock_us
+from braidlog.broker.delivery.surroundings import DispatchContext, wall_clock_us
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.runtime.output_budget import OutputBudget
@@ -84,7 +84,7 @@ class Dispatchers:
         self._dispatchers: dict[Key, Dispatcher] = {}
         self._named: dict[bytes, dict[Key, Dispatcher]] = {}
         self._on: dict[int, dict[Key, Dispatcher]] = {}  # By partition.
-        self._kept: dict[Key, float] = {}  # Time of removal, in trio's seconds; oldest first.
+        self._removed_at: dict[Key, float] = {}  # Time of removal, in trio's seconds; oldest first.
 
     def __len__(self) -> int:
         return len(self._dispatchers)
@@ -220,7 +220,7 @@ class Dispatchers:
         if (old := self._dispatchers.get(key)) is not None:
             assert not old.consumers
             self._drop(key)
-        dispatcher = self._made(partition, name, kind, cursor, keys or KeySharing())
+        dispatcher = self._new_dispatcher(partition, name, kind, cursor, keys or KeySharing())
         self._dispatchers[key] = dispatcher
         self._named.setdefault(name, {})[key] = dispatcher
         self._on.setdefault(partition.partition_id, {})[key] = dispatcher
@@ -230,7 +230,7 @@ class Dispatchers:
         cursor.follow(dispatcher.cursor_moved)
         return dispatcher
 
-    def _made(
+    def _new_dispatcher(
         self,
         partition: Partition,
         name: bytes,
@@ -238,7 +238,7 @@ class Dispatchers:
         cursor: DispatchCursor,
         keys: KeySharing,
     ) -> Dispatcher:
-        shared = Surroundings(
+        shared = DispatchContext(
             self._budget, self._now_us, self.release, self.keep, self._bury, rates=self._rates
         )
         match kind:
@@ -284,13 +284,13 @@ class Dispatchers:
             self.release(dispatcher)
             raise
         dispatcher.attach(consumer)
-        self._kept.pop(_key(dispatcher), None)
+        self._removed_at.pop(_key(dispatcher), None)
 
     def release(self, dispatcher: Dispatcher) -> None:
         """Remove a dispatcher that has no consumers and waits for none."""
         key = _key(dispatcher)
         is_idle = not dispatcher.consumers and dispatcher.resetting is None
-        if is_idle and key not in self._kept and self._dispatchers.get(key) is dispatcher:
+        if is_idle and key not in self._removed_at and self._dispatchers.get(key) is dispatcher:
             self._drop(key)
 
     def close(self) -> None:
@@ -302,16 +302,16 @@ class Dispatchers:
         """Remember a position in memory: a seek closed the consumers, which will return."""
         if not dispatcher.cursor.is_durable:
             key = _key(dispatcher)
-            self._kept.pop(key, None)
-            self._kept[key] = trio.current_time() + KEPT_S
+            self._removed_at.pop(key, None)
+            self._removed_at[key] = trio.current_time() + KEPT_S
 
     def _forget(self) -> None:
         now = trio.current_time()
-        while self._kept:
-            key = next(iter(self._kept))
-            if self._kept[key] > now:
+        while self._removed_at:
+            key = next(iter(self._removed_at))
+            if self._removed_at[key] > now:
                 return
-            del self._kept[key]
+            del self._removed_at[key]
             dispatcher = self._dispatchers.get(key)
             if dispatcher is not None:
                 self.release(dispatcher)
@@ -326,7 +326,7 @@ class Dispatchers:
             self._rates.forget(dispatcher.partition.partition_id)
         self._pumps.pop(dispatcher).cancel()
         dispatcher.close()
-        self._kept.pop(key, None)
+        self._removed_at.pop(key, None)
         dispatcher.cursor.unfollow()
 
 

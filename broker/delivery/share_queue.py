@@ -28,7 +28,7 @@ from braidlog.broker.reading import ack_sets
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import DispatchCursor
-    from braidlog.broker.delivery.surroundings import Surroundings
+    from braidlog.broker.delivery.surroundings import DispatchContext
     from braidlog.broker.topics.partition import Partition
 
 # Ranges of records that wait for a copy in the dead letter topic.
@@ -43,7 +43,7 @@ class QueueDispatcher(LockingDispatcher):
         partition: Partition,
         name: bytes,
         cursor: DispatchCursor,
-        surroundings: Surroundings | None = None,
+        surroundings: DispatchContext | None = None,
     ) -> None:
         """See Dispatcher."""
         super().__init__(partition, name, cursor, surroundings)

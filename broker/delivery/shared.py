@@ -21,7 +21,7 @@ from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, Dispatcher
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
 from braidlog.broker.delivery.retries import READ_AGAIN_S
 from braidlog.broker.delivery.returning import Returning
-from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery.surroundings import DispatchContext
 from braidlog.broker.delivery.turn_batches import TurnBatches
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading import ack_sets
@@ -49,7 +49,7 @@ class SharedDispatcher(Dispatcher):
         partition: Partition,
         name: bytes,
         cursor: DispatchCursor,
-        surroundings: Surroundings | None = None,
+        surroundings: DispatchContext | None = None,
     ) -> None:
         """See Dispatcher."""
         super().__init__(partition, name, cursor, surroundings)

@@ -17,7 +17,7 @@ def wall_clock_us() -> int:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class DispatchContext:
     """Objects that the dispatchers of a broker share."""
 
     budget: ReadAheadBudget = field(default_factory=ReadAheadBudget)

@@ -69,7 +69,7 @@ def past(cursor: StoredCursor, position: int) -> int:
     return position if cursor.acked is None else cursor.acked.next_gap(position)
 
 
-def taken(
+def accept_ranges(
     cursor: StoredCursor, ranges: Iterable[tuple[int, int]], room_in_all: int = RANGES_MAX
 ) -> tuple[RangeSet, int]:
     """Return the ranges that are new and have room in this cursor and in all cursors.

@@ -232,7 +232,7 @@ class Subscription:
         if cursor is None:
             return 0 if lazy else self._flush_lazy()
         room_in_all = self._limits.ack_ranges - self._cursors.totals.ranges
-        fresh, refused = cursor_moves.taken(cursor, ranges, room_in_all)
+        fresh, refused = cursor_moves.accept_ranges(cursor, ranges, room_in_all)
         if fresh:
             position = cursor_moves.closed(cursor, fresh)
             moved = cursor_moves.acknowledged(self._key(index), cursor, position, fresh)

@@ -43,11 +43,11 @@ def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int
         wanted |= (word & 0xFFFF_FFFF_FFFF_FFFF) << (64 * index)
     return [
         (entry.offset + start, entry.offset + end)
-        for start, end in _runs_of_ones(~wanted & ((1 << entry.record_count) - 1))
+        for start, end in _runs_of_set_bits(~wanted & ((1 << entry.record_count) - 1))
     ]
 
 
-def _runs_of_ones(bits: int) -> Iterator[tuple[int, int]]:
+def _runs_of_set_bits(bits: int) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each run of set bits, lowest first."""
     at = 0
     while bits:

@@ -34,7 +34,7 @@ class CutBatches:
 
     def __init__(self) -> None:
         """Begin with no rests."""
-        self._kept: deque[tuple[int, BatchRest]] = deque(maxlen=CUT_BATCHES_MAX)
+        self._rests: deque[tuple[int, BatchRest]] = deque(maxlen=CUT_BATCHES_MAX)
 
     def keep(self, partition: Partition, codec: Codec, rest: BatchRest, count: int) -> None:
         """Keep the rest after the whole entries in the first `given` bytes; replaces the oldest
@@ -48,14 +48,14 @@ class CutBatches:
         if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction removes records.
             offset, pos = codec.start_before(body, rest.offset, count)
             left = BatchRest(offset, rest.next_offset, body[pos:], rest.batch_bytes)
-            self._kept.append((partition.partition_id, left))
+            self._rests.append((partition.partition_id, left))
 
     def take(self, partition: Partition, offset: int) -> BatchRest | None:
         """Remove and return the rest that begins at that offset.
 
         Raises as `Partition.read_warm` does if the partition is gone.
         """
-        rests = self._kept
+        rests = self._rests
         if not rests:
             return None
         sought = partition.partition_id

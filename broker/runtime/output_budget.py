@@ -48,7 +48,7 @@ class OutputBudget:
     """Counts bytes in outboxes, in unfinished answers and in records read ahead. One per broker.
 
     Guarantees: `reserve` begins no answer for which less than OUTPUT_LAST_BYTES is free. Only
-    `reserve`, `room`, `some_free` and `OutputReservation.grow` wait.
+    `reserve`, `room`, `wait_for_room` and `OutputReservation.grow` wait.
     """
 
     def __init__(self, bytes_max: int = OUTPUT_BYTES_ALL_MAX) -> None:
@@ -115,7 +115,7 @@ class OutputBudget:
         is that much, and so does the reservation when it grows, by way of `waits`.
         """
         while wanted > 0 and self.is_spent():
-            await waits(self.some_free)
+            await waits(self.wait_for_room)
         return self.reserve_now(wanted, copies, waits)
 
     def reserve_now(
@@ -124,7 +124,7 @@ class OutputBudget:
         """Reserve for an answer that has waited already, or wants no bytes."""
         return OutputReservation(self, self.allowance(wanted) if wanted > 0 else 0, copies, waits)
 
-    async def some_free(self, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
+    async def wait_for_room(self, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
         """Wait while a connection with this number of unsent bytes has to."""
         while self.is_spent(unsent := unsent_bytes()):
             await (self._slow if unsent else self._ready).park()

@@ -171,7 +171,7 @@ class Topic:
     def check_here(self) -> None:
         """Raise NotOwner for a topic of another broker; never without a cluster."""
 
-    def kept(self) -> tuple[int, int, int]:
+    def stored_sizes(self) -> tuple[int, int, int]:
         """Return readable messages (gaps included), bytes and segments of all partitions; zeros if
         another broker owns the topic.
         """

@@ -47,7 +47,7 @@ def _java(classpath: str, *words: str) -> str:
     return done.stdout
 
 
-def _found(pattern: re.Pattern[str], text: str) -> Sequence[str]:
+def _last_groups(pattern: re.Pattern[str], text: str) -> Sequence[str]:
     """Return the groups of the last match. Raises RowFailed."""
     matches = list(pattern.finditer(text))
     if not matches:
@@ -56,7 +56,7 @@ def _found(pattern: re.Pattern[str], text: str) -> Sequence[str]:
 
 
 def _sent(text: str) -> Figures:
-    rate, median, tail = map(float, _found(SENT, text))
+    rate, median, tail = map(float, _last_groups(SENT, text))
     return {"rate": rate, "p50_ms": median, "p999_ms": tail}
 
 
@@ -80,7 +80,7 @@ def kafka_consumer(classpath: str) -> Run:
         words = ["org.apache.kafka.tools.ConsumerPerformance", "--topic", topic]
         words += ["--num-records", str(round(RATE * seconds))]
         words += ["--bootstrap-server", server.address]
-        count, rate = _found(CONSUMED, _java(classpath, *words))
+        count, rate = _last_groups(CONSUMED, _java(classpath, *words))
         return int(count), {"rate": float(rate)}
 
     return run
@@ -104,7 +104,7 @@ def old_consumer(classpath: str) -> Run:
     def run(server: PeerServer, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["kafka.tools.SimpleConsumerPerformance", "--topic", topic, "--partition", "0"]
         words += ["--server", f"kafka://{server.address}", "--fetch-size", str(FETCH_BYTES)]
-        count, rate = _found(OLD_CONSUMED, _java(classpath, *words))
+        count, rate = _last_groups(OLD_CONSUMED, _java(classpath, *words))
         return int(count), {"rate": float(rate)}
 
     return run
@@ -116,8 +116,8 @@ def _pulsar_perf(classpath: str, *words: str) -> tuple[int, Figures]:
         settings.touch()
         tool = ("org.apache.pulsar.testclient.PulsarPerfTestTool", str(settings))
         text = _java(classpath, *tool, *words)
-    count, rate = _found(PULSAR_TOTAL, text)
-    median, tail = map(float, _found(PULSAR_TIMES, text))
+    count, rate = _last_groups(PULSAR_TOTAL, text)
+    median, tail = map(float, _last_groups(PULSAR_TIMES, text))
     return int(count), {"rate": float(rate), "p50_ms": median, "p999_ms": tail}
 
 

@@ -7,7 +7,7 @@ NAME syncs before each acknowledgement; other brokers run as shipped. BIN is a g
 requests with the arguments `raw|sync|fetch -addr A -topic T -version V -seconds S [-mix] [-size N]
 [-conns N]`. BIN prints a line of JSON with `messages`, `msg_per_s`, and for `sync` `p50_ms` and
 `p999_ms`. The classpaths of Kafka's and Pulsar's own performance tools add rows for these tools
-(`peer_tools.py`). `--only` selects the rows whose names contain a given part.
+(`peer_tools.py`). `--only` selects the rows whose names contain a parse_server part.
 """
 
 import argparse
@@ -189,7 +189,7 @@ def table(results: dict[tuple[str, str], list[Figures]]) -> str:
     return "\n".join(lines)
 
 
-def given(protocol: str, text: str) -> PeerServer:
+def parse_server(protocol: str, text: str) -> PeerServer:
     """Parse a broker of the command line: NAME=HOST:PORT,PID, with a version for Kafka."""
     name, _, rest = text.partition("=")
     address, pid, *version = rest.split(",")
@@ -234,8 +234,8 @@ def main() -> int:
     results: dict[tuple[str, str], list[Figures]] = {}
     failed = False
     with ExitStack() as stack:
-        servers = [given("kafka", address) for address in arguments.kafka]
-        servers += [given("pulsar", address) for address in arguments.pulsar]
+        servers = [parse_server("kafka", address) for address in arguments.kafka]
+        servers += [parse_server("pulsar", address) for address in arguments.pulsar]
         for mode in ("synced", "written"):
             settings = [f"log.durability={mode}"]
             servers += own(mode, stack.enter_context(RunningBroker(settings=settings)))

@@ -41,7 +41,7 @@ class FrameCounter:
         self._wire = wire
         self._buffer = b""
 
-    def some(self) -> int:
+    def receive_frames(self) -> int:
         """Wait for bytes; return the number of frames that became whole."""
         piece = self._wire.socket.recv(1 << 20)
         if not piece:
@@ -80,7 +80,7 @@ def blocks_in_flight(
             while outstanding <= in_flight - BLOCK and time.perf_counter() < deadline:
                 wire.send(next(next_block))
                 outstanding += BLOCK
-            got = counter.some()
+            got = counter.receive_frames()
             receipts += got
             outstanding -= got
     return receipts
@@ -102,7 +102,7 @@ def deliver(
         counter = FrameCounter(wire)
         permits = PERMITS - per_entry
         while received < entries:
-            got = counter.some()
+            got = counter.receive_frames()
             received += got
             permits -= got * per_entry
             out = b""

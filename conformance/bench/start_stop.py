@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     text = empty()
     seen = measure(options.partitions, options.turns)
-    text += told(options.partitions, seen)
+    text += row_text(options.partitions, seen)
     print(text)
     if options.report is not None:
         options.report.write_text(text)
@@ -89,7 +89,7 @@ def wanted(step: str) -> str:
     return f"{WANTED_S[step]:.0f} s" if step in WANTED_S else ""
 
 
-def told(partitions: int, seen: dict[str, list[float]]) -> str:
+def row_text(partitions: int, seen: dict[str, list[float]]) -> str:
     """Return the table."""
     rows = [
         f"| {step} | {statistics.median(times):.2f} s | {min(times):.2f} to {max(times):.2f} s |"

@@ -29,18 +29,20 @@ def run(context: Context) -> None:
             pulsar.next_message()
             assert consumers_of(context, topic) == 1
         kafka.commit(GROUP, topic, 5)
-        assert told(context, kafka, iggy, topic) == {(5, COUNT - 5)}
+        assert read_positions(context, kafka, iggy, topic) == {(5, COUNT - 5)}
         iggy.store_offset(topic, GROUP, 8)
-        assert told(context, kafka, iggy, topic) == {(9, COUNT - 9)}
+        assert read_positions(context, kafka, iggy, topic) == {(9, COUNT - 9)}
         assert http(context, topic).change("Seek", position="earliest") == 200
         assert iggy.poll_next(topic, 3, GROUP) == [0, 1, 2]
-        assert told(context, kafka, iggy, topic) == {(3, COUNT - 3)}
+        assert read_positions(context, kafka, iggy, topic) == {(3, COUNT - 3)}
 
 
-def told(context: Context, kafka: KafkaWire, iggy: IggyWire, topic: str) -> set[tuple[int, int]]:
+def read_positions(
+    context: Context, kafka: KafkaWire, iggy: IggyWire, topic: str
+) -> set[tuple[int, int]]:
     """Return the different (position, backlog) pairs of the five views."""
     stored = iggy.stored_offset(topic, GROUP)
-    (cursor,) = http(context, topic).told() or [{}]
+    (cursor,) = http(context, topic).read_positions() or [{}]
     assert stored is not None
     (shown,) = groups_show(context, topic)["partitions"]
     backlog = stats(context, topic)["msgBacklog"]

@@ -44,7 +44,9 @@ class HttpxClient:
         with self._client() as client:
             while len(messages) < count:
                 query = {"position": position, "max_messages": count - len(messages)}
-                answer = _asked(client, path, {**query, "encoding": "base64", "timeout": WAIT_MS})
+                answer = _get_json(
+                    client, path, {**query, "encoding": "base64", "timeout": WAIT_MS}
+                )
                 messages += [_incoming(message) for message in answer["messages"]]
                 position = answer["next_offset"]
                 _check(deadline, messages, count)
@@ -63,7 +65,7 @@ class HttpxClient:
             consumer = f"{subscription}/consumer/{created.json()['id']}"
             while len(messages) < count:
                 query = {"max_messages": count - len(messages), "encoding": "base64"}
-                answer = _asked(client, f"{consumer}/messages", {**query, "timeout": WAIT_MS})
+                answer = _get_json(client, f"{consumer}/messages", {**query, "timeout": WAIT_MS})
                 ids = [message["messageId"] for message in answer["messages"]]
                 if ids:
                     done = {"type": "Individual", "messageIds": ids}
@@ -82,7 +84,7 @@ class HttpxClient:
             answer.raise_for_status()
 
 
-def _asked(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
+def _get_json(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
     answer = client.get(path, params=query)
     answer.raise_for_status()
     body: dict[str, Any] = answer.json()

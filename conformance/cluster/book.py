@@ -139,7 +139,7 @@ class Book:
         for topic, history in self._histories.items():
             for (group, of), position in positions.items():
                 if of == topic and (group, topic) in self._moves:
-                    history.told(group, max(position, 0), "kafka")
+                    history.position_read(group, max(position, 0), "kafka")
             for reader, log_of in logs.items():
                 records = log_of[topic]
                 end = records[-1][0] + 1 if records else 0

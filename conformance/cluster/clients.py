@@ -128,7 +128,7 @@ class ClusterWriter(ReconnectingClient):
                 if self.load.stopping.is_set():
                     break
                 topic = self.random.choice(self.book.topics)
-                values = self._some()
+                values = self._next_values()
                 sent = self.book.sending(topic, f"{self.kind}.{self.generation}", values)
                 self.book.stored(topic, sent, sending.send(topic, values))
                 time.sleep(self.load.pause_s)
@@ -136,7 +136,7 @@ class ClusterWriter(ReconnectingClient):
             with suppress(Exception):
                 sending.close()
 
-    def _some(self) -> list[bytes]:
+    def _next_values(self) -> list[bytes]:
         first = self._values
         self._values += self.random.randint(1, VALUES_MAX)
         return [b"%s:%d" % (self.kind.encode(), number) for number in range(first, self._values)]

@@ -110,13 +110,13 @@ class Librdkafka(InThread):
         )
 
     def _send(self, topic: str, value: str) -> None:
-        def told(error: KafkaError | None, message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 self.answered(value, message.offset() or 0)
             else:
                 self.failed(value, str(error))
 
-        self._producer.produce(topic, value.encode(), partition=0, on_delivery=told)
+        self._producer.produce(topic, value.encode(), partition=0, on_delivery=delivered)
         self._producer.poll(0)
 
     def _flush(self) -> None:

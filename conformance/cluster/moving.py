@@ -58,11 +58,11 @@ class LibrdkafkaGroup(ReconnectingClient):
         consumer.subscribe(self.book.topics)
         try:
             while not self.load.stopping.is_set():
-                self._some(consumer)
+                self._poll(consumer)
         finally:
             consumer.close()
 
-    def _some(self, consumer: Consumer) -> None:
+    def _poll(self, consumer: Consumer) -> None:
         ends: dict[str, int] = {}
         for message in consumer.consume(POLLED, 0.3):
             topic, offset, value = message.topic(), message.offset(), message.value()

@@ -44,11 +44,11 @@ class KafkaGroupReader(ReconnectingClient):
         )
         try:
             while not self.load.stopping.is_set():
-                self._some(consumer)
+                self._poll(consumer)
         finally:
             consumer.close(autocommit=False)
 
-    def _some(self, consumer: Any) -> None:
+    def _poll(self, consumer: Any) -> None:
         polled = consumer.poll(300, max_records=POLLED)
         if not polled:
             return
@@ -150,11 +150,11 @@ class PulsarReader(ReconnectingClient):
             }
             while not self.load.stopping.is_set():
                 for topic, consumer in consumers.items():
-                    self._some(topic, consumer)
+                    self._poll(topic, consumer)
         finally:
             client.shutdown()
 
-    def _some(self, topic: str, consumer: Any) -> None:
+    def _poll(self, topic: str, consumer: Any) -> None:
         for _ in range(POLLED):
             try:
                 message = consumer.receive(50)

@@ -63,7 +63,7 @@ class UnansweredRun:
         owner = settled_owners(cluster)[CATALOGUE_SHARD]
         near, other = (broker for broker in cluster.brokers if broker.node != owner)
         self._roles = Roles(near, cluster.brokers[owner - 1], other)
-        self.told: dict[str, ChangeOutcome] = {}
+        self.outcomes: dict[str, ChangeOutcome] = {}
         with IggyWire(near.address("iggy")) as wire:  # Makes a user of the client's name.
             wire.ok(CREATE_TOKEN, text8("first") + struct.pack("<Q", NEVER))
 
@@ -90,7 +90,7 @@ class UnansweredRun:
         assert after != before, "the change changes nothing"
         answering = self._roles.other if change.over_topic else self._roles.catalogue
         self._proxies.lose_answer(f"{BROKERS}{answering.node}")
-        answer = self.told[name] = change.make(near, cut)
+        answer = self.outcomes[name] = change.make(near, cut)
         has_lost = self._proxies.has_lost
         self._proxies.lose_answer(None)
         assert has_lost, "no answer was lost"
@@ -201,7 +201,7 @@ def run(folder: Path, names: Sequence[str]) -> tuple[Mapping[str, ChangeOutcome]
         assert isinstance(cluster.network, Proxies)
         unanswered = UnansweredRun(cluster, cluster.network)
         faults = list(unanswered.faults(names))
-        return unanswered.told, faults
+        return unanswered.outcomes, faults
 
 
 def main() -> int:

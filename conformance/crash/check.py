@@ -73,5 +73,5 @@ def position_faults(
                 history.move(member.group, wanted)
             # A group that has committed nothing is at -1.
             position = max(wire.committed(member.group, topic), 0)
-            history.told(member.group, position, "kafka")
+            history.position_read(member.group, position, "kafka")
     return check(history)

@@ -31,9 +31,9 @@ def lost(history: EventHistory) -> Iterator[str]:
                 continue
             where = sent.offset
             if where is not None and read.start <= where < read.end and at.get(where) != sent.value:
-                yield f"{read.reader} has {at.get(where)!r} at {where}, {_told(sent)}"
+                yield f"{read.reader} has {at.get(where)!r} at {where}, {_stored_text(sent)}"
             elif read.whole and sent.value not in values:
-                yield f"{read.reader} lacks {sent.value!r}, {_told(sent)}"
+                yield f"{read.reader} lacks {sent.value!r}, {_stored_text(sent)}"
 
 
 def changed(history: EventHistory) -> Iterator[str]:
@@ -146,6 +146,6 @@ CHECKS: dict[str, Callable[[EventHistory], Iterator[str]]] = {
 }
 
 
-def _told(sent: SentValue) -> str:
+def _stored_text(sent: SentValue) -> str:
     where = "" if sent.offset is None else f" at {sent.offset}"
     return f"which {sent.writer} was told is stored{where}"

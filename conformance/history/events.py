@@ -108,7 +108,7 @@ class EventHistory:
         """Record that a reader received all of a span."""
         self.events.append(Read(reader, *span, records, self.tick(), whole))
 
-    def told(self, group: str, position: int, reader: str) -> None:
+    def position_read(self, group: str, position: int, reader: str) -> None:
         """Record that a position was read back."""
         self.events.append(PositionRead(group, position, reader, self.tick()))
 

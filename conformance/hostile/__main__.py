@@ -156,7 +156,9 @@ class HostileReport:
         """Report mutated frames."""
         share = 100 * sent.handled.total() / sent.total
         self.say(f"## {name}: {sent.total} mutated frames in {sent.seconds:.0f} s\n")
-        self.say(f"{sent.handled.total()} ({share:.0f} %) reached a handler. {_told(verdict)}\n")
+        self.say(
+            f"{sent.handled.total()} ({share:.0f} %) reached a handler. {_effect_text(verdict)}\n"
+        )
         if len(sent.dialects) > 1:
             self.say("| dialect | frames |\n| --- | --- |")
             for dialect, count in sorted(sent.dialects.items()):
@@ -169,14 +171,14 @@ class HostileReport:
 
     def played(self, name: str, verdict: AttackEffect) -> None:
         """Report a scenario."""
-        self.say(f"* {name}: {_told(verdict)}")
+        self.say(f"* {name}: {_effect_text(verdict)}")
 
     def text(self) -> str:
         """Return the whole report."""
         return "\n".join(self._lines) + "\n"
 
 
-def _told(verdict: AttackEffect) -> str:
+def _effect_text(verdict: AttackEffect) -> str:
     waits = ", ".join(f"{name} {wait:.2f} s" for name, wait in sorted(verdict.longest_s.items()))
     before, most, after = verdict.memory_before, verdict.memory_most, verdict.memory_after
     memory = (

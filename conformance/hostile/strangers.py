@@ -160,7 +160,7 @@ def wrong_passwords(server: SecuredBroker, tries: int) -> tuple[int, float, floa
     left = iter(range(tries))
     lock = threading.Lock()
 
-    def taken() -> int | None:
+    def next_guess() -> int | None:
         with lock:
             return next(left, None)
 
@@ -168,7 +168,7 @@ def wrong_passwords(server: SecuredBroker, tries: int) -> tuple[int, float, floa
         """Try over a series of connections: the broker closes a connection without a login after a
         while.
         """
-        number = taken()
+        number = next_guess()
         while number is not None:
             try:
                 with Wire(broker.address("iggy")) as wire:
@@ -177,9 +177,9 @@ def wrong_passwords(server: SecuredBroker, tries: int) -> tuple[int, float, floa
                         wire.send(iggy_frame(LOGIN, text8(name) + text8(f"wrong-{number}")))
                         size = int.from_bytes(wire.take(8)[4:], "little")
                         wire.take(size)
-                        number = taken()
+                        number = next_guess()
             except ConnectionError:
-                number = taken()
+                number = next_guess()
 
     def watch() -> None:
         while not ended.is_set():
@@ -241,10 +241,10 @@ def main(arguments: list[str]) -> int:
     wanted = options.family or [*rows_login.families()]
     with tempfile.TemporaryDirectory() as folder, secured(Path(folder), slows_down=False) as server:
         for family in wanted:
-            with _told(f"{family}, handshakes", server) as report:
+            with _results_of(f"{family}, handshakes", server) as report:
                 report.append(handshakes(server, family, options.frames, options.seed))
         for name in () if options.family else protocols():
-            with _told(f"{name}, no login", server) as report:
+            with _results_of(f"{name}, no login", server) as report:
                 report.append(before_login(server, name, options.frames, options.seed))
     if not options.family:
         with (
@@ -263,7 +263,7 @@ def main(arguments: list[str]) -> int:
 
 
 @contextmanager
-def _told(attack_name: str, server: SecuredBroker) -> Iterator[list[AttackResult]]:
+def _results_of(attack_name: str, server: SecuredBroker) -> Iterator[list[AttackResult]]:
     """Report the frames sent inside the block, their rate, and the broker's cost."""
     cpu = cpu_seconds(server.broker.pid)
     report: list[AttackResult] = []

@@ -279,12 +279,12 @@ class GroupRun:
     ) -> None:
         self.group, self.load, self.positions = group, load, positions
         self.supervisor = supervisor
-        self.told: list[tuple[str, str]] = []
+        self.steps: list[tuple[str, str]] = []
 
     def say(self, event: str, outcome: str) -> None:
         """Report a step."""
         print(f"{time.strftime('%H:%M:%S')} {event:44} {outcome}", flush=True)
-        self.told.append((event, outcome))
+        self.steps.append((event, outcome))
 
     def _shared(self, event: str, names: Sequence[str], limit_s: float) -> None:
         seconds = self.group.await_shared(names, limit_s)
@@ -404,7 +404,7 @@ def play(
         run.say("brokers that lost their lease", f"{supervisor.restarts}, started again")
     finally:
         group.kill()
-    return run.told
+    return run.steps
 
 
 def _create(address: str) -> None:

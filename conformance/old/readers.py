@@ -245,7 +245,7 @@ def record(program: Program, servers: Servers) -> None:
     recorded(program).write_text(text)
 
 
-def _given(text: str) -> Program:
+def _program_of(text: str) -> Program:
     name, _, command = text.partition("=")
     return Program(name, lambda _: shlex.split(command), "given")
 
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str]) -> int:
     """Return the exit code: 1 if an output differs."""
     parser = argparse.ArgumentParser(prog="python -m conformance.old.readers", description=__doc__)
     parser.add_argument("--only", action="append", help="a program's name")
-    parser.add_argument("--command", action="append", type=_given, default=[])
+    parser.add_argument("--command", action="append", type=_program_of, default=[])
     parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker that is there already")
     parser.add_argument("--zookeeper", metavar="HOST:PORT", help="and its ZooKeeper")
     parser.add_argument("--record", action="store_true", help="store the output as expected")

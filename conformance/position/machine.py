@@ -130,13 +130,13 @@ class PositionMachine:
 
     def compare(self) -> None:
         """Compare every protocol's answer with the model. Raises PositionsDiffer."""
-        cursors = self._told()
-        wanted = [place.cursor.told(is_there=self.is_there) for place in self.places]
+        cursors = self._read_positions()
+        wanted = [place.cursor.read_positions(is_there=self.is_there) for place in self.places]
         if cursors != wanted:
             raise PositionsDiffer(f"{self.where()}: {cursors}, should be {wanted}")
 
-    def _told(self) -> list[CursorViews]:
-        return talk.told(self.broker, self.topic, GROUP, len(self.places))
+    def _read_positions(self) -> list[CursorViews]:
+        return talk.read_positions(self.broker, self.topic, GROUP, len(self.places))
 
     def restart(self) -> None:
         """Stop cleanly: nothing is lost."""
@@ -152,7 +152,7 @@ class PositionMachine:
         self.steps.append("SIGKILL")
         self.broker.kill()
         self.broker.start()
-        cursors = self._told()
+        cursors = self._read_positions()
         is_there = cursors[0].acked is not None
         may_be_there = self.is_there or any(
             cursor.below is not None for place in self.places for cursor in place.maybe
@@ -161,7 +161,7 @@ class PositionMachine:
             raise PositionsDiffer(f"{self.where()}: the subscription is there again")
         self.is_there = is_there
         for place, seen in zip(self.places, cursors, strict=True):
-            may_be = {cursor.told(is_there=is_there): cursor for cursor in place.maybe}
+            may_be = {cursor.read_positions(is_there=is_there): cursor for cursor in place.maybe}
             if seen not in may_be:
                 raise PositionsDiffer(
                     f"{self.where()}, {place.index}: {seen}, may be {list(may_be)}"

@@ -1,7 +1,7 @@
 """The rules of docs/positions.md about a cursor, as simple code. Knows no protocol's bytes.
 
 A cursor is a position with all offsets below acknowledged, acknowledged offsets above, and Kafka's
-committed number. Each protocol's call is a method; `told` returns each protocol's view.
+committed number. Each protocol's call is a method; `read_positions` returns each protocol's view.
 """
 
 from collections.abc import Iterable, Sequence
@@ -179,7 +179,7 @@ class ModelCursor:
                 deliveries.append((entry, acked))
         return deliveries
 
-    def told(self, *, is_there: bool) -> CursorViews:
+    def read_positions(self, *, is_there: bool) -> CursorViews:
         """Return all protocols' views of the cursor.
 
         `is_there`: the subscription exists, with this cursor or only cursors of other partitions

@@ -72,15 +72,15 @@ class PulsarPlace(PulsarWire):
 
     def seek(self, message_id: bytes) -> None:
         """Continue at the first entry at or behind the id; the broker closes this consumer."""
-        self._asked(SEEK, [(3, message_id)])
+        self._request(SEEK, [(3, message_id)])
 
     def unsubscribe(self) -> None:
         """Delete the subscription's cursor."""
-        self._asked(UNSUBSCRIBE, [])
+        self._request(UNSUBSCRIBE, [])
 
     def leave(self) -> None:
         """Close the consumer, and wait for the answer: earlier acks are handled first."""
-        self._asked(CLOSE_CONSUMER, [])
+        self._request(CLOSE_CONSUMER, [])
         self.close()
 
     def deliveries(self, count: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -97,7 +97,7 @@ class PulsarPlace(PulsarWire):
             deliveries.append((entry, tuple(words)))
         return deliveries  # type: ignore[return-value]
 
-    def _asked(self, kind: int, fields: Fields) -> None:
+    def _request(self, kind: int, fields: Fields) -> None:
         self._requests += 1
         self.command(kind, [(1, 0), (2, self._requests), *fields])
         self._succeeds(SUCCESS)
@@ -138,7 +138,7 @@ class HttpPlace:
         """Return the status of a POST."""
         return self._ask("POST", {"type": kind, **fields})[0]
 
-    def told(self) -> list[dict[str, Any]] | None:
+    def read_positions(self) -> list[dict[str, Any]] | None:
         """Return the cursors of all partitions; None if the subscription does not exist."""
         status, answer = self._ask("GET", None)
         if status == 404:
@@ -173,7 +173,9 @@ def http_id(ledger: int, entry: int, index: int = -1, *, partition: int = 0) -> 
     return base64.b64encode(encode(fields)).decode()
 
 
-def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list[CursorViews]:
+def read_positions(
+    broker: Addressed, topic: str, group: str, partitions: int = 1
+) -> list[CursorViews]:
     """Return every protocol's view of the position in each partition."""
     indexes = range(partitions)
     with KafkaWire(broker.address("kafka")) as kafka:
@@ -183,14 +185,14 @@ def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list
     with IggyWWire(broker.address("iggy")) as newest:
         in_w = [newest.stored_offset(topic, group, partition=at + 1) for at in indexes]
     assert in_w == stored, f"dialect W has {in_w}, D2 {stored}"
-    cursors = HttpPlace(broker.address("http"), topic, group).told()
+    cursors = HttpPlace(broker.address("http"), topic, group).read_positions()
     if cursors is None:
         return [CursorViews(committed[at], stored[at], None, None, None) for at in indexes]
     assert [cursor["partition"] for cursor in cursors] == list(indexes)
-    return [_told(*views) for views in zip(committed, stored, cursors, strict=True)]
+    return [_cursor_views(*views) for views in zip(committed, stored, cursors, strict=True)]
 
 
-def _told(committed: int, stored: int | None, cursor: dict[str, Any]) -> CursorViews:
+def _cursor_views(committed: int, stored: int | None, cursor: dict[str, Any]) -> CursorViews:
     acked = tuple((first, last) for first, last in cursor["individually_acked"])
     mark = None if cursor["mark_delete"] is None else _place_of(cursor["mark_delete"])
     return CursorViews(committed, stored, acked, cursor["backlog"], mark)

@@ -254,7 +254,7 @@ class MixedHistory:
 
     def _tell(self, group: bytes) -> None:
         position = self._subscription(group).position(0)
-        self.history.told(group.decode(), -1 if position is None else position, "all")
+        self.history.position_read(group.decode(), -1 if position is None else position, "all")
 
     # Lives.
 

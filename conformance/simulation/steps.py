@@ -94,7 +94,8 @@ class RandomLives(BrokerLives):
         positions = [
             position
             for name in self.house.broker.subscriptions.names(topic)
-            if (position := self._found(topic, name).position(partition.index)) is not None
+            if (position := self._subscription_named(topic, name).position(partition.index))
+            is not None
         ]
         position, settings, broker = (
             min(positions, default=None),
@@ -225,7 +226,7 @@ class RandomLives(BrokerLives):
 
     # Subscriptions
 
-    def _found(self, topic: Topic, name: bytes) -> Subscription:
+    def _subscription_named(self, topic: Topic, name: bytes) -> Subscription:
         subscription = self.house.broker.subscriptions.find(topic, name)
         assert subscription is not None
         return subscription
@@ -236,7 +237,7 @@ class RandomLives(BrokerLives):
         if topic is None or not names:
             return None
         index = self.rng.randrange(len(topic.partitions))
-        return self._found(topic, self.rng.choice(names)), index
+        return self._subscription_named(topic, self.rng.choice(names)), index
 
     def _offset(self, subscription: Subscription, index: int) -> int:
         end = subscription.topic.partition(index).next_offset

@@ -131,14 +131,14 @@ def main(arguments: list[str]) -> int:
 
     with RunningBroker(settings=SETTINGS) as broker:
         soak(broker, options.minutes * 60, seen, pace=options.pace)
-    text, growth = told(samples)
+    text, growth = result_text(samples)
     print(text)
     if options.report is not None:
         options.report.write_text(text)
     return 0 if growth <= GROWTH_BYTES_MAX else 1
 
 
-def told(samples: list[SoakSample]) -> tuple[str, float]:
+def result_text(samples: list[SoakSample]) -> tuple[str, float]:
     """Return the result as Markdown, and the growth of memory in bytes."""
     end = samples[-1].minutes
     first = [

@@ -45,13 +45,13 @@ class AnswerReader:
 
     def text(self) -> bytes:
         """Return the next string."""
-        return self._taken(self.number(">h"))
+        return self._take(self.number(">h"))
 
     def data(self) -> bytes:
         """Return the next bytes."""
-        return self._taken(self.number(">i"))
+        return self._take(self.number(">i"))
 
-    def _taken(self, size: int) -> bytes:
+    def _take(self, size: int) -> bytes:
         self._pos += size
         return self._body[self._pos - size : self._pos]
 

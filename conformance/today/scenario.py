@@ -170,7 +170,7 @@ def check_group(client: ClientProgram, topic: str, group: str) -> float:
         took = time.monotonic() - died
         client.call("produce", topic, "none")
         count = len(RECORDS)
-        _until(members, lambda: _taken(members) == count and _committed(members))
+        _until(members, lambda: _received_count(members) == count and _committed(members))
     finally:
         for member in members:
             member.kill()
@@ -193,7 +193,7 @@ def check_modern(client: ClientProgram, topic: str, group: str) -> None:
     try:
         _until(members, lambda: all(member.assigned for member in members) and _covers(members))
         client.call("produce", topic, "none")
-        _until(members, lambda: _taken(members) == count and _committed(members))
+        _until(members, lambda: _received_count(members) == count and _committed(members))
         members[1].kill()
     finally:
         for member in members:
@@ -258,7 +258,7 @@ def _committed(members: Sequence[ScenarioMember]) -> bool:
     return all(member.committed or not member.values for member in members)
 
 
-def _taken(members: Sequence[ScenarioMember]) -> int:
+def _received_count(members: Sequence[ScenarioMember]) -> int:
     return sum(len(member.values) for member in members)
 
 

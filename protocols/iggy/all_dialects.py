@@ -13,7 +13,13 @@ from braidlog.protocols.iggy import fields as f
 from braidlog.protocols.iggy import forms
 from braidlog.protocols.iggy import layouts as requests
 from braidlog.protocols.iggy import reply_layouts as records
-from braidlog.protocols.iggy.dialects import Dialect, Habits, Manners, PayloadLayout, RequestLayout
+from braidlog.protocols.iggy.dialects import (
+    Behaviour,
+    Dialect,
+    ErrorStyle,
+    PayloadLayout,
+    RequestLayout,
+)
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.partitioning import murmur3_from_one, xxhash32_from_zero
@@ -39,7 +45,7 @@ D0 = Dialect(
     records=records.D0_RECORDS,
     silent=_MADE,
     key_partition=murmur3_from_one,
-    habits=Habits(
+    behaviour=Behaviour(
         closes=True,
         needs_partition=True,
         group_takes_partition=False,
@@ -60,7 +66,7 @@ D0_WITH_LOGIN = Dialect(
     records={**records.D0_RECORDS, ClientInfo: records.D1A_RECORDS[ClientInfo]},
     silent=_MADE,
     key_partition=murmur3_from_one,
-    habits=D0.habits,
+    behaviour=D0.behaviour,
     error_numbers=D0.error_numbers,
 )
 D1A = Dialect(
@@ -69,7 +75,7 @@ D1A = Dialect(
     requests=requests.D1A_REQUESTS,
     records=records.D1A_RECORDS,
     silent=_MADE,
-    habits=Habits(needs_partition=True, group_takes_partition=False, users_from=1),
+    behaviour=Behaviour(needs_partition=True, group_takes_partition=False, users_from=1),
 )
 D1B = Dialect(
     "D1b",
@@ -77,7 +83,7 @@ D1B = Dialect(
     requests=requests.D1B_REQUESTS,
     records=records.D1B_RECORDS,
     silent=_MADE,
-    habits=D1A.habits,
+    behaviour=D1A.behaviour,
 )
 D2 = Dialect(
     "D2",
@@ -85,7 +91,7 @@ D2 = Dialect(
     requests=requests.D2_REQUESTS,
     records=records.D2_RECORDS,
     unserved=_SNAPSHOT,
-    habits=Habits(users_from=1),
+    behaviour=Behaviour(users_from=1),
 )
 D3 = Dialect(
     "D3",
@@ -93,7 +99,7 @@ D3 = Dialect(
     requests=requests.D3_REQUESTS,
     records=records.D2_RECORDS,
     unserved=_SNAPSHOT,
-    habits=Habits(users_from=1),
+    behaviour=Behaviour(users_from=1),
     form=forms.CRC_FORM,
 )
 D4 = Dialect(
@@ -112,7 +118,7 @@ D5 = Dialect(
     records=records.D5_RECORDS,
     unserved=_SNAPSHOT,
     key_partition=xxhash32_from_zero,
-    habits=Habits(joins_gently=True, lists_missing_stream=True),
+    behaviour=Behaviour(cooperative_join=True, lists_missing_stream=True),
     form=forms.TYPED_FORM,
 )
 
@@ -153,7 +159,7 @@ _BY_CRATE: dict[tuple[int, int], Candidates] = {
 _BY_LOGIN: dict[tuple[str, str], Candidates] = {("0.6.30", "java-sdk"): (D4, D3, D2)}
 
 
-def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
+def candidates_of_login(payload: memoryview) -> tuple[Candidates, ErrorStyle]:
     """Return the possible dialects of a login, the likeliest first.
 
     Rust and Python clients send the crate's version and an empty context; Node sends neither. C#
@@ -166,26 +172,26 @@ def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
     if not reader.left:
         # D1b reads the text of a refused login; the other dialects only lose a connection that is
         # refused anyway.
-        return _WITHOUT_VERSION, Manners(error_text=True, absent_is_error=True)
+        return _WITHOUT_VERSION, ErrorStyle(error_text=True, absent_is_error=True)
     client_name, context = f.STR32.read(reader), f.STR32.read(reader)
     if reader.left:
         raise ProtocolError(f"{reader.left} bytes too many in a login")
     version = None if context else _parsed(client_name)
     if version is None:
-        return _BY_LOGIN.get((client_name, context), _VERSION_UNKNOWN), Manners()
-    manners = Manners(
+        return _BY_LOGIN.get((client_name, context), _VERSION_UNKNOWN), ErrorStyle()
+    error_style = ErrorStyle(
         error_text=(0, 2, 5) <= version < (0, 6, 60), absent_is_error=version < (0, 6, 10)
     )
-    return _BY_CRATE.get(version[:2], _VERSION_UNKNOWN), manners
+    return _BY_CRATE.get(version[:2], _VERSION_UNKNOWN), error_style
 
 
-def manners_for(manners: Manners, candidates: Candidates) -> Manners:
-    """Return the manners of a client without a version, after its possible dialects
+def error_style_for(error_style: ErrorStyle, candidates: Candidates) -> ErrorStyle:
+    """Return the error style of a client without a version, after its possible dialects
     have changed.
     """
     if candidates[0] in _WITHOUT_VERSION:
-        return Manners(error_text=candidates == (D1B,), absent_is_error=True)
-    return manners
+        return ErrorStyle(error_text=candidates == (D1B,), absent_is_error=True)
+    return error_style
 
 
 def _parsed(version: str) -> tuple[int, int, int] | None:

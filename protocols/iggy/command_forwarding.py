@@ -210,7 +210,7 @@ def _find(context: IggyContext, topic: str) -> Topic | None:
 def _join(context: IggyContext, membership: Membership) -> None:
     topic = _find(context, membership[0])
     if topic is not None:
-        gently = context.dialect.habits.joins_gently
+        gently = context.dialect.behaviour.cooperative_join
         groups, client_id = context.shared.groups, context.client.client_id
         groups.join(topic.meta.topic_id, membership[1], client_id, gently=gently)
 
@@ -276,7 +276,11 @@ class ForwardingSession(IggySession):
     def _drop_ended(self) -> None:
         """End the connections to owners after a logout that ended the session (W)."""
         context, forwarder = self._context, self._forwarder
-        if forwarder is not None and context.dialect.habits.keeps_sessions and not context.logical:
+        if (
+            forwarder is not None
+            and context.dialect.behaviour.keeps_sessions
+            and not context.logical
+        ):
             forwarder.close()
             self._forwarder = None
 

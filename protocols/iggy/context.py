@@ -16,7 +16,7 @@ import trio
 from braidlog.broker.errors import NotAuthorized
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.iggy.all_dialects import D2
-from braidlog.protocols.iggy.dialects import Dialect, Manners
+from braidlog.protocols.iggy.dialects import Dialect, ErrorStyle
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.limits import IGGY_LIMITS, IggyLimits
 from braidlog.protocols.iggy.membership import Groups
@@ -113,7 +113,9 @@ class ListenerState:
         for member in self.groups.members(topic.meta.topic_id, group, count):
             client = self.clients.get(member.member_id)
             address = "" if client is None else client.address
-            yield SubscriptionMember(PROTOCOL, str(member.member_id), address, member.polled_ones)
+            yield SubscriptionMember(
+                PROTOCOL, str(member.member_id), address, member.polled_partitions
+            )
 
 
 class Outgoing(Protocol):
@@ -177,7 +179,7 @@ class IggyContext:
     shared: ListenerState
     client: ConnectedClient
     dialect: Dialect = D2
-    manners: Manners = field(default_factory=Manners)
+    error_style: ErrorStyle = field(default_factory=ErrorStyle)
     # By partition id: a range of offsets without records for Iggy's readers.
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
     # W: the partition that the current command is for, by its lasting number; None in V and before.

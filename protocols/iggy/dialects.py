@@ -70,7 +70,7 @@ class RecordLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class Behaviour:
     """Expectations of a dialect's clients, apart from layouts."""
 
     closes: bool = False  # A malformed frame ends the connection, without an answer.
@@ -78,7 +78,7 @@ class Habits:
     group_takes_partition: bool = True  # A group member that names a partition gets that partition.
     # A member names a partition, and may read only assigned partitions; a poll of another is empty.
     owned_only: bool = False
-    joins_gently: bool = False  # A new member takes no more than a fair share from others.
+    cooperative_join: bool = False  # A new member takes no more than a fair share from others.
     leave_is_checked: bool = False  # A client that is not a member cannot leave.
     number_first: bool = False  # If number and name are both taken, the error is about the number.
     users_from: int = 0  # The number of root, the first user.
@@ -102,7 +102,7 @@ class Dialect:
     silent: frozenset[int] = frozenset()  # Commands whose answers have no payload in the dialect.
     key_partition: Callable[[bytes, int], int] = xxhash32_from_one  # (key, partitions) -> index.
     form: MessageForm = OLDEST_FORM
-    habits: Habits = Habits()
+    behaviour: Behaviour = Behaviour()
     # Names of a topic's options, and the options by scope for clients that ask.
     topic_options: frozenset[str] = frozenset()
     described: Mapping[int, Sequence[OptionInfo]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class ErrorStyle:
     """Differences between the clients of a dialect.
 
     `error_text`: clients of the crate from 0.2.5 to before 0.6.60 read an error's payload, and

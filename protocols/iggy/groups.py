@@ -19,7 +19,7 @@ def get_group(context: IggyContext, request: m.GetGroup) -> IggyAnswer:
     try:
         topic = names.get_topic(context.broker, request.stream, request.topic)
     except Absent as error:
-        if context.dialect.habits.group_needs_topic:
+        if context.dialect.behaviour.group_needs_topic:
             raise Refusal(error.code) from None
         raise
     group = names.get_group(context.broker, topic, request.group)
@@ -83,7 +83,7 @@ def join_group(context: IggyContext, request: m.JoinGroup) -> IggyAnswer:
         topic.meta.topic_id,
         group.name,
         context.client.client_id,
-        gently=context.dialect.habits.joins_gently,
+        gently=context.dialect.behaviour.cooperative_join,
     )
     return IggyAnswer()
 
@@ -96,7 +96,7 @@ def leave_group(context: IggyContext, request: m.LeaveGroup) -> IggyAnswer:
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
     left = context.shared.groups.leave(topic.meta.topic_id, group.name, context.client.client_id)
-    if not left and context.dialect.habits.leave_is_checked:
+    if not left and context.dialect.behaviour.leave_is_checked:
         raise Refusal(ErrorCode.GROUP_MEMBER_NOT_FOUND)
     return IggyAnswer()
 
@@ -122,7 +122,9 @@ def sync_group(context: IggyContext, request: m.SyncGroup) -> IggyAnswer:
     member = groups.member(topic_id, group.name, context.client.client_id, len(topic.partitions))
     if member is None:
         return IggyAnswer()
-    return IggyAnswer([r.Assignment(groups.generation(topic_id, group.name), member.polled_ones)])
+    return IggyAnswer(
+        [r.Assignment(groups.generation(topic_id, group.name), member.polled_partitions)]
+    )
 
 
 def _group_info(context: IggyContext, topic: Topic, group: names.NamedGroup) -> r.GroupInfo:

@@ -15,7 +15,7 @@ from braidlog.protocols.iggy import forms
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
-from braidlog.protocols.iggy.dialects import Dialect, Habits, RecordLayout
+from braidlog.protocols.iggy.dialects import Behaviour, Dialect, RecordLayout
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.layouts import (
     D5_REQUESTS,
@@ -186,9 +186,9 @@ V = Dialect(
     silent=frozenset({int(CommandCode.LOGOUT_USER)}),
     key_partition=xxhash32_from_zero,
     form=forms.BATCH_FORM,
-    habits=Habits(
+    behaviour=Behaviour(
         owned_only=True,
-        joins_gently=True,
+        cooperative_join=True,
         leave_is_checked=True,
         zero_polls=True,
         lists_missing_stream=True,

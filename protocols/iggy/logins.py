@@ -94,10 +94,10 @@ def _let_in(
     """Set the connection's user. `secret` is the client's own, since W. `is_kept`: the user is
     stored, and may be changed or removed while logged in. Raises Refusal.
     """
-    if context.dialect.habits.keeps_sessions:
+    if context.dialect.behaviour.keeps_sessions:
         _check_client(context, number, secret)
     _act_for(context, number, identity, is_kept=is_kept)
-    if context.dialect.habits.keeps_sessions:
+    if context.dialect.behaviour.keeps_sessions:
         _carry(context, _registered(context, number, identity, secret, is_kept=is_kept))
     else:
         context.session = _new_number(context)

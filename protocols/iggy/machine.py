@@ -25,9 +25,9 @@ from braidlog.protocols.iggy.all_dialects import (
     WITH_LOGIN,
     Candidates,
     candidates_of_login,
-    manners_for,
+    error_style_for,
 )
-from braidlog.protocols.iggy.dialects import Dialect, Manners, PayloadLayout
+from braidlog.protocols.iggy.dialects import Dialect, ErrorStyle, PayloadLayout
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.fields import FieldRefused
 from braidlog.protocols.iggy.layouts_v import V
@@ -101,7 +101,7 @@ class IggyMachine:
         self.logged_in = False
         self.session = 0  # Of V: the session number in the answer to the login.
         self.dialect: Dialect = D2
-        self.manners = Manners()
+        self.error_style = ErrorStyle()
         self._without_login = without_login
         self._candidates: Candidates = ()
         self._family = DialectFamily.UNKNOWN
@@ -150,7 +150,7 @@ class IggyMachine:
         except FieldRefused as error:
             return RefusedFrame(self._failure(error.code), error.reason)
         except ProtocolError as error:
-            if self.dialect.habits.closes:
+            if self.dialect.behaviour.closes:
                 raise
             return RefusedFrame(
                 self._failure(ErrorCode.INVALID_COMMAND, error.reason), error.reason
@@ -159,13 +159,13 @@ class IggyMachine:
     def standing(self) -> Standing:
         """Return the state that `resume` needs to continue at another broker."""
         names = [dialect.name for dialect in self._candidates]
-        manners = self.manners
+        error_style = self.error_style
         family = self._family.value
         return (
             family,
             names,
-            manners.error_text,
-            manners.absent_is_error,
+            error_style.error_text,
+            error_style.absent_is_error,
             self.session,
             self.logged_in,
         )
@@ -180,7 +180,7 @@ class IggyMachine:
             self._candidates = tuple(_ALL_BY_NAME[name] for name in names)
         except (KeyError, ValueError) as error:
             raise ProtocolError(f"a dialect that is not known here: {error}") from error
-        self.manners = Manners(error_text=error_text, absent_is_error=absent_is_error)
+        self.error_style = ErrorStyle(error_text=error_text, absent_is_error=absent_is_error)
         if self._candidates:
             self.dialect = self._candidates[0]
 
@@ -231,7 +231,7 @@ class IggyMachine:
     def _failure(self, code: ErrorCode, text: str = "") -> bytes:
         """Return an error answer. The text is only for clients that read and need an error text."""
         number = self.dialect.error_number(code)
-        if not self.manners.error_text:
+        if not self.error_style.error_text:
             return HEAD.pack(number, 0)
         payload = (text or code.name.lower().replace("_", " ")).encode()
         return HEAD.pack(number, U32.size + len(payload)) + U32.pack(len(payload)) + payload
@@ -239,9 +239,9 @@ class IggyMachine:
     def _recognise(self, code: int, payload: memoryview) -> None:
         """Set the possible dialects from a login. Raises ProtocolError for any other command."""
         if code == CommandCode.LOGIN_USER:
-            self._candidates, self.manners = candidates_of_login(payload)
+            self._candidates, self.error_style = candidates_of_login(payload)
         else:
-            self._candidates, self.manners = WITH_LOGIN, Manners()
+            self._candidates, self.error_style = WITH_LOGIN, ErrorStyle()
         self.dialect = self._candidates[0]
 
     def _without(self, code: int, payload: memoryview) -> IggyCommand | RefusedFrame:
@@ -257,7 +257,7 @@ class IggyMachine:
             and _may_be_later(code, payload)
         ):
             return replace(self._not_logged_in(code), may_be_oldest=True)
-        self.dialect, self.manners = D0, Manners(absent_is_error=True)
+        self.dialect, self.error_style = D0, ErrorStyle(absent_is_error=True)
         self._candidates = (D0,)
         return self._read(code, payload)
 
@@ -275,7 +275,7 @@ class IggyMachine:
             layout = self.dialect.requests.get(code)
             if layout is not None:
                 return IggyCommand(code, layout.read(payload))
-            if self.dialect.habits.closes and code not in ALL_CODES:
+            if self.dialect.behaviour.closes and code not in ALL_CODES:
                 raise ProtocolError(f"command {code} does not exist")
             return self._absent(code)
         fault, fitting = None, list[tuple[Dialect, object]]()
@@ -300,7 +300,7 @@ class IggyMachine:
     def _narrow_to(self, fitting: Candidates) -> None:
         if fitting != self._candidates:
             self._candidates, self.dialect = fitting, fitting[0]
-            self.manners = manners_for(self.manners, fitting)
+            self.error_style = error_style_for(self.error_style, fitting)
 
     def _absent(self, code: int) -> RefusedFrame:
         """Refuse a command that the dialect lacks or that is not served in the dialect."""

@@ -34,7 +34,7 @@ class IggyMember:
     _turn: int = 0
 
     @property
-    def polled_ones(self) -> list[int]:
+    def polled_partitions(self) -> list[int]:
         """The partitions that it may poll."""
         if not self.leaving:
             return self.partitions
@@ -42,7 +42,7 @@ class IggyMember:
 
     def next_partition(self) -> int | None:
         """Take the next turn: the partition to read; None for a member without any."""
-        mine = self.polled_ones
+        mine = self.polled_partitions
         if not mine:
             return None
         self.current = mine[self._turn % len(mine)]
@@ -166,7 +166,7 @@ class IggyGroup:
         """Move a partition, preferably a partition without uncommitted polls, which moves at once.
         An owner that waits for all of its share passes on a partition that it waits for.
         """
-        free = owner.polled_ones
+        free = owner.polled_partitions
         if not free:
             next(move for move in self._moves.values() if move.to is owner).to = to
             return

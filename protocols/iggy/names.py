@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from braidlog.broker.topics.topic import Topic
-from braidlog.protocols.iggy.dialects import Habits
+from braidlog.protocols.iggy.dialects import Behaviour
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
 from braidlog.protocols.iggy.messages import ConsumerKind, ConsumerRef, Name
 from braidlog.storage.metadata.names import DEFAULT_TENANT, TopicName
@@ -170,12 +170,12 @@ def free_topic_id(broker: Broker, stream: Stream, being_made: Container[tuple[st
 
 
 def check_free(
-    habits: Habits, number: tuple[bool, ErrorCode], name: tuple[bool, ErrorCode]
+    behaviour: Behaviour, number: tuple[bool, ErrorCode], name: tuple[bool, ErrorCode]
 ) -> None:
     """Check that the number and the name are free; each comes with True if taken, and its error.
     Raises Refusal.
     """
-    for is_taken, code in (number, name) if habits.number_first else (name, number):
+    for is_taken, code in (number, name) if behaviour.number_first else (name, number):
         if is_taken:
             raise Refusal(code)
 

@@ -25,7 +25,7 @@ def get_offset(context: IggyContext, request: m.GetConsumerOffset) -> IggyAnswer
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     position = reader.position(context)
     # Clients to which what is absent is an error get 0 for "never stored".
-    if not position and not context.manners.absent_is_error:
+    if not position and not context.error_style.absent_is_error:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     stored = max((position or 0) - 1, 0)
     info = r.OffsetInfo(reader.index, current_offset(reader.partition), stored)

@@ -43,8 +43,8 @@ def poll(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
 
     Raises Refusal, PartitionNotFound and the errors of a read.
     """
-    habits = context.dialect.habits
-    if request.count == 0 and not habits.zero_polls:
+    behaviour = context.dialect.behaviour
+    if request.count == 0 and not behaviour.zero_polls:
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
     topic = names.get_topic(context.broker, request.stream, request.topic)
     try:
@@ -53,7 +53,7 @@ def poll(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
         return IggyAnswer([r.PolledHead(NO_PARTITION, 0, 0)])
     if reader is None:
         return IggyAnswer(
-            [r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)]
+            [r.PolledHead(FIRST_PARTITION if behaviour.owned_only else NO_PARTITION, 0, 0)]
         )
     if request.count == 0:
         return IggyAnswer([_head(context, reader, 0)])

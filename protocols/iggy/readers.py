@@ -94,15 +94,15 @@ def target(
     """
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
-    habits = context.dialect.habits
+    behaviour = context.dialect.behaviour
     name = names.subscription_name(context.broker, topic, consumer)
     if consumer.kind is not ConsumerKind.GROUP:
-        if partition is None and habits.needs_partition:
+        if partition is None and behaviour.needs_partition:
             raise Refusal(ErrorCode.PARTITION_NOT_FOUND)
         chosen: int | None = FIRST_PARTITION if partition is None else partition
-    elif habits.owned_only and owned:
+    elif behaviour.owned_only and owned:
         chosen = _owned(context, topic, name, partition, turn=turn)
-    elif partition is not None and habits.group_takes_partition:
+    elif partition is not None and behaviour.group_takes_partition:
         chosen = partition
     else:
         chosen = _in_turn(context, topic, name, turn=turn)
@@ -119,7 +119,7 @@ def _in_turn(context: IggyContext, topic: Topic, name: str, *, turn: bool) -> in
     member = _member(context, topic, name)
     if turn:
         return member.next_partition()
-    if not member.has_polled and not context.dialect.habits.group_takes_partition:
+    if not member.has_polled and not context.dialect.behaviour.group_takes_partition:
         raise Refusal(ErrorCode.PARTITION_NOT_FOUND)
     return member.current
 
@@ -135,7 +135,7 @@ def _owned(
     member = context.shared.groups.member(
         topic.meta.topic_id, name, context.client.client_id, len(topic.partitions)
     )
-    if member is None or partition not in (member.polled_ones if turn else member.partitions):
+    if member is None or partition not in (member.polled_partitions if turn else member.partitions):
         raise NotOwnPartition
     return partition
 

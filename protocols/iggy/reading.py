@@ -45,7 +45,7 @@ def reserved(context: IggyContext, bytes_max: int = 0) -> Steps[OutputReservatio
     outbox = context.connection.outbox
     budget = outbox.budget
     if budget.is_spent(outbox.unsent_bytes):
-        yield budget.some_free(lambda: outbox.unsent_bytes)
+        yield budget.wait_for_room(lambda: outbox.unsent_bytes)
     copies = context.dialect.form.copies
     size = min(bytes_max, POLL_BYTES_MAX) or POLL_BYTES_MAX
     return budget.reserve_now(size * copies, copies)

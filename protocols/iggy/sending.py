@@ -73,7 +73,7 @@ def send(
     Raises Refusal, CutMessages, PartitionNotFound and the errors of an append.
     """
     if not request.messages or request.count == 0:
-        if context.dialect.habits.closes:
+        if context.dialect.behaviour.closes:
             raise CutMessages("a SEND without a message")
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
     topic = names.get_topic(context.broker, request.stream, request.topic)
@@ -262,7 +262,7 @@ def _refusal(
     context: IggyContext, request: m.SendMessages, error: RecordTooLarge | CorruptBody
 ) -> Exception:
     """The exception for messages that are refused."""
-    if context.dialect.habits.closes:
+    if context.dialect.behaviour.closes:
         return CutMessages(str(error))
     if isinstance(error, BrokenRule):
         return Refusal(RULES[error.rule], str(error))

@@ -201,7 +201,7 @@ class IggySession:
         """Return the answer to a command; None if it was refused, and the refusal was sent."""
         kind = type(command.request)
         machine = self._machine
-        context.dialect, context.manners = machine.dialect, machine.manners
+        context.dialect, context.error_style = machine.dialect, machine.error_style
         if command.frame is not None:
             context.incarnation, context.client_key = command.frame.partition, command.frame.client
         served = COMMANDS.get(kind)
@@ -217,7 +217,7 @@ class IggySession:
             check_rights(context, command.request)
             answer = yield from step_into(served.handler(context, command.request))
         except Absent as error:
-            if machine.manners.absent_is_error or kind not in EMPTY_IF_ABSENT:
+            if machine.error_style.absent_is_error or kind not in EMPTY_IF_ABSENT:
                 self._fail(command, error.code, str(error))
                 return None
             return IggyAnswer()

@@ -31,14 +31,16 @@ async def get_stream(context: IggyContext, request: m.GetStream) -> IggyAnswer:
     """A stream with its topics. Raises Absent."""
     stream = names.get_stream(context.broker, request.stream, listed=True)
     broker = context.broker
-    infos = await topic_infos(broker, names.topics(broker, stream), await broker.peers.kept())
+    infos = await topic_infos(
+        broker, names.topics(broker, stream), await broker.peers.stored_sizes()
+    )
     return IggyAnswer([_stream_info(stream, infos), *infos])
 
 
 async def get_streams(context: IggyContext, request: m.GetStreams) -> IggyAnswer:
     """All streams."""
     broker = context.broker
-    elsewhere = await broker.peers.kept()
+    elsewhere = await broker.peers.stored_sizes()
     records = []
     for stream in names.streams(broker):
         infos = await topic_infos(broker, names.topics(broker, stream), elsewhere)
@@ -57,7 +59,7 @@ async def create_stream(context: IggyContext, request: m.CreateStream) -> IggyAn
     stream_id = request.stream_id or names.free_stream_id(broker)
     existing = names.find_stream(broker, request.name)
     names.check_free(
-        context.dialect.habits,
+        context.dialect.behaviour,
         (names.find_stream(broker, stream_id) is not None, ErrorCode.STREAM_ID_ALREADY_EXISTS),
         (existing is not None and existing.listed, ErrorCode.STREAM_NAME_ALREADY_EXISTS),
     )
@@ -67,7 +69,7 @@ async def create_stream(context: IggyContext, request: m.CreateStream) -> IggyAn
         ticket = await broker.namespaces.renumber(names.TENANT, request.name, stream_id)
     stream = names.get_stream(broker, request.name)
     infos = await topic_infos(broker, names.topics(broker, stream), {})
-    topics = infos if context.dialect.habits.lists_new_topics else []
+    topics = infos if context.dialect.behaviour.lists_new_topics else []
     return IggyAnswer([_stream_info(stream, infos), *topics], ticket=ticket)
 
 

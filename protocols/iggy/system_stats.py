@@ -41,7 +41,7 @@ class StoredTotals:
 
     def add(self, broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> None:
         """Add a topic, with the statistics of the topic's owner."""
-        messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
+        messages, size, segments = elsewhere.get(topic.name.full) or topic.stored_sizes()
         self.topics += 1
         self.groups += broker.named_groups.count(topic)
         self.partitions += len(topic.partitions)
@@ -52,7 +52,7 @@ class StoredTotals:
 
 async def broker_stats(broker: Broker, clients_count: int) -> StatsReply:
     """Return the record of GET_STATS."""
-    stored, elsewhere = StoredTotals(), await broker.peers.kept()
+    stored, elsewhere = StoredTotals(), await broker.peers.stored_sizes()
     async for topic in in_pieces(broker.topics.all()):
         if not topic.deleted:
             stored.add(broker, topic, elsewhere)

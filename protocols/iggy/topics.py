@@ -70,7 +70,7 @@ THIS_NODE = 0  # The id of the only node that clients see: this broker.
 STEP_TRIES = 4  # For adding or removing partitions while other clients do so.
 
 KeptElsewhere = Mapping[str, tuple[int, int, int]]
-"""Messages, bytes and segments of topics of other brokers (`Peers.kept`)."""
+"""Messages, bytes and segments of topics of other brokers (`Peers.stored_sizes`)."""
 
 
 def get_topic(context: IggyContext, request: m.GetTopic) -> IggyAnswer:
@@ -86,11 +86,11 @@ async def get_topics(context: IggyContext, request: m.GetTopics) -> IggyAnswer:
     try:
         stream = names.get_stream(broker, request.stream)
     except Absent:
-        if context.dialect.habits.lists_missing_stream:
+        if context.dialect.behaviour.lists_missing_stream:
             return IggyAnswer([r.Count(0)])
         raise
     topics = names.topics(broker, stream)
-    infos = await topic_infos(broker, topics, await broker.peers.kept())
+    infos = await topic_infos(broker, topics, await broker.peers.stored_sizes())
     return IggyAnswer([r.Count(len(infos)), *infos])
 
 
@@ -111,7 +111,7 @@ async def create_topic(context: IggyContext, request: m.CreateTopic) -> IggyAnsw
     number = (stream.name, topic_id)
     numbered = broker.topics.find_numbered(names.TENANT, *number)
     names.check_free(
-        context.dialect.habits,
+        context.dialect.behaviour,
         (numbered is not None or number in being_made, ErrorCode.TOPIC_ID_ALREADY_EXISTS),
         (broker.topics.find(name) is not None, ErrorCode.TOPIC_NAME_ALREADY_EXISTS),
     )
@@ -257,7 +257,7 @@ async def flush(context: IggyContext, request: m.FlushUnsavedBuffer) -> IggyAnsw
 def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.TopicDetails:
     """The record of a topic, with the statistics of its owner."""
     partitions = topic.partitions
-    messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
+    messages, size, segments = elsewhere.get(topic.name.full) or topic.stored_sizes()
     settings = topic.meta.settings
     retention_ms = settings.get(RETENTION_MS, broker.config.log.retention_ms)
     retention_bytes = settings.get(RETENTION_BYTES, broker.config.log.retention_bytes)

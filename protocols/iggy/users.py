@@ -239,7 +239,7 @@ def _find(context: IggyContext, name: Name) -> UserMeta | None:
     root = _root(context)
     if isinstance(name, str):
         return root if name == root.name else context.broker.users.find(name)
-    number = name + ROOT_USER_ID - context.dialect.habits.users_from
+    number = name + ROOT_USER_ID - context.dialect.behaviour.users_from
     return root if number == ROOT_USER_ID else context.broker.users.by_id(number)
 
 

@@ -268,7 +268,7 @@ class _Fetching:
         outbox = self._context.connection.outbox
         budget = outbox.budget
         if wanted > 0 and budget.is_spent(outbox.unsent_bytes):
-            yield budget.some_free(lambda: outbox.unsent_bytes)
+            yield budget.wait_for_room(lambda: outbox.unsent_bytes)
         with budget.reserve_now(wanted) as room:
             self._room, self._memory = room.size, room
             is_large = room.size >= self._context.limits.in_place_bytes_min

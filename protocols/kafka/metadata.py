@@ -175,23 +175,23 @@ def find_coordinator(context: KafkaContext, request: FindCoordinatorRequest) -> 
 
 def _coordinator(context: KafkaContext, key: bytes | None, key_type: int) -> Coordinator:
     if key_type not in (GROUP_KEY, TRANSACTION_KEY):
-        return _found(key, Code.INVALID_REQUEST, NOWHERE, b"an unknown type of key")
+        return _coordinator_at(key, Code.INVALID_REQUEST, NOWHERE, b"an unknown type of key")
     if key_type != GROUP_KEY:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _found(key, code, NOWHERE, b"transactions are not served")
+        return _coordinator_at(key, code, NOWHERE, b"transactions are not served")
     if key is None:
-        return _found(key, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE)
+        return _coordinator_at(key, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE)
     try:
         context.check_group(key)
     except BrokerError as error:
-        return _found(key, context.refused(error), NOWHERE)
+        return _coordinator_at(key, context.refused(error), NOWHERE)
     address = context.address_of(context.broker.placement.owner_of_name(key))
     if address is None:
-        return _found(key, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE)
-    return _found(key, Code.NONE, address)
+        return _coordinator_at(key, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE)
+    return _coordinator_at(key, Code.NONE, address)
 
 
-def _found(
+def _coordinator_at(
     key: bytes | None, code: Code, address: BrokerAddress, message: bytes | None = None
 ) -> Coordinator:
     return Coordinator(

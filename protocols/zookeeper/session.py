@@ -297,7 +297,7 @@ class ZooKeeperSession:
         self._live.heard(self._service.now())
         self._live.is_served = True
         try:
-            await self._outbox.budget.some_free()
+            await self._outbox.budget.wait_for_room()
         finally:
             self._live.is_served = False
 

@@ -147,7 +147,7 @@ class ClusterClient:
                 if outbox.over_limit:
                     await outbox.drained()
                 if budget.is_spent(outbox.unsent_bytes):
-                    await budget.some_free(lambda: outbox.unsent_bytes)
+                    await budget.wait_for_room(lambda: outbox.unsent_bytes)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self._connection.end(f"the owner of the catalogue has gone: {error}")
         else:

@@ -5,7 +5,7 @@ shared broker.
 import pytest
 
 from conformance.clients import iggy_programs
-from conformance.clients.kept import Drivers
+from conformance.clients.driver_processes import Drivers
 from conformance.clients.libraries import CLIENTS, RAW
 from conformance.runner import FAIL, SKIPPED, case_name, cells, find_cases, run_one
 from conformance.server import RunningBroker

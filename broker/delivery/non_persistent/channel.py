@@ -254,7 +254,7 @@ class NonPersistentSubscription:
             consumer.is_attached = False
         if consumers:
             self.partition.consumer_left(self)
-        return _told(consumers)
+        return _disconnect_each(consumers)
 
     def _choose(self, newcomer: Consumer | None) -> None:
         """Choose the active consumer; on Failover all hear of a change, else only the newcomer."""
@@ -356,7 +356,7 @@ class NonPersistentSubscription:
         return best
 
 
-def _told(consumers: Sequence[Consumer]) -> Iterator[None]:
+def _disconnect_each(consumers: Sequence[Consumer]) -> Iterator[None]:
     for consumer in consumers:
         consumer.disconnect()
         yield

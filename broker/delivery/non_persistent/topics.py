@@ -64,7 +64,7 @@ class NonPersistentTopics:
         self._places: dict[TopicName, set[Place]] = {}  # Those of `_channels`, by name.
         self._schemas: dict[TopicName, list[SchemaMeta]] = {}
         self._idle_since: dict[Place, float] = {}  # Idle longest first.
-        self._made = 0
+        self._created_count = 0
 
     async def run(self) -> None:
         """Forget unused topics, until cancelled."""
@@ -171,7 +171,7 @@ class NonPersistentTopics:
         if len(self._channels) >= self._topics_max:
             raise errors.LimitExceeded(f"{self._topics_max} non-persistent topics are in use")
         name, index = place
-        self._made += 1
+        self._created_count += 1
         schemas, now_us = self._schemas.setdefault(name, []), self._now_us()
         meta = TopicMeta(0, name, [], index is not None, now_us, {}, None, 0, schemas=schemas)
         topic = NonPersistentChannel(
@@ -179,7 +179,7 @@ class NonPersistentTopics:
             index,
             self._placement,
             inherited=partial(self._topics.inherited, name.tenant, name.namespace),
-            number=-self._made,
+            number=-self._created_count,
             idle=self._note_idle,
         )
         self._channels[place] = topic

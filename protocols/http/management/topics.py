@@ -63,7 +63,7 @@ class TopicsApi:
                 return False
             return is_seen(topic.resource)
 
-        elsewhere = await self._broker.peers.kept()
+        elsewhere = await self._broker.peers.stored_sizes()
         if sort == SORTS[0]:
             topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
             following = topics[limit - 1].name.full if len(topics) > limit else None

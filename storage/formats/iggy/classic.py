@@ -25,7 +25,7 @@ from braidlog.storage.formats.iggy.quick import (
     ID_BYTES,
     Form,
     SendLimits,
-    made_over,
+    reencoded,
     stored_send,
     uuids,
 )
@@ -149,7 +149,7 @@ class PolledCodec(BodyCodec):
         records = memoryview(stored.body)
         if source is not Form.KAFKA_SET:
             records = records[read_key(records)[0] :]
-        return made_over(records, source, FORMS[self.format], stored, wanted)
+        return reencoded(records, source, FORMS[self.format], stored, wanted)
 
     def polled(self, records: memoryview) -> Iterator[tuple[int, memoryview]]:
         """Yield offset and bytes of each polled record. Our own codec made the records: they are

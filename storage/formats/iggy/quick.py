@@ -79,7 +79,7 @@ def stored_send(
     return StoredSend(body, BodyInfo(count, first_us or None, latest_us or None), checksums)
 
 
-def made_over(
+def reencoded(
     records: Buffer, source: Form, target: Form, stored: Stored, wanted: WantedRecords
 ) -> Converted | None:
     """Convert the wanted stored records, or messages of a Kafka set, to another stored form."""

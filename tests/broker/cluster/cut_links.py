@@ -145,7 +145,7 @@ class States:
             settings = dict(topic.meta.settings)
             state[f"topic {topic.name}"] = (len(topic.partitions), settings, topic.meta.iggy_id)
             if broker.placement.is_here(topic.name):
-                state |= self._kept(topic)
+                state |= self._gathered_sizes(topic)
         return state
 
     def _kept(self, topic: Topic) -> dict[str, object]:

@@ -29,7 +29,7 @@ async def test_a_question_to_all_brokers_has_no_answers():
     alone = Alone()
     assert await alone.positions(NOBODY, b"g", DEFAULT) == []
     assert not await alone.end_group(NOBODY, b"g", DEFAULT)
-    assert (await alone.kept(), await alone.non_persistent(DEFAULT)) == ({}, {})
+    assert (await alone.stored_sizes(), await alone.non_persistent(DEFAULT)) == ({}, {})
     await alone.follow()
 
 

@@ -30,7 +30,7 @@ async def test_topic_sizes_are_collected_with_turns_for_other_tasks():
     turns, collected = 0, []
 
     async def ask():
-        collected.extend(await answers._kept(Call("kept", [])))
+        collected.extend(await answers._stored_sizes(Call("kept", [])))
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:

@@ -33,7 +33,7 @@ async def test_an_unsent_change_is_made_at_the_next_attempt(tmp_path):
     async with lossy(tmp_path) as (asker, _owner, _, _names):
         home = asker.parts.peers
         name = TopicName("public", "default", "orders")
-        await home.kept()
+        await home.stored_sizes()
         ((_, idle),) = home._idle.items()
         await idle[0].send_all(b"")
         idle[0].socket.shutdown(2)  # The other side has closed the connection meanwhile.

@@ -264,10 +264,10 @@ async def test_only_the_topics_owner_moves_a_position(store):
             assert not await home.end_group(asker, group, namespace)
         partition = second.broker.topics.partition(name, 0)
         await append(second.broker, partition, "kafka", [b"x", b"y"])
-        assert await home.kept() == {name.full: (2, partition.size_bytes, 1)}
+        assert await home.stored_sizes() == {name.full: (2, partition.size_bytes, 1)}
         await home.purge(OTHER, asker, name.full)
         assert partition.log_start_offset == partition.high_watermark == 2
-        assert (await home.kept())[name.full][0] == 0
+        assert (await home.stored_sizes())[name.full][0] == 0
         # A broker that was fenced during a hang forwards its clients' earlier requests.
         store.ledger.fence(first.shared.session.number, -1)
         await second.membership.step()

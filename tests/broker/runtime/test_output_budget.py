@@ -92,7 +92,7 @@ async def test_the_last_quarter_is_for_connections_without_unsent_bytes(budget, 
     unsent, passed = [5], []
 
     async def slow():
-        await budget.some_free(lambda: unsent[0])
+        await budget.wait_for_room(lambda: unsent[0])
         passed.append(budget.used)
 
     nursery.start_soon(slow)
@@ -109,7 +109,7 @@ async def test_slow_connections_wait_in_order_and_wake_only_with_room(budget, nu
     passed = []
 
     async def slow(number):
-        await budget.some_free(lambda: 1)
+        await budget.wait_for_room(lambda: 1)
         passed.append(number)
         budget.charge(OUTPUT_SHARE_BYTES_MIN)
 

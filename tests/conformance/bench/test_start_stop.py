@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.bench.start_stop import PROCESSOR, WANTED_S, empty, measure, told
+from conformance.bench.start_stop import PROCESSOR, WANTED_S, empty, measure, row_text
 
 
 @pytest.mark.slow
@@ -19,6 +19,6 @@ def test_a_broker_without_topics_has_its_own_line():
 
 def test_the_table_has_medians_and_goals():
     seen = {step: [3.0, 1.0, 2.0] for step in (*WANTED_S, PROCESSOR)}
-    lines = told(20_000, seen).splitlines()
+    lines = row_text(20_000, seen).splitlines()
     assert "| stop | 2.00 s | 1.00 to 3.00 s | 2 s |" in lines
     assert f"| {PROCESSOR} | 2.00 s | 1.00 to 3.00 s |  |" in lines

@@ -114,13 +114,13 @@ def test_no_reader_receives_a_value_before_its_sending():
 def test_a_position_is_never_behind_an_answered_move():
     history = EventHistory()
     history.moved(history.move("g", 5))
-    history.told("g", 5, "kafka")
+    history.position_read("g", 5, "kafka")
     history.move("g", 3)  # Possibly back.
     for position in (5, 3):
-        history.told("g", position, "iggy")
+        history.position_read("g", position, "iggy")
     assert check(history) == []
     history.moved(history.move("g", 7))
-    history.told("g", 5, "pulsar")
+    history.position_read("g", 5, "pulsar")
     assert kinds(history) == {"position"}
 
 
@@ -128,18 +128,18 @@ def test_an_unanswered_move_after_an_answered_move_may_have_happened():
     history = EventHistory()
     first, _ = history.move("g", 9), history.move("g", 2)
     history.moved(first)
-    history.told("g", 2, "kafka")
+    history.position_read("g", 2, "kafka")
     assert check(history) == []
-    history.told("g", 0, "kafka")
+    history.position_read("g", 0, "kafka")
     assert kinds(history) == {"position"}
 
 
 def test_a_position_is_the_target_of_a_move():
     history = EventHistory()
-    history.told("g", -1, "kafka")
+    history.position_read("g", -1, "kafka")
     history.moved(history.move("g", 5), REFUSED)
     assert check(history) == []
-    history.told("g", 5, "kafka")
+    history.position_read("g", 5, "kafka")
     assert kinds(history) == {"position"}
 
 

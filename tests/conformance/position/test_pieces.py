@@ -21,7 +21,7 @@ from conformance.position.talk import (
     SHARED,
     PulsarPlace,
     pulsar_id,
-    told,
+    read_positions,
 )
 from conformance.server import RunningBroker
 
@@ -71,8 +71,8 @@ class Mixed:
     def ids(self, *offsets):
         return [pulsar_id(self.ledger, ModelEntry(offset)) for offset in offsets]
 
-    def told(self):
-        (cursor,) = told(self.broker, self.topic, GROUP)
+    def read_positions(self):
+        (cursor,) = read_positions(self.broker, self.topic, GROUP)
         return cursor.kafka, cursor.acked
 
     def unacked(self):
@@ -102,16 +102,16 @@ def test_an_unacknowledged_message_is_redelivered_with_all_its_chunks(running, k
         consumer = mixed.consumer(kind)
         assert entries(consumer) == WHOLE
         consumer.leave()
-    assert mixed.told() == (3, ())
+    assert mixed.read_positions() == (3, ())
     consumer = mixed.consumer(kind)
     entries(consumer)
     consumer.ack(INDIVIDUAL, mixed.ids(0, 3), answered=True)
     consumer.leave()
-    assert mixed.told() == (4, ())
+    assert mixed.read_positions() == (4, ())
     consumer = mixed.consumer(kind)
     assert entries(consumer) == [1, 4, 5]
     consumer.ack(INDIVIDUAL, mixed.ids(1, 4, 5), answered=True)
-    assert (mixed.told(), mixed.unacked()) == ((6, ()), 0)
+    assert (mixed.read_positions(), mixed.unacked()) == ((6, ()), 0)
     consumer.leave()
 
 
@@ -134,7 +134,7 @@ def test_chunks_acknowledged_in_turn_are_no_longer_held(running):
     entries(consumer)
     for offset in WHOLE:
         consumer.ack(INDIVIDUAL, mixed.ids(offset), answered=True)
-    assert (mixed.told(), mixed.unacked()) == ((6, ()), 0)
+    assert (mixed.read_positions(), mixed.unacked()) == ((6, ()), 0)
     consumer.leave()
 
 
@@ -172,10 +172,10 @@ def test_iggy_commits_between_chunks_of_incomplete_messages(running):
     mixed = Mixed(running, is_whole=False)
     with IggyWire(running.address("iggy")) as iggy:
         assert iggy.poll_next(mixed.topic, 10, GROUP) == []
-    assert mixed.told() == (2, ())
+    assert mixed.read_positions() == (2, ())
     consumer = mixed.consumer(SHARED)
     mixed.pieces(1)
     assert entries(consumer, 3) == [0, 2, 1, 3]
     consumer.ack(INDIVIDUAL, mixed.ids(0, 1, 2, 3), answered=True)
-    assert (mixed.told(), mixed.unacked()) == ((4, ()), 0)
+    assert (mixed.read_positions(), mixed.unacked()) == ((4, ()), 0)
     consumer.leave()

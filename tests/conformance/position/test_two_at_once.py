@@ -16,7 +16,7 @@ from conformance.position.talk import (
     PulsarPlace,
     http_id,
     pulsar_id,
-    told,
+    read_positions,
 )
 from conformance.server import RunningBroker
 
@@ -50,7 +50,7 @@ class Both:
 
     def ids(self, *offsets):
         if self.ledger is None:
-            cursors = HttpPlace(self.broker.address("http"), self.topic, GROUP).told()
+            cursors = HttpPlace(self.broker.address("http"), self.topic, GROUP).read_positions()
             self.ledger = ledger_of(cursors[0]["read_position"])
         return [pulsar_id(self.ledger, ModelEntry(at)) for at in offsets]
 
@@ -58,7 +58,7 @@ class Both:
         assert self.kafka.commit(GROUP, self.topic, offset) == 0
 
     def position(self):
-        return told(self.broker, self.topic, GROUP)[0].kafka
+        return read_positions(self.broker, self.topic, GROUP)[0].kafka
 
     def redelivered(self, count):
         """Request redelivery of all held messages; return the entry ids."""
@@ -87,9 +87,9 @@ def test_an_ack_below_a_commit_is_ignored_and_an_ack_above_is_kept(both):
     both.commit(6)
     both.pulsar.ack(INDIVIDUAL, both.ids(2, 7), answered=True)
     assert both.position() == 6
-    assert told(both.broker, both.topic, GROUP)[0].acked == ((7, 7),)
+    assert read_positions(both.broker, both.topic, GROUP)[0].acked == ((7, 7),)
     both.commit(7)
-    (after,) = told(both.broker, both.topic, GROUP)
+    (after,) = read_positions(both.broker, both.topic, GROUP)
     assert (after.kafka, after.iggy) == (7, 7)  # Kafka's own number; the position is 8.
 
 

@@ -18,7 +18,7 @@ from braidlog.protocols.iggy.all_dialects import (
     WITH_LOGIN,
     candidates_of_login,
 )
-from braidlog.protocols.iggy.dialects import Manners
+from braidlog.protocols.iggy.dialects import ErrorStyle
 from braidlog.protocols.iggy.layouts_v import V
 from braidlog.protocols.iggy.layouts_w import W
 from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
@@ -80,28 +80,28 @@ def test_the_login_of_a_real_client_shows_its_dialect(first):
 
 
 @pytest.mark.parametrize(
-    ("version", "dialect", "manners"),
+    ("version", "dialect", "error_style"),
     [
-        ("0.5.0", D2, Manners(error_text=True, absent_is_error=True)),
-        ("0.6.9", D2, Manners(error_text=True, absent_is_error=True)),
-        ("0.6.10", D2, Manners(error_text=True)),
-        ("0.6.59", D2, Manners(error_text=True)),
-        ("0.6.60", D2, Manners()),
-        ("0.6.203", D2, Manners()),
-        ("0.6", D2, Manners(error_text=True, absent_is_error=True)),
-        ("", D5, Manners()),
-        ("java-sdk", D5, Manners()),
-        ("0.7.0", D3, Manners()),
-        ("0.8.0-rc1", D4, Manners()),
-        ("0.9.3", D5, Manners()),
-        ("0.10.0", D5, Manners()),
-        ("0.11.0", D5, Manners()),
-        ("1.0.0", D5, Manners()),
+        ("0.5.0", D2, ErrorStyle(error_text=True, absent_is_error=True)),
+        ("0.6.9", D2, ErrorStyle(error_text=True, absent_is_error=True)),
+        ("0.6.10", D2, ErrorStyle(error_text=True)),
+        ("0.6.59", D2, ErrorStyle(error_text=True)),
+        ("0.6.60", D2, ErrorStyle()),
+        ("0.6.203", D2, ErrorStyle()),
+        ("0.6", D2, ErrorStyle(error_text=True, absent_is_error=True)),
+        ("", D5, ErrorStyle()),
+        ("java-sdk", D5, ErrorStyle()),
+        ("0.7.0", D3, ErrorStyle()),
+        ("0.8.0-rc1", D4, ErrorStyle()),
+        ("0.9.3", D5, ErrorStyle()),
+        ("0.10.0", D5, ErrorStyle()),
+        ("0.11.0", D5, ErrorStyle()),
+        ("1.0.0", D5, ErrorStyle()),
     ],
 )
-def test_the_version_decides_dialect_and_behaviour(version, dialect, manners):
+def test_the_version_decides_dialect_and_behaviour(version, dialect, error_style):
     candidates, style = candidates_of_login(memoryview(login(version))[8:])
-    assert (candidates[0], style) == (dialect, manners)
+    assert (candidates[0], style) == (dialect, error_style)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_version_with_another_clients_name_is_not_the_crates(version, context,
     for frame in frames:
         frame = bytes.fromhex(frame) if isinstance(frame, str) else frame
         assert isinstance(decode(machine, frame), IggyCommand)
-    assert (machine.dialect, machine.manners) == (dialect, Manners())
+    assert (machine.dialect, machine.error_style) == (dialect, ErrorStyle())
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01u", b"\x01u\x01p\x01", b"\x05u\x01p"])
@@ -168,9 +168,9 @@ def test_the_shape_of_a_frame_corrects_the_guess(version, frames, dialect):
 )
 def test_a_login_without_version_is_distinguished_later(frame, dialect, error_text):
     machine = logged_in(LOGIN_OF_D1)
-    assert machine.manners == Manners(error_text=True, absent_is_error=True)
+    assert machine.error_style == ErrorStyle(error_text=True, absent_is_error=True)
     decode(machine, bytes.fromhex(frame))
-    assert (machine.dialect.name, machine.manners.error_text) == (dialect, error_text)
+    assert (machine.dialect.name, machine.error_style.error_text) == (dialect, error_text)
 
 
 @pytest.mark.parametrize("frame", [D0_POLL, D0_TOPIC, "04000000c9000000"])

@@ -159,7 +159,7 @@ def test_a_polled_partition_moves_after_its_commit():
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 2) == {11: [0, 1], 22: []}
     first = groups.member(TOPIC, NAME, 11, 2)
-    assert first.polled_ones == [0]  # No more polls of leaving partitions.
+    assert first.polled_partitions == [0]  # No more polls of leaving partitions.
     assert [first.next_partition() for _ in range(2)] == [0, 0]
     generation = groups.generation(TOPIC, NAME)
     groups.committed(KEY, 1, 4)

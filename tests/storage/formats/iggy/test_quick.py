@@ -28,7 +28,7 @@ from braidlog.storage.formats.iggy.forms import (
     body_from_batch,
     body_one_by_one,
 )
-from braidlog.storage.formats.iggy.quick import Form, made_over, stored_send
+from braidlog.storage.formats.iggy.quick import Form, reencoded, stored_send
 from braidlog.storage.formats.iggy.typed import (
     IGGY_TYPED,
     SEND_LIMITS,
@@ -302,7 +302,7 @@ def test_no_other_format_is_converted_directly(in_python):
     assert IGGY_TYPED.converted(Stored(body, 1, 0, 9, 1), ALL) is None
     assert in_python(IGGY_TYPED.converted, Stored(body, IGGY.format, 0, 9, 1), ALL) is None
     wanted = (Form.CLASSIC, Form.TYPED, Stored(body, IGGY.format, 0, 9, 1), ALL)
-    assert in_python(made_over, body[4:], *wanted) is None
+    assert in_python(reencoded, body[4:], *wanted) is None
 
 
 # Polls of the newest dialect.

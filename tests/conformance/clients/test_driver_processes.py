@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.clients.kept import Drivers
+from conformance.clients.driver_processes import Drivers
 from conformance.clients.libraries import CLIENTS
 
 pytestmark = pytest.mark.slow

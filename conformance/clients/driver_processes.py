@@ -16,7 +16,7 @@ class Drivers:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, int], DriverProxy] = {}
+        self._processes: dict[tuple[str, str, int], DriverProxy] = {}
 
     def open(self, client: ClientLibrary, address: str, number: int = 0) -> DriverProxy:
         """Return the `number`th process of a client at that address; start a missing process.
@@ -24,23 +24,23 @@ class Drivers:
         Raises Unavailable.
         """
         key = client.name, address, number
-        driver = self._kept.get(key)
+        driver = self._processes.get(key)
         if driver is None:
             driver = DriverProxy(python_for(client), client.driver, address)
-            self._kept[key] = driver
+            self._processes[key] = driver
         return driver
 
     def end(self, driver: DriverProxy) -> None:
         """End a driver: after a failure, its state is unknown."""
-        for key, open_driver in list(self._kept.items()):
+        for key, open_driver in list(self._processes.items()):
             if open_driver is driver:
-                del self._kept[key]
+                del self._processes[key]
                 open_driver.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for driver in self._kept.values():
+        for driver in self._processes.values():
             driver.close()
-        self._kept.clear()
+        self._processes.clear()
