@@ -7,7 +7,7 @@ NAME syncs before each acknowledgement; other brokers run as shipped. BIN is a g
 requests with the arguments `raw|sync|fetch -addr A -topic T -version V -seconds S [-mix] [-size N]
 [-conns N]`. BIN prints a line of JSON with `messages`, `msg_per_s`, and for `sync` `p50_ms` and
 `p999_ms`. The classpaths of Kafka's and Pulsar's own performance tools add rows for these tools
-(`peer_tools.py`). `--only` selects the rows whose names contain a parse_server part.
+(`peer_tools.py`). `--only` selects the rows whose names contain a given part.
 """
 
 import argparse
