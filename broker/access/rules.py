@@ -18,10 +18,12 @@ from braidlog.broker.access.users import UserCatalogue
 from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.storage.metadata.user_records import Grant, Granted, Revoked
 
-__all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "Grant", "GrantedRules"]
+__all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "WITHOUT_EFFECT", "Grant", "GrantedRules"]
 
 ADMIN: Final = "admin"  # Every action on the resource of the grant.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
+# Pulsar's actions about features that do not exist here: stored and shown, they permit nothing.
+WITHOUT_EFFECT: Final = ("functions", "packages", "sinks", "sources")
 CHANGES_AT_A_TIME: Final = 100  # Between two checkpoints: some ms of work.
 # Actions on the group's topic that a permission for a group includes.
 OF_A_GROUPS_TOPIC: Final = frozenset({Action.CONSUME, Action.DESCRIBE})
@@ -153,7 +155,9 @@ class GrantedRules:
             # Signed tokens may name any number of subjects.
             if len(self._rules) >= self._limits.grant_answers:
                 self._rules.clear()
-            rules = self._rules[subject] = [_rule(grant) for grant in self._book.grants_of(subject)]
+            grants = self._book.grants_of(subject)
+            effective = (grant for grant in grants if grant.action not in WITHOUT_EFFECT)
+            rules = self._rules[subject] = [_rule(grant) for grant in effective]
         return rules
 
 
@@ -162,7 +166,7 @@ def _rule(grant: Grant) -> _Rule:
 
 
 def _check(grant: Grant) -> None:
-    if grant.action not in ACTION_WORDS:
+    if grant.action not in (*ACTION_WORDS, *WITHOUT_EFFECT):
         raise errors.InvalidRequest(f"no action {grant.action!r}: {', '.join(ACTION_WORDS)}")
     if not 0 < len(grant.subject.encode()) <= 255 or not grant.subject.isprintable():
         raise errors.InvalidRequest("a user or role has 1 to 255 bytes of printable text")

@@ -3,8 +3,8 @@
 A role of Pulsar is a user here. The role's permissions are rows of the table that every protocol
 checks and `braidlog permissions` shows. Without `access.required` they are stored, as in Apache,
 and have an effect once that is on. Produce is `produce` (and in a namespace also `create`, as
-a Pulsar producer creates its topic), consume is `consume`. Actions without effect here (functions,
-sources, sinks, packages) are refused.
+a Pulsar producer creates its topic), consume is `consume`. Functions, sources, sinks and packages
+are stored and shown, and permit nothing: tools grant them together with the others.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.access.patterns import parse_pattern
-from braidlog.broker.access.rules import Grant
+from braidlog.broker.access.rules import WITHOUT_EFFECT, Grant
 from braidlog.protocols.http.errors import (
     BAD_BODY,
     INVALID_NAME,
-    NOT_SUPPORTED,
     PERMISSIONS_NOT_SET,
     RequestRefused,
 )
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.bodies import BodyReader
 
-# Pulsar's actions (AuthAction) with an effect here, and our actions in a namespace and on a topic.
-NAMESPACE_ACTIONS: Final = {"produce": ("produce", "create"), "consume": ("consume",)}
-TOPIC_ACTIONS: Final = {"produce": ("produce",), "consume": ("consume",)}
-OTHER_ACTIONS: Final = frozenset({"functions", "sources", "sinks", "packages"})
+# Pulsar's actions (AuthAction), and our actions in a namespace and on a topic.
+EFFECTIVE_ACTIONS: Final = ("produce", "consume")
+TOPIC_ACTIONS: Final = {word: (word,) for word in (*EFFECTIVE_ACTIONS, *WITHOUT_EFFECT)}
+NAMESPACE_ACTIONS: Final = {**TOPIC_ACTIONS, "produce": ("produce", "create")}
 
 
 class AdminPermissions:
@@ -143,7 +142,7 @@ def _by_resource(grants: Iterable[Grant]) -> dict[str, dict[str, list[str]]]:
     granted: dict[str, dict[str, set[str]]] = {}
     for grant in grants:
         if grant.action in (*TOPIC_ACTIONS, "admin"):
-            words = TOPIC_ACTIONS if grant.action == "admin" else (grant.action,)
+            words = EFFECTIVE_ACTIONS if grant.action == "admin" else (grant.action,)
             granted.setdefault(grant.resource, {}).setdefault(grant.subject, set()).update(words)
     return {
         resource: {role: sorted(actions) for role, actions in roles.items()}
@@ -174,10 +173,6 @@ def _actions_of(body: object) -> list[str]:
     if not isinstance(body, list) or not all(isinstance(name, str) for name in body):
         raise RequestRefused(BAD_BODY, 'a list of actions is wanted, as ["produce", "consume"]')
     for action in body:
-        if action in OTHER_ACTIONS:
-            raise RequestRefused(
-                NOT_SUPPORTED, f"{action}: there is nothing here that this would allow"
-            )
         if action not in TOPIC_ACTIONS:
             raise RequestRefused(
                 BAD_BODY, f"there is no action {action!r}: {', '.join(TOPIC_ACTIONS)}"
