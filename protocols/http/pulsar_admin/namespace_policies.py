@@ -62,6 +62,7 @@ PLAIN: Final[Mapping[str, str]] = {
 # The value is an object with a value for each cluster.
 BY_CLUSTER: Final[Mapping[str, str]] = {
     "publishMaxMessageRate": "publishRate",
+    "clusterDispatchRate": "dispatchRate",  # The older name, which Apache keeps beside the other.
     "topicDispatchRate": "dispatchRate",
     "subscriptionDispatchRate": "subscriptionDispatchRate",
     "clusterSubscribeRate": "subscribeRate",
@@ -81,7 +82,6 @@ DEFAULTS: Final[Json] = {
     "replication_clusters": [CLUSTER],
     "allowed_clusters": [],
     "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
-    "clusterDispatchRate": {},
     "replicatorDispatchRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
