@@ -52,11 +52,13 @@ class DialectFrames(ABC):
     def polls(self, topic: str, offset: int, count: int) -> bytes:
         """Return a whole POLL by offset of the first partition, without storing the offset."""
 
-    def answer(self, wire: Wire) -> bytes:
-        """Return the payload of the next answer. Raises AssertionError for an error answer."""
+    def answer(self, wire: Wire) -> memoryview:
+        """Return the payload of the next answer, valid until the next call. Raises AssertionError
+        for an error answer.
+        """
         status, size = struct.unpack("<II", wire.take(8))
         assert status == 0, f"error {status}"
-        return wire.take(size)
+        return wire.take_view(size)
 
 
 class D2(DialectFrames):
@@ -126,12 +128,12 @@ class V(DialectFrames):
     def polls(self, topic: str, offset: int, count: int) -> bytes:
         return self._frame(2, poll_from_zero(topic, offset, count), POLL)
 
-    def answer(self, wire: Wire) -> bytes:
+    def answer(self, wire: Wire) -> memoryview:
         head = wire.take(VSR_HEAD)
         (size,) = struct.unpack_from("<I", head, 48)
         (status,) = struct.unpack_from("<I", head, 216)
         assert (head[60], status) == (8, 0), f"reply {head[60]}, error {status}"
-        return wire.take(size - VSR_HEAD)
+        return wire.take_view(size - VSR_HEAD)
 
     def _frame(self, operation: int, body: bytes, code: int = 0) -> bytes:
         head = bytearray(VSR_HEAD)
