@@ -132,8 +132,9 @@ DECODE_RECORDS_MAX = 10_000  # Records in memory for a read: some ms of work, so
 READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two checkpoints.
 READ_BYTES_MIN = 64 * KIB  # Reading less at once costs as much.
 # The first read of an answer. The size of the batches found sets the size of later reads, so that
-# no read is in vain if batches are small.
-READ_FIRST_BYTES = 1 * MIB
+# no read is in vain if batches are small. With a batch header it fits the reused memory of reads
+# (`storage/log/read_buffers.py`), and a poll of 1,000 messages of 1.2 KB takes a single read.
+READ_FIRST_BYTES = 1264 * KIB
 # Ends of batches, kept because an answer had room for the beginnings only. Each holds the buffer of
 # its read: half of the reused buffers. With more readers such batches are read twice.
 CUT_BATCHES_MAX = 4

@@ -65,7 +65,7 @@ def read_steps(
     fills: CutBatches | None = None,
     in_place: bool = False,
     cold_in_place: bool = False,
-    is_checked_by_reader: bool = False,
+    trusts_memory: bool = False,
     turn: Turn | None = None,
     memory: OutputReservation | None = None,
     parts_max: int = READ_PARTS_MAX,
@@ -77,7 +77,7 @@ def read_steps(
     that batch.
 
     With `in_place`, large batches may be returned as places in files, to be sent soon; with
-    `cold_in_place`, those that a thread has to read first. With `is_checked_by_reader`, bodies that
+    `cold_in_place`, those that a thread has to read first. With `trusts_memory`, bodies that
     were good when loaded into memory are not checked again.
 
     `turn` belongs to a caller with several reads in a row; without a turn, the read lets other
@@ -91,7 +91,7 @@ def read_steps(
     may_be_in_place = records_max is None and not partition.wants_keys
     reader.in_place = in_place and may_be_in_place
     reader.cold_in_place = cold_in_place and may_be_in_place
-    if is_checked_by_reader and not partition.wants_keys:
+    if trusts_memory and not partition.wants_keys:
         reader.trusted = trust_of(codec.format)
     if turn is not None:
         reader.turn = turn

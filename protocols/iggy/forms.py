@@ -33,13 +33,15 @@ class MessageForm:
     """A format of messages in SEND and POLL. `codec` is the stored format that polls read.
 
     `sent` is the layout of messages in a SEND. `shown` turns a partition's stored records,
-    `piece_bytes` of them at a time, into a poll's answer; None: they are returned unchanged.
+    `piece_bytes` of them at a time, into a poll's answer; None: they are returned unchanged. With
+    `trusts_memory`, stored records that were good when loaded into memory are not checked again.
     """
 
     codec: PolledCodec
     sent: SentForm
     shown: Callable[[memoryview, int], Iterable[Buffer]] | None = None
     piece_bytes: int = SHOWN_PIECE_BYTES
+    trusts_memory: bool = False
 
     @property
     def copies(self) -> int:
@@ -68,5 +70,6 @@ BATCH_FORM = MessageForm(  # V
     SentForm.BATCH,
     _batches,
     SHOWN_PIECE_BYTES if SPEEDUPS is None else QUICK_PIECE_BYTES,
+    trusts_memory=True,
 )
 PRODUCER_BATCH_FORM = replace(BATCH_FORM, sent=SentForm.PRODUCER_BATCH)  # W

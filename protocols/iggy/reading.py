@@ -75,6 +75,7 @@ def read(
                 result_slice.next_offset,
                 bytes_max=max(room - size, 1),
                 records_max=count,
+                trusts_memory=context.dialect.form.trusts_memory,
                 memory=context.room,
             )
         except OffsetOutOfRange as error:

@@ -327,7 +327,7 @@ class _Fetching:
                 fills=fills,
                 in_place=self._in_place,
                 cold_in_place=self._cold_in_place,
-                is_checked_by_reader=True,
+                trusts_memory=True,
                 turn=self._turn,
                 memory=self._memory,
             )
@@ -364,7 +364,7 @@ class _Fetching:
                 self._codec,
                 reading.counted_to,
                 bytes_max=min(enough - reading.available, FETCH_STEP_BYTES),
-                is_checked_by_reader=True,
+                trusts_memory=True,
                 turn=self._turn,
             )
             if result.next_offset == reading.counted_to:

@@ -135,7 +135,7 @@ def take_records(
                 KAFKA_BATCHES,
                 position,
                 bytes_max=max(memory.size, 1),
-                is_checked_by_reader=True,
+                trusts_memory=True,
                 turn=turn,
                 memory=memory,
             )
