@@ -13,7 +13,7 @@ def topic(number, *, deleted=False):
     name = TopicName("public", "default", f"t{number}")
     partitions = [None] * TURN_PARTITIONS
     return SimpleNamespace(
-        name=name, partitions=partitions, deleted=deleted, kept=lambda: (number, 2, 3)
+        name=name, partitions=partitions, deleted=deleted, stored_sizes=lambda: (number, 2, 3)
     )
 
 

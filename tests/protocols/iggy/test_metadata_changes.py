@@ -322,7 +322,8 @@ async def test_other_tasks_have_turns_between_hidden_topics(broker, w):
         await ask(w, query(CURRENT))
         trio.lowlevel.remove_instrument(steps)
         counts.append(steps.count)
-    assert counts[1] - counts[0] >= 30  # For each of 10 topics: topic, partitions, groups.
+    # For each of 10 topics: topic, partitions, groups; background tasks add a few to either count.
+    assert counts[1] - counts[0] >= 25
 
 
 def test_the_captured_question_is_read():
