@@ -145,10 +145,10 @@ class States:
             settings = dict(topic.meta.settings)
             state[f"topic {topic.name}"] = (len(topic.partitions), settings, topic.meta.iggy_id)
             if broker.placement.is_here(topic.name):
-                state |= self._gathered_sizes(topic)
+                state |= self._topic_state(topic)
         return state
 
-    def _kept(self, topic: Topic) -> dict[str, object]:
+    def _topic_state(self, topic: Topic) -> dict[str, object]:
         broker, name = self._broker, str(topic.name)
         state: dict[str, object] = {
             f"log {name}": [

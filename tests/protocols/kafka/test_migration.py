@@ -155,7 +155,7 @@ async def test_the_policy_may_forbid_a_downgrade(
     table, modern = mixed_table(policy)
     epoch = modern.epoch
     modern.remove(modern.members[b"2"], trio.current_time())
-    table.settle_modern(modern)
+    table.note_modern_change(modern)
     group = table.find(b"g")
     assert (group is not None) is is_classic
     if group is not None:
