@@ -87,6 +87,7 @@ class Judge:
         holder: dict[str, tuple[int, int]] = {}  # Value -> worker, time.
         acked: dict[str, int] = {}
         seen: dict[str, list[int]] = defaultdict(list)
+        late: dict[str, set[int]] = defaultdict(set)  # Value -> reconnecting workers.
         # The broker may have released the records of a failed worker at any time since its last
         # event: before the worker received its error, and before the run found its end.
         for number in self.failed:
@@ -100,6 +101,7 @@ class Judge:
             is_reconnecting = self._is_reconnecting(number, at)
             if event == "R":
                 if is_reconnecting:
+                    late[value].add(number)
                     continue
                 if held is not None and held[0] != number and self._lives(*held, at):
                     faults.append(f"{value}: held by {held[0]} and by {number}")
@@ -118,6 +120,10 @@ class Judge:
         # A worker that was killed may have acknowledged the values that it held last.
         for value in sorted(values - self.done - self.dead):
             event, number = last.get(value, ("none", 0))
+            # A client sends the acknowledgements of its reconnection to the next broker, which
+            # takes them; a worker that was killed before it said so has no event for it.
+            if late[value] & self.ends.keys():
+                continue
             if event != "R" or (number not in self.ends and not self.starts):
                 faults.append(f"{value}: never acknowledged, last event {event} of {number}")
         return faults
@@ -140,7 +146,7 @@ class Judge:
     def _is_reconnecting(self, number: int, at: int) -> bool:
         """Return True if the broker was killed shortly before an event of a worker that receives
         ahead and whose acknowledgements have no answer. While the client reconnects, it hands out
-        messages of the broker before, and acknowledges them to nobody.
+        messages of the broker before.
         """
         return number in self.unanswered and any(
             kill < at < start + RECONNECT_NS

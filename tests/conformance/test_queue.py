@@ -57,6 +57,15 @@ def test_a_value_in_the_dead_letter_topic_needs_no_acknowledgement() -> None:
     assert not judge.verdict({"v"})
 
 
+def test_a_killed_client_may_have_acknowledged_what_it_received_while_it_reconnected() -> None:
+    events = (4, "R", 1, 1), (5, "R", 2, 1), (6, "L", 1, 0)
+    for ends, faults in (({2: 7}, 0), ({}, 1)):
+        judge = Judge(unanswered={2}, kills=[2], starts=[3], ends=ends)
+        judge.events = [(at, event, "v", count, worker) for at, event, worker, count in events]
+        never = [fault for fault in judge.verdict({"v"}) if "never acknowledged" in fault]
+        assert len(never) == faults
+
+
 def test_a_late_release_changes_nothing() -> None:
     events = (1, "R", 1, 1), (4, "R", 2, 1), (5, "L", 1, 0)
     assert not judged(*events, ends=[(2, 6)], kills=[(2, 3)])
