@@ -10,9 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from braidlog.broker.families import Family, Kind
 from braidlog.broker.traffic import PartitionTraffic
+
+RequestT = TypeVar("RequestT")
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
 # Shorter turns than the first limit share a bucket (`broker/runtime/loop_turns.py`).
@@ -155,6 +158,7 @@ class Metrics:
         # Gauges of deleted topics that clients still count down.
         self._orphaned_gauges: set[tuple[str, tuple[str, ...]]] = set()
         self._requests: dict[tuple[str, str], Histogram] = {}
+        self._by_kind: dict[tuple[str, str], dict[Any, Number]] = {}
         self._histograms: dict[str, Histogram] = {
             name: Histogram(buckets) for name, (_, buckets) in HISTOGRAMS.items()
         }
@@ -190,6 +194,19 @@ class Metrics:
             if "topic" in names:
                 self._of_topic.setdefault(labels[names.index("topic")], {})[key] = None
         return number
+
+    def by_kind(
+        self, name: str, protocol: str, kinds: Mapping[RequestT, str]
+    ) -> Mapping[RequestT, Number]:
+        """Return a counter for each of a protocol's kinds of requests, which `kinds` maps to
+        labels. All connections share the mapping.
+        """
+        key = (name, protocol)
+        if key not in self._by_kind:
+            self._by_kind[key] = {
+                kind: self.number(name, protocol, label) for kind, label in kinds.items()
+            }
+        return self._by_kind[key]
 
     def value(self, name: str, *labels: str) -> int:
         """Return the count of `number`; 0 if nothing was counted."""

@@ -55,16 +55,17 @@ class Outbox:
         tickets: Tickets,
         budget: OutputBudget,
         *,
-        start_flusher: Callable[[], None],
+        start_flusher: Callable[[], bool],
         on_broken: Callable[[OSError], None],
     ) -> None:
-        """Take `start_flusher`, which starts `run` as a task of the connection, and `on_broken`,
-        which is called when the socket fails.
+        """Take `start_flusher`, which starts `run` as a task of the connection and returns False if
+        the connection has no tasks now (the next `flush` tries again), and `on_broken`, which is
+        called when the socket fails.
         """
         self.budget = budget
         self._sock = sock
         self._tickets = tickets
-        self._start_flusher: Callable[[], None] = start_flusher
+        self._start_flusher: Callable[[], bool] = start_flusher
         self._on_broken: Callable[[OSError], None] = on_broken
         self._plain = sock if isinstance(sock, socket.socket) else None
         self._unsent: deque[Buffer] = deque()
@@ -240,9 +241,8 @@ class Outbox:
         if self._unsent and not self._flushing:
             self._send_some()
             if self._unsent and not self._broken:
-                self._flushing = True
                 self._progress_at = trio.current_time()
-                self._start_flusher()
+                self._flushing = self._start_flusher()
         if self._unsent_bytes + self._answer_bytes != self._charged:
             self._charge()
 
@@ -287,7 +287,7 @@ class Outbox:
         """
         self._broken = True
         # Both refer to the owner of this outbox.
-        self._start_flusher, self._on_broken = _nothing, _nothing
+        self._start_flusher, self._on_broken = _start_nothing, _nothing
         self._unsent.clear()
         self._answers.clear()
         self._unsent_bytes = self._answer_bytes = 0
@@ -338,6 +338,11 @@ class Outbox:
             else:
                 unsent.clear()
         return sent_bytes
+
+
+def _start_nothing() -> bool:
+    """Flusher of an abandoned outbox: no task."""
+    return False
 
 
 def _nothing(*_: object) -> None:

@@ -278,6 +278,7 @@ class Receiver:
         self._emptied = size < len(room) and (self._layer is None or not self._layer.has_pending)
         if not size:
             self.at_end = True
+            self._inlet.rest()  # Thousands of clients may end together.
             return False
         self.heard_at = self._now()
         self._inlet.received(size)

@@ -8,6 +8,7 @@ a bug, ends only this connection.
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 from collections.abc import Callable, Generator, Sequence
@@ -21,13 +22,14 @@ from braidlog.broker.access.acting import work_for
 from braidlog.broker.access.listing import seen, sees_all
 from braidlog.broker.access.rights import ANONYMOUS, Action, Principal, Resource
 from braidlog.broker.errors import LimitExceeded, NotAuthenticated
-from braidlog.broker.limits import CLOSE_S, LINGER_BYTES_MAX, LINGER_S
+from braidlog.broker.limits import CLOSE_S
 from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.error_groups import forget_frames, leaves
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receiver import Receiver, Waiting
 from braidlog.broker.runtime.sessions import Session, holds_rights
 from braidlog.broker.runtime.streams import Stream, is_encrypted
+from braidlog.broker.server.lingering import close_sending_side
 from braidlog.broker.server.tcp_info import TCP_CLOSE, TCP_CLOSE_WAIT, tcp_state, tcp_traffic
 from braidlog.broker.server.written_topics import WrittenTopics
 from braidlog.storage.log.file_part import LostBytes
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DISCARD_BYTES = 64 * 1024
 LIBRARY_MAX = 100  # characters of a client's library that are kept
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: bytes that the peer did not read are dropped.
 
@@ -77,8 +78,9 @@ class Connection:
         self.id = connection_id
         self.protocol = listener.protocol
         self.listener_name = listener.name
-        self.peer = address_text(sock.getpeername())
-        self.host: str = sock.getpeername()[0]
+        address = sock.getpeername()
+        self.peer = address_text(address)
+        self.host: str = address[0]
         self.is_encrypted = is_encrypted(sock)
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.advertised: tuple[str, int] = listener.advertised_to(self.local)
@@ -89,9 +91,6 @@ class Connection:
         self.written_topics = WrittenTopics()
         self._proof: Identity | None = None  # The client's proof of identity at the login.
         self._allowance: Allowance | None = None
-        self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
-            protocol=self.protocol, connection=connection_id, peer=self.peer
-        )
         self.outbox = Outbox(
             sock,
             broker.durability,
@@ -103,17 +102,27 @@ class Connection:
         self._broker = broker
         self._listener = listener
         self._sock = sock
-        self._io: trio.Nursery
+        self._flushes_in: trio.Nursery | None = None  # the nursery of the flusher task
         self._session: Session | None = None  # None before the conversation has begun
         self._receiver: Receiver
-        # this connection's task, while the poller serves
-        self._parked: trio.lowlevel.Task | None = None
+        self._parked: trio.lowlevel.Task | None = None  # this task, while the poller serves
         self._in_turn = False  # the poller is serving a turn
         self._is_cancelled = False  # during that turn
         self._met: Waiting | Exception | None = None  # the reason that the poller stopped serving
         self._leaving = False
+        self._fault: Exception | None = None  # the error of a deadline
         self._begun_seen = 0  # at the last `notice_gone`
         self._answers_half_closed = False  # see `answer_half_closed`
+
+    @property
+    def log(self) -> structlog.typing.FilteringBoundLogger:
+        """A log that names the connection."""
+        log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(**self._names)
+        return log
+
+    @property
+    def _names(self) -> dict[str, object]:
+        return {"protocol": self.protocol, "connection": self.id, "peer": self.peer}
 
     def note_library(self, name: str) -> None:
         """Keep the name of the client's library, for people; unprintable characters become `?`."""
@@ -271,11 +280,8 @@ class Connection:
         work_for(self)
         with self._sock:
             try:
-                async with trio.open_nursery() as io:
-                    self._io = io
-                    await self._converse()
-                    await self._finish()
-                    io.cancel_scope.cancel()
+                await self._converse()
+                await self._finish()
             except Exception:  # A bug ends only this connection.
                 self.log.exception("connection_failed")
             finally:
@@ -292,25 +298,27 @@ class Connection:
         """
         self._session = None
         with suppress(AttributeError):  # The connection may have ended before these existed.
-            del self.nursery, self._io, self._receiver
+            del self.nursery, self._receiver
 
     async def _converse(self) -> None:
         failures: list[Exception] = []
         try:
             async with trio.open_nursery() as nursery:
-                self.nursery = nursery
+                self.nursery = self._flushes_in = nursery
                 session = self._listener.open_session(self._broker, self)
                 self._receiver = Receiver(
                     self._sock, self._broker.buffers, self.outbox, session, self._broker.poller
                 )
                 self._receiver.limit(self._allowance)
                 self._session = session
-                nursery.start_soon(self._keep_time)
                 try:
+                    due = session.on_deadline(trio.current_time())
+                    self._broker.deadlines.watch(self, due)
                     await self._read()
                 except Exception as error:  # Not as a group: trio's groups are cycles of frames.
                     failures.append(error)
-                nursery.cancel_scope.cancel()
+                if nursery.child_tasks:
+                    nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:  # A client may leave just as the broker stops.
             ended, cancelled = group.split(Exception)
             if ended is not None:
@@ -320,6 +328,11 @@ class Connection:
         except Exception as error:  # An error of any of the tasks; `_ended_by` sorts them.
             failures.append(error)
         finally:
+            self._broker.deadlines.unwatch(self)
+            self._flushes_in = None
+            if self._fault is not None:
+                failures.append(self._fault)
+                self._fault = None
             if failures:
                 self._ended_by(failures)
                 forget_frames(failures)
@@ -353,7 +366,7 @@ class Connection:
     def _note(self, event: str, cause: str, **fields: object) -> None:
         """Log an end. Clients can cause any number: each kind is logged seldom, with a count."""
         log, cause = self._broker.seldom, f"{self.protocol} {cause}"
-        bound = {"protocol": self.protocol, "connection": self.id, "peer": self.peer}
+        bound = self._names
         if event == "connection_failed":
             log.error(event, cause=cause, **bound, **fields)
         elif event == "connection_ended":
@@ -364,7 +377,9 @@ class Connection:
     async def _read(self) -> None:
         """Handle every frame, until the end of the stream or of the connection."""
         receiver = self._receiver
-        waiting = receiver.begin_turn()  # Finds bytes that TLS has already decrypted.
+        waiting = None
+        if not isinstance(self._sock, socket.socket):
+            waiting = receiver.begin_turn()  # Finds bytes that TLS has already decrypted.
         while True:
             await receiver.finish_turn(waiting)
             if self._leaving or receiver.at_end:
@@ -433,10 +448,16 @@ class Connection:
         if self._session is not None:
             self._receiver.stop()
 
-    async def _keep_time(self) -> None:
+    def keep_time(self, now: float) -> float:
+        """Call the session at its deadline; return the next. An error ends the connection."""
         assert self._session is not None
-        while True:
-            await trio.sleep_until(self._session.on_deadline(trio.current_time()))
+        try:
+            return self._session.on_deadline(now)
+        except Exception as error:  # As that of a task of the connection.
+            self._fault = error
+            self._leave()
+            self.nursery.cancel_scope.cancel()
+            return math.inf
 
     async def _finish(self) -> None:
         """Send pending output, close the sending side, and wait a moment for the peer to close its
@@ -445,35 +466,24 @@ class Connection:
         has_all = self._session is not None and self._receiver.at_end
         if has_all and self.outbox.is_empty and isinstance(self._sock, socket.socket):
             return  # Nothing to send and nothing unread: `close` ends the connection as well.
-        with trio.move_on_after(CLOSE_S) as closing:
-            await self.outbox.finished()
-        if closing.cancelled_caught:
-            return
-        try:
-            self._sock.shutdown(socket.SHUT_WR)
-            with trio.move_on_after(LINGER_S):
-                await self._linger()
-        except OSError:
-            pass  # The peer is gone, for which lingering waits.
-
-    async def _linger(self) -> None:
-        """Read on for a while: closing a socket with unread bytes sends a reset, which can overtake
-        the last answer.
-        """
-        discarded = 0
-        while discarded < LINGER_BYTES_MAX:
-            try:
-                received = len(self._sock.recv(DISCARD_BYTES))
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._sock)
-                continue
-            if not received:
+        if not self.outbox.is_empty:
+            with trio.move_on_after(CLOSE_S) as closing:
+                async with trio.open_nursery() as nursery:
+                    self._flushes_in = nursery
+                    self.outbox.flush()
+                    await self.outbox.finished()
+                    nursery.cancel_scope.cancel()
+            self._flushes_in = None
+            if closing.cancelled_caught:
                 return
-            discarded += received
-            await trio.lowlevel.checkpoint()
+        await close_sending_side(self._sock)
 
-    def _start_flusher(self) -> None:
-        self._io.start_soon(self.outbox.run)
+    def _start_flusher(self) -> bool:
+        """Start the flusher task, unless the conversation has ended: then `_finish` flushes."""
+        if self._flushes_in is None:
+            return False
+        self._flushes_in.start_soon(self.outbox.run)
+        return True
 
     def _on_broken(self, error: OSError) -> None:
         if isinstance(error, LostBytes):

@@ -60,11 +60,14 @@ class Listener:
     principal: str | None = None  # the user of clients until their login
     socket: socket.socket | None = None
     bound: tuple[str, int] = ("", 0)  # host and port, once the listener listens
+    _loopback: bool | None = None  # see `loopback`
 
     @property
     def loopback(self) -> bool:
         """True if only this machine can reach the listener."""
-        return is_loopback(self.listen[0])
+        if self._loopback is None:  # Parsing an address takes longer than accepting a connection.
+            self._loopback = is_loopback(self.listen[0])
+        return self._loopback
 
     def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
         """Return the address to which clients should connect: the configured address, otherwise the

@@ -6,7 +6,7 @@ name its command. Only a waiting poll of W is served in a task, and may be answe
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,6 +51,8 @@ WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no
 
 WAITING = (m.PollDeferred, m.WaitForMessages, FetchMessages)  # Requests that wait in a task.
 
+API_NAMES: Mapping[type, str] = {kind: served.api for kind, served in COMMANDS.items()}
+
 
 class AnswerSink(Protocol):
     """Destination of a session's answers."""
@@ -89,11 +91,7 @@ class IggySession:
         client = ConnectedClient(connection.id, connection.peer, transport)
         shared.clients[client.client_id] = client
         self._context = IggyContext(broker, connection, options, shared, client)
-        number = broker.metrics.number
-        self._counted = {
-            kind: number("braidlog_requests", PROTOCOL, served.api)
-            for kind, served in COMMANDS.items()
-        }
+        self._counted = broker.metrics.by_kind("braidlog_requests", PROTOCOL, API_NAMES)
 
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next frame, None until it is known. Raises ProtocolError."""

@@ -246,6 +246,7 @@ COMMANDS: Mapping[type, KeyHandler] = {
 }
 
 
+API_NAMES: Mapping[type, str] = {kind: command.api for kind, command in COMMANDS.items()}
 # Not counted as large requests: they may wait for minutes, and groups limit what members send.
 COUNTED_BY_GROUPS = frozenset((JoinGroupRequest, SyncGroupRequest))
 LOGIN_STEPS: frozenset[type] = frozenset((SaslHandshakeRequest, SaslAuthenticateRequest))
@@ -277,11 +278,7 @@ class KafkaSession:
             address=BrokerAddress(broker.placement.node_id, host.encode(), port),
             once=write_at_once(options.message_bytes_max, options.batch_bytes_max),
         )
-        number = broker.metrics.number
-        self._counted = {
-            kind: number("braidlog_requests", PROTOCOL, command.api)
-            for kind, command in COMMANDS.items()
-        }
+        self._counted = broker.metrics.by_kind("braidlog_requests", PROTOCOL, API_NAMES)
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:  # hot: see make bench
         """Serve a request; return a coroutine if the request has to wait. Raises ProtocolError for

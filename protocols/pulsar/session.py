@@ -72,6 +72,7 @@ COMMANDS: Final[dict[int, PulsarHandler]] = {
 
 # Sends are gathered across these commands, which change nothing that a send depends on.
 NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK})
+COMMAND_NAMES: Final = {kind: Type.Name(kind) for kind in (*COMMANDS, Type.SEND)}
 
 
 class PulsarSession:
@@ -80,12 +81,9 @@ class PulsarSession:
     def __init__(self, client: PulsarClient) -> None:
         self.client = client
         self._sending = Sending(client)
-        protocol = client.connection.protocol
-        number = client.broker.metrics.number
-        self._counted = {
-            kind: number("braidlog_requests", protocol, Type.Name(kind))
-            for kind in (*COMMANDS, Type.SEND)
-        }
+        self._counted = client.broker.metrics.by_kind(
+            "braidlog_requests", client.connection.protocol, COMMAND_NAMES
+        )
         self._sends = self._counted[Type.SEND]
         self._next_tick: float | None = None
         self._heard_at_ping = -1  # `commands_heard` at the last PING; -1: no PING awaits an answer.

@@ -52,7 +52,7 @@ class DurabilityParts:
             sock,
             self.durability,
             OutputBudget(),
-            start_flusher=lambda: None,
+            start_flusher=lambda: False,
             on_broken=lambda error: None,
         )
         return outbox, client, sock

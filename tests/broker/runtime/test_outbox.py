@@ -33,6 +33,7 @@ class Sender:
     def start(self):
         self.flushers += 1
         self.nursery.start_soon(self.outbox.run)
+        return True
 
 
 @pytest.fixture

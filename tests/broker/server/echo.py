@@ -23,6 +23,7 @@ from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.connection import Connection
+from braidlog.broker.server.deadlines import Deadlines
 from braidlog.broker.server.listener import Listener
 from braidlog.broker.server.watching import watch_connections
 
@@ -190,6 +191,7 @@ class EchoBench:
         self.broker = SimpleNamespace(
             durability=self.tickets,
             poller=make_poller(),
+            deadlines=Deadlines(),
             buffers=self.pool,
             output=self.budget,
             metrics=Metrics(),
@@ -201,6 +203,7 @@ class EchoBench:
         self.clients = []  # a stream without a reference would be closed
         self.ended = []
         nursery.start_soon(self.broker.poller.run)
+        nursery.start_soon(self.broker.deadlines.run)
         nursery.start_soon(watch_connections, self.connections, self.pool, self.budget)
 
     async def connect(self, **options):
