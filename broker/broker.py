@@ -47,7 +47,7 @@ from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.admission import Admission
-from braidlog.broker.server.deadlines import Deadlines
+from braidlog.broker.server.connection_deadlines import ConnectionDeadlines
 from braidlog.broker.server.watching import watch_access, watch_connections
 from braidlog.broker.topics.compaction import Compactor
 from braidlog.broker.topics.groups import NamedGroups
@@ -104,7 +104,7 @@ class Broker:
         self.listeners: dict[str, OpenListener] = {}  # open listeners by name
         self.shared_states: dict[str, Any] = {}  # of a protocol's listeners, by protocol
         self.poller = make_poller()  # serves the connections
-        self.deadlines = Deadlines()  # of the connections
+        self.deadlines = ConnectionDeadlines()  # of the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
         self.cut_batches = CutBatches()

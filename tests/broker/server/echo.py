@@ -23,7 +23,7 @@ from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.connection import Connection
-from braidlog.broker.server.deadlines import Deadlines
+from braidlog.broker.server.connection_deadlines import ConnectionDeadlines
 from braidlog.broker.server.listener import Listener
 from braidlog.broker.server.watching import watch_connections
 
@@ -191,7 +191,7 @@ class EchoBench:
         self.broker = SimpleNamespace(
             durability=self.tickets,
             poller=make_poller(),
-            deadlines=Deadlines(),
+            deadlines=ConnectionDeadlines(),
             buffers=self.pool,
             output=self.budget,
             metrics=Metrics(),

@@ -1,4 +1,4 @@
-"""Deadlines of all connections, kept by one task. Knows no protocol and no socket.
+"""ConnectionDeadlines of all connections, kept by one task. Knows no protocol and no socket.
 
 A task for each connection took a third of the time to open and to close a connection.
 """
@@ -27,7 +27,7 @@ class Timed(Protocol):
         """Act if the deadline was reached; return the next. Neither waits nor raises."""
 
 
-class Deadlines:
+class ConnectionDeadlines:
     """Calls connections at their deadlines, in `trio.current_time()` seconds.
 
     `_due` has the deadline of each watched connection; the heap has that entry, and entries of

@@ -1,4 +1,4 @@
-"""Deadlines of many connections, kept by one task, on a virtual clock."""
+"""ConnectionDeadlines of many connections, kept by one task, on a virtual clock."""
 
 import math
 import random
@@ -7,10 +7,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.server.deadlines import DUE_TOGETHER, STALE_MIN, Deadlines
+from braidlog.broker.server.connection_deadlines import DUE_TOGETHER, STALE_MIN, ConnectionDeadlines
 
 
-class Timed:
+class CalledConnection:
     """A connection that notes the times of its calls."""
 
     def __init__(self, number, every=math.inf):
@@ -25,7 +25,7 @@ class Timed:
 
 @pytest.fixture
 async def deadlines(autojump_clock, nursery):
-    deadlines = Deadlines()
+    deadlines = ConnectionDeadlines()
     nursery.start_soon(deadlines.run)
     await wait_all_tasks_blocked()
     return deadlines
@@ -33,7 +33,11 @@ async def deadlines(autojump_clock, nursery):
 
 async def test_each_connection_is_called_at_each_of_its_deadlines(autojump_clock, deadlines):
     start = trio.current_time()
-    quick, slow, never = Timed(1, every=2), Timed(2, every=7), Timed(3)
+    quick, slow, never = (
+        CalledConnection(1, every=2),
+        CalledConnection(2, every=7),
+        CalledConnection(3),
+    )
     deadlines.watch(slow, start + 7)
     deadlines.watch(quick, start + 2)
     deadlines.watch(never, math.inf)
@@ -45,7 +49,7 @@ async def test_each_connection_is_called_at_each_of_its_deadlines(autojump_clock
 
 async def test_an_earlier_deadline_than_all_others_is_not_missed(autojump_clock, deadlines):
     start = trio.current_time()
-    late, early = Timed(1), Timed(2)
+    late, early = CalledConnection(1), CalledConnection(2)
     deadlines.watch(late, start + 100)
     await trio.sleep(1)
     deadlines.watch(early, start + 3)
@@ -54,7 +58,7 @@ async def test_an_earlier_deadline_than_all_others_is_not_missed(autojump_clock,
 
 
 async def test_deadlines_set_before_the_task_runs_are_kept(autojump_clock, nursery):
-    deadlines, timed, start = Deadlines(), Timed(1), trio.current_time()
+    deadlines, timed, start = ConnectionDeadlines(), CalledConnection(1), trio.current_time()
     deadlines.watch(timed, start + 1)
     nursery.start_soon(deadlines.run)
     await trio.sleep(2)
@@ -62,7 +66,7 @@ async def test_deadlines_set_before_the_task_runs_are_kept(autojump_clock, nurse
 
 
 async def test_a_removed_connection_is_not_called(autojump_clock, deadlines):
-    timed, start = Timed(1), trio.current_time()
+    timed, start = CalledConnection(1), trio.current_time()
     deadlines.watch(timed, start + 1)
     deadlines.unwatch(timed)
     deadlines.unwatch(timed)
@@ -71,7 +75,7 @@ async def test_a_removed_connection_is_not_called(autojump_clock, deadlines):
 
 
 async def test_a_connection_may_remove_itself_while_it_is_called(autojump_clock, deadlines):
-    class Ending(Timed):
+    class Ending(CalledConnection):
         def keep_time(self, now):
             deadlines.unwatch(self)
             return super().keep_time(now)
@@ -84,10 +88,10 @@ async def test_a_connection_may_remove_itself_while_it_is_called(autojump_clock,
 
 async def test_removed_connections_leave_no_lasting_entries(autojump_clock, deadlines):
     start = trio.current_time()
-    staying = Timed(0)
+    staying = CalledConnection(0)
     deadlines.watch(staying, start + 600)
     for number in range(1, 5000):
-        timed = Timed(number)
+        timed = CalledConnection(number)
         deadlines.watch(timed, start + 600 + number)
         deadlines.unwatch(timed)
     assert len(deadlines._heap) <= 2 + STALE_MIN
@@ -97,7 +101,7 @@ async def test_removed_connections_leave_no_lasting_entries(autojump_clock, dead
 
 async def test_many_due_together_leave_turns_to_others(autojump_clock, deadlines, nursery):
     start = trio.current_time()
-    all_timed = [Timed(number) for number in range(5 * DUE_TOGETHER)]
+    all_timed = [CalledConnection(number) for number in range(5 * DUE_TOGETHER)]
     for timed in all_timed:
         deadlines.watch(timed, start + 1)
     seen = []
@@ -119,7 +123,7 @@ async def test_random_deadlines_are_kept_as_a_plain_list_says(autojump_clock, de
     chance, start = random.Random(5), trio.current_time()
     expected, watched = {}, {}
     for number in range(300):
-        timed = watched[number] = Timed(number)
+        timed = watched[number] = CalledConnection(number)
         due = start + chance.randrange(1, 50)
         deadlines.watch(timed, due)
         expected[number] = [due]
