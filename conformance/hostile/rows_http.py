@@ -256,10 +256,11 @@ def _spellings() -> Iterator[Row]:
 def _policies() -> Iterator[Row]:
     """Yield settings of a namespace or a topic in Pulsar's admin API."""
     named = f"{ADMIN}/persistent/{MADE}"
+    topics = (named, f"{ADMIN}/non-persistent/{MADE}")
     namespace = f"{ADMIN}/namespaces/public/hostile-http"
-    for place in (named, namespace):
+    for place in (*topics, namespace):
         for policy in POLICIES:
-            for path, methods in policy.calls(is_topic=place == named):
+            for path, methods in policy.calls(is_topic=place in topics):
                 for method in methods:
                     body = None if method in ("GET", "DELETE") else policy_body(policy)
                     yield method, f"{place}/{path}?{POLICY_QUERY}", body

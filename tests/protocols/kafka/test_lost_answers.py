@@ -126,7 +126,9 @@ def changes(topic: bytes, new: bytes) -> dict[type, Request]:
             0,
         ),
         CreatePartitionsRequest: (
-            CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=topic, count=3)]),
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name=topic, count=3, assignments=None)]
+            ),
             1,
         ),
         AlterConfigsRequest: (AlterConfigsRequest(resources=[whole]), 1),
