@@ -317,8 +317,9 @@ class Connection:
                     await self._read()
                 except Exception as error:  # Not as a group: trio's groups are cycles of frames.
                     failures.append(error)
-                if nursery.child_tasks:
-                    nursery.cancel_scope.cancel()
+                finally:  # The nursery closes before its end: from now on no task may be started.
+                    self._leaving, self._flushes_in = True, None
+                nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:  # A client may leave just as the broker stops.
             ended, cancelled = group.split(Exception)
             if ended is not None:
@@ -329,7 +330,6 @@ class Connection:
             failures.append(error)
         finally:
             self._broker.deadlines.unwatch(self)
-            self._flushes_in = None
             if self._fault is not None:
                 failures.append(self._fault)
                 self._fault = None

@@ -14,7 +14,7 @@ from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 
 POLLS_MAX: Final = 256  # Of a connection; a client has one for each partition.
 # Of all connections: a waiting poll takes 8 KB. Beyond, a connection may have only a few.
-ALL_POLLS_MAX: Final = 20_000
+ALL_POLLS_MAX: Final = 2_048
 POLLS_MIN: Final = 8
 
 

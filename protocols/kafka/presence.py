@@ -54,9 +54,8 @@ class Presence:
         """Start the task that finds dead members if it does not run. Return False if it cannot run
         on this connection, which ends.
         """
-        # A task keeps the connection's time to the end: a nursery without tasks is closed.
         connection = self._connection
-        if not group.watched and connection.is_open and connection.nursery.child_tasks:
+        if not group.watched and connection.is_open:
             group.watch_begins()
             self._watching[group] = None
             connection.nursery.start_soon(self._run_watch, group)

@@ -183,6 +183,19 @@ async def test_end_of_stream_finishes_pending_answers_then_closes(bench):
     await until(lambda: bench.ended == bench.connections)
 
 
+@pytest.mark.parametrize("steps", range(12))
+async def test_an_answer_that_is_durable_while_the_conversation_ends_is_sent(bench, steps):
+    client = await bench.connect(send_buffer=32 * 1024)
+    large = b"x" * 300_000
+    await client.send_all(framed(b"T1 " + large))
+    await until(lambda: bench.connections[0].outbox.pending_answers)
+    await client.send_eof()
+    for _ in range(steps):
+        await trio.lowlevel.checkpoint()
+    bench.tickets.reach(1)
+    assert await receive_all(client) == framed(large)
+
+
 async def test_a_client_that_closed_its_side_still_gets_large_answers(bench):
     client = await bench.connect()
     answers = [os.urandom(300_000) for _ in range(4)]
