@@ -55,7 +55,7 @@ class Faults:
 
 @dataclass(slots=True)
 class Running:
-    """A broker that serves, its gates and its faults. Used inside its trio run."""
+    """A serving broker with gates and faults, for use inside the same trio run."""
 
     broker: Broker
     gates: Mapping[str, Gate]

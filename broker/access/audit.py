@@ -154,7 +154,7 @@ class AuditLog:
     def _note_counts(self, now: float) -> None:
         """Write a line with the count of each kind whose time is up.
 
-        A kind without events since its last line is forgotten.
+        A kind without events since the last line is forgotten.
         """
         repeats = self._repeats
         while repeats:

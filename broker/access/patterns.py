@@ -38,7 +38,7 @@ TOPIC_PARTS = 3  # tenant, namespace, topic
 class Pattern:
     """A parsed pattern. `parts` are tenant, namespace and topic, as far as given.
 
-    A pattern outside tenants has no parts; `placeless` has the kinds of resources that it covers.
+    A pattern outside tenants has no parts; `placeless` has the covered kinds of resources.
     """
 
     parts: tuple[str, ...]

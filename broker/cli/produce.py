@@ -314,7 +314,7 @@ def _is_text(text: str) -> bool:
 
 
 def _paced(groups: Iterable[list[bytes]], rate: float) -> Iterator[list[bytes]]:
-    """Yield messages one by one, not faster than the rate."""
+    """Yield each message alone, not faster than the rate."""
     began, sent = time.monotonic(), 0
     for group in groups:
         for message in group:

@@ -323,6 +323,8 @@ async def test_other_tasks_have_turns_between_hidden_topics(broker, w):
         trio.lowlevel.remove_instrument(steps)
         counts.append(steps.count)
     # For each of 10 topics: topic, partitions, groups; background tasks add a few to either count.
+    # 30: for each of 10 topics the topic, its partitions and its groups. Steps of background
+    # tasks fall into either count.
     assert counts[1] - counts[0] >= 25
 
 
