@@ -168,9 +168,7 @@ class Metrics:
         self._has_topic = has_topic
 
     def of_user(self, name: str, user: str) -> Number:
-        """Return the counter or gauge of that family for a user; USER_FIGURES_MAX users have their
-        own.
-        """
+        """Return that counter or gauge of a user; USER_FIGURES_MAX users have their own."""
         if user not in self._users:
             if len(self._users) >= USER_FIGURES_MAX:
                 return self.number(name, OTHER_USERS)
@@ -178,9 +176,7 @@ class Metrics:
         return self.number(name, user)
 
     def number(self, name: str, *labels: str) -> Number:
-        """Return the counter or gauge of that family (`COUNTERS`, `GAUGES`) with these label
-        values, in order.
-        """
+        """Return the counter or gauge of that family with these label values, in order."""
         key = (name, labels)
         number = self._numbers.get(key)
         if number is None:
@@ -337,9 +333,7 @@ def _always(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """A copy of a histogram: (limit, count of values up to the limit), and the sum of
-    all values.
-    """
+    """A copy of a histogram: (limit, count of values up to it), and the sum of all values."""
 
     buckets: list[tuple[str, int]]
     total: float
@@ -388,9 +382,7 @@ class Snapshot:
         return replace(self, numbers=left)
 
     def by_topic(self, names: Collection[str]) -> dict[str, dict[str, int]]:
-        """Return counters and gauges with the labels protocol and topic, as sums over the
-        protocols.
-        """
+        """Return numbers with the labels protocol and topic, summed over the protocols."""
         totals: dict[str, dict[str, int]] = {name: {} for name in names}
         for (name, labels), number in self.numbers.items():
             if name in totals:

@@ -367,9 +367,7 @@ def first_error(error: BaseException) -> BaseException:
 
 
 def _way_past(config: Config) -> str:
-    """Return the commands for an operator of a broker that does not start because of a
-    damaged log.
-    """
+    """Return the commands to run for a broker that does not start: its log is damaged."""
     place = f"--data-dir {shlex.quote(str(config.data_dir))}"
     return f"`braidlog log verify {place}` tells all of it, `braidlog log repair {place}` mends it"
 

@@ -79,10 +79,7 @@ class Authentication:
         self._on_attempt = on_attempt
 
     async def password(self, name: str, password: str, at: str) -> Identity:
-        """Log in by name and password; `at` is the protocol and the client's host.
-
-        Raises NotAuthenticated, LimitExceeded.
-        """
+        """Log in by name and password; `at` is the protocol and the client's host."""
         try:
             user = await self._users.verify(name, password, host_of(at))
         except NotAuthenticated:
@@ -107,17 +104,11 @@ class Authentication:
         return self._vouched_for(Principal(name))
 
     def scram(self, mechanism: str, at: str) -> ScramLogin:
-        """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password.
-
-        `at` is as in `password`.
-        """
+        """Begin a login by SCRAM-SHA-256 or -512, which sends no password. `at`: see `password`."""
         return ScramLogin(mechanism, at, self._users, self._on_attempt)
 
     def bearer(self, token: str, at: str) -> Identity:
-        """Log in by a signed token or a Braidlog access token; `at` as in `password`.
-
-        Raises NotAuthenticated.
-        """
+        """Log in by a signed token or a Braidlog access token; `at` as in `password`."""
         try:
             if looks_signed(token):
                 proved = self._verifier.verify(token)
@@ -146,10 +137,7 @@ class Authentication:
         raise NotAuthenticated("no certificate with a common name")
 
     def listener(self, name: str, at: str) -> Identity:
-        """Log in as the user that all clients of the listener act as; `at` as in `password`.
-
-        Raises NotAuthenticated.
-        """
+        """Log in as the user that all clients of the listener act as; `at` as in `password`."""
         return self._vouched("listener", name, at)
 
     def renewed(self, identity: Identity) -> Principal:
@@ -188,10 +176,7 @@ class Authentication:
         return Identity(principal, expires_s, deactivations=count)
 
     def _check_active_since(self, identity: Identity, user: UserMeta | None) -> None:
-        """Check that the user was not deactivated since the login, however briefly.
-
-        Raises NotAuthenticated.
-        """
+        """Check that the user was not deactivated since the login, however briefly."""
         if self._users.deactivations(user) > identity.deactivations:
             raise NotAuthenticated(f"user {identity.principal.name} was made inactive")
 
@@ -242,10 +227,7 @@ class ScramLogin:
         return self._server.challenge(self._key)
 
     def finish(self, message: bytes) -> tuple[bytes, Identity]:
-        """Return the answer to the client's last message, and the identity.
-
-        Raises NotAuthenticated.
-        """
+        """Return the answer to the client's last message, and the identity."""
         assert self._key is not None, "the first message comes first"
         try:
             answer = self._server.finish(message)

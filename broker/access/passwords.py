@@ -159,18 +159,12 @@ def new_token() -> str:
 
 
 def token_digest(token: str) -> bytes:
-    """Return the stored digest of an access token.
-
-    The token is random, so a plain hash is enough.
-    """
+    """Return the stored digest of an access token, which is random: a plain hash is enough."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def _scram_key(mechanism: str, password: str) -> ScramKey:
-    """Derive a key (RFC 5802, section 3).
-
-    The password is used as it is: SASLprep is the client's duty.
-    """
+    """Derive a key (RFC 5802, section 3). SASLprep of the password is the client's duty."""
     name = SCRAM_HASHES[mechanism]
     salt = secrets.token_bytes(SCRAM_SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, SCRAM_ITERATIONS)

@@ -80,9 +80,7 @@ class GrantedRules:
         return answer
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Return True if the principal may do anything in that tenant or namespace, existing or
-        not.
-        """
+        """Return True if the principal may do anything in that tenant or namespace, if any."""
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
         self._follow()

@@ -183,10 +183,7 @@ class Users:
     async def verify_configured(
         self, name: str, password: str, expected: str, address: str
     ) -> None:
-        """Check a name and password against the settings, which belong to no stored user.
-
-        Otherwise as `verify`. Raises NotAuthenticated, LimitExceeded.
-        """
+        """Check a name and password of settings, not of a stored user; otherwise as `verify`."""
         keys = _throttle_keys(name, address)
         right = hmac.compare_digest(password.encode(), expected.encode())
         check = partial(self._check_throttle, keys, known=right)

@@ -101,9 +101,7 @@ def _with_settings(
 
 
 def _read(settings: Config) -> tuple[Config, list[Listener]]:
-    """Return the settings and the listeners, whose adapters check their options. Raises
-    ConfigError.
-    """
+    """Return the settings and the listeners with checked options. Raises ConfigError."""
     from braidlog.broker.server.listener import make_listeners
 
     return settings, make_listeners(settings)

@@ -372,9 +372,7 @@ class ClusterPeers:
         return address
 
     async def _ask(self, owner: Owner, call: Call) -> Reply:
-        """Send a call. Raises the error in the response; NotOwner, Unanswered without a
-        response.
-        """
+        """Send a call. Raises the response's error; NotOwner, Unanswered without a response."""
         reply = await self._reply(owner, call)
         _raise_told(reply)
         return reply
@@ -395,9 +393,7 @@ class ClusterPeers:
                 raise errors.Unanswered(text) from error
 
     async def _connected(self, address: tuple[str, int]) -> trio.SocketStream:
-        """Return an idle connection that the other side has not ended, or a new connection. Raises
-        NotSent.
-        """
+        """Return an idle connection that has not ended, or a new connection. Raises NotSent."""
         idle = self._idle.get(address, [])
         while idle:
             stream = idle.pop()
@@ -443,9 +439,7 @@ async def _at_each(
 
 @contextmanager
 def _nothing_done() -> Iterator[None]:
-    """Turn Unanswered into NotOwner for a call that changes nothing, as the call can be
-    repeated.
-    """
+    """Turn Unanswered into NotOwner for a call that changes nothing and can be repeated."""
     try:
         yield
     except errors.Unanswered as error:

@@ -30,9 +30,7 @@ class Gathered(Generic[T]):
         self._calling = trio.Lock()
 
     async def __call__(self) -> T:
-        """Return the result of the call. Raises the call's errors, in the task that
-        made the call.
-        """
+        """Return the result of the call, or raise the errors, in the task that made the call."""
         turn = self._gathering
         if turn is None:
             turn = self._gathering = _Turn()

@@ -118,9 +118,7 @@ def mac(secret: bytes, side: bytes, server: bytes, client: bytes, hello: bytes) 
 
 
 async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
-    """Read exactly `size` bytes. Raises LinkLost at the end of the stream, OSError and trio's
-    errors.
-    """
+    """Read exactly `size` bytes. Raises LinkLost at the stream's end, OSError, trio's errors."""
     data = bytearray()
     while len(data) < size:
         piece = await stream.receive_some(size - len(data))

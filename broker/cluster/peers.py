@@ -151,9 +151,7 @@ class Peers(Protocol):
         """
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
-        """Drop all records of a topic, by its full name. Raises NotOwner, Unanswered,
-        NotAuthorized.
-        """
+        """Drop all records of a topic, by full name. Raises NotOwner, Unanswered, NotAuthorized."""
 
     async def stored_sizes(self) -> Mapping[str, StoredSizes]:
         """Return the sizes of other brokers' topics, by full name, without brokers that do not

@@ -55,9 +55,7 @@ class StoreWatch:
 
 
 class Upkeep:
-    """Keeps the shared store of a running broker small, and stops the broker at the end of its
-    session.
-    """
+    """Keeps a broker's shared store small, and stops the broker as its session ends."""
 
     def __init__(self, broker: Broker, shared: SharedDir) -> None:
         config = broker.config.shared

@@ -151,10 +151,7 @@ class CommitRounds:
             await self._round_done.park()
 
     def _begin(self) -> None:
-        """Begin the next round if a round has gathered and none runs.
-
-        `run` waits if the round should gather for longer.
-        """
+        """Begin the next round if a round has gathered, none runs, and no more should gather."""
         if self._running is not None or (self._quiet and not self.committer.gathers):
             return
         if self.committer.wait_s() > 0:
@@ -182,9 +179,7 @@ class CommitRounds:
             self._stop(error)
 
     def _sync_answered(self) -> bool:
-        """Handle the end of a sync: after the round's last sync, finish the round,
-        begin the next.
-        """
+        """Handle the end of a sync: after the round's last, finish the round, begin the next."""
         running, syncer = self._running, self._syncer
         if running is None or syncer is None or self._failure is not None:
             return False

@@ -54,9 +54,7 @@ class SubscriptionListener(Protocol):
     def moved(
         self, index: int, event: CursorEvent, mover: SubscriptionListener | None = None
     ) -> None:
-        """React to a change of a cursor, made already by `mover` (None: a client without a
-        listener).
-        """
+        """React to a change of a cursor, made by `mover` (None: a client without a listener)."""
 
 
 class Subscription:

@@ -33,9 +33,7 @@ class Acked(Protocol):
 
 
 def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the offset ranges that an ack set acknowledges; without an ack set, the
-    whole entry.
-    """
+    """Return the offset ranges that an ack set acknowledges; the whole entry without a set."""
     if not ack_set:
         return [(entry.offset, entry.end)]
     wanted = 0
@@ -86,9 +84,7 @@ def wanted_count(ack_set: Sequence[int]) -> int:
 
 
 def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort the ranges and join those that touch, so that the cursor changes once instead of a
-    thousand times.
-    """
+    """Sort the ranges and join those that touch, so that the cursor changes only once."""
     ranges.sort()
     merged = [ranges[0]]
     for start, end in ranges:

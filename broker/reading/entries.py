@@ -127,9 +127,7 @@ class CumulativeAck:
 
 
 def entries_in(batch: Batch, offset: int) -> list[Entry]:
-    """Return the entries of a batch that Pulsar stored, from the entry that contains
-    `offset` on.
-    """
+    """Return the entries of a batch stored by Pulsar, from the entry of `offset` on."""
     body, flags, append_us = batch.body, batch.header.flags, batch.header.append_us
     entries = [
         Entry(ref.offset, ref.record_count, body[ref.start : ref.end], flags, 0, (), 0, append_us)
@@ -186,9 +184,7 @@ def entry_chunk(entry: Entry) -> Chunk | None:
 
 
 def sticky_key(metadata: EntryMetadata) -> bytes:
-    """Return the key that selects the consumer of an entry. A batch has the key of its first
-    message.
-    """
+    """Return the key that selects an entry's consumer: of a batch, its first message's."""
     key = metadata.ordering_key  # hot: see make bench. HasField is the slowest part.
     if key or metadata.HasField("ordering_key"):
         return key
@@ -321,9 +317,7 @@ async def last_entry(partition: Partition, *, compacted: bool = False) -> EntryS
 
 
 async def last_ended(partition: Partition, position: int) -> EntrySpan | None:
-    """Return the last entry that ends at or below `position`: Pulsar's mark-delete for a cursor
-    there.
-    """
+    """Return the last entry that ends at or below `position`, Pulsar's mark-delete there."""
     span = await entry_at_or_before(partition, position - 1)
     if span is not None and span.end > position:
         span = await entry_at_or_before(partition, span.offset - 1)
@@ -342,9 +336,7 @@ def spans_in(batch: Batch) -> Sequence[EntrySpan]:
 
 
 def is_dense(batch: Batch) -> bool:
-    """Return True if every offset of the batch is a separate entry, so that the body need not be
-    opened.
-    """
+    """Return True if each offset is a separate entry: the body need not be opened."""
     header = batch.header
     return (
         not header.flags & _GAP
@@ -379,9 +371,7 @@ def _offset_of(span: EntrySpan) -> int:
 
 
 async def resolve_cumulative(partition: Partition, message_id: EntryId) -> CumulativeAck | None:
-    """Return the effect of a cumulative acknowledgement of an id; None if it
-    acknowledges nothing.
-    """
+    """Return the effect of a cumulative acknowledgement of an id, or None without effect."""
     if not _is_within(partition, message_id):
         return None
     span = await entry_at_or_before(partition, message_id.entry)

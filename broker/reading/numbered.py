@@ -52,9 +52,7 @@ async def nth_entry(
 
 
 async def nth_entry_from_end(partition: Partition, number: int) -> EntrySpan | None:
-    """Return the `number`-th last entry (from 1); the first entry if there are fewer, None if there
-    are none.
-    """
+    """Return the `number`-th last entry (from 1), or the first of fewer, None of none."""
     below, first = partition.high_watermark - 1, None
     while below >= partition.log_start_offset:
         start = partition.log_start_offset

@@ -86,9 +86,7 @@ def unpacking_limiter() -> trio.CapacityLimiter:
 
 
 def large_limiter() -> trio.CapacityLimiter:
-    """Return the limiter of threads for large bodies and records; each run of the loop
-    has its own.
-    """
+    """Return the run's limiter of threads for large bodies and records."""
     return _both().large
 
 

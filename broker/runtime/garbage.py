@@ -75,9 +75,7 @@ def short_searches() -> Iterator[None]:
 
 @contextmanager
 def no_searches() -> Iterator[None]:
-    """Collect nothing meanwhile: for creating many lasting objects before the broker serves
-    clients.
-    """
+    """Collect nothing meanwhile, to create many lasting objects before the first client."""
     gc.disable()
     try:
         yield

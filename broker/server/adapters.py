@@ -107,9 +107,7 @@ class Forwarding(Protocol):
     """Optional in an adapter: serves clients that another broker forwards."""
 
     def open_forwarded(self, broker: Broker, connection: Connection, options: Options) -> Session:
-        """Return the handlers for a connection on which another broker forwards the frames of a
-        client.
-        """
+        """Return the handlers of a connection that forwards a client's frames from a broker."""
 
 
 class ForwardServing(Protocol):
@@ -123,9 +121,7 @@ class Starting(Protocol):
     """Optional in an adapter."""
 
     async def start(self, broker: Broker, options: Options, *, loopback: bool) -> None:
-        """Prepare for the first client before the listener opens. Raises OSError, StorageFull,
-        StorageFailed.
-        """
+        """Prepare for the first client before the listener opens. Raises storage errors."""
 
 
 class Working(Protocol):
@@ -139,9 +135,7 @@ class OptionsCheck(Protocol):
     """Optional in an adapter: rules for the options that are allowed at an address."""
 
     def check(self, options: Options, *, loopback: bool) -> None:
-        """Raise ValueError, with a line for the operator, for options that are unsafe at the
-        address.
-        """
+        """Raise ValueError, with a line for the operator, for unsafe options at the address."""
 
 
 def is_framed(adapter: Adapter) -> TypeGuard[FramedAdapter]:
@@ -160,9 +154,7 @@ def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
 
 
 def has_prepare(adapter: object) -> TypeGuard[Preparing]:
-    """Return True if the adapter imports the modules that serving needs before the
-    listener opens.
-    """
+    """Return True if the adapter imports the modules for serving ahead."""
     return hasattr(adapter, "prepare")
 
 
@@ -192,9 +184,7 @@ def has_work(adapter: object) -> TypeGuard[Working]:
 
 
 def alpn_protocols(adapter: Adapter) -> Sequence[str]:
-    """Return the names that a listener with TLS offers by ALPN: the adapter's `alpn_protocols`, if
-    any.
-    """
+    """Return the names that a listener with TLS offers by ALPN, the adapter's."""
     return getattr(adapter, "alpn_protocols", ())
 
 
@@ -211,9 +201,7 @@ def listening_by_default() -> list[str]:
 
 
 def load(name: str) -> Adapter:
-    """Import the adapter of that name. Raises AdapterError if the adapter is missing or cannot be
-    imported.
-    """
+    """Import the adapter of that name. Raises AdapterError if that fails."""
     points = discover()
     if name not in points:
         known = ", ".join(points) or "none"

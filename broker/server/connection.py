@@ -460,9 +460,7 @@ class Connection:
             return math.inf
 
     async def _finish(self) -> None:
-        """Send pending output, close the sending side, and wait a moment for the peer to close its
-        side.
-        """
+        """Send pending output, close the sending side, and wait a moment for the peer."""
         has_all = self._session is not None and self._receiver.at_end
         if has_all and self.outbox.is_empty and isinstance(self._sock, socket.socket):
             return  # Nothing to send and nothing unread: `close` ends the connection as well.

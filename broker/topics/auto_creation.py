@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 class AutoCreation:
-    """Creates missing topics in a registry. Clients that ask for a topic at the same time share a
-    single creation.
-    """
+    """Creates missing topics in a registry, once for all clients that ask at the same time."""
 
     def __init__(self, registry: TopicRegistry, held_names: HeldNames) -> None:
         """Names in `held_names` are not created."""

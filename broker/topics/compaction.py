@@ -127,9 +127,7 @@ class Compactor:
         return self._statuses.get(partition.partition_id, CompactionStatus())
 
     async def run(self) -> None:
-        """Compact on request, and by the topics' settings, until cancelled. Raises
-        StorageFailed.
-        """
+        """Compact on request, and by the topics' settings, until cancelled."""
         if not self._is_possible:
             return
         while True:
@@ -206,9 +204,7 @@ class Compactor:
         return partition.log.compacted.is_overdue(end_offset, before_us)
 
     def _has_failed(self, partition: Partition) -> bool:
-        """Return whether the last compaction failed and no record is new since: a retry would fail
-        too.
-        """
+        """Return whether the last compaction failed with the same records: it would fail again."""
         return self._failed.get(partition.partition_id) == partition.next_offset
 
     async def _run(self, partition: Partition, compaction: Compaction, kind: str) -> str:
@@ -281,9 +277,7 @@ class Compactor:
 
 
 def _piece(steps: Iterator[CompactedWriter | None]) -> tuple[bool, CompactedWriter | None]:
-    """Run a compaction for a short while, or to the end of a file: (whether all is done, that
-    file).
-    """
+    """Run a compaction for a short while, or to a file's end: (whether all is done, file)."""
     until_s = time.perf_counter() + COMPACTION_PIECE_S
     for writer in steps:
         if writer is not None or time.perf_counter() >= until_s:

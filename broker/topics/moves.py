@@ -29,9 +29,7 @@ class Moves:
         self._left: set[Topic] = set()
 
     def reopen(self, topic: Topic) -> None:
-        """Reopen the partitions if the topic's shard has moved here or away. Raises
-        storage errors.
-        """
+        """Reopen partitions if the topic's shard moved here or away. Raises storage errors."""
         if self._placement.is_alone:
             return
         is_kept = self._placement.keeps(topic.name)

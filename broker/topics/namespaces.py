@@ -1,7 +1,4 @@
-"""The local implementation of `NamespaceRegistry`: this broker makes every change.
-
-Knows no protocol.
-"""
+"""The local `NamespaceRegistry`: this broker makes every change. Knows no protocol."""
 
 from __future__ import annotations
 

@@ -113,8 +113,5 @@ class ProducerNumbers:
         return len(keys)
 
     def raise_epoch(self, topic: Topic) -> int:
-        """Increment the epoch of the topic's exclusive producers; return the ticket.
-
-        Raises StorageFull, StorageFailed.
-        """
+        """Increment the epoch of the topic's exclusive producers; return the ticket."""
         return self._catalogue.raise_topic_epoch(topic.meta.topic_id)

@@ -47,9 +47,7 @@ class _Taking:
 
 
 class Renaming:
-    """Changes names. A crash leaves either the old or the new name; for a namespace, in all topics
-    alike.
-    """
+    """Changes names. A crash leaves the old or the new name, alike in all topics."""
 
     def __init__(
         self,

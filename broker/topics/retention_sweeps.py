@@ -103,9 +103,7 @@ class Retention:
             self._use_reserve(partial(partition.log.drop, count))
 
     def delete_below(self, partition: Partition, offset: int) -> None:
-        """Delete the durable records below an offset. Raises the broker's StorageFull,
-        StorageFailed.
-        """
+        """Delete the durable records below an offset. Raises StorageFull, StorageFailed."""
         with as_broker_errors(self._report):
             partition.log.compacted.drop_view()
             self._use_reserve(partial(partition.log.delete_below, offset))
@@ -159,9 +157,7 @@ class Retention:
         )
 
     def _position(self, topic: Topic, name: bytes, index: int) -> int | None:
-        """Return a subscription's position; None if the subscription does not exist or has no
-        position.
-        """
+        """Return a subscription's position, or None without subscription or position."""
         subscription = self._subscriptions.find(topic, name)
         return subscription.position(index) if subscription else None
 

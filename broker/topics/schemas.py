@@ -71,9 +71,7 @@ def latest_version(schemas: Sequence[SchemaMeta]) -> int | None:
 
 
 def numbered(schemas: Sequence[SchemaMeta], version: int | None) -> tuple[int, SchemaMeta] | None:
-    """Return (version, schema) of that version, or of the latest; None if there is no
-    such schema.
-    """
+    """Return (version, schema) of that version, or of the latest; None if absent."""
     number = latest_version(schemas) if version is None else version
     schema = None if number is None else schema_of(schemas, number)
     return None if number is None or schema is None else (number, schema)

@@ -81,9 +81,7 @@ class TopicListener(Protocol):
     """Receives changes of topics. Called within the change, so it must not change topics itself."""
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """Handle a change that is already made; a deleted topic still has its name and
-        partitions.
-        """
+        """Handle a change already made; a deleted topic still has its name and partitions."""
 
 
 class Topic:
@@ -160,9 +158,7 @@ class Topic:
         self.deleted = True
 
     def describe(self, meta: TopicMeta, ticket: int) -> None:
-        """Adopt the catalogue's record of the topic, durable with `ticket`, here and in the
-        partitions.
-        """
+        """Adopt the catalogue's record, durable with `ticket`, here and in the partitions."""
         self.meta = meta
         self.ticket = ticket
         for partition in self.partitions:
@@ -259,9 +255,7 @@ def check_new_name(name: TopicName) -> None:
 
 
 def check_count(topic: Topic, seen: int | None) -> None:
-    """Check that a topic still has the number of partitions that a change is based on. Raises
-    Conflict.
-    """
+    """Check that a topic has the partitions that a change is based on. Raises Conflict."""
     count = len(topic.partitions)
     if seen not in (None, count):
         raise errors.Conflict(f"{topic.name} has {count} partitions now, not {seen}")

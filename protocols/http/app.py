@@ -277,9 +277,7 @@ def _groups(broker: Broker, routes: Routes) -> list[PathRoute]:
 def _raw_log(
     broker: Broker, bodies: BodyReader, waiting: Waiting, routes: Routes
 ) -> list[PathRoute]:
-    """Return the routes of the log as stored, for Spark's readers, and of the positions that
-    readers store.
-    """
+    """Return the routes of the log as stored and of positions, for Spark's readers."""
     route = routes.route
     raw_log = RawLogApi(broker, bodies, waiting)
     partition = f"{API}/log/{TOPIC}/{{partition}}"

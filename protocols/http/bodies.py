@@ -76,9 +76,7 @@ class BodyBudget:
         self._uploads = 0
 
     def take(self, request: Request, have: int, more: int) -> bool:
-        """Reserve memory for a piece of a body until the request ends; return False if memory is
-        used up.
-        """
+        """Reserve memory for a piece of a body until the request ends, or return False."""
         if have + more <= self._limits.small_bytes:
             return True
         if more > self._left:

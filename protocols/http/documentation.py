@@ -49,9 +49,7 @@ class Document(Response):
 
 
 class Documentation:
-    """The documents of a listener's routes, made once in a worker thread, because that takes some
-    20 ms.
-    """
+    """The documents of a listener's routes, made once (20 ms) in a worker thread."""
 
     def __init__(self, described: Sequence[Described], version: str) -> None:
         self._described = described

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 async def identity_of(authentication: Authentication, request: Request) -> Identity | None:
-    """Return the client's identity; None if no authentication is required.
-
-    Raises NotAuthenticated, LimitExceeded.
-    """
+    """Return the client's identity, or None if none is required. Raises NotAuthenticated."""
     if not authentication.required:
         return None
     header, at = request.headers.get("authorization"), origin(request)

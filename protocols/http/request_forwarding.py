@@ -75,9 +75,7 @@ class Body:
         self.has_ended = False
 
     def request(self) -> Request:
-        """Return the request with its body from the first byte on. Only possible while the body is
-        kept.
-        """
+        """Return the request with its kept body from the first byte on."""
         place = 0
 
         async def receive() -> Message:
@@ -144,9 +142,7 @@ class HttpForwarder:
         return serve
 
     async def _serve_once(self, request: Request, handler: Handler) -> Response:
-        """Serve or forward a request. Raises NotOwner, before any effect, if no broker owns the
-        topic now.
-        """
+        """Serve or forward a request. Raises NotOwner, with no effect, if there is no owner."""
         owner = self._owner(request)
         if owner is None:
             return await handler(request)

@@ -47,9 +47,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A handler of a path's method, the permission that its client needs, and its description in
-    the API document.
-    """
+    """A path's handler, the permission that a client needs, and the API's description."""
 
     handler: Handler
     action: Action | None  # None: any connected client may call the handler.
@@ -90,9 +88,7 @@ class Routes:
         self._forwarder = None if broker.peers.is_alone else HttpForwarder(broker)
 
     def route(self, path: str, **methods: Endpoint) -> PathRoute:
-        """Return the route of a path with all its methods, so that the answer to an unknown method
-        can list them.
-        """
+        """Return the route of a path with all its methods, which an answer can list."""
         self.described.append((path, methods))
         return self.undescribed(path, **methods)
 
@@ -116,9 +112,7 @@ class Routes:
         return PathRoute(path, _Endpoint(serve), list(methods))
 
     async def _admit(self, request: Request, served: Endpoint) -> None:
-        """Authenticate the client and check its permissions. Raises NotAuthenticated,
-        NotAuthorized, LimitExceeded.
-        """
+        """Authenticate the client and check its permissions, or raise."""
         broker, exchange = self._broker, request.scope["exchange"]
         identity = await identity_of(broker.authentication, request)
         if identity is not None:

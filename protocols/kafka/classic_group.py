@@ -48,10 +48,7 @@ class MemberRefused(CodeRefused):
 
 
 class KafkaGroup:
-    """A group with its members in order of arrival.
-
-    The owner looks again at `next_due`, and after each change of that time.
-    """
+    """A group, its members in order of arrival, and `next_due`, when the owner looks again."""
 
     def __init__(
         self,

@@ -181,9 +181,7 @@ async def _sync(context: KafkaContext, request: SyncGroupRequest) -> SyncGroupRe
 
 
 def _modern(context: KafkaContext, group: bytes | None) -> ConsumerGroup | None:
-    """Return a group of the consumer protocol with members, which has classic members, too. Raises
-    MemberRefused.
-    """
+    """Return a consumer group with members, some of them classic. Raises MemberRefused."""
     modern = context.groups.find_modern(checked_name(context, group))
     return modern if modern is not None and modern.members else None
 

@@ -125,9 +125,7 @@ async def _commit_elsewhere(
 def _commit(
     context: KafkaContext, request: OffsetCommitRequest, piece: list[Wanted]
 ) -> tuple[list[int | Elsewhere], int]:
-    """Commit a piece. Return a code or the owning broker for each partition, and the ticket that
-    the answer waits for.
-    """
+    """Commit a piece. Return each partition's code or owner, and the answer's ticket."""
     if request.group_id is None:
         return [Code.UNKNOWN] * len(piece), 0
     if context.version >= MEMBERS_VERSION:

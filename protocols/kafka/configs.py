@@ -80,9 +80,7 @@ def _described(
 
 
 def _check_broker(context: KafkaContext, name: bytes | None) -> None:
-    """Check that the client may see the settings of a broker, which is this broker. Raises
-    AdminRefused.
-    """
+    """Check that the client may see that broker's settings, and that it is this broker."""
     try:
         context.connection.check(context.action, CLUSTER)
     except NotAuthorized as error:

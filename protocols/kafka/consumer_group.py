@@ -69,9 +69,7 @@ class ConsumerGroup:
     protocol_type = b"consumer"  # as tools show it
 
     def __init__(self, name: bytes, *, may_downgrade: bool = True) -> None:
-        """Start without members. `may_downgrade`: if only classic members are left, they get a
-        classic group.
-        """
+        """Start without members. `may_downgrade`: the last classic members get a classic group."""
         self.name = name
         self.stands = False  # A downgrade keeps the assignments.
         self._may_downgrade = may_downgrade
@@ -358,9 +356,7 @@ class ConsumerGroup:
         return self.epoch == self.target_epoch and member.member_id not in self._off_target
 
     def reconcile(self, member: ConsumerMember, owned: Places | None, now: float) -> bool:
-        """Bring a member nearer to its target, after what it says it has. Return True if what it
-        may have has changed.
-        """
+        """Bring a member nearer to its target, by what it has. Return True for another outcome."""
         self.heard(member, now)
         if member.revoking:
             if owned is None or owned & member.revoking:

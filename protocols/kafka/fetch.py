@@ -191,9 +191,7 @@ class _Fetching:
         return not any(reading.size for reading in self._readings)
 
     def is_enough(self) -> bool:
-        """Return True if the fetch should answer now: on an error, with enough bytes, or for an
-        empty request.
-        """
+        """Return True if the fetch should answer now: on an error, enough bytes, or no targets."""
         if self._is_refused:
             return True
         size = 0
@@ -423,9 +421,7 @@ def _first(result: ReadResult) -> Buffer:
 
 
 def _joined(result: ReadResult) -> list[Part]:
-    """Return the parts read; many small parts are joined, as each object is several times as large
-    as its bytes.
-    """
+    """Return the parts read; small parts, as objects much larger than their bytes, joined."""
     parts = result.parts
     is_small = len(parts) > JOINED_PARTS_MIN and result.size < len(parts) * SMALL_PART_BYTES
     if is_small and all_in_memory(parts):

@@ -61,9 +61,7 @@ class FieldReader(BigEndianReader):
         return None if size < 0 else bytes(self.take(size))
 
     def count(self) -> int:
-        """Return the number of entries of an array, negative for null. Raises ProtocolError,
-        ManyEntries.
-        """
+        """Return an array's number of entries, negative for null. Raises as `entries`."""
         pos = self._pos + INT32.size  # hot: see make bench
         if pos > self._end:
             self.i32()  # Raises.
@@ -82,9 +80,7 @@ class FieldReader(BigEndianReader):
             raise ManyEntries
 
     def uvarint(self) -> int:
-        """Return an unsigned number of up to 32 bits, in groups of 7 bits, lowest first. Raises
-        ProtocolError.
-        """
+        """Return an unsigned number of up to 32 bits, in 7-bit groups. Raises ProtocolError."""
         pos = self._pos  # hot: see make bench
         if pos < self._end and self._view[pos] < 0x80:
             self._pos = pos + 1
@@ -103,9 +99,7 @@ class FieldReader(BigEndianReader):
         return None if size < 0 else bytes(self.take(size))
 
     def compact_count(self) -> int:
-        """Return the number of entries of an array of a flexible version, -1 for null. Raises
-        ProtocolError, ManyEntries.
-        """
+        """Return an array's number of entries in a flexible version, -1 for null. See `count`."""
         count = self.uvarint() - 1
         if count > 0:
             self.add_entries(count)
@@ -124,9 +118,7 @@ class FieldReader(BigEndianReader):
             self.take(self.uvarint())
 
     def entries(self) -> Iterator[int]:
-        """Iterate over the indexes of an array; a negative count is an empty array. Raises
-        ProtocolError.
-        """
+        """Iterate over the indexes of an array, also a null array. Raises ProtocolError."""
         return iter(range(self.count()))
 
 

@@ -124,9 +124,7 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
 
 
 async def group_exists(context: KafkaContext, name: bytes) -> bool:
-    """Return True if a group has members, or positions that the client may act on. Raises
-    BrokerError.
-    """
+    """Return True if a group has members, or positions that the client may act on."""
     group = context.groups.find(name) or context.groups.find_modern(name)
     if (group is not None and group.members) or _is_left(context, group):
         return True

@@ -109,9 +109,7 @@ class GroupCoordinator:
         return modern
 
     def note_modern_change(self, group: ConsumerGroup) -> None:
-        """Take note of a changed group. If only classic members are left, they get a classic
-        group.
-        """
+        """Note a changed group, which becomes a classic group with only classic members left."""
         if self._modern.get(group.name) is not group or not group.is_left_to_classic:
             self.weigh(group)
             return
@@ -122,9 +120,7 @@ class GroupCoordinator:
         self.weigh(classic)
 
     def get_modern(self, name: bytes) -> ConsumerGroup:
-        """Return the group of the consumer protocol, created if needed: `upgrade` comes first.
-        Raises MemberRefused.
-        """
+        """Return or create the group of the consumer protocol, after `upgrade`."""
         group = self.find_modern(name)
         if group is None:
             share = self.find_share(name)
@@ -192,9 +188,7 @@ class GroupCoordinator:
     def check_member(
         self, group: bytes, texts: Iterable[bytes | None], entries: Iterable[bytes | None] = ()
     ) -> None:
-        """Check that there is room for a member with these texts, and these names in a set. Raises
-        MemberRefused.
-        """
+        """Check that there is room for a member with these texts. Raises MemberRefused."""
         names = [name or b"" for name in entries]
         size = sum(len(text or b"") for text in texts) + sum(map(len, names))
         if size > MEMBER_BYTES_MAX:
@@ -235,9 +229,7 @@ class GroupCoordinator:
                 member.wakers.remove(woken.set)
 
     async def watch(self, group: KafkaGroup) -> None:
-        """Remove dead members at their deadlines while the group has members. The caller has set
-        `watched`.
-        """
+        """Remove dead members at their deadlines while there are members. `watched` is set."""
         try:
             while group.members and self._groups.get(group.name) is group:
                 with trio.CancelScope(deadline=group.next_due()) as alarm:
@@ -249,9 +241,7 @@ class GroupCoordinator:
             self._alarms.pop(id(group), None)
 
     def call_at(self, group: KafkaGroup, at: float) -> None:
-        """Schedule the members' next contact at that time: the first contact removes the dead
-        members.
-        """
+        """Schedule the members' next contact, which first removes the dead members."""
         for member in group.members.values():
             self.polls.call(member.client, at)
 
@@ -281,9 +271,7 @@ def groups_of(
     initial_delay_s: float = 0.0,
     policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
 ) -> GroupCoordinator:
-    """Return the groups shared by all listeners of a namespace; the first listener's delay and
-    policy apply.
-    """
+    """Return a namespace's groups, of all listeners, by the first listener's delay and policy."""
     tables = _TABLES.setdefault(broker, {})
     table = tables.get(namespace)
     if table is None:

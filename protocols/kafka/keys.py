@@ -46,9 +46,7 @@ WRONG_MAX: Final = 100  # An answer names no more records: each takes a hundred 
 def refuse_keyless(
     message_set: memoryview, magic: int, version: int, place: str
 ) -> Steps[Produced | None]:
-    """The answer to a set that a compacted topic cannot take; None if it can. `place` names the
-    partition.
-    """
+    """The answer to a set without keys for a compacted topic, else None. `place`: partition."""
 
     def look() -> list[int]:
         return keyless(message_set, magic)
@@ -91,9 +89,7 @@ def records_of(message_set: memoryview, magic: int) -> Sequence[Record]:
 
 
 def has_keyless(message_set: memoryview, magic: int) -> bool:
-    """Return True if some record has no key. False for an unreadable set, which a later check
-    refuses.
-    """
+    """Return True if some record has no key; False for an unreadable set, refused later."""
     try:
         if magic == kafka_timed.MAGIC:
             limit = len(message_set)

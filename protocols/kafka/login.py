@@ -29,9 +29,7 @@ class LoginExchange(Protocol):
     """A login in progress by a mechanism."""
 
     async def step(self, data: bytes) -> Step:
-        """Return the answer to the client's next message. Raises NotAuthenticated,
-        LimitExceeded.
-        """
+        """Return the answer to the client's next message. Raises NotAuthenticated."""
 
 
 class Plain:
@@ -50,9 +48,7 @@ class Plain:
 
 
 class OauthBearer:
-    """A token: the broker's own or a signed token, as Pulsar and HTTP clients send. Implements
-    `LoginExchange`.
-    """
+    """A token, the broker's own or signed, as of Pulsar and HTTP. Implements `LoginExchange`."""
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
@@ -119,10 +115,7 @@ class KafkaLogin:
         return True
 
     async def step(self, data: bytes) -> bytes:
-        """Return the answer to the client's next message.
-
-        Raises NotAuthenticated, LimitExceeded.
-        """
+        """Return the answer to the client's next message, as `LoginExchange`."""
         if self._exchange is None:
             raise NotAuthenticated("no mechanism was agreed on")
         answer, identity = await self._exchange.step(data)

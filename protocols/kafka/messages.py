@@ -32,9 +32,7 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class FetchTarget:
-    """A partition's fetch offset, the limit in bytes, and the epoch of the leader that the client
-    knows, -1 for none.
-    """
+    """A partition's fetch offset, limit in bytes, and the client's leader epoch (-1: none)."""
 
     offset: int
     bytes_max: int

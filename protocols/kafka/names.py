@@ -56,14 +56,10 @@ class NameSpace:
 
 @lru_cache(NAMESPACES_KEPT_MAX)
 def name_space(path: str) -> NameSpace:
-    """The NameSpace that all connections to that namespace share, with the names it knows. Raises
-    as `NameSpace`.
-    """
+    """The NameSpace that all connections to it share, with its names. Raises as `NameSpace`."""
     return NameSpace(path)
 
 
 def visible(name: TopicName) -> bool:
-    """Return True if Kafka clients are shown a topic: a name they cannot use would only confuse
-    them.
-    """
+    """Return True if Kafka clients are shown a topic, whose name they can use."""
     return kafka_legal(name.topic) and split_partition(name.topic) is None

@@ -55,9 +55,7 @@ class KafkaMember:
         self.due = now + self.session_s
 
     def lost(self, now: float) -> None:
-        """Note that the member's connection has ended. A static member may stay away for its
-        session timeout.
-        """
+        """Note the end of a member's connection. A static member has its session timeout."""
         if self.instance_id is None:
             heard = min(self.due - self.session_s, now)
             again = max(heard + self.session_s * HEARD_SHARE, now + RECONNECT_S)

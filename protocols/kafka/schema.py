@@ -85,9 +85,7 @@ class Struct:
 
     @classmethod
     def read(cls, reader: FieldReader, version: int) -> Self:
-        """Return the structure that begins at the reader's position. Raises ProtocolError,
-        ManyEntries.
-        """
+        """Return the structure at the reader's position. Raises ProtocolError, ManyEntries."""
         values: dict[str, Any] = {}
         for step in cls._plans.get(version) or cls._plan(version):
             step.read(reader, values, version)

@@ -382,8 +382,6 @@ class KafkaSession:
         """Send nothing: Kafka 0.8 has no such message. The broker wakes fetches that wait."""
 
     async def closed(self) -> None:
-        """Tell the groups of this connection's members about the disconnect, to shorten their
-        wait.
-        """
+        """Tell the groups of this connection's members, to shorten the wait for them."""
         self._context.presence.ended()
         self._context.groups.share_sessions.end_of(self._context)

@@ -106,9 +106,7 @@ async def _positions(
 async def _standing(
     context: KafkaContext, topic: Topic, group: bytes, index: int
 ) -> tuple[int, int] | None:
-    """Return the position and the lag on a partition of any broker; None without a position. Raises
-    BrokerError.
-    """
+    """Return position and lag on a partition of any broker; None without. Raises BrokerError."""
     try:
         topic.partition(index).check_here()
         subscription = context.broker.subscriptions.find(topic, group)

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 def ack(client: PulsarClient, command: CommandAck) -> Awaitable[None] | None:
-    """Acknowledge; return an awaitable if that has to wait. Only a request with an id is answered,
-    once it is on disk.
-    """
+    """Acknowledge, or return the awaitable. A request with an id is answered, once on disk."""
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
         return None

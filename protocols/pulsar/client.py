@@ -1,6 +1,4 @@
-"""A Pulsar client for the command handlers: identity, open producers and consumers, answers.
-Knows no command.
-"""
+"""A Pulsar client for the handlers: identity, producers, consumers, answers."""
 
 from __future__ import annotations
 
@@ -144,9 +142,7 @@ class PulsarClient:
         self.shared.producers.remove(producer)
 
     def producers_on(self, partition: Channel) -> Number:
-        """Return the number of producers of a partition's topic, as a metric that tasks can
-        await.
-        """
+        """Return the number of a topic's producers, as a metric that tasks can await."""
         protocol, topic = self.connection.protocol, partition.metrics_name
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
@@ -267,9 +263,7 @@ class PulsarClient:
             await trio.lowlevel.checkpoint()
 
     async def closed(self) -> None:
-        """Release the connection's state in pieces: a connection may have 10,000 producers and
-        consumers.
-        """
+        """Release the connection's state in pieces, as it may have 10,000 parts."""
         self.machine.close()
         self.watchers.close_all()
         self._listening.unpark_all()

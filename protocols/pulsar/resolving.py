@@ -57,9 +57,7 @@ def is_unowned(client: PulsarClient, text: str) -> bool:
 
 
 async def await_owner(client: PulsarClient, text: str) -> None:
-    """Wait until a broker serves the topic, at most `find_s`: the Go client does not retry after a
-    temporary refusal.
-    """
+    """Wait up to `find_s` for the topic's owner: Go does not retry a temporary refusal."""
     tries = client.broker.peers.tries(client.shared.limits.find_s)
     while is_unowned(client, text) and await tries.again(elsewhere(text, NOBODY)):
         pass

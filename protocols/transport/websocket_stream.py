@@ -256,9 +256,7 @@ class WebSocketStream:
         return self._send(list(buffers))
 
     def _send(self, pieces: list[Buffer]) -> int:
-        """Send bytes of the current message, which begins here if none is unfinished. Raises
-        BlockingIOError, OSError.
-        """
+        """Send bytes of the current or a new message. Raises BlockingIOError, OSError."""
         if not self._frame_left:
             self._send_control()
             if self._control:

@@ -96,9 +96,7 @@ class Service:
         self.broker.metrics.number("braidlog_requests", PROTOCOL, operation).inc()
 
     async def prepare(self) -> None:
-        """Clean up before clients come; on a full disk `check` tries again. Raises NotOwner,
-        StorageFailed.
-        """
+        """Clean up before clients come, or later in `check`. Raises NotOwner, StorageFailed."""
         try:
             await self.delete_left_nodes()
         except StorageFull as error:

@@ -1,6 +1,4 @@
-"""Turns the bytes of a ZooKeeper connection into requests, and answers into bytes. No I/O, no
-clock, no broker.
-"""
+"""Turns a ZooKeeper connection's bytes into requests, and answers into bytes. No I/O."""
 
 from __future__ import annotations
 

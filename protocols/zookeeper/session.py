@@ -62,9 +62,7 @@ class Watching:
 
     @contextmanager
     def holding_events(self) -> Iterator[None]:
-        """Send the events of this block at its end. After an error the connection ends, and no
-        event is sent.
-        """
+        """Send the events of this block at its end, but none after an error."""
         held = self._held = []
         yield
         self._held = None
@@ -78,9 +76,7 @@ class ZooKeeperSession:
     def __init__(
         self, service: Service, connection: Connection, *, is_forwarded: bool = False
     ) -> None:
-        """Serve a connection of the listener that `service` belongs to, or a connection that
-        another broker forwards.
-        """
+        """Serve a connection of the listener of `service`, or forwarded by another broker."""
         self._service = service
         self._connection = connection
         self._outbox = connection.outbox

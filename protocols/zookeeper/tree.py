@@ -74,9 +74,7 @@ class VisibleNode:
 
 
 class Tree:
-    """All nodes. Calls do not wait; a change is durable with `nodes.ticket` and the returned
-    ticket.
-    """
+    """All nodes. Nothing waits; a change is durable with `nodes.ticket` and its ticket."""
 
     def __init__(
         self,
@@ -270,9 +268,7 @@ class Tree:
         self.pieces.changed(path)
 
     def remove(self, path: str) -> None:
-        """Delete a stored node without children for the broker itself; nothing if absent. Raises
-        broker errors.
-        """
+        """Delete a childless stored node for the broker, if any. Raises broker errors."""
         if self.nodes.find(path) is not None and not self.nodes.children(path):
             with self.change():
                 self._gone(path)

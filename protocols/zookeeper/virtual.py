@@ -47,9 +47,7 @@ class VirtualNode:
         return False
 
     def rights(self) -> Resource:
-        """Return the resource that a reader must be allowed to describe; each kind of node has its
-        own.
-        """
+        """Return the resource that a reader must be allowed to describe, by kind of node."""
         raise NotImplementedError
 
     def create(self, caller: Caller, data: bytes | None) -> Change:

@@ -101,9 +101,7 @@ class DataDir:
         return data_dir
 
     def prepare(self) -> None:
-        """Make the folders and the reserve, and find the directory's id. Raises StorageFull,
-        StorageFailed.
-        """
+        """Make the folders, the reserve and the id. Raises StorageFull, StorageFailed."""
         for name in (PARTITIONS_NAME, SET_ASIDE_NAME):
             if not os.path.isdir(os.path.join(self.path, name)):
                 self.files.make_folder(os.path.join(self.path, name))
@@ -378,10 +376,7 @@ class DataDir:
             self.files.remove_folder(folder)
 
     def open_journal(self, name: str, committer: Committer) -> OpenedJournal:
-        """Open the journal of that folder name, made if it is not there.
-
-        Raises: DamagedLog, StorageFull, StorageFailed.
-        """
+        """Open the journal in that folder, or a new one. Raises DamagedLog, storage errors."""
         folder = os.path.join(self.path, name)
         journal = JournalLog(folder, self.files, committer, ALL_JOURNAL_KINDS[name], 1)
         self._journals.append(journal)

@@ -170,9 +170,7 @@ def _bytes_of(state: PartitionState, count: int) -> int:
 
 
 def _split(state: PartitionState, start: int, wanted: int, task_bytes: int) -> list[Range]:
-    """Split into even pieces of about `task_bytes`; an empty range fixes the beginning of an
-    export.
-    """
+    """Split into even pieces of about `task_bytes`; an empty range begins an export."""
     pieces = max(1, min(wanted, -(-_bytes_of(state, wanted) // task_bytes)))
     cuts = [start + wanted * i // pieces for i in range(pieces + 1)]
     return [

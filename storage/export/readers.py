@@ -131,9 +131,7 @@ class FolderReader:
 
 
 def registered_of(meta: TopicMeta) -> list[RegisteredSchema]:
-    """Return a topic's schemas in the catalogue, by version; none once the last schema was
-    deleted.
-    """
+    """Return a topic's schemas by version, from the catalogue; none if all are deleted."""
     known = meta.schemas if meta.schemas and not meta.schemas[-1].is_deletion else ()
     return by_version(
         {

@@ -17,9 +17,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class StoredPart(abc.ABC):
-    """A part of an answer that is not in memory: only the code that sends the part reads the
-    bytes.
-    """
+    """A part of an answer outside memory: only the sending code reads the bytes."""
 
     __slots__ = ()
 
@@ -33,10 +31,7 @@ class StoredPart(abc.ABC):
 
     @abc.abstractmethod
     def send(self, sock_fd: int) -> int:
-        """Send as many bytes as a non-blocking socket takes now; return their number.
-
-        Raises OSError.
-        """
+        """Send to a non-blocking socket, and return the number of bytes. Raises OSError."""
 
 
 Part = Buffer | StoredPart
@@ -188,10 +183,7 @@ def without_frames(error: BodyError) -> BodyError:
 
 
 class Codec(Protocol):
-    """A stored body format.
-
-    `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version.
-    """
+    """A stored body format: `format` is a `BodyFormat` or a plug-in's, `version` the newest."""
 
     name: str
     format: int

@@ -135,9 +135,7 @@ class JournalLog:
     # Start
 
     def _choose_snapshot(self) -> None:
-        """Keep the newest whole snapshot and later segments; drop an unfinished snapshot at the
-        end.
-        """
+        """Keep the newest whole snapshot and later segments; drop an unfinished snapshot."""
         self.snapshot_bytes = 0
         for segment in reversed(self._segments):
             if not self._is_snapshot(segment):
@@ -166,9 +164,7 @@ class JournalLog:
         return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
 
     def _snapshot_end(self, segment: Segment) -> int | None:
-        """Return the end of the marker batch that completes the snapshot, None without a marker.
-        `replay` checks bodies.
-        """
+        """Return the end of the snapshot's marker batch, or None. `replay` checks bodies."""
         start = (segment, SEGMENT_HEADER_BYTES, segment.base_offset)
         try:
             for file_pos, header in walk(*start, check_bodies_from=NO_OFFSET, end_pos=segment.size):
@@ -308,9 +304,7 @@ class JournalLog:
         return self._unsynced.take(self._end_offset)
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """Note for the committer that the point of `begin_sync` is durable. Raises
-        StorageFailed.
-        """
+        """Note that `begin_sync`'s point is durable. Raises StorageFailed."""
         self._unsynced.synced(point)
         if self._closed:
             return

@@ -14,9 +14,7 @@ JUMPS_MAX: Final = 64  # Jumps that are remembered; the oldest two become a sing
 
 
 def steady_us() -> int:
-    """Microseconds of a clock that nobody sets; it goes on while the machine sleeps, where the
-    system has such a clock.
-    """
+    """Microseconds of a clock that nobody sets, and that counts sleep if possible."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic_ns() if boot_time is None else time.clock_gettime_ns(boot_time)) // 1000
 

@@ -37,9 +37,7 @@ class CompactedView:
                 segment.stat()
 
     def read(self, offset: int, bytes_max: int, *, wait: bool) -> list[Batch]:
-        """Return batches from the batch that has `offset`, at least one. Raises BadBatch, FileGone,
-        WouldBlock.
-        """
+        """Return batches from that offset's, at least one. Raises as `Log.read`, FileGone."""
         return self._set.read(Want(offset, self.horizon, bytes_max, wait))
 
     def close(self) -> None:
@@ -103,9 +101,7 @@ class CompactedFiles:
             self._replace(old)
 
     def read(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
-        """Read as `Log.read_compacted`, even records that retention dropped. A damaged view is
-        ignored.
-        """
+        """Read as `Log.read_compacted`, also dropped records, but not a damaged view."""
         while (view := self.view) is not None and 0 <= offset < view.horizon:
             try:
                 return view.read(offset, bytes_max, wait=wait)
@@ -121,9 +117,7 @@ class CompactedFiles:
     # For a compaction.
 
     def sources(self, start: int, end: int) -> list[SegmentSource]:
-        """Return the sources for a compaction of these offsets; the end is a durable batch
-        boundary.
-        """
+        """Return the sources to compact these offsets, to a durable end between batches."""
         view = self._segments.view
         ends = (*view.bases[1:], self._extent.log_end_offset)
         return [

@@ -1,6 +1,4 @@
-"""The system calls under the log, and nothing else: tests replace them by calls that record, wait
-or fail.
-"""
+"""The system calls under the log: tests replace them to record, wait or fail."""
 
 import os
 from collections.abc import Sequence

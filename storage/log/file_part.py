@@ -62,9 +62,7 @@ class FileLease:
             self.disk.close(self.path, self.fd)
 
     def note_lost(self, reason: str) -> LostBytes:
-        """Return the error for missing bytes. From now on the file is read, not sent; the read
-        reports the fault.
-        """
+        """Return the error for missing bytes; from now on, reads report the fault."""
         self._leases.lost.add(self.path)
         return LostBytes(f"{self.path}: {reason}")
 
@@ -121,9 +119,7 @@ class FilePart(StoredPart):
         return self._size
 
     def read(self, start: int = 0) -> bytes:
-        """See `StoredPart`. They were in memory recently, so this seldom waits for the disk. Raises
-        LostBytes.
-        """
+        """See `StoredPart`. The bytes were in memory recently. Raises LostBytes."""
         lease, pieces = self._lease, []
         for pos, size in self._places:
             if start < size:

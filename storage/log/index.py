@@ -113,10 +113,7 @@ class SparseIndex:
         return self._checked_floor(offset, OFFSET, 0)
 
     def floor_time(self, time_us: int) -> tuple[int, int] | None:
-        """(offset, file_pos) of the last entry before which every batch is older than `time_us`.
-
-        Raises: BadIndex.
-        """
+        """Return (offset, file_pos) of the last entry after only older batches. Raises BadIndex."""
         return self._checked_floor(time_us - 1, TIME, TIME_POS)
 
     def _checked_floor(self, wanted: int, field: Struct, field_pos: int) -> tuple[int, int] | None:
@@ -152,10 +149,7 @@ class SparseIndex:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
     def flush(self) -> bool:
-        """Write the waiting entries; return True if there were any. A full disk is no error here.
-
-        Raises StorageFailed.
-        """
+        """Write the waiting entries, if any, and if the disk is not full. Raises StorageFailed."""
         if self._written == len(self._entries):
             return False
         try:

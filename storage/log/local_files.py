@@ -35,9 +35,7 @@ CANNOT_ALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 class LocalFile:
-    """A file on the disk. Its descriptor may be closed and opened again while nobody holds the
-    file. Implements `File`.
-    """
+    """A file on the disk, closed and opened again while nobody holds it. Implements `File`."""
 
     __slots__ = ("_files", "fd", "gone", "holds", "path", "read_only")
 
@@ -211,9 +209,7 @@ class LocalFiles:
         read_only: bool = False,
         lends: bool = True,
     ) -> None:
-        """`handles_max` is `idle_handles_max` if not given; `lends`: answers may be sent from
-        these files.
-        """
+        """`handles_max` is by default `idle_handles_max`; `lends`: answers may use these files."""
         self.root = os.fspath(root)
         self.directory_id = 0
         self.disk = Disk() if disk is None else disk
@@ -439,9 +435,7 @@ class LocalFiles:
     def _open(
         self, path: str, flags: int, doing: str, *, or_read_only: bool = False
     ) -> tuple[int, bool]:
-        """(descriptor, whether it is good for reading only). Raises FileGone, StorageFull,
-        StorageFailed.
-        """
+        """(descriptor, is read-only). Raises FileGone, StorageFull, StorageFailed."""
         try:
             try:
                 return self._with_descriptor(lambda: self.disk.open(path, flags)), False

@@ -404,9 +404,7 @@ class LocalLog:
         return self._rounds.begin(self.log_end_offset)
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """Note for the committer that the point of `begin_sync` is durable. Raises
-        StorageFailed.
-        """
+        """Note that `begin_sync`'s point is durable. Raises StorageFailed."""
         self._rounds.synced(point)
         if self.is_closed:
             return
@@ -435,9 +433,7 @@ class LocalLog:
         self._is_written_mode = settings.durability == Durability.WRITTEN
 
     def _become_synced(self) -> None:
-        """Keep the shown offset; the next round makes it durable, and then the reservation is
-        returned.
-        """
+        """Keep the shown offset until the next round, which returns the reservation."""
         self._shown_offset = self.log_end_offset
         self._written.leave()
         self._is_marked = True  # A lazy mark is not enough for a synced append.

@@ -92,9 +92,7 @@ class LogWalk:
             self.resume(self.number + 1)
 
     def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:
-        """Return (offset, file_pos) where the walk of a segment begins; `place` as given to
-        `resume`.
-        """
+        """Return (offset, file_pos) where a segment's walk begins; `place` as in `resume`."""
         return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
 
     def leave(self, segment: Segment) -> None:

@@ -45,10 +45,7 @@ class OffsetReservation:
         return self._slots.file is not None
 
     def reserve_now(self, needed_offset: int) -> None:
-        """Reserve at least up to that offset and wait for the disk.
-
-        Raises: StorageFull, StorageFailed.
-        """
+        """Reserve up to that offset and wait for the disk. Raises StorageFull, StorageFailed."""
         self._write_now(needed_offset + RESERVE_OFFSETS)
 
     def release_unused(self, log_end_offset: int) -> None:

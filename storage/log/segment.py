@@ -192,9 +192,7 @@ class Segment:
         return self.size <= SEGMENT_HEADER_BYTES
 
     def is_full_for(self, stored_bytes: int, append_us: int, settings: LogSettings) -> bool:
-        """Return True if a batch of that size and time begins a new segment; an empty segment takes
-        any batch.
-        """
+        """Return True if a batch of that size and time begins a segment, even if not empty."""
         if self.size + stored_bytes > settings.segment_bytes:
             return not self.is_empty
         first_us = self.first_append_us  # None while it is empty.
@@ -237,9 +235,7 @@ class Segment:
             return index
 
     def keep_index(self, index: SparseIndex, max_time_us: int | None) -> None:
-        """Use this index from now on. It covers all batches so far; `max_time_us` is the greatest
-        of their times.
-        """
+        """Use this index of all batches so far, the latest of `max_time_us`, from now on."""
         with self._index_lock:
             if self._index is not None:
                 self._index.close()
@@ -376,9 +372,7 @@ class Segment:
                 index.flush()
 
     def _with_built(self, max_time_us: int | None) -> int | None:
-        """Return the greater of the time that the owner has seen and the time that the index was
-        built from.
-        """
+        """Return the later time: that seen by the owner, or that of the index's build."""
         times_us = [time_us for time_us in (max_time_us, self._built_max_us) if time_us is not None]
         return max(times_us, default=None)
 
@@ -402,9 +396,7 @@ class Segment:
         self.max_time_us = last[2] if last is not None else None
 
     def cut(self, file_pos: int) -> None:
-        """Cut off everything from that place on, with the index. Raises StorageFull,
-        StorageFailed.
-        """
+        """Cut all from there on, with the index. Raises StorageFull, StorageFailed."""
         is_lost = self.index_is_lost
         self.index.remove()  # No index entry may point into the part that is cut off.
         if is_lost:
@@ -421,10 +413,7 @@ class Segment:
         self._files.unlink(self._index_path)
 
     def discard(self) -> None:
-        """Remove a segment that is not wanted after all: now, or once the disk allows it.
-
-        Raises: StorageFailed.
-        """
+        """Remove an unwanted segment, once the disk allows. Raises StorageFailed."""
         self.close()
         self._files.discard(self.path)
 

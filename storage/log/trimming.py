@@ -125,9 +125,7 @@ class Trimmer:
         return self.drop_below(start)
 
     def _roll_expired(self, now_us: int) -> None:
-        """Begin a new segment when even the newest record is too old, so that the old segment can
-        go.
-        """
+        """Begin a new segment if even the newest record is too old, so the old can go."""
         if self._is_expired(self._segments.last, now_us):
             self._log.roll()
 

@@ -33,9 +33,7 @@ class WrittenMode:
         return self._reservation.is_used
 
     def reserve(self, next_offset: int) -> None:
-        """Reserve at least up to there; wait for the disk if need be. Raises StorageFull,
-        StorageFailed.
-        """
+        """Reserve at least up to there; may wait. Raises StorageFull, StorageFailed."""
         if next_offset > self._reservation.limit:
             self._reservation.reserve_now(next_offset)
 
@@ -97,9 +95,7 @@ class WrittenMode:
         return False
 
     def release_unused(self, durable_offset: int) -> None:
-        """Return the reservation at a clean stop. Waits for the disk. Raises StorageFull,
-        StorageFailed.
-        """
+        """Return the reservation at a clean stop; waits. Raises StorageFull, StorageFailed."""
         self._reservation.release_unused(durable_offset)
 
     def close(self) -> None:

@@ -38,9 +38,7 @@ class CursorTotals:
         self._count(counted, 1)
 
     def take(self, counted: Iterable[CountedSubscription]) -> None:
-        """Stop counting these subscriptions: they are gone, or about to change and be
-        added again.
-        """
+        """Stop counting subscriptions that are gone, or about to change and be added again."""
         self._count(counted, -1)
 
     def _count(self, counted: Iterable[CountedSubscription], sign: int) -> None:

@@ -112,9 +112,7 @@ class JournalPositions:
         return self._change(PropertiesSet(topic_id, name, dict(properties)))
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """End a partition's cursor, with the last cursor the subscription too; return
-        the ticket.
-        """
+        """End a partition's cursor, and with its last the subscription; return the ticket."""
         change = self._memory.deleting(topic_id, index, name)
         return self.flush_lazy() if change is None else self._change(change)
 
@@ -136,9 +134,7 @@ class JournalPositions:
         return self._change(change, lazy=lazy)
 
     def set_ends(self, change: EndsSet | None) -> None:
-        """Note the findings of `ends.news` or `ends.gone`, lazily. Raises StorageFull,
-        StorageFailed.
-        """
+        """Note `ends.news` or `ends.gone`, lazily. Raises StorageFull, StorageFailed."""
         if change is not None:
             self._journal.append(change, lazy=True)
             self.ends.apply(change)
@@ -234,9 +230,7 @@ def _as_records(
 
 
 class Gathering:
-    """Yields a snapshot in pieces while the state changes: an entry about to change is yielded
-    first, in its old form.
-    """
+    """Yields a snapshot in pieces; an entry about to change comes first, in the old form."""
 
     def __init__(self, topics: dict[int, dict[bytes, StoredSubscription]]) -> None:
         self._topics = topics

@@ -88,9 +88,7 @@ class Positions(Protocol):
         """Replace the properties of an existing subscription; return the ticket."""
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """End the cursor of a partition, with the last cursor the subscription; return
-        the ticket.
-        """
+        """End a partition's cursor, and with its last the subscription; return the ticket."""
 
     def drop(self, topic_id: int, name: bytes) -> int:
         """End an existing subscription; return the ticket."""

@@ -221,9 +221,7 @@ class Ledger(Protocol):
         """Store the listener addresses of a live session."""
 
     def drain(self, node: int, *, drains: bool) -> bool:
-        """Make a node give up its shards, or own shards again. False if the node has no live
-        session.
-        """
+        """Make a node give up or own its shards. False if the node has no live session."""
 
     def fence(self, session: int, silent_ms: int) -> bool:
         """End a live session that has been silent for that long, or whose last beat is in the
@@ -231,9 +229,7 @@ class Ledger(Protocol):
         """
 
     def leave(self, session: int) -> bool:
-        """End the caller's own session and free its shards. Return False if the session was not
-        live.
-        """
+        """End the caller's own session, if live, and free its shards; return if it was."""
 
     # Shards.
 

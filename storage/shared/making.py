@@ -1,6 +1,4 @@
-"""Makes a cluster: a common id in the ledger and in the object store shows that they belong
-together.
-"""
+"""Makes a cluster: ledger and object store get a common id that proves them a pair."""
 
 import secrets
 import uuid

@@ -149,9 +149,7 @@ class PostgresLedger:
     # The cluster.
 
     def cluster(self) -> Cluster | None:
-        """Return the cluster of this ledger. Raises LedgerRefused for a cluster of
-        another format.
-        """
+        """Return this ledger's cluster. Raises LedgerRefused for a cluster of another format."""
         rows = self._rows("SELECT to_regclass('cluster')::text")
         if rows[0][0] is None:
             return None
@@ -187,9 +185,7 @@ class PostgresLedger:
     # Sessions.
 
     def join(self, node: int, listeners: dict[str, str]) -> int:
-        """Begin a session of that node, and fence an older live session; return the
-        session number.
-        """
+        """Begin a session of that node and fence an older live session; return the number."""
 
         def work(connection: PostgresConnection) -> int:
             older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()

@@ -144,9 +144,7 @@ class StoreSource:
     """The segments of a partition in the shared store. Implements `LogSource`."""
 
     def __init__(self, look: Callable[[], PartitionPieces], files: "StoredFiles") -> None:
-        """`look` returns the present places of the records; every method may raise the errors of
-        `look`.
-        """
+        """`look` returns the records' present places; any method may raise the errors of `look`."""
         self._look = look
         self._files = files
         self._pieces = PartitionPieces(0, 0)
@@ -260,10 +258,7 @@ class StoredFile(FileOverLocal):
         self._buffered_pos = 0
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
-        """Read as `File.read_at`, but always wait.
-
-        Raises: OSError where an object is wrong; StoreUnanswered.
-        """
+        """Read as `File.read_at`, with a wait. Raises OSError, StoreUnanswered."""
         end = min(pos + size, self._pieces.size)
         if end <= pos:
             return b""

@@ -166,9 +166,7 @@ class ClusterSession:
         self.cluster = replace(self.cluster, format=FORMAT)
 
     def _drop_marks(self, over: Collection[int]) -> None:
-        """Remove marks of sessions that ended before this session joined; its own mark
-        proves more.
-        """
+        """Remove marks of sessions that ended before this session, whose mark proves more."""
         for mark in marks_of(self.objects):
             if mark.session in over:
                 self.objects.delete(mark.name)
@@ -246,9 +244,7 @@ class ClusterSession:
             self._marking.release()
 
     def tell_addresses(self, addresses: dict[str, str]) -> None:
-        """Publish the addresses of this broker's listeners. Raises the error that ended the
-        session.
-        """
+        """Publish the addresses of this broker's listeners. Raises the session's last error."""
         surely(lambda: self.ledger.set_listeners(self.number, addresses), self.patience)
 
     # Ownership.
@@ -332,9 +328,7 @@ class ClusterSession:
         surely(lambda: self.ledger.drain(self.settings.node, drains=True), self.patience)
 
     def leave(self) -> None:
-        """End the session in good order: everything is published, so others may take
-        over at once.
-        """
+        """End the session in good order: all is published, and others may take over."""
         self._stop.set()
         with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.
             self.ledger.leave(self.number)

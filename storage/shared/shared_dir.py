@@ -323,9 +323,7 @@ class SharedDir:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of everything as it is, so that others take over at once: unpublished records
-        never count.
-        """
+        """Let go of everything, so that others take over: unpublished records never count."""
         self.session.leave()
         for journals in self._ledger_journals.values():
             for journal in journals:

@@ -48,9 +48,7 @@ class LogSummary:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """The result of a `log verify`. `broker_pid`: the process that has the directory open; 0
-    without such a process.
-    """
+    """The result of a `log verify`. `broker_pid`: the directory's process, or 0."""
 
     data_dir: str
     broker_pid: int

@@ -63,9 +63,7 @@ class FolderPlacement:
                 self.refusals.append(text)
 
     def _blocked(self) -> list[int]:
-        """Return folders whose right place is occupied by a folder that stays, or is
-        wanted by two.
-        """
+        """Return folders whose right place is another's that stays, or is wanted by two."""
         targets = list(self.moves.values())
         staying = self._numbers - self.moves.keys() - self.strays.keys()
         return [
@@ -95,9 +93,7 @@ class FolderPlacement:
         return [(number, folder) for number, folder in places if folder is not None]
 
     def stray_steps(self, aside: SetAside) -> list[RepairStep]:
-        """Return steps that set aside, whole, folders without a place: they come before
-        all others.
-        """
+        """Return the first steps, which set aside, whole, folders without a place."""
         return [
             RepairStep(
                 f"partition {number}",

@@ -62,9 +62,7 @@ class SegmentWriter:
         self._file.write_at([pack_segment_header(header)], 0)
 
     def copy(self, segment: Segment, start_pos: int, end_pos: int) -> None:
-        """Add these bytes of another segment file. Raises: DamagedLog, StorageFull,
-        StorageFailed.
-        """
+        """Add bytes of another segment file. Raises DamagedLog, StorageFull, StorageFailed."""
         while start_pos < end_pos:
             size = min(COPY_BYTES, end_pos - start_pos)
             try:

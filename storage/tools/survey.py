@@ -148,9 +148,7 @@ class SurveyWalk:
             goes_on = self._resume_behind(hole)
 
     def _hole_before(self, first: int) -> Hole | None:
-        """Return the hole before the first segment of the walk. Without a slot that segment is the
-        log start.
-        """
+        """Return the hole before the walk's first segment, the log start without a slot."""
         self._walk.resume(first)
         if not self._walk.segments:
             return self._missing(self._folder, 0, self.proven, "there is no segment file")

@@ -38,9 +38,7 @@ class BadExpression(ValueError):
 
 
 def parse_expression(text: str) -> Condition:
-    """Return a function of a message's fields that returns the expression's value. Raises
-    BadExpression.
-    """
+    """Return a function of a message's fields with the expression's value."""
     if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise BadExpression(f"an expression has at most {EXPRESSION_CHARACTERS_MAX} characters")
     parser = _Parser(text)
@@ -173,9 +171,7 @@ def _both(left: Condition, right: Condition) -> Condition:
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Return a comparison that is false for values without an order, such as a text and a
-    number.
-    """
+    """Return a comparison that is false for values without an order, as text and number."""
 
     def ordered(left: object, right: object) -> bool:
         try:

@@ -178,9 +178,7 @@ def show_row(
 
 
 def origin_of(message: ReadMessage) -> str:
-    """Return the protocol that stored a message, by the stored format; the format's name for the
-    format of a plug-in.
-    """
+    """Return the protocol that stored a message; the name for a plug-in's format."""
     name = message.format or ""
     return ORIGINS.get(name, name)
 

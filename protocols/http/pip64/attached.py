@@ -71,9 +71,7 @@ class ConsumerOfPartitions(Protocol):
         """Return True if the consumer is in use."""
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """Drop a partition's entries: a seek or a deletion has detached the consumer from the
-        partition.
-        """
+        """Drop a partition's entries after a seek or a deletion detached the consumer."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -116,9 +114,7 @@ class HttpConsumer(Consumer):
         return self.owner.wants_more
 
     def disconnect(self) -> None:
-        """Drop the entries held: a seek, which attaches the consumer again, or a deletion has
-        detached it.
-        """
+        """Drop the entries held after a seek, which attaches again, or a deletion."""
         self.sent.clear()
         self.owner.dropped(self)
 

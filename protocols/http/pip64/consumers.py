@@ -410,9 +410,7 @@ class _Follower:
 
     @asynccontextmanager
     async def next_messages(self, seconds: float) -> AsyncIterator[streams.Shown]:
-        """Yield the next messages, after at most `seconds`. Raises RequestRefused if the consumer
-        has ended.
-        """
+        """Yield messages, after at most `seconds`. Raises RequestRefused if the consumer ended."""
         api, subscriber = self._api, self._subscriber
         if not api._consumers.has(subscriber):
             raise RequestRefused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")

@@ -77,9 +77,7 @@ class ProduceRequest(ProduceSettings):
 
 
 class ProduceEnvelope(ProduceSettings):
-    """A produce request with its messages still as text: a large body may hold millions of
-    messages.
-    """
+    """A produce request with its messages as text: a large body may hold millions."""
 
     messages: RawJson = msgspec.UNSET
 

@@ -53,9 +53,7 @@ class ReadLimits:
 
 
 def read_limits(request: Request) -> ReadLimits:
-    """Return the limits of a read or fetch; values above the listener's limits are lowered. Raises
-    RequestRefused.
-    """
+    """Return a read's limits, at most the listener's. Raises RequestRefused."""
     timeout_ms = query.number(
         request,
         ("timeout",),
@@ -156,9 +154,7 @@ def check_place(wanted: MessageId, partition: Partition) -> None:
 
 
 async def after(wanted: MessageId, partition: Partition) -> int:
-    """Return the offset after a message, or after the last message before a removed one. Raises
-    BadMessageId.
-    """
+    """Return the offset after a message, or after the last before a removed one."""
     if wanted.entry >= partition.high_watermark:
         raise BadMessageId("the message id is beyond the end of the log")
     if wanted.entry < partition.log_start_offset:

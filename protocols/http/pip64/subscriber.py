@@ -162,9 +162,7 @@ class Subscriber:
         return self.is_live() if self._probe is None else await self._probe()
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """Drop a partition's entries: a seek or a deletion has detached the consumer from the
-        partition.
-        """
+        """Drop a partition's entries after a seek or a deletion detached the consumer."""
         self._held = deque(held for held in self._held if held.consumer is not consumer)
         if self.fetch is not None:
             self.fetch.came.set()  # The fetch attaches again.

@@ -27,9 +27,7 @@ TIMES: Final[Mapping[str, tuple[str, Callable[[int, int], int]]]] = {
 
 
 def publisher_stats(publishers: Iterable[ShownProducer]) -> Json:
-    """Return the fields of a topic about its producers. A producer of several partitions counts
-    once.
-    """
+    """Return a topic's fields about producers, who count once over all partitions."""
     shown: dict[tuple[str, str], Json] = {}
     waiting = set()
     for publisher in publishers:
@@ -106,9 +104,7 @@ def add_counts(shown: Json, consumer: Consumer) -> None:
 
 
 def key_ranges(dispatcher: KeySharedDispatcher) -> dict[Consumer, list[tuple[int, int]]]:
-    """Return the key ranges that the broker assigned to each consumer; empty if the consumers
-    chose their own.
-    """
+    """Return the key ranges that the broker gave each consumer; none if they chose."""
     return dispatcher.policy.ranges() if isinstance(dispatcher.policy, KeyRing) else {}
 
 

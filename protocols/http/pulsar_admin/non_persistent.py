@@ -119,9 +119,7 @@ class AdminNonPersistent:
         return json_answer({"partitions": count, "deleted": False})
 
     async def set_partitions(self, request: Request) -> Response:
-        """Create a partitioned non-persistent topic or add partitions; the body is the partition
-        count.
-        """
+        """Create a partitioned non-persistent topic or add partitions; the body is the count."""
         name, index = name_of(request)
         count, properties = await partition_count(self._bodies, request)
         if properties:

@@ -208,9 +208,7 @@ def bytes_from(partition: Partition, position: int) -> int:
 
 
 async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partition]) -> int:
-    """Return the publish time of the first unacknowledged message; NO_TIME without such a
-    message.
-    """
+    """Return the publish time of the first unacknowledged message, or NO_TIME."""
     times_us = []
     async for partition in in_turns(partitions):
         start = max(subscription.position(partition.index) or 0, partition.log_start_offset)
@@ -296,9 +294,7 @@ def subscription_stats(
 def _other_members(
     broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
 ) -> Iterator[tuple[tuple[str, str], Json]]:
-    """Yield members of Kafka's and Iggy's groups of the same name, as consumers without
-    messages.
-    """
+    """Yield members of Kafka's and Iggy's groups of that name, as consumers."""
     topic = subscription.topic
     indexes = {partition.index for partition in partitions}
     for member in broker.members.of(topic, subscription.name):

@@ -292,9 +292,7 @@ class AdminTopics:
 async def partition_count(
     bodies: BodyReader, request: Request, *, least: int = 1
 ) -> tuple[int, dict[str, str]]:
-    """Return the number of partitions in the body, and the topic's properties. Raises
-    RequestRefused.
-    """
+    """Return the body's number of partitions and properties. Raises RequestRefused."""
     body = await read_any(bodies, request)
     properties = read_properties(body.get("properties") if isinstance(body, dict) else None)
     count = as_number(body.get("partitions") if isinstance(body, dict) else body)

@@ -272,9 +272,7 @@ class ConsumerSocket(Socket):
         await self.send(frames.END_OF_TOPIC[is_end])
 
     def _named(self, command: Command) -> tuple[HttpConsumer | None, int, int]:
-        """Return the partition's consumer, entry and batch index of a message. Raises
-        BadMessageId.
-        """
+        """Return partition's consumer, entry and batch index of a message. Raises BadMessageId."""
         text = frames.text_of(command.messageId)
         if text is None:
             raise BadMessageId("messageId is missing")

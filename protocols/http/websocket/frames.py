@@ -37,9 +37,7 @@ class BadFrame(ValueError):
 
 
 class SentMessage(msgspec.Struct):
-    """A producer's message. Apache's reader turns numbers and truths into text, and skips unknown
-    fields.
-    """
+    """A producer's message. Apache turns numbers and truths into text, skips unknown fields."""
 
     payload: Scalar = None
     properties: dict[str, Scalar] | None = None

@@ -1,7 +1,4 @@
-"""From options to ranges of offsets: partitions, start, end and tasks.
-
-Knows a log reader and no Spark.
-"""
+"""From options to ranges of offsets, by a log reader, without Spark."""
 
 import re
 import warnings
@@ -48,10 +45,7 @@ class OffsetRange:
 def select(
     log: ExportLog, selection: Selection, *, may_be_gone: bool = False
 ) -> list[PartitionState]:
-    """Return the selected partitions.
-
-    Raises OSError; BadOption for a missing partition, unless `may_be_gone`.
-    """
+    """Return the selected partitions. Raises OSError, BadOption unless they `may_be_gone`."""
     if selection.pattern is not None:
         return log.partitions(partial(matches, selection.pattern))
     if selection.assigned:

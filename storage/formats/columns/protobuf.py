@@ -85,9 +85,7 @@ def scan(
 
 
 def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the varint at each position, as uint64, and the positions after them. Raises
-    Irregular.
-    """
+    """Return the varint at each position, as uint64, and the ends. Raises Irregular."""
     require(pos < ends)
     byte = data[pos]
     values = (byte & 0x7F).astype(np.uint64)

@@ -69,9 +69,7 @@ def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Colum
 
 
 def equal_records(body: Buffer, pos: int, step: int, sizes_pos: int) -> Array | None:
-    """Return the start of each record, if all have `step` bytes and both sizes of the first
-    record.
-    """
+    """Return each record's start, if all have `step` bytes and the first record's sizes."""
     count, rest = divmod(len(body) - pos, step)
     if rest or count < EQUAL_MIN:
         return None

@@ -39,9 +39,7 @@ _Head = tuple[int, int, int, int, int, int]
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """Return the records of all batches. Raises Irregular, BodyError, IndexError for damaged
-    bytes.
-    """
+    """Return the records of all batches. Raises for damaged bytes, also IndexError."""
     parts: list[Buffer] = []
     heads: list[_Head] = []
     starts, stops = array("q"), array("q")  # A list would take five times as much.

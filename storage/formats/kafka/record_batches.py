@@ -326,9 +326,7 @@ KAFKA_BATCHES = KafkaBatchesCodec()
 
 
 def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> Buffer:
-    """Return the unpacked records of a batch. Raises UnreadableBody; RecordTooLarge above
-    size_max.
-    """
+    """Return a batch's unpacked records. Raises UnreadableBody, RecordTooLarge."""
     packed = memoryview(data)[ref.pos + HEAD.size : ref.stop]
     codec = ref.attributes & CODEC_BITS
     if not codec:

@@ -78,9 +78,7 @@ def us_of(time_ms: int) -> int | None:
 
 
 def publish_us_of(metadata: EntryMetadata) -> int | None:
-    """Return the publish time; required in Pulsar, yet Apache's broker stores entries without
-    any.
-    """
+    """Return the publish time; Apache's broker stores entries without any, too."""
     time_ms = metadata.publish_time
     if time_ms or metadata.HasField("publish_time"):
         return (time_ms if time_ms < TIME_MS_MAX else TIME_MS_MAX) * 1000
@@ -120,10 +118,7 @@ def chunk_of(metadata: EntryMetadata) -> Chunk | None:
 
 
 def unpack(compression: int, data: Buffer, size: int, size_max: int) -> Buffer:
-    """Undo Pulsar's compression, given by number.
-
-    Raises UnreadableBody, or RecordTooLarge if size is above size_max.
-    """
+    """Undo Pulsar's compression, by number. Raises UnreadableBody, RecordTooLarge."""
     if compression not in COMPRESSIONS:
         raise UnreadableBody(f"compression {compression} is unknown")
     return decompress_block(COMPRESSIONS[compression], data, size, size_max)

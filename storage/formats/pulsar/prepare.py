@@ -68,9 +68,7 @@ class EntryRun:
                 info.max_publish_us = publish_us
 
     def prepare(self, sends: int) -> tuple[Sequence[Buffer], int]:
-        """Return the body in parts, and its size. `sends` is the number of SENDs, refused ones
-        included.
-        """
+        """Return the body in parts, and its size. `sends` counts refused SENDs, too."""
         size = sum(map(len, self.pieces))
         if size <= sends * JOINED_ENTRY_BYTES:
             return [b"".join(self.pieces)], size

@@ -17,9 +17,7 @@ _SHORT: Final = tuple(bytes((low,)) for low in range(1 << LOW_BITS))
 
 
 def lows(number: int) -> tuple[bytes, ...]:
-    """Return the first varint bytes of all numbers in the block of `number`, by their lowest
-    bits.
-    """
+    """Return the first varint bytes of all numbers in `number`'s block, by their lowest bits."""
     return _LONG if number >> LOW_BITS else _SHORT
 
 

@@ -50,9 +50,7 @@ class ScanResult:
 
     @property
     def keeps_tombstones(self) -> bool:
-        """True if something older than a tombstone may remain, so that the tombstone
-        has to stay.
-        """
+        """True if records older than a tombstone may remain, so that it has to stay."""
         return self.has_unreadable or self.removed.is_full
 
 

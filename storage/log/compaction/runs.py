@@ -181,9 +181,7 @@ class LogCompaction(Compaction):
         return record.value is None
 
     def drops_tombstone(self, offset: int) -> bool:
-        """Return True once readers had `delete_retention_ms` to see the tombstone as the latest
-        record of its key.
-        """
+        """Return True once readers had `delete_retention_ms` to see the last tombstone."""
         at = bisect_right(self.sources, offset, key=_start_of) - 1
         source = self.sources[max(at, 0)]
         return self._is_expired(source.segment) and offset < _header_of(source).tombstones_below
@@ -245,9 +243,7 @@ class LogCompaction(Compaction):
 
 
 def grouped(sources: Sequence[SegmentSource], bytes_max: int) -> list[list[SegmentSource]]:
-    """Return groups of neighbours that together have at most `bytes_max`; a larger
-    source is alone.
-    """
+    """Group neighbours of together at most `bytes_max`; a larger source is alone."""
     groups: list[list[SegmentSource]] = []
     size = 0
     for source in sources:
