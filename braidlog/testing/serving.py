@@ -10,14 +10,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from braidlog.broker.cli.serving import EXIT_USAGE, refuse
+from braidlog.broker.cli.failures import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, fail
 from braidlog.broker.config import logging as logs
 from braidlog.broker.config.settings import ConfigError
 from braidlog.broker.process import first_error, write_ready_file
 from braidlog.storage.errors import StorageError
 from braidlog.testing.running import Running, Setting, run_broker
-
-EXIT_OK, EXIT_FAILED = 0, 1
 
 
 def serve_ephemeral(settings: Sequence[Setting], ready_file: str | None) -> int:
@@ -39,8 +37,8 @@ def serve_ephemeral(settings: Sequence[Setting], ready_file: str | None) -> int:
     except Exception as raised:  # A start that fails is a line; a bug is raised again.
         error = first_error(raised)
         if isinstance(error, ConfigError):
-            return refuse(str(error), EXIT_USAGE)
+            return fail(str(error), EXIT_USAGE)
         if isinstance(error, OSError | StorageError):
-            return refuse(str(error), EXIT_FAILED)
+            return fail(str(error), EXIT_FAILED)
         raise
-    return EXIT_OK
+    return EXIT_DONE

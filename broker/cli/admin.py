@@ -15,22 +15,17 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import (
-    EXIT_NOT_FOUND,
-    EXIT_USAGE,
-    AdminClient,
-    AdminError,
-    Json,
-)
+from braidlog.broker.cli.client import AdminClient, Json
 from braidlog.broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.failures import EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 from braidlog.broker.cli.output import (
     HERE,
     Table,
     Where,
     cells,
+    client_of,
     print_answer,
     print_rows,
-    run_command,
     time_text,
 )
 from braidlog.broker.cli.places import bounds_of, check_place, offset_of
@@ -50,33 +45,23 @@ def list_topics(
     *,
     namespace: Annotated[str | None, Parameter(help="TENANT/NAMESPACE, else all.")] = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """List all topics with their records and sizes.
 
     Example: braidlog topics list --output json
     """
-
-    def ask(client: AdminClient) -> None:
-        topics_shown = list(client.topics(namespace))
-        print_rows(
-            where, topics_shown, ("name", "partitions", "records", "size_bytes", "durability")
-        )
-
-    return run_command(where, ask)
+    topics_shown = list(client_of(where).topics(namespace))
+    print_rows(where, topics_shown, ("name", "partitions", "records", "size_bytes", "durability"))
 
 
 @topics.command(name="show")
-def show_topic(topic: str, *, where: Where = HERE) -> int:
+def show_topic(topic: str, *, where: Where = HERE) -> None:
     """Show a topic: settings, each partition's offsets and files, and its groups.
 
     Example: braidlog topics show public/default/orders
     """
-
-    def ask(client: AdminClient) -> None:
-        details = client.topic(topic)
-        print_answer(where, details, lambda: _topic_tables(details))
-
-    return run_command(where, ask)
+    details = client_of(where).topic(topic)
+    print_answer(where, details, lambda: _topic_tables(details))
 
 
 @topics.command(name="create")
@@ -89,20 +74,17 @@ def create_topic(
         Parameter(name="--set", negative="", help="KEY=VALUE, as durability=written. Repeatable."),
     ] = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Create a topic; fails if the topic already exists.
 
     Example: braidlog topics create orders --partitions 3
     """
-
-    def ask(client: AdminClient) -> None:
-        body: Json = {"settings": dict(_setting(text) for text in setting or ())}
-        if partitions is not None:
-            body["partitions"] = partitions
-        created = client.create_topic(topic, body)
-        print_answer(where, created, lambda: _topic_tables(created))
-
-    return run_command(where, ask)
+    client = client_of(where)
+    body: Json = {"settings": dict(_setting(text) for text in setting or ())}
+    if partitions is not None:
+        body["partitions"] = partitions
+    created = client.create_topic(topic, body)
+    print_answer(where, created, lambda: _topic_tables(created))
 
 
 @topics.command(name="alter")
@@ -119,23 +101,20 @@ def alter_topic(
         Parameter(negative="", help="KEY: what the broker's configuration says. Repeatable."),
     ] = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Change settings of a topic, or add partitions; in force at once.
 
     Example: braidlog topics alter orders --set retention_bytes=10GiB --set durability=written
     """
-
-    def ask(client: AdminClient) -> None:
-        changes = dict.fromkeys(unset or ()) | dict(_setting(text) for text in setting or ())
-        body: Json = {"settings": changes}
-        if partitions is not None:
-            body["partitions"] = partitions
-        elif not changes:
-            raise AdminError("nothing to change: --set, --unset or --partitions", EXIT_USAGE)
-        altered = client.alter_topic(topic, body)
-        print_answer(where, altered, lambda: _topic_tables(altered))
-
-    return run_command(where, ask)
+    client = client_of(where)
+    changes = dict.fromkeys(unset or ()) | dict(_setting(text) for text in setting or ())
+    body: Json = {"settings": changes}
+    if partitions is not None:
+        body["partitions"] = partitions
+    elif not changes:
+        raise AdminError("nothing to change: --set, --unset or --partitions", EXIT_USAGE)
+    altered = client.alter_topic(topic, body)
+    print_answer(where, altered, lambda: _topic_tables(altered))
 
 
 @topics.command(name="delete")
@@ -144,18 +123,15 @@ def delete_topic(
     *,
     yes: Yes = False,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Delete a topic with all its records and groups. This cannot be undone.
 
     Example: braidlog topics delete orders --yes
     """
-
-    def ask(client: AdminClient) -> None:
-        confirm(f"Delete {topic} with all its records and groups?", yes=yes)
-        client.delete_topic(topic)
-        print(f"deleted {topic}", file=sys.stderr)
-
-    return run_command(where, ask)
+    client = client_of(where)
+    confirm(f"Delete {topic} with all its records and groups?", yes=yes)
+    client.delete_topic(topic)
+    print(f"deleted {topic}", file=sys.stderr)
 
 
 @groups.command(name="list")
@@ -163,17 +139,13 @@ def list_groups(
     *,
     topic: Annotated[str | None, Parameter(help="Only this topic's.")] = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """List all groups on all topics, with the number of records not yet read.
 
     Example: braidlog groups list --topic orders
     """
-
-    def ask(client: AdminClient) -> None:
-        answer = list(client.groups(topic=topic))
-        print_rows(where, answer, ("topic", "group", "partitions", "backlog"), _named(answer))
-
-    return run_command(where, ask)
+    answer = list(client_of(where).groups(topic=topic))
+    print_rows(where, answer, ("topic", "group", "partitions", "backlog"), _named(answer))
 
 
 @groups.command(name="show")
@@ -185,23 +157,20 @@ def show_group(
         Literal["utf8", "base64"], Parameter(help="How the group's name is written here.")
     ] = "utf8",
     where: Where = HERE,
-) -> int:
+) -> None:
     """Show a group, partition by partition, on every topic that the group reads.
 
     Example: braidlog groups show billing --topic orders
     """
-
-    def ask(client: AdminClient) -> None:
-        matches = [
-            client.group(match["topic"], match["group"], match["encoding"])
-            for match in client.groups(topic=topic, **_group_query(group, encoding))
-        ]
-        if not matches:
-            place = "" if topic is None else f" on {topic}"
-            raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
-        print_answer(where, matches, lambda: _group_tables(matches))
-
-    return run_command(where, ask)
+    client = client_of(where)
+    matches = [
+        client.group(match["topic"], match["group"], match["encoding"])
+        for match in client.groups(topic=topic, **_group_query(group, encoding))
+    ]
+    if not matches:
+        place = "" if topic is None else f" on {topic}"
+        raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
+    print_answer(where, matches, lambda: _group_tables(matches))
 
 
 @groups.command(name="reset")
@@ -222,28 +191,25 @@ def reset_group(
     dry_run: Annotated[bool, Parameter(negative="", help="Show the move, change nothing.")] = False,
     yes: Yes = False,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Move a group to another place in a topic, in all protocols; creates a missing group.
 
     Stop members of Kafka and Iggy first: their next commit would move the group again.
 
     Example: braidlog groups reset billing --topic orders --to 2h --dry-run
     """
-
-    def ask(client: AdminClient) -> None:
-        check_place(to, "--to")
-        moves = _moves(client, group, topic, partition, to)
-        print_rows(where, moves, ("partition", "position", "new_position", "records"))
-        if dry_run:
-            return
-        confirm(f"Move {group} on {topic} to {to}?", yes=yes)
-        client.set_positions(
-            topic,
-            os.fsencode(group),
-            {str(move["partition"]): move["new_position"] for move in moves},
-        )
-
-    return run_command(where, ask)
+    client = client_of(where)
+    check_place(to, "--to")
+    moves = _moves(client, group, topic, partition, to)
+    print_rows(where, moves, ("partition", "position", "new_position", "records"))
+    if dry_run:
+        return
+    confirm(f"Move {group} on {topic} to {to}?", yes=yes)
+    client.set_positions(
+        topic,
+        os.fsencode(group),
+        {str(move["partition"]): move["new_position"] for move in moves},
+    )
 
 
 def _moves(
@@ -290,24 +256,21 @@ def delete_group(
     force: Annotated[bool, Parameter(negative="", help="Delete a group with members too.")] = False,
     yes: Yes = False,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Delete a group with its positions, on a topic or on all topics. This cannot be undone.
 
     Example: braidlog groups delete billing --topic orders --yes
     """
-
-    def ask(client: AdminClient) -> None:
-        matches = list(client.groups(topic=topic, **_group_query(group, encoding)))
-        if not matches:
-            place = "" if topic is None else f" on {topic}"
-            raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
-        names = ", ".join(match["topic"] for match in matches)
-        confirm(f"Delete {group} on {names}?", yes=yes)
-        for match in matches:
-            client.delete_group(match["topic"], match["group"], match["encoding"], force=force)
-            print(f"deleted {group} on {match['topic']}", file=sys.stderr)
-
-    return run_command(where, ask)
+    client = client_of(where)
+    matches = list(client.groups(topic=topic, **_group_query(group, encoding)))
+    if not matches:
+        place = "" if topic is None else f" on {topic}"
+        raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
+    names = ", ".join(match["topic"] for match in matches)
+    confirm(f"Delete {group} on {names}?", yes=yes)
+    for match in matches:
+        client.delete_group(match["topic"], match["group"], match["encoding"], force=force)
+        print(f"deleted {group} on {match['topic']}", file=sys.stderr)
 
 
 def _topic_tables(topic: Json) -> Iterable[Table]:

@@ -14,9 +14,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import EXIT_USAGE, AdminClient, AdminError, Json, topic_path
+from braidlog.broker.cli.client import AdminClient, Json, topic_path
 from braidlog.broker.cli.consume import LINES
-from braidlog.broker.cli.output import HERE, Where, print_rows, run_command
+from braidlog.broker.cli.failures import EXIT_USAGE, AdminError
+from braidlog.broker.cli.output import HERE, Where, client_of, print_rows
 from braidlog.broker.cli.places import bounds_of
 
 bench = App(name="bench", help="Measure produce and consume over HTTP against a running broker.")
@@ -36,71 +37,63 @@ def bench_produce(
     clients: Clients = 1,
     batch: Batch = 100,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Store random messages in a topic; print the rate, and the time of a request.
 
     Example: braidlog bench produce orders --count 100000 --size 1000 --clients 4
     """
+    client = client_of(where)
+    _check(count, clients, batch)
+    path = f"/topics/{topic_path(topic)}"
+    value = base64.b64encode(os.urandom(max(size, 0))).decode()
+    messages = [{"value": value, "encoding": "base64"}] * batch
+    share = -(-count // clients)
 
-    def ask(client: AdminClient) -> None:
-        _check(count, clients, batch)
-        path = f"/topics/{topic_path(topic)}"
-        value = base64.b64encode(os.urandom(max(size, 0))).decode()
-        messages = [{"value": value, "encoding": "base64"}] * batch
-        share = -(-count // clients)
+    def work(mine: AdminClient, times: list[float]) -> tuple[int, int]:
+        left = share
+        while left > 0:
+            body = {"messages": messages[: min(batch, left)]}
+            began = time.perf_counter()
+            message_ids = mine.ask("POST", path, body)["messageIds"]
+            times.append(time.perf_counter() - began)
+            if failed := [
+                message_id["error"] for message_id in message_ids if message_id["error"] is not None
+            ]:
+                raise AdminError(failed[0])
+            left -= len(message_ids)
+        return share, share * size
 
-        def work(mine: AdminClient, times: list[float]) -> tuple[int, int]:
-            left = share
-            while left > 0:
-                body = {"messages": messages[: min(batch, left)]}
-                began = time.perf_counter()
-                message_ids = mine.ask("POST", path, body)["messageIds"]
-                times.append(time.perf_counter() - began)
-                if failed := [
-                    message_id["error"]
-                    for message_id in message_ids
-                    if message_id["error"] is not None
-                ]:
-                    raise AdminError(failed[0])
-                left -= len(message_ids)
-            return share, share * size
-
-        _run(where, [client.another() for _ in range(clients)], work)
-
-    return run_command(where, ask)
+    _run(where, [client.another() for _ in range(clients)], work)
 
 
 @bench.command(name="consume")
-def bench_consume(topic: str, *, batch: Batch = 1000, where: Where = HERE) -> int:
+def bench_consume(topic: str, *, batch: Batch = 1000, where: Where = HERE) -> None:
     """Read a topic from its start to its end, a client for each partition; print the rate, and the
     time of a request. Bytes are those of the answers.
 
     Example: braidlog bench consume orders
     """
+    client = client_of(where)
+    _check(1, 1, batch)
+    ranges = list(bounds_of(client, topic))
+    waiting = iter(ranges)
 
-    def ask(client: AdminClient) -> None:
-        _check(1, 1, batch)
-        ranges = list(bounds_of(client, topic))
-        waiting = iter(ranges)
+    def work(mine: AdminClient, times: list[float]) -> tuple[int, int]:
+        bounds = next(waiting)
+        path = f"/topics/{topic_path(topic)}/partitions/{bounds.partition}/messages"
+        offset, size, count = bounds.start, 0, 0
+        while offset < bounds.end:
+            query = f"position={offset}&max_messages={batch}&timeout=0&max_bytes=10485760"
+            began = time.perf_counter()
+            _, content, headers = mine.call("GET", f"{path}?{query}&exact=true", accept=LINES)
+            times.append(time.perf_counter() - began)
+            if int(headers["X-Next-Offset"]) == offset:
+                break
+            offset = int(headers["X-Next-Offset"])
+            size, count = size + len(content), count + content.count(b"\n")
+        return count, size
 
-        def work(mine: AdminClient, times: list[float]) -> tuple[int, int]:
-            bounds = next(waiting)
-            path = f"/topics/{topic_path(topic)}/partitions/{bounds.partition}/messages"
-            offset, size, count = bounds.start, 0, 0
-            while offset < bounds.end:
-                query = f"position={offset}&max_messages={batch}&timeout=0&max_bytes=10485760"
-                began = time.perf_counter()
-                _, content, headers = mine.call("GET", f"{path}?{query}&exact=true", accept=LINES)
-                times.append(time.perf_counter() - began)
-                if int(headers["X-Next-Offset"]) == offset:
-                    break
-                offset = int(headers["X-Next-Offset"])
-                size, count = size + len(content), count + content.count(b"\n")
-            return count, size
-
-        _run(where, [client.another() for _ in ranges], work)
-
-    return run_command(where, ask)
+    _run(where, [client.another() for _ in ranges], work)
 
 
 Work = Callable[[AdminClient, list[float]], tuple[int, int]]

@@ -17,7 +17,14 @@ from email.message import Message
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 1, 2, 3, 4
+from braidlog.broker.cli.failures import (
+    EXIT_FAILED,
+    EXIT_NOT_FOUND,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    AdminError,
+)
+
 TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to create.
 # An invalid name, number or setting comes from the command, so the exit code is that of a wrong
 # flag.
@@ -30,14 +37,6 @@ API = "/api/v1"
 IDLE_S = 3.0
 
 Json = dict[str, Any]
-
-
-class AdminError(Exception):
-    """A failed command: a line for the user, and the exit code for the kind of failure."""
-
-    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 class AdminClient:

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import AdminError
 from braidlog.broker.cli.confirming import Yes, confirm
-from braidlog.broker.cli.output import OutputOption, fail
+from braidlog.broker.cli.failures import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, AdminError, failing
+from braidlog.broker.cli.output import OutputOption
 from braidlog.broker.cli.progress import Advance, progress
+from braidlog.broker.cli.serving import set_flags
 
 if TYPE_CHECKING:
     from braidlog.broker.config.settings import Config
     from braidlog.storage.shared.ledger import Ledger
     from braidlog.storage.shared.object_store import ObjectStore
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 SHARDS = 64
 DRAIN_S = 60.0  # Time for the other brokers to take over all topics.
 DRAIN_LOOK_S = 0.1
@@ -38,7 +39,6 @@ ConfigOption = Annotated[str | None, Parameter(help="Settings, a TOML file.")]
 SetOption = Annotated[
     list[str] | None, Parameter(name="--set", negative=(), help="KEY=VALUE. Repeatable.")
 ]
-Work = Callable[["Config", "Ledger", "ObjectStore"], int]
 
 
 @cluster.command
@@ -53,17 +53,14 @@ def init(
     Example: braidlog cluster init --config cluster.toml
     """
     if not 1 <= shards <= 4096:
-        return fail("--shards: expected 1 to 4096", EXIT_USAGE)
-
-    def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
+        raise AdminError("--shards: expected 1 to 4096", EXIT_USAGE)
+    with _stores(config, set_) as (_, ledger, objects):
         from braidlog.storage.shared.making import make_cluster
 
         is_new, cluster = make_cluster(ledger, objects, shards)
         state = "made" if is_new else "was there"
         print(f"cluster {cluster.cluster_id}, {cluster.shards} shards: {state}")
         return EXIT_DONE
-
-    return _with_stores(config, set_, work)
 
 
 @cluster.command
@@ -74,11 +71,10 @@ def show(
 
     Example: braidlog cluster show --config cluster.toml
     """
-
-    def work(_: Config, ledger: Ledger, __: ObjectStore) -> int:
+    with _stores(config, set_) as (_, ledger, __):
         cluster = ledger.cluster()
         if cluster is None:
-            return fail("the database holds no cluster: run `braidlog cluster init`", EXIT_FAILED)
+            raise AdminError("the database holds no cluster: run `braidlog cluster init`")
         sessions, shards = ledger.sessions(), ledger.shards()
         if output != "table":
             tree = {
@@ -106,8 +102,6 @@ def show(
         print(f"{free} of {len(shards)} shards have no owner")
         return EXIT_DONE
 
-    return _with_stores(config, set_, work)
-
 
 @cluster.command
 def drain(
@@ -122,13 +116,12 @@ def drain(
 
     Example: braidlog cluster drain 2 --config cluster.toml
     """
-
-    def work(settings: Config, ledger: Ledger, objects: ObjectStore) -> int:
+    with _stores(config, set_) as (_, ledger, objects):
         from braidlog.storage.shared.proofs import prove
 
         prove(ledger, objects)
         if not ledger.drain(node, drains=not undo):
-            return fail(f"node {node} has no live session", EXIT_FAILED)
+            raise AdminError(f"node {node} has no live session")
         if undo:
             return EXIT_DONE
         begun = time.monotonic()
@@ -136,13 +129,11 @@ def drain(
             owned = await_drained(ledger, node, advance=advance)
         return report_drain(node, owned, time.monotonic() - begun)
 
-    return _with_stores(config, set_, work)
-
 
 def report_drain(node: int, owned: int, seconds: float) -> int:
     """Print how a drain ended, with the number of shards that the node still owns."""
     if owned:
-        return fail(f"node {node} still owns {owned} shards: is another one live?", EXIT_FAILED)
+        raise AdminError(f"node {node} still owns {owned} shards: is another one live?")
     print(f"node {node} owns nothing after {seconds:.1f} s")
     return EXIT_DONE
 
@@ -203,8 +194,7 @@ def verify(
 
     Example: braidlog cluster verify --deep --config cluster.toml
     """
-
-    def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
+    with _stores(config, set_) as (_, ledger, objects):
         from braidlog.storage.shared.verifying import verify_store
 
         with progress("verify", "objects") as advance:
@@ -215,8 +205,6 @@ def verify(
         )
         return EXIT_FAILED if report.faults else EXIT_DONE
 
-    return _with_stores(config, set_, work)
-
 
 @cluster.command
 def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = None) -> int:
@@ -226,44 +214,33 @@ def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = No
 
     Example: braidlog cluster sweep --config cluster.toml --yes
     """
-    try:
-        confirm("Delete the objects that no row of this database needs?", yes=yes)
-    except AdminError as error:
-        return fail(str(error), error.exit_code)
-
-    def work(settings: Config, ledger: Ledger, objects: ObjectStore) -> int:
+    confirm("Delete the objects that no row of this database needs?", yes=yes)
+    with _stores(config, set_) as (settings, ledger, objects):
         from braidlog.storage.shared.sweeper import Sweeper
 
         swept = Sweeper(ledger, objects, settings.shared.delete_after_ms).sweep()
         print(f"{swept.trash} objects of the trash and {swept.orphans} orphans deleted")
         return EXIT_DONE
 
-    return _with_stores(config, set_, work)
 
-
-def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
-    """Run the work on the stores that the settings name."""
+@contextmanager
+def _stores(
+    config: str | None, set_: list[str] | None
+) -> Iterator[tuple[Config, Ledger, ObjectStore]]:
+    """Open the stores that the settings name. Raises AdminError, also for storage errors of the
+    block.
+    """
     from braidlog.broker.config.settings import ConfigError, load
 
+    flags = [("storage.mode", "shared", "braidlog cluster")]
     try:
-        flags = [("storage.mode", "shared", "braidlog cluster")]
-        for text in set_ or ():
-            key, equals, value = text.partition("=")
-            if not equals:
-                raise ConfigError(f"--set {text}: expected KEY=VALUE")
-            flags.append((key.strip(), value.strip(), f"--set {text}"))
-        settings = load(file=config, flags=flags)
-        from braidlog.broker.cluster.join_cluster import stores
-        from braidlog.storage.errors import StorageError
+        with failing({EXIT_USAGE: ConfigError}):
+            settings = load(file=config, flags=[*flags, *set_flags(set_ or ())])
+            from braidlog.broker.cluster.join_cluster import stores
+            from braidlog.storage.errors import StorageError
 
-        ledger, objects = stores(settings)
-    except ConfigError as error:
-        return fail(str(error), EXIT_USAGE)
+            ledger, objects = stores(settings)
     except ImportError as error:
-        return fail(f"this needs the extra `shared`: {error}", EXIT_FAILED)
-    try:
-        return work(settings, ledger, objects)
-    except StorageError as error:
-        return fail(str(error), EXIT_FAILED)
-    finally:
-        ledger.close()
+        raise AdminError(f"this needs the extra `shared`: {error}") from error
+    with failing({EXIT_FAILED: StorageError}), closing(ledger):
+        yield settings, ledger, objects

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
-from braidlog.broker.cli.serving import EXIT_USAGE, ServeFlags, refuse
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_USAGE, AdminError, fail
+from braidlog.broker.cli.serving import ServeFlags
 from braidlog.broker.cli.serving import serve as serve_with
 
-EXIT_FAILED = 1
 HELP_FLAGS = frozenset({"--help", "-h"})
 
 
@@ -136,13 +136,15 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except UnknownCommandError as error:
-        return refuse(_unknown_command(error), EXIT_USAGE)
+        return fail(_unknown_command(error), EXIT_USAGE)
     except CycloptsError as error:
-        return refuse(str(error), EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
     except ImportError as error:  # Raised by the command's own module.
-        return refuse(str(error.__cause__ or error), EXIT_FAILED)
-    result = command(*bound.args, **bound.kwargs)
-    return result if isinstance(result, int) else 0
+        return fail(str(error.__cause__ or error), EXIT_FAILED)
+    try:
+        return command(*bound.args, **bound.kwargs) or 0
+    except AdminError as error:
+        return fail(str(error), error.exit_code)
 
 
 def _unknown_command(error: UnknownCommandError) -> str:

@@ -6,13 +6,13 @@ Reads the sources of `serve`, and starts nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import EXIT_USAGE
-from braidlog.broker.cli.output import OutputOption, Where, fail, print_rows
+from braidlog.broker.cli.failures import EXIT_USAGE, failing
+from braidlog.broker.cli.output import OutputOption, Where, print_rows
+from braidlog.broker.cli.serving import set_flags
 from braidlog.broker.config.rows import setting_rows
 from braidlog.broker.config.settings import Config, ConfigError, load
 
@@ -30,39 +30,31 @@ SetOption = Annotated[
 @config.command
 def show(
     *, config_file: ConfigFile = None, set_: SetOption = None, output: OutputOption = "table"
-) -> int:
+) -> None:
     """Print every setting in force, and its source: a file, a variable, a flag or the default.
 
     Example: braidlog config show --config broker.toml
     """
 
-    def work(settings: Config, listeners: list[Listener]) -> int:
-        rows = list(setting_rows(settings, listeners))
-        texts = [{**row, "value": _text(row["value"])} for row in rows]
-        where = Where(output=output)
-        print_rows(where, rows, ("setting", "value", "source"), texts)
-        return 0
-
-    return _with_settings(config_file, set_, work)
+    rows = list(setting_rows(*_load(config_file, set_)))
+    texts = [{**row, "value": _text(row["value"])} for row in rows]
+    print_rows(Where(output=output), rows, ("setting", "value", "source"), texts)
 
 
 @config.command
-def check(*, config_file: ConfigFile = None, set_: SetOption = None) -> int:
+def check(*, config_file: ConfigFile = None, set_: SetOption = None) -> None:
     """Read all settings as `serve` does; exits with 2 and names the place of a bad setting.
 
     Example: braidlog config check --config broker.toml
     """
 
-    def work(settings: Config, listeners: list[Listener]) -> int:
-        names = ", ".join(listener.name for listener in listeners)
-        print(f"the settings are good; listeners: {names or 'none'}")
-        return 0
-
-    return _with_settings(config_file, set_, work)
+    _, listeners = _load(config_file, set_)
+    names = ", ".join(listener.name for listener in listeners)
+    print(f"the settings are good; listeners: {names or 'none'}")
 
 
 @config.command
-def example() -> int:
+def example() -> None:
     """Print a settings file with every setting and its default, as comments.
 
     Example: braidlog config example > braidlog.toml
@@ -75,7 +67,6 @@ def example() -> int:
         groups.setdefault(parent, []).append(line)
     for parent, lines in groups.items():
         print("\n".join([f"\n# [{parent}]", *lines] if parent else lines))
-    return 0
 
 
 def _toml(value: object) -> str:
@@ -83,21 +74,10 @@ def _toml(value: object) -> str:
     return "{}" if value == {} else json.dumps(value, ensure_ascii=False)
 
 
-def _with_settings(
-    file: str | None, set_: list[str] | None, work: Callable[[Config, list[Listener]], int]
-) -> int:
-    """Run the work on the settings; returns the exit code."""
-    flags: list[tuple[str, str, str]] = []
-    for text in set_ or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            return fail(f"--set {text}: expected KEY=VALUE", EXIT_USAGE)
-        flags.append((key.strip(), value.strip(), f"--set {text}"))
-    try:
-        settings = load(file=file, flags=flags)
-        return work(*_read(settings))
-    except ConfigError as error:
-        return fail(str(error), EXIT_USAGE)
+def _load(file: str | None, set_: list[str] | None) -> tuple[Config, list[Listener]]:
+    """Return the settings and the listeners. Raises AdminError."""
+    with failing({EXIT_USAGE: ConfigError}):
+        return _read(load(file=file, flags=set_flags(set_ or ())))
 
 
 def _read(settings: Config) -> tuple[Config, list[Listener]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from braidlog.broker.cli.client import EXIT_FAILED, EXIT_USAGE, AdminError
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_USAGE, AdminError
 
 Yes = Annotated[
     bool,

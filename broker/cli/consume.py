@@ -16,20 +16,14 @@ from urllib.parse import urlencode
 
 from cyclopts import Parameter
 
-from braidlog.broker.cli.client import (
-    EXIT_USAGE,
-    AdminClient,
-    AdminError,
-    path_part,
-    topic_path,
-)
+from braidlog.broker.cli.client import AdminClient, path_part, topic_path
+from braidlog.broker.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, AdminError
 from braidlog.broker.cli.message_printer import MessagePrinter
 from braidlog.broker.cli.message_text import Template
-from braidlog.broker.cli.output import HERE, Where, run_command
+from braidlog.broker.cli.output import HERE, Where, client_of
 from braidlog.broker.cli.places import PartitionBounds, bounds_of, check_place, offset_of
 from braidlog.broker.cli.progress import progress
 
-EXIT_INTERRUPTED = 130
 LINES = "application/x-ndjson"
 READ_MESSAGES = 1000  # In an answer.
 # Wait of the broker for a message; the client waits longer for an answer.
@@ -106,32 +100,29 @@ def consume(
 
     Example: braidlog consume orders --from -10 --output ndjson
     """
-
-    def ask(client: AdminClient) -> int:
-        if count is not None and count < 0:
-            raise AdminError("--count is 0 or more", EXIT_USAGE)
-        printer = _printer(topic, where, show, count)
-        if subscription is not None:
-            if from_ not in (None, "earliest", "latest"):
-                text = "--from with a subscription is earliest or latest; groups reset moves it"
-                raise AdminError(text, EXIT_USAGE)
-            start = "Latest" if from_ == "latest" else "Earliest"
-            kind = "_".join(part.capitalize() for part in type_.split("_"))
-            wanted = {"subscription_type": kind, "initial_position": start}
-            reader = GroupReader(client, topic, subscription, show.decode, ack)
-            with printer:
-                return reader.run(wanted, printer, follow)
-        check_place(from_ or "earliest", "--from")
-        readers = [
-            _reader(client, topic, bounds, from_ or "earliest", until, show.decode)
-            for bounds in bounds_of(client, topic, show.partition)
-        ]
+    client = client_of(where)
+    if count is not None and count < 0:
+        raise AdminError("--count is 0 or more", EXIT_USAGE)
+    printer = _printer(topic, where, show, count)
+    if subscription is not None:
+        if from_ not in (None, "earliest", "latest"):
+            text = "--from with a subscription is earliest or latest; groups reset moves it"
+            raise AdminError(text, EXIT_USAGE)
+        start = "Latest" if from_ == "latest" else "Earliest"
+        kind = "_".join(part.capitalize() for part in type_.split("_"))
+        wanted = {"subscription_type": kind, "initial_position": start}
+        reader = GroupReader(client, topic, subscription, show.decode, ack)
         with printer:
-            if follow:
-                return follow_all(readers, printer)
-            return read_all(readers, printer)
-
-    return run_command(where, ask)
+            return reader.run(wanted, printer, follow)
+    check_place(from_ or "earliest", "--from")
+    readers = [
+        _reader(client, topic, bounds, from_ or "earliest", until, show.decode)
+        for bounds in bounds_of(client, topic, show.partition)
+    ]
+    with printer:
+        if follow:
+            return follow_all(readers, printer)
+        return read_all(readers, printer)
 
 
 def tail(
@@ -146,31 +137,28 @@ def tail(
 
     Example: braidlog tail orders --grep error
     """
-
-    def ask(client: AdminClient) -> int:
-        if not topics:
-            raise AdminError("name a topic", EXIT_USAGE)
-        if count < 0:
-            raise AdminError("--count is 0 or more", EXIT_USAGE)
-        printer = _printer(topics[0], where, show, None)
-        readers: list[ConnectionReader] = []
-        for topic in topics:
-            mine = [
-                _reader(client, topic, bounds, f"-{count}", "end", show.decode)
-                for bounds in bounds_of(client, topic, show.partition)
-            ]
-            readers += mine
-            earlier = [
-                line
-                for reader in mine
-                for lines in reader.whole(lambda: READ_MESSAGES)
-                for line in lines
-            ]
-            printer.print_last(topic, earlier, count)
-        with printer:
-            return follow_all(readers, printer)
-
-    return run_command(where, ask)
+    client = client_of(where)
+    if not topics:
+        raise AdminError("name a topic", EXIT_USAGE)
+    if count < 0:
+        raise AdminError("--count is 0 or more", EXIT_USAGE)
+    printer = _printer(topics[0], where, show, None)
+    readers: list[ConnectionReader] = []
+    for topic in topics:
+        mine = [
+            _reader(client, topic, bounds, f"-{count}", "end", show.decode)
+            for bounds in bounds_of(client, topic, show.partition)
+        ]
+        readers += mine
+        earlier = [
+            line
+            for reader in mine
+            for lines in reader.whole(lambda: READ_MESSAGES)
+            for line in lines
+        ]
+        printer.print_last(topic, earlier, count)
+    with printer:
+        return follow_all(readers, printer)
 
 
 class ConnectionReader:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from braidlog.broker.cli.client import EXIT_NOT_FOUND, EXIT_USAGE, AdminError
+from braidlog.broker.cli.failures import EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 FILE_VARIABLE = "BRAIDLOG_CONTEXTS"

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from braidlog.broker.cli.client import AdminError
-from braidlog.broker.cli.output import OutputOption, fail, table_text
+from braidlog.broker.cli.failures import (
+    EXIT_FAILED,
+    EXIT_NOT_FOUND,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    AdminError,
+    Kinds,
+    failing,
+)
+from braidlog.broker.cli.output import OutputOption, table_text
 from braidlog.broker.cli.places import time_us_of
 from braidlog.broker.cli.progress import progress
 from braidlog.broker.config.units import parse_bytes, parse_seconds
@@ -24,7 +32,6 @@ if TYPE_CHECKING:
     from braidlog.storage.export.session import Spark
     from braidlog.storage.metadata.names import TopicName
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 0, 1, 2, 3, 4
 SPARK_HINT = "install '.[spark]' of Braidlog's source with pip"
 DEFAULT_DATA_DIR = Path("data")
 
@@ -151,7 +158,7 @@ def export(
     faults: FaultPolicy = FAULTS,
     cluster: SparkCluster = CLUSTER,
     output: OutputOption = "table",
-) -> int:
+) -> None:
     """Write durable records that are new in topics since the last export to this folder."""
     try:
         import pyspark  # noqa: F401 - only to report early that the extra is missing
@@ -164,44 +171,38 @@ def export(
         from braidlog.storage.export.ranges import LogTooShort, RecordsLost
         from braidlog.storage.export.session import Spark, SparkFailed
     except ImportError as error:
-        return fail(f"{error.name} is missing: {SPARK_HINT}", EXIT_FAILED)
+        raise AdminError(f"{error.name} is missing: {SPARK_HINT}") from error
     from braidlog.storage.metadata.names import InvalidTopicName
 
+    kinds: dict[int, Kinds] = {
+        EXIT_USAGE: (InvalidTopicName, ValueError),
+        EXIT_NOT_FOUND: jobs.ExportTopicMissing,
+        EXIT_UNREACHABLE: BrokerUnreachable,
+        EXIT_FAILED: (jobs.ExportFailed, FolderBusy, LogTooShort, RecordsLost, NoJava, SparkFailed),
+    }
+    group = progress_group or f"export:{to.absolute().name}"
     try:
-        names = _names(topics, pattern)
-        job = jobs.ExportJob(
-            source=jobs.ExportSource(_place(data_dir, store, url), names, pattern),
-            target=to,
-            on_corrupt=faults.corrupt,
-            fail_on_loss=faults.lost == "fail",
-            start=runs.start,
-            until_us=_until_us(runs),
-            bounds=_bounds(runs),
-            table=TableSettings(
-                files.partition_by, files.time, Compression.parse(files.compression)
-            ),
-            progress=None if url is None else jobs.Progress(url, progress_group or _group_of(to)),
-            compact=files.compact,
-        )
-        pause_s = parse_seconds(runs.loop, unit="s") if runs.loop else None
-        with Spark(cluster.java, cluster.master) as spark:
-            _run(job, spark, pause_s, output)
-    except (InvalidTopicName, ValueError) as error:
-        return fail(str(error), EXIT_USAGE)
-    except jobs.ExportTopicMissing as error:
-        return fail(str(error), EXIT_NOT_FOUND)
-    except BrokerUnreachable as error:
-        return fail(str(error), EXIT_UNREACHABLE)
+        with failing(kinds):
+            names = _names(topics, pattern)
+            job = jobs.ExportJob(
+                source=jobs.ExportSource(_place(data_dir, store, url), names, pattern),
+                target=to,
+                on_corrupt=faults.corrupt,
+                fail_on_loss=faults.lost == "fail",
+                start=runs.start,
+                until_us=None if runs.until is None else time_us_of(runs.until, "--until"),
+                bounds=_bounds(runs),
+                table=TableSettings(
+                    files.partition_by, files.time, Compression.parse(files.compression)
+                ),
+                progress=None if url is None else jobs.Progress(url, group),
+                compact=files.compact,
+            )
+            pause_s = parse_seconds(runs.loop, unit="s") if runs.loop else None
+            with Spark(cluster.java, cluster.master) as spark:
+                _run(job, spark, pause_s, output)
     except OSError as error:
-        return fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
-    except (jobs.ExportFailed, FolderBusy, LogTooShort, NoJava, RecordsLost, SparkFailed) as error:
-        return fail(str(error), EXIT_FAILED)
-    return EXIT_DONE
-
-
-def _group_of(target: Path) -> str:
-    """Return the group that shows an export's position by default."""
-    return f"export:{target.absolute().name}"
+        raise AdminError(f"{error.filename or to}: {error.strerror or error}") from error
 
 
 def _bounds(runs: Runs) -> Bounds:
@@ -213,14 +214,6 @@ def _bounds(runs: Runs) -> Bounds:
         if value is not None and value < 1:
             raise ValueError(f"{name} is 1 or more")
     return Bounds(runs.max_rows, bytes_max, parse_bytes(runs.min_bytes))
-
-
-def _until_us(runs: Runs) -> int | None:
-    """Return the time at which a run ends, in microseconds. Raises ValueError."""
-    try:
-        return None if runs.until is None else time_us_of(runs.until, "--until")
-    except AdminError as error:
-        raise ValueError(str(error)) from None
 
 
 def _names(topics: tuple[str, ...], pattern: str | None) -> tuple[TopicName, ...]:

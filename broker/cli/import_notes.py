@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from braidlog.broker.cli.client import EXIT_FAILED, EXIT_USAGE, AdminError
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_USAGE, AdminError
 
 
 class ImportNote:

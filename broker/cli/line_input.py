@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
-from braidlog.broker.cli.client import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AdminError
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 
 READ_BYTES = 256 * 1024
 # Longer than the largest record that a broker takes over HTTP, in base64 and with headers.

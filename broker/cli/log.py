@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import AdminError
 from braidlog.broker.cli.confirming import Yes, confirm
-from braidlog.broker.cli.output import OutputOption, fail
+from braidlog.broker.cli.failures import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_NOT_FOUND,
+    EXIT_UNREADABLE,
+    EXIT_USAGE,
+    AdminError,
+    Kinds,
+    failing,
+)
+from braidlog.broker.cli.output import OutputOption
 from braidlog.broker.cli.progress import progress
 
 if TYPE_CHECKING:
     from braidlog.storage.tools.findings import Finding, VerifyReport
     from braidlog.storage.tools.repair_step import RepairPlan
-
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_UNREADABLE, EXIT_NOT_FOUND = 0, 1, 2, 3, 4
 
 log = App(name="log", help="Verify, dump and repair a data directory, without a broker.")
 
@@ -51,13 +59,9 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
         else:
             print(finding_line(finding), flush=True)
 
-    try:
-        with progress("verify") as advance:
-            report = Verifier(data_dir, tell, advance).run()
-    except NoDataDir as error:
-        return fail(str(error), EXIT_NOT_FOUND)
-    except StorageError as error:
-        return fail(str(error), EXIT_UNREADABLE)
+    kinds = {EXIT_NOT_FOUND: NoDataDir, EXIT_UNREADABLE: StorageError}
+    with failing(kinds), progress("verify") as advance:
+        report = Verifier(data_dir, tell, advance).run()
     if output == "json":
         print(
             json.dumps(
@@ -83,7 +87,7 @@ def dump(
     ] = None,
     records: Annotated[bool, Parameter(help="The records, not the batches.", negative="")] = False,
     output: OutputOption = "table",
-) -> int:
+) -> None:
     """Print stored batches with their headers and places, or their records.
 
     A name with one or three parts is a topic, all partitions of it: orders, public/default/orders.
@@ -100,23 +104,23 @@ def dump(
     from braidlog.storage.tools.dump import NoSuchTopic, find_partitions
 
     if from_ < 0 or (count is not None and count < 0):
-        return fail("--from and --count are numbers from 0 on", EXIT_USAGE)
-    try:
-        parts = find_partitions(data_dir, place)
-        printer = Printer(data_dir, records=records, output=output, left=count)
-        for part in parts:
-            printer.partition(part, from_)
-        printer.end()
-        sys.stdout.flush()
-    except InvalidTopicName as error:
-        return fail(str(error), EXIT_USAGE)
-    except NoSuchTopic as error:
-        return fail(str(error), EXIT_NOT_FOUND)
-    except FileGone as error:
-        return fail(f"the broker removed {error} meanwhile; try again", EXIT_FAILED)
-    except (StorageError, PermissionError) as error:
-        return fail(str(error), EXIT_UNREADABLE)
-    return EXIT_DONE
+        raise AdminError("--from and --count are numbers from 0 on", EXIT_USAGE)
+    kinds: dict[int, Kinds] = {
+        EXIT_USAGE: InvalidTopicName,
+        EXIT_NOT_FOUND: NoSuchTopic,
+        EXIT_UNREADABLE: (StorageError, PermissionError),
+    }
+    with failing(kinds):
+        try:
+            parts = find_partitions(data_dir, place)
+            printer = Printer(data_dir, records=records, output=output, left=count)
+            for part in parts:
+                printer.partition(part, from_)
+            printer.end()
+            sys.stdout.flush()
+        except FileGone as error:
+            text = f"the broker removed {error} meanwhile; try again"
+            raise AdminError(text, EXIT_FAILED) from error
 
 
 @log.command
@@ -142,24 +146,17 @@ def repair(
     from braidlog.storage.tools.repair import Repair
     from braidlog.storage.tools.verify import NoDataDir
 
-    try:
+    kinds: dict[int, Kinds] = {
+        EXIT_USAGE: InvalidTopicName,
+        EXIT_NOT_FOUND: (NoDataDir, NoSuchTopic),
+        EXIT_FAILED: StorageError,
+    }
+    with failing(kinds), ExitStack() as at_end:
         with progress("look") as advance:
             repairing = Repair(data_dir, advance)
-            try:
-                plan = repairing.plan(place)
-            except BaseException:  # Includes an interrupt: release the lock.
-                repairing.close()
-                raise
-        try:
-            return apply_plan(plan, yes=yes)
-        finally:
-            repairing.close()
-    except InvalidTopicName as error:
-        return fail(str(error), EXIT_USAGE)
-    except (NoDataDir, NoSuchTopic) as error:
-        return fail(str(error), EXIT_NOT_FOUND)
-    except StorageError as error:
-        return fail(str(error), EXIT_FAILED)
+            at_end.callback(repairing.close)  # Releases the lock, also after an interrupt.
+            plan = repairing.plan(place)
+        return apply_plan(plan, yes=yes)
 
 
 def apply_plan(plan: RepairPlan, *, yes: bool) -> int:
@@ -174,10 +171,7 @@ def apply_plan(plan: RepairPlan, *, yes: bool) -> int:
         return code
     for step in plan.steps:
         print("\n".join(step.lines), flush=True)
-    try:
-        confirm("Do this?", yes=yes)
-    except AdminError as error:
-        return fail(str(error), error.exit_code)
+    confirm("Do this?", yes=yes)
     for step in plan.steps:
         step.apply()
     print(f"{len(plan.steps)} repairs done; now `braidlog log verify` should find no fault")

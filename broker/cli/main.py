@@ -14,9 +14,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from braidlog.broker.cli.serving import plain_flags, refuse, serve
-
-EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+from braidlog.broker.cli.failures import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, fail
+from braidlog.broker.cli.serving import plain_flags, serve
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +35,7 @@ def _run_other(words: Sequence[str]) -> int:
     from braidlog.broker.cli.commands import run_command
 
     if sys.stdout is None:
-        return refuse("standard output is closed", EXIT_FAILED)
+        return fail("standard output is closed", EXIT_FAILED)
     if sys.stdin is None:  # Closed: commands that read find the end.
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):  # A terminal may not know every character.
@@ -51,7 +50,7 @@ def _run_other(words: Sequence[str]) -> int:
     except OSError as error:
         _forget_output()
         place = "" if error.filename is None else f"{error.filename}: "
-        return refuse(f"{place}{error.strerror or error}", EXIT_FAILED)
+        return fail(f"{place}{error.strerror or error}", EXIT_FAILED)
 
 
 def _forget_output() -> None:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from braidlog.broker.cli.client import EXIT_USAGE, AdminError, Json
+from braidlog.broker.cli.client import Json
+from braidlog.broker.cli.failures import EXIT_USAGE, AdminError
 
 COLUMNS = (("partition", 9), ("offset", 10), ("published", 26), ("key", 16), ("value", 0))
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}

@@ -1,4 +1,4 @@
-"""Options, answers and errors that all commands of a running broker share.
+"""Options and answers that all commands of a running broker share.
 
 Data goes to standard output, everything else to standard error. Tables are plain text: no command
 prints an escape code. Knows no command and no path of the broker's API.
@@ -7,7 +7,6 @@ prints an escape code. Knows no command and no path of the broker's API.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from braidlog.broker.cli.client import AdminClient, AdminError, Json
+from braidlog.broker.cli.client import AdminClient, Json
 from braidlog.broker.cli.contexts import resolve
 
 Output = Literal["table", "json", "ndjson"]
@@ -46,20 +45,6 @@ HERE = Where()
 def client_of(where: Where) -> AdminClient:
     """Return a client of the broker that the options name. Raises AdminError."""
     return AdminClient(*resolve(where.url, where.context, where.token_file))
-
-
-def run_command(where: Where, ask: Callable[[AdminClient], int | None]) -> int:
-    """Run a command with its broker; returns the exit code."""
-    try:
-        return ask(client_of(where)) or 0
-    except AdminError as error:
-        return fail(str(error), error.exit_code)
-
-
-def fail(text: str, code: int) -> int:
-    """Print a line on standard error; returns the exit code."""
-    print(f"braidlog: {' '.join(text.split())}", file=sys.stderr)
-    return code
 
 
 def print_answer(where: Where, answer: object, tables: Callable[[], Iterable[Table]]) -> None:

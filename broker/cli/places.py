@@ -11,14 +11,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from braidlog.broker.cli.client import (
-    API,
-    EXIT_NOT_FOUND,
-    EXIT_USAGE,
-    AdminClient,
-    AdminError,
-    topic_path,
-)
+from braidlog.broker.cli.client import API, AdminClient, topic_path
+from braidlog.broker.cli.failures import EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 from braidlog.broker.config.units import parse_seconds
 
 OFFSET = re.compile(r"-?[0-9]{1,19}", re.ASCII)

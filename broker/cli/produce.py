@@ -19,22 +19,19 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from braidlog.broker.cli.client import (
-    API,
+from braidlog.broker.cli.client import API, AdminClient, Json, topic_path
+from braidlog.broker.cli.failures import (
     EXIT_FAILED,
+    EXIT_INTERRUPTED,
     EXIT_NOT_FOUND,
     EXIT_USAGE,
-    AdminClient,
     AdminError,
-    Json,
-    topic_path,
 )
 from braidlog.broker.cli.import_notes import ImportNote
 from braidlog.broker.cli.line_input import STANDARD_INPUT, grouped, groups_of_lines
-from braidlog.broker.cli.output import HERE, Where, run_command
+from braidlog.broker.cli.output import HERE, Where, client_of
 from braidlog.broker.cli.progress import progress
 
-EXIT_INTERRUPTED = 130
 # A message that the broker refuses, in the text of the refusal.
 REFUSED_MESSAGE = re.compile(r"messages\[(\d+)\]")
 
@@ -89,24 +86,21 @@ def produce(
 
     Example: braidlog produce orders hello world --key k1 --property source=shell
     """
-
-    def ask(client: AdminClient) -> int:
-        if repeat_ < 1 or (rate is not None and not rate > 0):
-            raise AdminError("--repeat and --rate are greater than 0", EXIT_USAGE)
-        if values:
-            encoded = [os.fsencode(value) for value in values]
-            groups = grouped(chain.from_iterable(repeat(encoded, repeat_)))
-        else:
-            groups = groups_of_lines(file)
-        messages: Iterable[list[bytes]] = (
-            [_message(line, message) for line in lines] for lines in groups
-        )
-        if rate is not None:
-            messages = _paced(messages, rate)
-        sending = MessageSending(client, f"/topics/{topic_path(topic)}", where.output)
-        return sending.run(message.schema, messages)
-
-    return run_command(where, ask)
+    client = client_of(where)
+    if repeat_ < 1 or (rate is not None and not rate > 0):
+        raise AdminError("--repeat and --rate are greater than 0", EXIT_USAGE)
+    if values:
+        encoded = [os.fsencode(value) for value in values]
+        groups = grouped(chain.from_iterable(repeat(encoded, repeat_)))
+    else:
+        groups = groups_of_lines(file)
+    messages: Iterable[list[bytes]] = (
+        [_message(line, message) for line in lines] for lines in groups
+    )
+    if rate is not None:
+        messages = _paced(messages, rate)
+    sending = MessageSending(client, f"/topics/{topic_path(topic)}", where.output)
+    return sending.run(message.schema, messages)
 
 
 def import_(
@@ -131,21 +125,18 @@ def import_(
 
     Example: braidlog import orders.ndjson orders-copy --resume orders.note
     """
-
-    def ask(client: AdminClient) -> int:
-        note = ImportNote(resume, file, topic)
-        importing = Importing(client, f"{API}/topics/{topic_path(topic)}/messages", note)
-        with progress(f"import {topic}") as advance:
-            for group in groups_of_lines(file, advance):
-                lines = importing.skipped(group)
-                if by_key or partition is not None:
-                    lines = importing.moved(lines, partition)
-                importing.send(lines)
-        note.remove()
-        print(f"{importing.stored} messages stored", file=sys.stderr)
-        return 0
-
-    return run_command(where, ask)
+    client = client_of(where)
+    note = ImportNote(resume, file, topic)
+    importing = Importing(client, f"{API}/topics/{topic_path(topic)}/messages", note)
+    with progress(f"import {topic}") as advance:
+        for group in groups_of_lines(file, advance):
+            lines = importing.skipped(group)
+            if by_key or partition is not None:
+                lines = importing.moved(lines, partition)
+            importing.send(lines)
+    note.remove()
+    print(f"{importing.stored} messages stored", file=sys.stderr)
+    return 0
 
 
 class MessageSending:

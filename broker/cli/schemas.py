@@ -12,17 +12,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import (
-    EXIT_FAILED,
-    EXIT_NOT_FOUND,
-    EXIT_USAGE,
-    AdminClient,
-    AdminError,
-    Json,
-    topic_path,
-)
+from braidlog.broker.cli.client import Json, topic_path
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 from braidlog.broker.cli.line_input import STANDARD_INPUT
-from braidlog.broker.cli.output import HERE, Where, print_rows, run_command
+from braidlog.broker.cli.output import HERE, Where, client_of, print_rows
 
 schemas = App(name="schemas", help="List, show, register and check schemas of topics.")
 
@@ -35,19 +28,16 @@ File = Annotated[
 
 
 @schemas.command(name="list")
-def list_schemas(topic: str, *, where: Where = HERE) -> int:
+def list_schemas(topic: str, *, where: Where = HERE) -> None:
     """List the versions of a topic's schema.
 
     Example: braidlog schemas list orders
     """
-
-    def ask(client: AdminClient) -> None:
-        versions = client.ask("GET", f"{_place(topic)}/schemas")["getSchemaResponses"]
-        if not versions:
-            client.topic(topic)  # Raises if there is no such topic either.
-        print_rows(where, versions, ("version", "type", "data"))
-
-    return run_command(where, ask)
+    client = client_of(where)
+    versions = client.ask("GET", f"{_place(topic)}/schemas")["getSchemaResponses"]
+    if not versions:
+        client.topic(topic)  # Raises if there is no such topic either.
+    print_rows(where, versions, ("version", "type", "data"))
 
 
 @schemas.command(name="show")
@@ -56,35 +46,29 @@ def show_schema(
     *,
     version: Annotated[int | None, Parameter(help="Else the newest.")] = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Show a schema of a topic: the newest version, or one by number.
 
     Example: braidlog schemas show orders --version 0
     """
-
-    def ask(client: AdminClient) -> None:
-        suffix = "" if version is None else f"/{version}"
-        try:
-            schema = client.ask("GET", f"{_place(topic)}/schema{suffix}")
-        except AdminError as error:  # Pulsar's clients expect a text without the topic.
-            raise AdminError(f"{topic}: {error}", error.exit_code) from error
-        print_rows(where, schema, ("version", "type", "data"))
-
-    return run_command(where, ask)
+    client = client_of(where)
+    suffix = "" if version is None else f"/{version}"
+    try:
+        schema = client.ask("GET", f"{_place(topic)}/schema{suffix}")
+    except AdminError as error:  # Pulsar's clients expect a text without the topic.
+        raise AdminError(f"{topic}: {error}", error.exit_code) from error
+    print_rows(where, schema, ("version", "type", "data"))
 
 
 @schemas.command(name="put")
-def put_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE) -> int:
+def put_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE) -> None:
     """Register a schema as the newest of a topic, if the topic's compatibility rule allows.
 
     Example: braidlog schemas put orders --type AVRO --file order.avsc
     """
-
-    def ask(client: AdminClient) -> None:
-        answer = client.ask("POST", f"{_place(topic)}/schema", _body(kind, file))["version"]
-        print_rows(where, answer, ("version",))
-
-    return run_command(where, ask)
+    client = client_of(where)
+    answer = client.ask("POST", f"{_place(topic)}/schema", _body(kind, file))["version"]
+    print_rows(where, answer, ("version",))
 
 
 @schemas.command(name="check")
@@ -93,13 +77,10 @@ def check_schema(topic: str, *, kind: Kind, file: File = "", where: Where = HERE
 
     Example: braidlog schemas check orders --type AVRO --file order.avsc
     """
-
-    def ask(client: AdminClient) -> int:
-        answer = client.ask("POST", f"{_place(topic)}/compatibility", _body(kind, file))
-        print_rows(where, answer, ("compatibility", "schemaCompatibilityStrategy"))
-        return 0 if answer["compatibility"] else EXIT_FAILED
-
-    return run_command(where, ask)
+    client = client_of(where)
+    answer = client.ask("POST", f"{_place(topic)}/compatibility", _body(kind, file))
+    print_rows(where, answer, ("compatibility", "schemaCompatibilityStrategy"))
+    return 0 if answer["compatibility"] else EXIT_FAILED
 
 
 def _place(topic: str) -> str:

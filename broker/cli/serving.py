@@ -8,11 +8,10 @@ broker 2 MB and a tenth of a second. Imports no broker before the settings are g
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-EXIT_USAGE = 2
+from braidlog.broker.cli.failures import EXIT_USAGE, fail
 
 # Name of each flag in `ServeFlags`.
 ONCE = {"--data-dir": "data_dir", "--config": "config", "--ready-file": "ready_file"}
@@ -64,16 +63,14 @@ def serve(flags: ServeFlags) -> int:
         for text in flags.listen:
             name, value = _pair(text, "--listen", "NAME=HOST:PORT")
             overrides.append((f"listeners.{name}.listen", value, f"--listen {text}"))
-        for text in flags.set_:
-            key, value = _pair(text, "--set", "KEY=VALUE")
-            overrides.append((key, value, f"--set {text}"))
+        overrides += set_flags(flags.set_)
         if flags.ephemeral:
             return _serve_ephemeral(flags, overrides)
         if flags.data_dir is not None:
             overrides.append(("data_dir", flags.data_dir, "--data-dir"))
         settings = load(file=flags.config, flags=overrides)
     except ConfigError as error:
-        return refuse(str(error), EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
     from braidlog.broker.config.unused import import_structlog
 
     gc.disable()  # Modules are no garbage: looking for some took a tenth of the start.
@@ -89,16 +86,15 @@ def _serve_ephemeral(flags: ServeFlags, settings: Sequence[tuple[str, str, str]]
     """Run a broker for tests, with its data in memory. Returns the exit code."""
     for name, value in (("--data-dir", flags.data_dir), ("--config", flags.config)):
         if value is not None:
-            return refuse(f"{name}: not possible with --ephemeral", EXIT_USAGE)
+            return fail(f"{name}: not possible with --ephemeral", EXIT_USAGE)
     from braidlog.testing.serving import serve_ephemeral
 
     return serve_ephemeral(settings, flags.ready_file)
 
 
-def refuse(reason: str, code: int) -> int:
-    """Print a line for the operator; returns the exit code."""
-    print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr)
-    return code
+def set_flags(texts: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return settings by `--set KEY=VALUE`, each with the flag's text. Raises ConfigError."""
+    return [(*_pair(text, "--set", "KEY=VALUE"), f"--set {text}") for text in texts]
 
 
 def _pair(text: str, flag: str, wanted: str) -> tuple[str, str]:

@@ -14,23 +14,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import (
-    EXIT_FAILED,
-    EXIT_NOT_FOUND,
-    EXIT_USAGE,
-    AdminClient,
-    AdminError,
-    Json,
-)
+from braidlog.broker.cli.client import AdminClient, Json
 from braidlog.broker.cli.confirming import Yes, confirm
-from braidlog.broker.cli.output import (
-    HERE,
-    Where,
-    print_answer,
-    print_rows,
-    run_command,
-    time_text,
-)
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AdminError
+from braidlog.broker.cli.output import HERE, Where, client_of, print_answer, print_rows, time_text
 from braidlog.broker.config.units import parse_seconds
 
 users = App(name="users", help="List, make, change and remove users.")
@@ -45,22 +32,18 @@ Roles = Annotated[list[str] | None, Parameter(name="--role", negative="", help="
 
 
 @users.command(name="list")
-def list_users(*, where: Where = HERE) -> int:
+def list_users(*, where: Where = HERE) -> None:
     """List all users.
 
     Example: braidlog users list
     """
-
-    def ask(client: AdminClient) -> None:
-        user_list = client.users()
-        columns = ("name", "id", "active", "has_password", "roles", "tokens")
-        rows = [
-            {**user, "roles": ", ".join(user["roles"]), "tokens": len(user["tokens"])}
-            for user in user_list
-        ]
-        print_rows(where, user_list, columns, rows)
-
-    return run_command(where, ask)
+    user_list = client_of(where).users()
+    columns = ("name", "id", "active", "has_password", "roles", "tokens")
+    rows = [
+        {**user, "roles": ", ".join(user["roles"]), "tokens": len(user["tokens"])}
+        for user in user_list
+    ]
+    print_rows(where, user_list, columns, rows)
 
 
 @users.command(name="create")
@@ -73,32 +56,25 @@ def create_user(
     ] = False,
     role: Roles = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Create a user.
 
     Example: braidlog users create anna --password-file anna.txt
     """
-
-    def ask(client: AdminClient) -> None:
-        body: Json = {"roles": role or []}
-        if not no_password:
-            body["password"] = _password(password_file)
-        client.user(user, "PUT", body)
-
-    return run_command(where, ask)
+    client = client_of(where)
+    body: Json = {"roles": role or []}
+    if not no_password:
+        body["password"] = _password(password_file)
+    client.user(user, "PUT", body)
 
 
 @users.command(name="password")
-def set_password(user: str, *, password_file: PasswordFile = None, where: Where = HERE) -> int:
+def set_password(user: str, *, password_file: PasswordFile = None, where: Where = HERE) -> None:
     """Set a new password for a user.
 
     Example: braidlog users password anna
     """
-
-    def ask(client: AdminClient) -> None:
-        client.user(user, "PATCH", {"password": _password(password_file)})
-
-    return run_command(where, ask)
+    client_of(where).user(user, "PATCH", {"password": _password(password_file)})
 
 
 @users.command(name="alter")
@@ -108,29 +84,24 @@ def alter_user(
     active: Annotated[bool | None, Parameter(help="Whether they may come in.")] = None,
     role: Roles = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Replace a user's roles, lock a user out or allow logins again.
 
     Example: braidlog users alter anna --no-active
     """
-    return run_command(
-        where, lambda client: _done(client.user(user, "PATCH", {"active": active, "roles": role}))
-    )
+    client_of(where).user(user, "PATCH", {"active": active, "roles": role})
 
 
 @users.command(name="delete")
-def delete_user(user: str, *, yes: Yes = False, where: Where = HERE) -> int:
+def delete_user(user: str, *, yes: Yes = False, where: Where = HERE) -> None:
     """Remove a user with all tokens and permissions. Connections with the user's password or tokens
     end.
 
     Example: braidlog users delete anna --yes
     """
-
-    def ask(client: AdminClient) -> None:
-        confirm(f"Delete the user {user} with all tokens and permissions?", yes=yes)
-        client.user(user, "DELETE")
-
-    return run_command(where, ask)
+    client = client_of(where)
+    confirm(f"Delete the user {user} with all tokens and permissions?", yes=yes)
+    client.user(user, "DELETE")
 
 
 @tokens.command(name="create")
@@ -140,115 +111,94 @@ def create_token(
     *,
     expires: Annotated[str | None, Parameter(help="As 90d; without it: never.")] = None,
     where: Where = HERE,
-) -> int:
+) -> None:
     """Create an access token and print the token. The token cannot be shown again.
 
     Example: braidlog tokens create anna laptop --expires 90d
     """
-
-    def ask(client: AdminClient) -> None:
-        body: Json = {}
-        if expires is not None:
-            body["expires_us"] = time.time_ns() // 1000 + int(_seconds(expires) * 1_000_000)
-        created = client.token(user, name, "PUT", body)
-        if where.output == "table":
-            print(created["token"])
-        else:
-            print_answer(where, created, list)
-
-    return run_command(where, ask)
+    client = client_of(where)
+    body: Json = {}
+    if expires is not None:
+        body["expires_us"] = time.time_ns() // 1000 + int(_seconds(expires) * 1_000_000)
+    created = client.token(user, name, "PUT", body)
+    if where.output == "table":
+        print(created["token"])
+    else:
+        print_answer(where, created, list)
 
 
 @tokens.command(name="show")
-def show_tokens(user: str, *, where: Where = HERE) -> int:
+def show_tokens(user: str, *, where: Where = HERE) -> None:
     """List the access tokens of a user, without their texts.
 
     Example: braidlog tokens show anna
     """
-
-    def ask(client: AdminClient) -> None:
-        token_list = client.user(user)["tokens"]
-        columns = ("name", "created", "expires")
-        rows = [
-            {
-                "name": token["name"],
-                "created": time_text(token["created_us"]),
-                "expires": None if token["expires_us"] is None else time_text(token["expires_us"]),
-            }
-            for token in token_list
-        ]
-        print_rows(where, token_list, columns, rows)
-
-    return run_command(where, ask)
+    token_list = client_of(where).user(user)["tokens"]
+    columns = ("name", "created", "expires")
+    rows = [
+        {
+            "name": token["name"],
+            "created": time_text(token["created_us"]),
+            "expires": None if token["expires_us"] is None else time_text(token["expires_us"]),
+        }
+        for token in token_list
+    ]
+    print_rows(where, token_list, columns, rows)
 
 
 @tokens.command(name="revoke")
-def revoke_token(user: str, name: str, *, yes: Yes = False, where: Where = HERE) -> int:
+def revoke_token(user: str, name: str, *, yes: Yes = False, where: Where = HERE) -> None:
     """Revoke an access token. The token can never be used again.
 
     Example: braidlog tokens revoke anna laptop --yes
     """
-
-    def ask(client: AdminClient) -> None:
-        confirm(f"Revoke the token {name} of {user}?", yes=yes)
-        client.token(user, name, "DELETE")
-
-    return run_command(where, ask)
+    client = client_of(where)
+    confirm(f"Revoke the token {name} of {user}?", yes=yes)
+    client.token(user, name, "DELETE")
 
 
 @permissions.command(name="grant")
-def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> int:
+def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> None:
     """Allow a user, or `role:NAME`, an action on the resources that a pattern names.
 
     Example: braidlog permissions grant anna consume 'public/default/orders@billing'
     """
     wanted = {"subject": subject, "action": action, "resource": resource}
 
-    def ask(client: AdminClient) -> None:
-        client.grant(wanted)
-        if not subject.startswith("role:") and not _is_known(client, subject):
-            print(f"braidlog: there is no user {subject} yet; the grant is kept", file=sys.stderr)
-
-    return run_command(where, ask)
+    client = client_of(where)
+    client.grant(wanted)
+    if not subject.startswith("role:") and not _is_known(client, subject):
+        print(f"braidlog: there is no user {subject} yet; the grant is kept", file=sys.stderr)
 
 
 @permissions.command(name="revoke")
-def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> int:
+def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> None:
     """Revoke a permission, named as in its grant.
 
     Example: braidlog permissions revoke anna consume 'public/default/orders@billing'
     """
-    grant = {"subject": subject, "action": action, "resource": resource}
-    return run_command(where, lambda client: _done(client.revoke(grant)))
+    client_of(where).revoke({"subject": subject, "action": action, "resource": resource})
 
 
 @permissions.command(name="list")
-def list_permissions(subject: str | None = None, *, where: Where = HERE) -> int:
+def list_permissions(subject: str | None = None, *, where: Where = HERE) -> None:
     """List all granted permissions, or those of a user or role.
 
     Example: braidlog permissions list role:readers
     """
-
-    def ask(client: AdminClient) -> None:
-        grants = client.permissions(subject)
-        print_rows(where, grants, ("subject", "action", "resource"))
-
-    return run_command(where, ask)
+    grants = client_of(where).permissions(subject)
+    print_rows(where, grants, ("subject", "action", "resource"))
 
 
 @permissions.command(name="test")
-def test(user: str, action: str, resource: str, *, where: Where = HERE) -> int:
+def test(user: str, action: str, resource: str, *, where: Where = HERE) -> None:
     """Test if a user has a permission; exits with 1 if not.
 
     Example: braidlog permissions test anna produce public/default/orders
     """
-
-    def ask(client: AdminClient) -> None:
-        if not client.is_allowed(user, action, resource):
-            raise AdminError(f"{user} may not {action} {resource}", EXIT_FAILED)
-        print(f"{user} may {action} {resource}")
-
-    return run_command(where, ask)
+    if not client_of(where).is_allowed(user, action, resource):
+        raise AdminError(f"{user} may not {action} {resource}", EXIT_FAILED)
+    print(f"{user} may {action} {resource}")
 
 
 def _is_known(client: AdminClient, name: str) -> bool:
@@ -280,7 +230,3 @@ def _seconds(text: str) -> float:
         return parse_seconds(text, unit="s")
     except ValueError as error:
         raise AdminError(f"--expires {text}: {error}", EXIT_USAGE) from error
-
-
-def _done(_: object) -> None:
-    """Print nothing: the exit code says enough."""

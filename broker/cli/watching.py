@@ -12,16 +12,9 @@ from urllib.parse import urlencode
 
 from cyclopts import Parameter
 
-from braidlog.broker.cli.client import (
-    API,
-    EXIT_FAILED,
-    EXIT_USAGE,
-    AdminClient,
-    AdminError,
-    Json,
-    topic_path,
-)
-from braidlog.broker.cli.output import HERE, Where, cells, print_answer, print_rows, run_command
+from braidlog.broker.cli.client import API, AdminClient, Json, topic_path
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_USAGE, AdminError
+from braidlog.broker.cli.output import HERE, Where, cells, client_of, print_answer, print_rows
 
 Watch = Annotated[float | None, Parameter(help="Again and again, after so many seconds.")]
 COUNTS = ("records_in", "bytes_in", "records_out", "bytes_out")
@@ -107,14 +100,12 @@ def health(*, watch: Watch = None, where: Where = HERE) -> int:
 def _watched(where: Where, watch: float | None, look: Callable[[AdminClient], int]) -> int:
     """Run a look once, or repeatedly until interrupted; returns the exit code of the last look."""
 
-    def ask(client: AdminClient) -> int:
-        if watch is not None and not watch > 0:
-            raise AdminError("--watch is greater than 0", EXIT_USAGE)
+    client = client_of(where)
+    if watch is not None and not watch > 0:
+        raise AdminError("--watch is greater than 0", EXIT_USAGE)
+    code = look(client)
+    while watch is not None:
+        time.sleep(watch)
+        print(flush=True)
         code = look(client)
-        while watch is not None:
-            time.sleep(watch)
-            print(flush=True)
-            code = look(client)
-        return code
-
-    return run_command(where, ask)
+    return code

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from braidlog.broker.cli.client import AdminError
+from braidlog.broker.cli.failures import AdminError
 from braidlog.broker.cli.places import time_us_of
 from braidlog.protocols.http.console.shown_messages import MessagesRead, offset_of
 from braidlog.protocols.http.console.visits import PageRefused, Visit

@@ -7,13 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import trustme
 
-from braidlog.broker.cli.client import (
-    EXIT_FAILED,
-    EXIT_UNREACHABLE,
-    EXIT_USAGE,
-    AdminClient,
-    AdminError,
-)
+from braidlog.broker.cli.client import AdminClient
+from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, AdminError
 
 
 class LoginServer(BaseHTTPRequestHandler):

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from braidlog.broker.cli import cluster
+from braidlog.broker.cli.failures import EXIT_FAILED, AdminError
 from braidlog.broker.cli.main import run
 from braidlog.storage.shared.ledger import LedgerUnanswered, SessionRow, SessionState, ShardRow
 from tests.waiting import HANG_S
@@ -109,13 +110,15 @@ def test_a_drain_asks_again_if_the_database_does_not_answer():
     assert ledger.asked == 6 and ledger.now_s < cluster.DRAIN_S
 
 
-def test_a_drain_that_does_not_end_says_how_many_shards_are_left(capsys):
+def test_a_drain_that_does_not_end_says_how_many_shards_are_left():
     ledger = LedgerWithGaps([2])
     assert await_drained(ledger) == 2
     assert ledger.now_s >= cluster.DRAIN_S
-    assert cluster.report_drain(1, 2, ledger.now_s) == 1
-    message = "braidlog: node 1 still owns 2 shards: is another one live?\n"
-    assert capsys.readouterr().err == message
+    with pytest.raises(
+        AdminError, match="node 1 still owns 2 shards: is another one live"
+    ) as raised:
+        cluster.report_drain(1, 2, ledger.now_s)
+    assert raised.value.exit_code == EXIT_FAILED
 
 
 def test_a_drain_gives_up_on_a_silent_database_after_its_time():

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from braidlog.broker.cli.client import EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 from braidlog.broker.cli.contexts import DEFAULT_URL, contexts_file, resolve
+from braidlog.broker.cli.failures import EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 
 FILE = """
 default = "local"

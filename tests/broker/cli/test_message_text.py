@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from braidlog.broker.cli.client import EXIT_USAGE, AdminError
 from braidlog.broker.cli.dump import CELL_MAX
+from braidlog.broker.cli.failures import EXIT_USAGE, AdminError
 from braidlog.broker.cli.message_text import Template, cell, table_line, time_text
 
 MESSAGE = {
