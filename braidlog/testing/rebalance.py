@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import trio
 
+from braidlog.protocols.kafka.codec import read, write
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.fields import FieldReader, Writer
 from braidlog.protocols.kafka.schema import Struct
@@ -95,11 +96,11 @@ class _Client:
         await self.send(request, version)
         size = SIZE.unpack(await self._receive(SIZE.size))[0]
         frame = await self._receive(size)
-        return answer.read(FieldReader(memoryview(frame), SIZE.size), version)
+        return read(answer, FieldReader(memoryview(frame), SIZE.size), version)
 
     async def send(self, request: Struct, version: int) -> None:
         out = Writer()
-        request.write(out, request, version)
+        write(out, request, version)
         head = HEAD.pack(request.KEY, version, 0, len(CLIENT_ID)) + CLIENT_ID
         body = head + b"".join(part for part in out.parts() if not isinstance(part, StoredPart))
         await self._stream.send_all(SIZE.pack(len(body)) + body)

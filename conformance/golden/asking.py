@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from braidlog.protocols.kafka.codec import read, write
 from braidlog.protocols.kafka.fields import FieldReader, Writer
 from braidlog.protocols.kafka.schema import NO_UUID, Struct
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
@@ -66,7 +67,7 @@ def ask(address: tuple[str, int], version: int, body: Struct) -> str:
 def frame_of(version: int, body: Struct) -> bytes:
     """Return a request."""
     key, out = body.KEY, Writer()
-    body.write(out, body, version)
+    write(out, body, version)
     head = struct.pack(">hhih6s", key, version, 7, 6, b"golden")
     head += b"\0" * ((key, version) in FLEXIBLE)
     frame = head + b"".join(map(bytes, out.parts()))
@@ -97,7 +98,7 @@ def decoded(key: int, version: int, answer: str) -> Struct:
     """Return the answer as the structure of its table."""
     kind = WHOLE.get(key) or APIS[key].reply
     reader = FieldReader(memoryview(bytes.fromhex(answer)))
-    value = kind.read(reader, version)
+    value = read(kind, reader, version)
     assert not reader.left, (key, version)
     return value
 

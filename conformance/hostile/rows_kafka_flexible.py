@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from braidlog.protocols.kafka.codec import read, write
 from braidlog.protocols.kafka.fields import FieldReader, Writer
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
@@ -130,7 +131,7 @@ def flexible_rows(known: Mapping[int, int], bodies: Mapping[int, bytes]) -> Iter
     for key, api in APIS.items():
         request = NEW.get(key) or api.request()
         if key in known:
-            request = api.request.read(FieldReader(memoryview(bodies[key])), known[key])
+            request = read(api.request, FieldReader(memoryview(bodies[key])), known[key])
         LATER.get(key, lambda body: None)(request)
         for version in range(known.get(key, -1) + 1, api.version_max + 1):
             name = f"{type(request).__name__} v{version}"
@@ -139,7 +140,7 @@ def flexible_rows(known: Mapping[int, int], bodies: Mapping[int, bytes]) -> Iter
 
 def _frame(key: int, version: int, request: Struct) -> bytes:
     out = Writer()
-    request.write(out, request, version)
+    write(out, request, version)
     head = struct.pack(">hhi", key, version, 7) + kafka.string(b"raw")
     head += b"\0" * ((key, version) in FLEXIBLE)
     return KAFKA.with_length(head + b"".join(map(bytes, out.parts())))

@@ -9,6 +9,7 @@ of a flexible version: only refusals of Produce and Fetch have any, which name t
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
+from braidlog.protocols.kafka.codec import write
 from braidlog.protocols.kafka.fields import (
     INT16,
     INT32,
@@ -67,7 +68,7 @@ def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
         parts = _fetch(reply, version)
     else:
         out = Writer()
-        reply.write(out, reply, version)
+        write(out, reply, version)
         parts = out.parts()
     size = sum(map(len, parts)) + INT32.size
     # Clients read the answer to ApiVersions before they know whether the broker is flexible.

@@ -6,7 +6,8 @@ Layout rules: Kafka protocol guide, "Protocol Primitive Types".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.reader import BigEndianReader
@@ -29,6 +30,10 @@ UVARINT_BITS = 35
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
+
+Value = Any  # A field's value; the type depends on the field.
+# Reads a value at a position of a frame with an end; returns the value and the position behind it.
+ReadValue = Callable[["FieldReader", memoryview, int, int], tuple[Value, int]]
 
 
 class ManyEntries(Exception):
@@ -92,6 +97,26 @@ class FieldReader(BigEndianReader):
             if byte < 0x80:
                 return number
         raise ProtocolError(f"number of more than {UVARINT_BITS // 7} bytes")
+
+    def uvarint_at(self, pos: int) -> tuple[int, int]:
+        """Return the unsigned number at a position, and the position behind it."""
+        self._pos = pos
+        return self.uvarint(), self._pos
+
+    def skip_at(self, pos: int, size: int) -> int:
+        """Return the position behind bytes at a position. Raises ProtocolError."""
+        self._pos = pos
+        self.take(size)
+        return self._pos
+
+    def value_at(self, pos: int, read: ReadValue) -> tuple[Value, int]:
+        """Return the value at a position, and the position behind it."""
+        return read(self, self._view, pos, self._end)
+
+    def value(self, read: ReadValue) -> Value:
+        """Return the next value."""
+        value, self._pos = read(self, self._view, self._pos, self._end)
+        return value
 
     def compact_string(self) -> bytes | None:
         """Return a string of a flexible version; None for null. Raises ProtocolError."""

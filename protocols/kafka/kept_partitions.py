@@ -7,7 +7,7 @@ outdated.
 
 from __future__ import annotations
 
-from braidlog.protocols.kafka.schema import KeptList
+from braidlog.protocols.kafka.codec import KeptList
 from braidlog.protocols.kafka.wire.metadata import MetadataResponsePartition
 
 # Of all kept lists; a partition takes some 100 bytes, and 26 more for each version asked for.

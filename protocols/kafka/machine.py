@@ -9,6 +9,7 @@ import struct
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.framing import LengthPrefix
+from braidlog.protocols.kafka.codec import read
 from braidlog.protocols.kafka.decoding import DECODERS, PRODUCE_KEY, RequestReader, produce_at_once
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
@@ -98,7 +99,7 @@ class KafkaMachine:
 def _by_table(reader: RequestReader, api_key: int, version: int) -> RequestBody:
     if (api_key, version) not in SERVED:  # ApiVersions, in a layout of later releases.
         return ApiVersionsRequest()
-    body: RequestBody = APIS[api_key].request.read(reader, version)
+    body: RequestBody = read(APIS[api_key].request, reader, version)
     return body
 
 

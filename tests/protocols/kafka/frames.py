@@ -5,6 +5,7 @@ from typing import Any
 
 import trio
 
+from braidlog.protocols.kafka.codec import read, write
 from braidlog.protocols.kafka.fields import FieldReader, Writer
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
 from braidlog.protocols.kafka.wire.delete_records import (
@@ -35,7 +36,7 @@ KEY_OF: dict[object, int] = {api.request: key for key, api in APIS.items()}
 def table_request(api_key: int, version: int, correlation_id: int, body: object) -> bytes:
     """Return the frame of a request by the table of its layout."""
     out = Writer()
-    APIS[api_key].request.write(out, m.full(body), version)
+    write(out, m.full(body), version)
     head = struct.pack(">hhihs", api_key, version, correlation_id, 1, b"t")
     if (api_key, version) in FLEXIBLE:
         head += b"\0"
@@ -110,7 +111,7 @@ class RawKafka(FrameStream):
         assert reader.i32() == self.correlation_id
         if (api_key, version) in FLEXIBLE and api_key != API_VERSIONS_KEY:
             assert reader.u8() == 0
-        reply = APIS[api_key].reply.read(reader, version)
+        reply = read(APIS[api_key].reply, reader, version)
         assert not reader.left
         return reply
 

@@ -10,6 +10,7 @@ import pytest
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka import decoding
+from braidlog.protocols.kafka.codec import read
 from braidlog.protocols.kafka.decoding import DECODERS, RequestReader, produce_at_once
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
 from braidlog.protocols.kafka.machine import REQUEST_BYTES_MIN, KafkaMachine
@@ -114,7 +115,7 @@ def decode(frame: bytes) -> m.Request:
 def body(api_key: int, data: bytes) -> m.RequestBody:
     reader = RequestReader(memoryview(data))
     by_hand = DECODERS.get((api_key, 0))
-    return m.short(by_hand(reader) if by_hand else APIS[api_key].request.read(reader, 0))
+    return m.short(by_hand(reader) if by_hand else read(APIS[api_key].request, reader, 0))
 
 
 @pytest.mark.parametrize("name", PAIRS)

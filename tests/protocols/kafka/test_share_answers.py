@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any, Final
 
+from braidlog.protocols.kafka.codec import read
 from braidlog.protocols.kafka.fields import FieldReader
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables import APIS
@@ -40,9 +41,9 @@ async def test_answers_have_kafkas_codes(client: RawKafka) -> None:
         await client.stream.send_all(bytes.fromhex(row["request"]))
         frame = await client.frame()
         assert frame is not None
-        answer = APIS[key].reply.read(FieldReader(memoryview(frame), HEAD_BYTES), version)
+        answer = read(APIS[key].reply, FieldReader(memoryview(frame), HEAD_BYTES), version)
         wanted = bytes.fromhex(row["answer"])
-        kafka = APIS[key].reply.read(FieldReader(memoryview(wanted), HEAD_BYTES), version)
+        kafka = read(APIS[key].reply, FieldReader(memoryview(wanted), HEAD_BYTES), version)
         if row["note"] not in DIFFERENT:
             assert codes(answer) == codes(kafka), row["note"]
             checked += 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from braidlog.broker.runtime.endings import ProtocolError
+from braidlog.protocols.kafka.codec import read, write
 from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import (
@@ -41,7 +42,7 @@ ANSWERED = [row for row in ROWS if row.answer]
 
 def written(value: Struct, version: int) -> bytes:
     out = Writer()
-    value.write(out, value, version)
+    write(out, value, version)
     return b"".join(map(bytes, out.parts()))
 
 
@@ -58,7 +59,7 @@ def body_of(row: GoldenFrame) -> FieldReader:
 def test_request_of_a_real_client_is_read_to_its_end(row: GoldenFrame) -> None:
     reader = body_of(row)
     start = reader.pos
-    body = APIS[row.api_key].request.read(reader, row.version)
+    body = read(APIS[row.api_key].request, reader, row.version)
     assert not reader.left
     assert written(body, row.version) == row.request[start:]
     if (row.api_key, row.version) in DECODERS:
@@ -75,7 +76,7 @@ def test_request_cut_anywhere_raises_protocol_error(row: GoldenFrame) -> None:
 @pytest.mark.parametrize("row", ANSWERED, ids=lambda row: row.label)
 def test_an_answer_of_a_real_broker_round_trips(row: GoldenFrame) -> None:
     reader = FieldReader(memoryview(row.answer), BODY_POS)
-    reply = APIS[row.api_key].reply.read(reader, row.version)
+    reply = read(APIS[row.api_key].reply, reader, row.version)
     assert not reader.left
     assert written(reply, row.version) == row.answer[BODY_POS:]
 
@@ -113,7 +114,7 @@ def test_fetch_v11_with_a_session_and_a_rack() -> None:
     assert not reader.left
     target = m.FetchTarget(7, 1024, 5)
     assert request == m.FetchRequest(-1, 500, 1, {b"foo": {0: target}}, 1 << 20)
-    assert m.short(APIS[1].request.read(FieldReader(data), 11)) == request
+    assert m.short(read(APIS[1].request, FieldReader(data), 11)) == request
     reply = m.FetchReply({b"foo": {0: m.Fetched(0, 9, [b"abc"], 3, 2)}})
     frame = b"".join(encode(7, reply, 11))
     assert frame[BODY_POS:].hex() == (
@@ -124,15 +125,15 @@ def test_fetch_v11_with_a_session_and_a_rack() -> None:
 
 
 def test_metadata_v1_distinguishes_no_topics_from_all() -> None:
-    read = APIS[3].request.read
-    assert read(FieldReader(memoryview(bytes(4))), 1).topics == []
-    assert read(FieldReader(memoryview(b"\xff" * 4)), 1).topics is None
+    no_topics, all_topics = FieldReader(memoryview(bytes(4))), FieldReader(memoryview(b"\xff" * 4))
+    assert read(APIS[3].request, no_topics, 1).topics == []
+    assert read(APIS[3].request, all_topics, 1).topics is None
 
 
 def test_entries_above_the_limit_are_refused_before_they_are_built() -> None:
     data = (ENTRIES_MAX + 1).to_bytes(4, "big")
     with pytest.raises(ProtocolError, match="more than"):
-        APIS[3].request.read(FieldReader(memoryview(data)), 1)
+        read(APIS[3].request, FieldReader(memoryview(data)), 1)
 
 
 NAMES = [None, b"", b"topic"]

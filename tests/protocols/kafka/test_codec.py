@@ -1,4 +1,4 @@
-"""The generated structures, compared with literal bytes of Kafka's layouts, and round trips."""
+"""The generated structures, read and written: literal bytes of Kafka's layouts, and round trips."""
 
 import importlib
 import pkgutil
@@ -9,6 +9,7 @@ import pytest
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka import wire
+from braidlog.protocols.kafka.codec import read, write
 from braidlog.protocols.kafka.fields import ENTRIES_MAX, FieldReader, Writer, uvarint_bytes
 from braidlog.protocols.kafka.schema import (
     NO_UUID,
@@ -39,13 +40,13 @@ from braidlog.protocols.kafka.wire.metadata import MetadataRequest, MetadataRequ
 
 def written(value: Struct, version: int) -> bytes:
     out = Writer()
-    value.write(out, value, version)
+    write(out, value, version)
     return b"".join(bytes(part) for part in out.parts() if not hasattr(part, "send"))
 
 
 def read_whole(kind: type[Struct], data: bytes, version: int) -> Struct:
     reader = FieldReader(memoryview(data))
-    value = kind.read(reader, version)
+    value = read(kind, reader, version)
     assert not reader.left
     return value
 
@@ -148,7 +149,7 @@ def test_unknown_tags_are_skipped() -> None:
 )
 def test_invalid_bytes_raise_protocol_error(text: str, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
-        ApiVersionsResponse.read(FieldReader(memoryview(bytes.fromhex(text))), 3)
+        read(ApiVersionsResponse, FieldReader(memoryview(bytes.fromhex(text))), 3)
 
 
 def test_a_tagged_field_with_its_default_is_not_written() -> None:
@@ -161,7 +162,7 @@ def test_tags_count_as_entries() -> None:
     head = bytes.fromhex("0000 01 00000000")
     data = head + uvarint_bytes(ENTRIES_MAX + 1) + bytes((9, 0)) * (ENTRIES_MAX + 1)
     with pytest.raises(ProtocolError, match="more than"):
-        ApiVersionsResponse.read(FieldReader(memoryview(data)), 3)
+        read(ApiVersionsResponse, FieldReader(memoryview(data)), 3)
 
 
 def test_structures_compare_by_fields_and_show_non_default_values() -> None:
@@ -184,6 +185,21 @@ def test_every_version_of_every_message_round_trips(
             for _ in range(3):
                 value = filled(kind, version, rng)
                 assert read_whole(kind, written(value, version), version) == value, version
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "response_kind"), MESSAGES, ids=lambda kind: kind.__name__
+)
+def test_a_frame_that_ends_early_raises_protocol_error(
+    request_kind: type[Struct], response_kind: type[Struct]
+) -> None:
+    rng = random.Random(request_kind.KEY)
+    for kind in (request_kind, response_kind):
+        for version in request_kind.VERSIONS:
+            data = written(filled(kind, version, rng), version)[:300]
+            for size in range(len(data)):
+                with pytest.raises(ProtocolError):
+                    read(kind, FieldReader(memoryview(data)[:size]), version)
 
 
 def filled(kind: type[Struct], version: int, rng: random.Random) -> Struct:
