@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.errors import NotAuthorized
+from braidlog.broker.errors import BrokerError, NotAuthorized
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import CommandRefused, refusal
 from braidlog.protocols.pulsar.lanes import Lanes
@@ -23,7 +24,6 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 if TYPE_CHECKING:
     from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.delivery.open_producers import Producer
-    from braidlog.broker.errors import BrokerError
     from braidlog.broker.metrics import Number
     from braidlog.broker.server.connection import Connection
     from braidlog.protocols.pulsar.consumer import PulsarConsumer
@@ -81,6 +81,14 @@ class PulsarClient:
         refused = refusal(error)
         self.count_refused(refused.code)
         self.outbox.answer([messages.error(request_id, refused.code, refused.text)])
+
+    @contextmanager
+    def refusing(self, request_id: int) -> Iterator[None]:
+        """Answer a request with the error that ends the block, if any."""
+        try:
+            yield
+        except (BrokerError, CommandRefused) as error:
+            self.refuse(request_id, error)
 
     def count_refused(self, code: ServerError, times: int = 1) -> None:
         """Count answers with that error."""

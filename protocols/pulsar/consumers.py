@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.errors import BrokerError
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import CommandRefused
@@ -58,7 +57,7 @@ def unsubscribe(client: PulsarClient, command: CommandUnsubscribe) -> None:
 
 
 def _unsubscribe(client: PulsarClient, command: CommandUnsubscribe) -> None:
-    try:
+    with client.refusing(command.request_id):
         consumer, dispatcher = attached(client, command.consumer_id)
         others = [other for other in dispatcher.consumers if other is not consumer]
         if others and not command.force:
@@ -71,9 +70,6 @@ def _unsubscribe(client: PulsarClient, command: CommandUnsubscribe) -> None:
             dispatcher.leave(other)
             other.disconnect()
         ticket = dispatcher.unsubscribe()
-    except (BrokerError, CommandRefused) as error:
-        client.refuse(command.request_id, error)
-    else:
         client.outbox.answer([messages.success(command.request_id)], ticket)
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,11 +71,8 @@ def partitioned_metadata(client: PulsarClient, command: CommandPartitionedTopicM
 async def _find_and_tell_partitions(
     client: PulsarClient, command: CommandPartitionedTopicMetadata
 ) -> None:
-    try:
+    with _refusing_partitions(client, command):
         await find(client, Action.DESCRIBE, command.topic)
-    except (BrokerError, CommandRefused) as error:
-        _refuse_partitions(client, command, error)
-    else:
         _tell_partitions(client, command)
 
 
@@ -97,11 +96,8 @@ def _may_create(command: CommandPartitionedTopicMetadata) -> bool:
 async def _make_and_tell_partitions(
     client: PulsarClient, command: CommandPartitionedTopicMetadata
 ) -> None:
-    try:
+    with _refusing_partitions(client, command):
         missing = await make_missing(client, Action.DESCRIBE, command.topic)
-    except (BrokerError, CommandRefused) as error:
-        _refuse_partitions(client, command, error)
-    else:
         _tell_partitions(client, command, missing.ticket)
 
 
@@ -109,7 +105,7 @@ def _tell_partitions(
     client: PulsarClient, command: CommandPartitionedTopicMetadata, ticket: int = 0
 ) -> None:
     topics = client.broker.topics
-    try:
+    with _refusing_partitions(client, command):
         name, index = resolve(client, Action.DESCRIBE, command.topic)
         if is_non_persistent(command.topic):
             _tell_non_persistent_partitions(client, command, name, index)
@@ -119,12 +115,9 @@ def _tell_partitions(
             raise TopicNotFound("")
         if topic is not None and index is not None and index >= len(topic.partitions):
             raise PartitionNotFound(f"{name} has no partition {index}")
-    except (BrokerError, CommandRefused) as error:
-        _refuse_partitions(client, command, error)
-        return
-    is_partitioned = topic is not None and topic.partitioned and index is None
-    count = len(topic.partitions) if topic is not None and is_partitioned else 0
-    client.outbox.answer([messages.partitions(command.request_id, count)], ticket)
+        is_partitioned = topic is not None and topic.partitioned and index is None
+        count = len(topic.partitions) if topic is not None and is_partitioned else 0
+        client.outbox.answer([messages.partitions(command.request_id, count)], ticket)
 
 
 def _tell_non_persistent_partitions(
@@ -144,14 +137,17 @@ def _tell_non_persistent_partitions(
     client.outbox.answer([answer])
 
 
-def _refuse_partitions(
-    client: PulsarClient,
-    command: CommandPartitionedTopicMetadata,
-    error: BrokerError | CommandRefused,
-) -> None:
-    refused = refusal(error)
-    answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
-    client.outbox.put([answer])
+@contextmanager
+def _refusing_partitions(
+    client: PulsarClient, command: CommandPartitionedTopicMetadata
+) -> Iterator[None]:
+    """Answer with the error that ends the block, if any."""
+    try:
+        yield
+    except (BrokerError, CommandRefused) as error:
+        refused = refusal(error)
+        answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
+        client.outbox.put([answer])
 
 
 def lookup(client: PulsarClient, command: CommandLookupTopic) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.delivery import entry_reads
 from braidlog.broker.delivery.holes import last_batch_index
-from braidlog.broker.errors import BrokerError, NotAuthorized
+from braidlog.broker.errors import NotAuthorized
 from braidlog.broker.limits import OUTPUT_LAST_BYTES
 from braidlog.broker.reading import entries
 from braidlog.broker.reading.entries import EntryId
@@ -57,7 +57,7 @@ def seek(client: PulsarClient, command: CommandSeek) -> None:
 
 
 async def _seek(client: PulsarClient, command: CommandSeek) -> None:
-    try:
+    with client.refusing(command.request_id):
         consumer, dispatcher = attached(client, command.consumer_id)
         if not dispatcher.partition.is_persistent:  # As Apache answers: there is nothing to seek.
             client.outbox.answer([messages.success(command.request_id)])
@@ -74,9 +74,6 @@ async def _seek(client: PulsarClient, command: CommandSeek) -> None:
                 ServerError.MetadataError, "Message id and message publish time were not present"
             )
         ticket = await dispatcher.seek(resolve)
-    except (BrokerError, CommandRefused) as error:
-        client.refuse(command.request_id, error)
-    else:
         client.outbox.answer([messages.success(command.request_id)], ticket)
 
 
@@ -86,19 +83,17 @@ def last_message_id(client: PulsarClient, command: CommandGetLastMessageId) -> N
 
 
 async def _last_message_id(client: PulsarClient, command: CommandGetLastMessageId) -> None:
-    try:
+    with client.refusing(command.request_id):
         consumer, delivery = attached(client, command.consumer_id)
         dispatcher = delivery.stored()
         partition = dispatcher.partition
         last = await _last_id(client, partition, compacted=consumer.reads_compacted)
         deleted = await entries.last_ended(partition, dispatcher.cursor.position)
-    except (BrokerError, CommandRefused) as error:
-        client.refuse(command.request_id, error)
-        return
-    entry = messages.NO_ENTRY if deleted is None else deleted.offset
-    number = partition_number(partition)
-    mark_delete = messages.message_id(partition.partition_id, entry, None if number < 0 else number)
-    client.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
+        entry = messages.NO_ENTRY if deleted is None else deleted.offset
+        number = partition_number(partition)
+        index = None if number < 0 else number
+        mark_delete = messages.message_id(partition.partition_id, entry, index)
+        client.outbox.put([messages.last_message_id(command.request_id, last, mark_delete)])
 
 
 async def _last_id(client: PulsarClient, partition: Partition, *, compacted: bool) -> MessageIdData:

@@ -42,12 +42,9 @@ def producer(client: PulsarClient, command: CommandProducer) -> None:
 
 
 async def _open_with_topic(client: PulsarClient, command: CommandProducer) -> None:
-    try:
+    with client.refusing(command.request_id):
         await resolving.await_owner(client, command.topic)
         await resolving.make_missing(client, Action.PRODUCE, command.topic)
-    except (BrokerError, CommandRefused) as error:
-        client.refuse(command.request_id, error)
-    else:
         if resolving.is_deduplicated(client, command.topic):
             await _open_remembered(client, command)
         else:
@@ -56,24 +53,18 @@ async def _open_with_topic(client: PulsarClient, command: CommandProducer) -> No
 
 async def _open_remembered(client: PulsarClient, command: CommandProducer) -> None:
     """Open a producer with deduplicated messages."""
-    try:
+    with client.refusing(command.request_id):
         named = resolving.named_partition(client, Action.PRODUCE, command.topic)
         await named.partition.check_room()
         await named.partition.sequences()
-    except (BrokerError, CommandRefused) as error:
-        client.refuse(command.request_id, error)
-    else:
         _open(client, command, is_remembered=True, has_room=True)
 
 
 async def _open_with_room(
     client: PulsarClient, command: CommandProducer, partition: Channel, *, is_remembered: bool
 ) -> None:
-    try:
+    with client.refusing(command.request_id):
         await partition.check_room()
-    except BrokerError as error:
-        client.refuse(command.request_id, error)
-    else:
         _open(client, command, is_remembered=is_remembered, has_room=True)
 
 
@@ -94,7 +85,7 @@ def _open(
             client.answer_producer(known, known.partition.appended_ticket)
             return
         client.drop_producer(known)  # The client reconnected, and the broker missed the disconnect.
-    try:
+    with client.refusing(command.request_id):
         most = client.shared.limits.producers
         if len(client.producers) >= most:
             text = f"a connection has at most {most} producers"
@@ -118,20 +109,14 @@ def _open(
             return
         stored = partition.known_sequences if is_remembered else None
         ticket = max(ticket, _admit(client, command, opened, stored))
-    except (BrokerError, CommandRefused) as error:
-        client.refuse(command.request_id, error)
-    else:
         client.answer_producer(opened, ticket)
 
 
 async def _open_after_probe(
     client: PulsarClient, command: CommandProducer, opened: Producer, *, is_remembered: bool
 ) -> None:
-    try:
+    with client.refusing(command.request_id):
         await client.shared.producers.probe(opened)
-    except BrokerError as error:
-        client.refuse(command.request_id, error)
-    else:
         _open(client, command, is_remembered=is_remembered)
 
 

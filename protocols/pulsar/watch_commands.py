@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Resource
-from braidlog.broker.errors import BrokerError, NotSupported
+from braidlog.broker.errors import NotSupported
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.discovery import namespace_of
 from braidlog.protocols.pulsar.patterns import TopicsPattern
@@ -38,7 +38,7 @@ async def _watch(
     client: PulsarClient, command: CommandWatchTopicList, namespace: Namespace
 ) -> None:
     watchers = client.watchers
-    try:
+    with client.refusing(command.request_id):
         client.connection.check_within(Resource.of_namespace(*namespace))
         pattern = TopicsPattern(command.topics_pattern)
         watchers.close(command.watcher_id)
@@ -52,9 +52,6 @@ async def _watch(
         if len(answer) > client.shared.limits.topic_list_bytes:
             watchers.close(command.watcher_id)
             raise NotSupported(f"the names of {len(names)} topics are too much for one answer")
-    except BrokerError as error:
-        client.refuse(command.request_id, error)
-    else:
         client.outbox.answer([answer])
 
 
