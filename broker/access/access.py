@@ -28,7 +28,10 @@ class AccessRules(Protocol):
 
 
 class Access:
-    """Asks the rules for the broker. Without rules every client may do everything."""
+    """Asks the rules for the broker. Without rules every client may do everything.
+
+    Implements `AccessRules`.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,6 @@ class Access:
         return self.rules is None or self.rules.allows(principal, action, resource)
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Return True if the principal may do anything in that tenant or namespace."""
         return self.rules is None or self.rules.reaches(principal, tenant, namespace)
 
     def check_within(self, principal: Principal, within: Resource, at: str = "") -> None:

@@ -46,7 +46,7 @@ class _Rule:
 
 
 class GrantedRules:
-    """The rules of a broker with logins; see `access.Rules`."""
+    """The rules of a broker with logins; see `access.Rules`. Implements `AccessRules`."""
 
     def __init__(
         self,
@@ -64,7 +64,6 @@ class GrantedRules:
         self._version = self._book.grants_version  # Of the permissions in both.
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """Return True if the principal may do the action."""
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
         self._follow()
@@ -80,7 +79,6 @@ class GrantedRules:
         return answer
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Return True if the principal may do anything in that tenant or namespace, if any."""
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
         self._follow()

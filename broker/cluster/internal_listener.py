@@ -120,5 +120,4 @@ class _Forwarded:
         return self._listener.advertised_to(local)
 
     def open_session(self, broker: Broker, connection: Connection) -> Session:
-        """Open a session for a forwarded connection."""
         return self._adapter.open_forwarded(broker, connection, self._listener.options)

@@ -39,7 +39,7 @@ class _Running:
 
 
 class CommitRounds:
-    """Commit rounds, and the readers and answers that wait for them.
+    """Commit rounds, and the readers and answers that wait for them. Implements `Tickets`.
 
     Guarantees: a ticket is reported durable only after every file and folder marked up to the
     ticket was synced; readers wake and answers leave after that, never before. Only `all_durable`,
@@ -83,7 +83,6 @@ class CommitRounds:
 
     @property
     def durable_ticket(self) -> int:
-        """Changes marked with this ticket or a lower ticket are on disk."""
         return self.committer.durable_ticket
 
     @property
@@ -92,7 +91,6 @@ class CommitRounds:
         return self.committer.ticket
 
     def watch(self, outbox: Outbox, ticket: int) -> None:
-        """Release the outbox's answers once this ticket is durable."""
         self._outboxes.setdefault(ticket, []).append(outbox)
 
     def appended(self, partition: Awaited) -> int:

@@ -346,7 +346,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """The subscriptions of all topics.
+    """The subscriptions of all topics. Implements `HeldSubscriptions`.
 
     Guarantees: a position never skips a record that was not acknowledged, and every holder of a
     subscription sees each change at once. Nothing waits: changes return tickets.
@@ -474,11 +474,9 @@ class Subscriptions:
 
     @property
     def are_held(self) -> bool:
-        """Return True if any subscription is in use."""
         return bool(self._held)
 
     def tell(self, moved: Moved, event: CursorEvent) -> None:
-        """Notify the listeners of a subscription, if the subscription is in use."""
         subscription = self._held.get((moved.topic_id, moved.name))
         if subscription is not None:
             subscription.tell(moved.index, event)

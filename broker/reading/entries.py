@@ -75,7 +75,6 @@ class EntrySpan:
 
     @property
     def end(self) -> int:
-        """Offset after the entry's last record."""
         return self.offset + self.record_count
 
 
@@ -96,7 +95,6 @@ class Entry(msgspec.Struct, gc=False):
 
     @property
     def end(self) -> int:
-        """Offset after the entry's last record."""
         return self.offset + self.record_count
 
     @property

@@ -81,10 +81,6 @@ class TlsSocket:
         return self._tls.getpeercert() or None
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Fill the buffer with the received bytes; return 0 at the end of the stream.
-
-        Raises BlockingIOError if there are no bytes, OSError.
-        """
         filled = 0
         while filled < len(buffer):
             try:
@@ -99,16 +95,10 @@ class TlsSocket:
         return filled
 
     def recv(self, size: int) -> bytes:
-        """Return up to `size` bytes. Raises BlockingIOError if there are no bytes, OSError."""
         buffer = bytearray(size)
         return bytes(buffer[: self.recv_into(memoryview(buffer))])
 
     def send(self, data: Buffer) -> int:
-        """Send as many bytes as possible now. `data` begins with the unsent bytes of an earlier
-        call, if any.
-
-        Raises BlockingIOError if no byte can be sent, OSError.
-        """
         sent = 0
         view = memoryview(data)
         while sent < len(view):
@@ -126,7 +116,6 @@ class TlsSocket:
         return sent
 
     def sendmsg(self, buffers: Iterable[Buffer]) -> int:
-        """Send pieces as `send`, as many as fit a write. Raises BlockingIOError, OSError."""
         if self._sending:
             return self.send(self._sending)
         pieces, size = [], 0
@@ -146,29 +135,23 @@ class TlsSocket:
             socket.socket.shutdown(self._tls, how)
 
     def fileno(self) -> int:
-        """Return the descriptor, to wait for."""
         return self._tls.fileno()
 
     def getsockopt(self, level: int, option: int, size: int) -> bytes:
-        """Work as a socket's method. Raises OSError."""
         return self._tls.getsockopt(level, option, size)
 
     def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
-        """Work as a socket's method. Raises OSError."""
         self._tls.setsockopt(level, option, value)
 
     def getpeername(self) -> tuple[str, int]:
-        """Work as a socket's method. Raises OSError."""
         host, port = self._tls.getpeername()[:2]
         return str(host), int(port)
 
     def getsockname(self) -> tuple[str, int]:
-        """Work as a socket's method."""
         host, port = self._tls.getsockname()[:2]
         return str(host), int(port)
 
     def close(self) -> None:
-        """Close the socket at once."""
         self._tls.close()
 
     def __enter__(self) -> TlsSocket:

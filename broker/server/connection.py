@@ -72,6 +72,7 @@ class Connection:
     For sessions: `id`, `protocol`, `listener_name`, `peer`, `host`, `local`, `advertised`,
     `loopback`, `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`,
     `act_for`, `note_library`, `answer_half_closed`, `end`.
+    Implements `OpenConnection` and `ListedConnection`.
     """
 
     def __init__(self, broker: Broker, listener: Served, sock: Stream, connection_id: int) -> None:
@@ -134,7 +135,6 @@ class Connection:
         self.at = f"{self.protocol} {host}"
 
     def traffic(self) -> tuple[int, int]:
-        """Return the bytes received from the peer, and the bytes that the peer has acknowledged."""
         return tcp_traffic(self._sock)
 
     def check(self, action: Action, resource: Resource) -> None:
@@ -181,7 +181,6 @@ class Connection:
                 gauge.inc(change)
 
     def access_changed(self) -> None:
-        """End resources that the client may no longer have: users or permissions were changed."""
         if not self.is_open:
             return
         if self._proof is not None:
@@ -203,11 +202,9 @@ class Connection:
 
     @property
     def heard_at(self) -> float:
-        """Time of the last bytes received, in trio's seconds."""
         return self._receiver.heard_at
 
     def end(self, reason: str) -> None:
-        """End the connection from any task; earlier answers are sent. Does nothing if ended."""
         if self._session is None:
             return
         self._note("connection_ended", "", reason=reason)
@@ -215,7 +212,6 @@ class Connection:
         self.nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
-        """Tell the client that the broker is stopping, read nothing more, finish begun requests."""
         if self._leaving or self._session is None:
             return
         self._leave()
@@ -227,7 +223,6 @@ class Connection:
             self._unpark(None)
 
     def cut_off(self, reason: str) -> None:
-        """End the connection at once: the peer does not read its output."""
         if self._session is None:
             return
         self._note("connection_cut_off", "", reason=reason)
@@ -238,12 +233,10 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """True if nothing has ended the connection yet."""
         return self._session is not None and not self._leaving
 
     @property
     def held_bytes(self) -> int:
-        """Memory of received bytes that are not handled."""
         return self._receiver.held_bytes
 
     def stalled_s(self, now: float) -> float:

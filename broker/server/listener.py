@@ -48,7 +48,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Listener:
-    """An address, its adapter and its options."""
+    """An address, its adapter and its options. Implements `Served`."""
 
     name: str
     protocol: str
@@ -64,7 +64,6 @@ class Listener:
 
     @property
     def loopback(self) -> bool:
-        """True if only this machine can reach the listener."""
         if self._loopback is None:  # Parsing an address takes longer than accepting a connection.
             self._loopback = is_loopback(self.listen[0])
         return self._loopback
@@ -78,7 +77,6 @@ class Listener:
         return local if self.bound[0] in ("0.0.0.0", "::") else self.bound
 
     def open_session(self, broker: Broker, connection: Connection) -> Session:
-        """Return the handlers for a new connection of a framed protocol."""
         assert adapters.is_framed(self.adapter)
         return self.adapter.open_session(broker, connection, self.options)
 

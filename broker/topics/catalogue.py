@@ -34,7 +34,10 @@ UseReserve = Callable[[Callable[[], int]], int]  # Runs a change that frees spac
 
 
 class LocalCatalogue:
-    """Changes of the catalogue by this broker. Callers have checked that a change makes sense."""
+    """Changes of the catalogue by this broker. Callers have checked that a change makes sense.
+
+    Implements `UserCatalogue`.
+    """
 
     def __init__(
         self, state: Catalogue, placement: Placement, *, use_reserve: UseReserve, report: Report
@@ -67,7 +70,6 @@ class LocalCatalogue:
 
     @property
     def users(self) -> UserBook:
-        """All users, for reading only."""
         return self.state.users
 
     def change_users(self, change: UserChange) -> int:

@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 
 class Partitions:
-    """Partition factory of `broker/topics/topics.py`."""
+    """Partition factory of `broker/topics/topics.py`. Implements `PartitionFactory`."""
 
     def __init__(
         self, data_dir: Directory, config: LogConfig, durability: CommitRounds, output: OutputBudget
@@ -90,7 +90,6 @@ class Partitions:
         return [self._of(topic, index, opened) for index, opened in enumerate(logs, first_index)]
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
-        """Yield these numbers, for a caller that opens each partition before the next."""
         return self._data_dir.in_turn(partition_ids)
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
@@ -126,7 +125,6 @@ class Partitions:
         return self._found_room
 
     def is_open(self, partition: Partition) -> bool:
-        """Return whether this broker stores the partition's records."""
         return self._data_dir.is_open(partition.partition_id)
 
     def tidy_soon(self) -> None:
@@ -134,7 +132,6 @@ class Partitions:
         self._has_discarded.set()
 
     def discard(self, partition: Partition) -> None:
-        """Queue an unused partition and its folder for deletion."""
         self._discarded.append(partition)
         self._has_discarded.set()
 

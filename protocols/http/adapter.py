@@ -22,7 +22,10 @@ Serve = Callable[
 
 
 class RestAdapter:
-    """An adapter with its own server: Starlette's routes on the HTTP/1.1 transport."""
+    """An adapter with its own server: Starlette's routes on the HTTP/1.1 transport.
+
+    Implements `ForwardServing`.
+    """
 
     name = "http"
     default_address = ("127.0.0.1", 8080)
@@ -43,7 +46,6 @@ class RestAdapter:
         await serve(broker, sockets, options, stopping, tls)
 
     async def serve_forwarded(self, broker: Broker, stream: trio.SocketStream) -> None:
-        """Serve a connection that another broker forwards for its clients."""
         from braidlog.protocols.http.server import serve_forwarded
 
         await serve_forwarded(broker, stream)

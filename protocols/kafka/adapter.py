@@ -32,7 +32,6 @@ class KafkaAdapter:
         return KafkaSession(broker, connection, options)
 
     def check(self, options: KafkaOptions, *, loopback: bool) -> None:
-        """Check the options. Raises ValueError with a line for the operator."""
         names = NameSpace(options.namespace)
         if not valid_namespace(names.tenant, names.namespace):
             raise ValueError(f"namespace {options.namespace!r} is not a legal tenant/namespace")

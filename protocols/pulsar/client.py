@@ -41,7 +41,10 @@ OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 
 
 class PulsarClient:
-    """The client of a connection: producers, consumers, lanes, answers."""
+    """The client of a connection: producers, consumers, lanes, answers.
+
+    Implements `ConsumerOwner`.
+    """
 
     def __init__(self, shared: SharedState, connection: Connection, options: PulsarOptions) -> None:
         """Take `shared`, the common state of a broker's Pulsar connections."""
@@ -117,11 +120,9 @@ class PulsarClient:
 
     @property
     def peer(self) -> str:
-        """The client's address."""
         return self.connection.peer
 
     async def is_alive(self) -> bool:
-        """Return True if the client sends anything within some seconds of a PING."""
         heard = self.commands_heard
         self.outbox.put([messages.PING])
         with trio.move_on_after(self.options.liveness_check_s):
@@ -130,7 +131,6 @@ class PulsarClient:
         return self.commands_heard != heard and self.machine.state is not ConnectionState.CLOSED
 
     def end(self, reason: str) -> None:
-        """End the connection."""
         self.connection.end(reason)
 
     # Producers.
@@ -230,7 +230,6 @@ class PulsarClient:
     # Consumers.
 
     def drop_consumer(self, consumer: PulsarConsumer) -> None:
-        """Forget a consumer; unacknowledged messages return to the dispatcher."""
         if self.consumers.get(consumer.consumer_id) is consumer:
             del self.consumers[consumer.consumer_id]
         self._wanting_room.pop(consumer, None)
@@ -242,12 +241,10 @@ class PulsarClient:
             dispatcher.leave(consumer)
 
     def sent(self, channel: Channel, records: int, size_bytes: int) -> None:
-        """Count records handed to a consumer."""
         protocol, name = self.connection.protocol, channel.metrics_name
         self.broker.metrics.records_out(protocol, name, records, size_bytes, channel.traffic)
 
     def watch_room(self, consumer: PulsarConsumer) -> None:
-        """Wake the consumer's dispatcher, which has more to send, once the socket has room."""
         self._wanting_room[consumer] = None
         self._room_wanted.unpark_all()
 

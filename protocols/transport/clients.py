@@ -24,7 +24,10 @@ USER_AGENT: Final = b"user-agent"
 
 
 class HttpClient:
-    """A client of an HTTP listener, from its connection to the end."""
+    """A client of an HTTP listener, from its connection to the end.
+
+    Implements `ListedConnection`.
+    """
 
     def __init__(self, number: int, listener_name: str, stream: Stream) -> None:
         inner = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
@@ -58,9 +61,7 @@ class HttpClient:
 
     @property
     def heard_at(self) -> float:
-        """Time of the last bytes received, in trio's seconds."""
         return trio.current_time() - tcp_silent_s(self._socket)
 
     def traffic(self) -> tuple[int, int]:
-        """Return the bytes received and the bytes that the peer has acknowledged."""
         return tcp_traffic(self._socket)

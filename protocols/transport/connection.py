@@ -76,7 +76,10 @@ class Settings:
 
 
 class HttpConnection:
-    """Serves a stream until the client, the idle timeout or the listener ends the connection."""
+    """Serves a stream until the client, the idle timeout or the listener ends the connection.
+
+    Implements `Duplex`.
+    """
 
     def __init__(self, settings: Settings, stream: Stream, extra: Scope | None = None) -> None:
         """Create the connection; `extra` is added to the scope of each request."""
@@ -178,7 +181,6 @@ class HttpConnection:
         return event
 
     async def read(self) -> bytes:
-        """Return the next bytes; b"" if the client has closed its side or is gone."""
         try:
             while not self._is_encrypted:
                 if self._socket.fileno() < 0:

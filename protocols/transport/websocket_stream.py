@@ -296,29 +296,23 @@ class WebSocketStream:
         self._below.shutdown(how)
 
     def fileno(self) -> int:
-        """Return the descriptor, to wait for."""
         return self._below.fileno()
 
     def getsockopt(self, level: int, option: int, size: int) -> bytes:
-        """Work as a socket's method. Raises OSError."""
         return self._below.getsockopt(level, option, size)
 
     def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
-        """Work as a socket's method. Raises OSError."""
         self._below.setsockopt(level, option, value)
 
     def getpeername(self) -> tuple[str, int]:
-        """Work as a socket's method. Raises OSError."""
         host, port = self._below.getpeername()[:2]
         return str(host), int(port)
 
     def getsockname(self) -> tuple[str, int]:
-        """Work as a socket's method."""
         host, port = self._below.getsockname()[:2]
         return str(host), int(port)
 
     def close(self) -> None:
-        """Close the socket at once."""
         self._below.close()
 
     def __enter__(self) -> WebSocketStream:

@@ -35,7 +35,6 @@ class ZooKeeperAdapter:
         self.services: dict[Broker, Service] = {}  # Of brokers that have the nodes.
 
     def check(self, options: ZooKeeperOptions, *, loopback: bool) -> None:
-        """Check the options. Raises ValueError with a line for the operator."""
         if options.chroot and (options.chroot == "/" or not paths.is_valid(options.chroot)):
             raise ValueError(f"chroot {options.chroot!r} is not a path such as /kafka")
 
@@ -82,7 +81,6 @@ class ZooKeeperAdapter:
     def open_forwarded(
         self, broker: Broker, connection: Connection, options: ZooKeeperOptions
     ) -> ForwardedClient:
-        """Handlers for a connection on which another broker forwards the frames of a client."""
         from braidlog.protocols.zookeeper.session_forwarding import ForwardedClient
 
         return ForwardedClient(connection, partial(self.services.get, broker))

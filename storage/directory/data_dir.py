@@ -61,7 +61,7 @@ class OpenedJournal(Journal, Protocol):
 
 
 class DataDir:
-    """An open, locked data directory. Made by `DataDir.open`."""
+    """An open, locked data directory. Made by `DataDir.open`. Implements `Directory`."""
 
     reserve_bytes = RESERVE_BYTES
 
@@ -142,7 +142,6 @@ class DataDir:
 
     @property
     def keeper(self) -> Keeper:
-        """The keeper that makes the rounds of this directory durable."""
         return DiskKeeper(self.files)
 
     def partition_folder(self, partition_id: int) -> str:
@@ -314,7 +313,6 @@ class DataDir:
             take_name(self.files, self.partition_folder(part.partition_id), _content(part))
 
     def is_open(self, partition_id: int) -> bool:
-        """Return True if the log of that partition is open here."""
         return partition_id in self._logs
 
     def read_topic_file(self, partition_id: int) -> TopicFile:
@@ -438,7 +436,6 @@ class DataDir:
         self._note_ends({partition_id: durable_offset})
 
     def abandon(self) -> None:
-        """Close everything without a sync, as after a failed sync."""
         for log in self._logs.values():
             log.close()
         for journal in self._journals:

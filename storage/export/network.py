@@ -42,7 +42,10 @@ class BrokerUnreachable(OSError):
 
 
 class BrokerReader:
-    """A broker by the URL of its HTTP listener, `http://[:TOKEN@]HOST[:PORT]`."""
+    """A broker by the URL of its HTTP listener, `http://[:TOKEN@]HOST[:PORT]`.
+
+    Implements `ExportLog`.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -61,7 +64,6 @@ class BrokerReader:
         return states
 
     def open(self, topic: str, index: int, partition_id: int) -> ExportPartition:
-        """Open a partition. Raises FileNotFoundError for a deleted partition."""
         return BrokerPartition(self._url, topic, index, partition_id)
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:

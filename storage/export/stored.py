@@ -50,7 +50,7 @@ def open_store(place: str) -> "StoreReader":
 
 
 class StoreReader:
-    """A cluster's log, read directly from its stores."""
+    """A cluster's log, read directly from its stores. Implements `ExportLog`."""
 
     def __init__(self, look: StoreLook) -> None:
         self._look = look
@@ -74,7 +74,6 @@ class StoreReader:
         return states
 
     def open(self, topic: str, index: int, partition_id: int) -> ExportPartition:
-        """Open a partition. Raises FileNotFoundError for a deleted partition."""
         with _reached():
             log = self._look.open(topic, partition_id)
             if log.size_bytes == 0 and not self._is_there(topic, partition_id):

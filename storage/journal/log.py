@@ -51,6 +51,7 @@ class JournalLog:
     Guarantees: records covered by a durable ticket are replayed after any crash, in order; a
     snapshot replaces older segments only once the snapshot is durable. Only opening and `replay`
     wait for the disk.
+    Implements `Journal` and `RoundParticipant`.
     """
 
     def __init__(
@@ -175,7 +176,6 @@ class JournalLog:
         return None
 
     def replay(self) -> Iterator[bytes]:
-        """Yield all records of the last snapshot and since, in order. Raises DamagedLog."""
         for segment in self._segments:
             try:
                 for offset, file_pos, body in bodies(segment):
@@ -189,14 +189,12 @@ class JournalLog:
                 raise DamagedLog(segment.path, file_pos, offset, reason) from error
 
     def damage(self, reason: str) -> DamagedLog:
-        """Return the error for the unreadable record that `replay` yielded last."""
         return DamagedLog(*self._replayed, reason)
 
     # Appending
 
     @property
     def last_place(self) -> int:
-        """Offset of the last record; a rewrite takes later offsets."""
         return self._end_offset - 1
 
     @property
@@ -304,7 +302,6 @@ class JournalLog:
         return self._unsynced.take(self._end_offset)
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """Note that `begin_sync`'s point is durable. Raises StorageFailed."""
         self._unsynced.synced(point)
         if self._closed:
             return

@@ -101,6 +101,7 @@ class Committer:
 
     Guarantees: rounds finish in order, each only after all its files were synced; after a failed
     sync no round begins. Only `sync` and `commit` wait for the disk.
+    Implements `Keeper`.
     """
 
     def __init__(
@@ -157,7 +158,6 @@ class Committer:
         self._lazy.pop(member, None)
 
     def wait_s(self) -> float:
-        """Return the further gathering time of the round; 0 if no member waits."""
         return self._keeper.wait_s(self._gathering) if self._gathering else 0.0
 
     def begin(self) -> Round | None:
@@ -191,7 +191,6 @@ class Committer:
             raise
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
-        """Return a queue that syncs files without a thread, None if unsupported."""
         return self._keeper.sync_queue(eventfd)
 
     def check_synced(self, results: Iterable[tuple[str, int]]) -> None:

@@ -74,6 +74,5 @@ class DiskRounds:
         return True
 
     def close(self) -> None:
-        """Release and close all files."""
         self.unsynced.close()
         self._slot.close()

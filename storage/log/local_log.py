@@ -40,7 +40,10 @@ from braidlog.storage.log.written_mode import WrittenMode
 
 
 class LocalLog:
-    """A `Log` of local segments. Appends wait for no sync, reads with `wait=False` for no disk."""
+    """A `Log` of local segments. Appends wait for no sync, reads with `wait=False` for no disk.
+
+    Implements `RoundParticipant` and `Trimmed`.
+    """
 
     __slots__ = (
         "_active",
@@ -339,7 +342,6 @@ class LocalLog:
         raise StorageFull(f"{self.folder} had no room to go on above its reservation")
 
     def roll(self) -> None:
-        """Begin a new segment at the log end. Raises StorageFull, StorageFailed."""
         self._roll(self.segment_set.last)
         self._mark()
 
@@ -395,7 +397,6 @@ class LocalLog:
         self._place.committer.mark(self)
 
     def begin_sync(self) -> SyncPoint:
-        """Return the files that the round must make durable. Raises StorageFailed."""
         self._is_marked = False
         if self._is_written_mode and not self._is_sealed:
             self._written.begin_round(self.log_end_offset)
@@ -404,7 +405,6 @@ class LocalLog:
         return self._rounds.begin(self.log_end_offset)
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """Note that `begin_sync`'s point is durable. Raises StorageFailed."""
         self._rounds.synced(point)
         if self.is_closed:
             return

@@ -61,6 +61,7 @@ class Catalogue:
     Guarantees: memory holds exactly what a replay of the journals gives. No call waits after the
     replay: each change returns a ticket. The writer chooses the journal of a change, and may refuse
     the change (`catalogue_writer.py`).
+    Implements `CatalogueState` and `CatalogueWriter`.
     """
 
     def __init__(self, writer: CatalogueWriter) -> None:
@@ -96,7 +97,6 @@ class Catalogue:
 
     @property
     def ticket(self) -> int:
-        """After this ticket every change so far is on disk."""
         return self.writer.ticket
 
     # Namespaces.
@@ -106,7 +106,6 @@ class Catalogue:
         return [self._namespaces[key] for key in sorted(self._namespaces)]
 
     def namespace(self, tenant: str, namespace: str) -> NamespaceMeta | None:
-        """The namespace of that name."""
         return self._namespaces.get((tenant, namespace))
 
     def namespace_by_stream_id(self, stream_id: int) -> NamespaceMeta | None:
@@ -173,7 +172,6 @@ class Catalogue:
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: int) -> TopicMeta | None:
-        """The topic with the catalogue's own number."""
         return self._by_id.get(topic_id)
 
     def topic_by_iggy_id(self, tenant: str, namespace: str, iggy_id: int) -> TopicMeta | None:
@@ -274,7 +272,6 @@ class Catalogue:
     # Producers.
 
     def scope(self, name: TopicName) -> int:
-        """Return the scope in which a topic's producers are numbered."""
         return self.writer.scope(name)
 
     def producer_id(self, name: bytes, scope: int = 0) -> int:
@@ -342,7 +339,6 @@ class Catalogue:
         return ticket
 
     def apply(self, change: CatalogueChange) -> None:
-        """Apply a written change to memory. Raises KeyError for a missing subject."""
         APPLY[type(change)](self, change)
 
     def state(self, *, with_data: bool = True) -> Iterator[CatalogueChange]:

@@ -90,15 +90,10 @@ class JournalPositions:
         partitions: int,
         properties: dict[str, str] | None = None,
     ) -> int:
-        """Make a subscription with cursors never set, unless it exists; return the ticket."""
         change = self._memory.opening(topic_id, name, partitions, properties)
         return self.flush_lazy() if change is None else self._change(change)
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
-        """Change a cursor of an existing subscription; return the ticket, 0 for a lazy change.
-
-        The store takes over the ranges in it.
-        """
         return self._change(moved, lazy=lazy)
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
@@ -108,26 +103,21 @@ class JournalPositions:
         return self._change(*making, *moves)
 
     def set_properties(self, topic_id: int, name: bytes, properties: dict[str, str]) -> int:
-        """Replace the properties of an existing subscription; return the ticket."""
         return self._change(PropertiesSet(topic_id, name, dict(properties)))
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """End a partition's cursor, and with its last the subscription; return the ticket."""
         change = self._memory.deleting(topic_id, index, name)
         return self.flush_lazy() if change is None else self._change(change)
 
     def drop(self, topic_id: int, name: bytes) -> int:
-        """End an existing subscription; return the ticket."""
         return self._change(Unsubscribed(topic_id, name))
 
     def drop_topic(self, topic_id: int) -> int:
-        """End all subscriptions of a topic; return the ticket."""
         if topic_id not in self._topics:
             return self.flush_lazy()
         return self._change(TopicDropped(topic_id))
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
-        """Set how many partitions a topic has now; return the ticket, 0 for a lazy change."""
         change = self._memory.resizing(topic_id, partitions)
         if change is None:
             return 0 if lazy else self.flush_lazy()
@@ -150,7 +140,6 @@ class JournalPositions:
             self._shorten()
 
     def flush_lazy(self) -> int:
-        """Return a ticket after which every change so far is on disk, including lazy changes."""
         return self._journal.flush_lazy()
 
     def rewrite(self) -> None:

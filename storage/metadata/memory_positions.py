@@ -39,7 +39,6 @@ class MemoryPositions:
         return list(self.topics)
 
     def names(self, topic_id: int) -> list[bytes]:
-        """The subscriptions of a topic, by name, including those without a cursor."""
         return sorted(self.topics.get(topic_id, ()))
 
     def count(self, topic_id: int) -> int:

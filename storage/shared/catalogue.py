@@ -297,7 +297,7 @@ def subject_of(change: CatalogueChange) -> Subject | None:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of another broker's journal: only read."""
+    """Rows of another broker's journal: only read. Implements `Journal`."""
 
     rows: Sequence[JournalRow]
     size_bytes: int = 0
@@ -310,13 +310,11 @@ class Rows:
         return self._place
 
     def replay(self) -> Iterator[bytes]:
-        """Yield all records, in order."""
         for row in self.rows:
             self._place = row.place
             yield row.body
 
     def damage(self, reason: str) -> DamagedLog:
-        """Return the error for the unreadable record that `replay` yielded last."""
         return DamagedLog("the catalogue's journal", self._place, self._place, reason)
 
     def append(self, body: bytes) -> int:

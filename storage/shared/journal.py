@@ -20,7 +20,7 @@ NOTHING = PREFIX + b"\x90"  # A record without changes: a snapshot has at least 
 
 
 class LedgerJournal:
-    """A journal of a shard. Call `replay` once, before the first append."""
+    """A journal of a shard. Call `replay` once, before the first append. Implements `Journal`."""
 
     def __init__(
         self, shard: int, kind: int, rows: Sequence[JournalRow], committer: Committer
@@ -54,7 +54,6 @@ class LedgerJournal:
 
     @property
     def last_place(self) -> int:
-        """The place of the last record, published or not; 0 without a record."""
         return self._place - 1
 
     def replay(self) -> Iterator[bytes]:
@@ -65,7 +64,6 @@ class LedgerJournal:
             yield row.body
 
     def damage(self, reason: str) -> DamagedLog:
-        """The error for the record that `replay` gave last and that cannot be read."""
         return DamagedLog(self.folder, self._replayed, self._replayed, reason)
 
     def append(self, body: bytes) -> int:

@@ -19,7 +19,6 @@ class FileOverLocal:
 
     @property
     def path(self) -> str:
-        """The path of the local file."""
         return self._local.path
 
     @property
@@ -29,7 +28,6 @@ class FileOverLocal:
 
     @property
     def gone(self) -> bool:
-        """True once the file is closed for good."""
         return self._local.gone
 
     def hold(self) -> int:
@@ -60,7 +58,6 @@ class FileOverLocal:
         self._local.datasync()
 
     def size(self) -> int:
-        """Return the size of the local file."""
         return self._local.size()
 
     def move_to(self, path: str) -> None:

@@ -161,7 +161,6 @@ class PostgresLedger:
         return Cluster(*self._rows(f"SELECT {columns} FROM cluster")[0])
 
     def init(self, cluster: Cluster) -> bool:
-        """Make tables and rows; False if that was done before."""
 
         def work(connection: PostgresConnection) -> bool:
             connection.execute("SELECT pg_advisory_xact_lock(4207849484)")
@@ -185,7 +184,6 @@ class PostgresLedger:
     # Sessions.
 
     def join(self, node: int, listeners: dict[str, str]) -> int:
-        """Begin a session of that node and fence an older live session; return the number."""
 
         def work(connection: PostgresConnection) -> int:
             older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()
@@ -200,12 +198,10 @@ class PostgresLedger:
         return self._run(work)
 
     def beat(self, session: int, *, store_ok: bool) -> tuple[SessionState, int]:
-        """Give a sign of life; returns the session's state and round."""
         rows = self._rows(sql.BEAT, s=session, store_ok=store_ok)
         return (SessionState.LIVE, int(rows[0][0])) if rows else self.session_state(session)
 
     def session_state(self, session: int) -> tuple[SessionState, int]:
-        """State and round, once no statement of that session is under way any more."""
         rows = self._rows(sql.SESSION_STATE, s=session)
         return (SessionState(rows[0][0]), rows[0][1]) if rows else (SessionState.FENCED, -1)
 
@@ -220,14 +216,12 @@ class PostgresLedger:
         self._rows(sql.SET_LISTENERS, s=session, listeners=Json(listeners))
 
     def drain(self, node: int, *, drains: bool) -> bool:
-        """Make a node give up its shards, or own shards again."""
         return bool(self._rows(sql.DRAIN, node=node, drains=drains))
 
     def fence(self, session: int, silent_ms: int) -> bool:
         return self._end(sql.FENCE, {"x": session, "lease": silent_ms}, session)
 
     def leave(self, session: int) -> bool:
-        """End one's own session: its shards are free."""
         return self._end(sql.LEAVE, {"x": session}, session)
 
     def _end(self, statement: str, parameters: dict[str, int], session: int) -> bool:
@@ -247,7 +241,6 @@ class PostgresLedger:
         return [ShardRow(*row) for row in rows]
 
     def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
-        """Own those of the wanted shards that are free; returns their epochs by shard."""
 
         def work(connection: PostgresConnection) -> dict[int, int]:
             row = connection.execute(sql.LIVE, {"s": session}).fetchone()
@@ -259,11 +252,9 @@ class PostgresLedger:
         return self._run(work)
 
     def release(self, owned: Owned) -> bool:
-        """Give up a shard, with everything published."""
         return self._number(sql.RELEASE, **_own(owned)) == 1
 
     def publish(self, publication: Publication) -> bool:
-        """Make a round count: exactly once, in order, and only of a live session."""
         rows, snapshots = publication.rows, publication.snapshots
         return (
             self._number(
@@ -285,7 +276,6 @@ class PostgresLedger:
         )
 
     def contents(self, shards: Sequence[int]) -> Contents:
-        """Return all places of the records of these shards, at a single moment."""
 
         def work(connection: PostgresConnection) -> Contents:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -304,7 +294,6 @@ class PostgresLedger:
         return self._run(work)
 
     def journal(self, shard: int, kind: int, after: int = 0) -> list[JournalRow]:
-        """The journal's last snapshot and every row since, in order, if after place `after`."""
         rows = self._rows(sql.JOURNAL, h=shard, kind=kind, after=after)
         return [JournalRow(shard, place, kind, bytes(body)) for place, kind, body in rows]
 
@@ -326,7 +315,6 @@ class PostgresLedger:
     # Changes by an owner besides rounds.
 
     def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
-        """Say which rounds are packed now, and where, if they held anything."""
         done = self._number(
             sql.ADD_PACKS,
             **_own(owned),
@@ -342,7 +330,6 @@ class PostgresLedger:
     def add_segment(
         self, owned: Owned, segment: SegmentRow, packs: Sequence[int], after_ms: int
     ) -> bool:
-        """Note that a segment has an object of its own, and drop these packs."""
         done = self._number(
             sql.ADD_SEGMENT,
             **_own(owned),
@@ -366,7 +353,6 @@ class PostgresLedger:
         packs: Sequence[int],
         after_ms: int,
     ) -> bool:
-        """Raise the log start of (partition, from, to); drop segments below it and these packs."""
         number, old, new = partition
         done = self._number(
             sql.SET_START,
@@ -382,7 +368,6 @@ class PostgresLedger:
     def drop_partitions(
         self, owned: Owned, partitions: Sequence[int], packs: Sequence[int], after_ms: int
     ) -> bool:
-        """Drop segments and starts of partitions whose topics are gone, and these packs."""
         done = self._number(
             sql.DROP_PARTITIONS,
             **_own(owned),
@@ -395,25 +380,20 @@ class PostgresLedger:
     # Cleaning.
 
     def trash_rounds(self, after_ms: int) -> int:
-        """Put rounds that every tenure has packed into the trash; returns how many rounds."""
         count = self._number(sql.TRASH_ROUNDS, after=after_ms)
         self._rows(sql.DROP_TENURES)
         return count
 
     def due_trash(self, count_max: int) -> list[str]:
-        """Objects in the trash that are due to be deleted."""
         return [row[0] for row in self._rows(sql.DUE_TRASH, count=count_max)]
 
     def drop_trash(self, objects: Sequence[str]) -> None:
-        """Forget these objects, which were deleted."""
         self._rows(sql.DROP_TRASH, objects=list(objects))
 
     def trash(self) -> set[str]:
-        """All objects in the trash."""
         return {row[0] for row in self._rows("SELECT object FROM trash")}
 
     def close(self) -> None:
-        """Close the connection."""
         with self._lock:
             self._drop()
 

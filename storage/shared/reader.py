@@ -151,7 +151,6 @@ class StoreSource:
 
     @property
     def partition_id(self) -> int:
-        """Number of the partition."""
         return self._pieces.partition_id
 
     def size_bytes(self) -> int:

@@ -85,7 +85,6 @@ class ShardPositions:
 
     @property
     def totals(self) -> CursorTotals:
-        """Totals of all cursors here."""
         sums = CursorTotals()
         for store in self._stores.values():
             sums.subscriptions += store.totals.subscriptions
@@ -94,16 +93,13 @@ class ShardPositions:
         return sums
 
     def topic_ids(self) -> list[int]:
-        """The topics that have subscriptions here."""
         return [topic_id for store in self._stores.values() for topic_id in store.topic_ids()]
 
     def names(self, topic_id: int) -> list[bytes]:
-        """The subscriptions of a topic of ours, by name."""
         store = self._store(topic_id)
         return store.names(topic_id) if store else []
 
     def count(self, topic_id: int) -> int:
-        """Return the number of subscriptions of a topic that this broker owns."""
         store = self._store(topic_id)
         return store.count(topic_id) if store else 0
 
@@ -176,5 +172,4 @@ class ShardPositions:
         self._owned(key[0]).count_deliveries(key, runs)
 
     def flush_lazy(self) -> int:
-        """Return a ticket after which every change so far is published, including lazy changes."""
         return max((store.flush_lazy() for store in self._stores.values()), default=0)

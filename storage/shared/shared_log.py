@@ -24,7 +24,10 @@ from braidlog.storage.shared.shard_rounds import ShardLink, ShardRounds
 
 
 class SharedLog:
-    """The `Log` of a partition that this session owns. `open_shared_log` makes instances."""
+    """The `Log` of a partition that this session owns. `open_shared_log` makes instances.
+
+    Implements `Extent`.
+    """
 
     __slots__ = (
         "_link",
@@ -84,37 +87,30 @@ class SharedLog:
 
     @property
     def settings(self) -> LogSettings:
-        """Settings in force."""
         return self.local.settings
 
     @property
     def takes_appends(self) -> bool:
-        """False once the log is sealed or closed."""
         return self.local.takes_appends
 
     @property
     def log_start_offset(self) -> int:
-        """First offset kept."""
         return self.local.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Offset of the next record."""
         return self.local.log_end_offset
 
     @property
     def durable_offset(self) -> int:
-        """Offset below which all records are published."""
         return self.local.durable_offset
 
     @property
     def high_watermark(self) -> int:
-        """Offset below which records may be delivered."""
         return self.local.high_watermark
 
     @property
     def is_closed(self) -> bool:
-        """True once the log is closed for reads and appends."""
         return self.local.is_closed
 
     @property

@@ -92,7 +92,7 @@ class JournalRecords:
 
 
 class StoredJournal:
-    """Records that catalogue or cursors replay as if from their journal.
+    """Records that catalogue or cursors replay as if from their journal. Implements `Journal`.
 
     Appended records are dropped; snapshot records are kept in `snapshots`.
     """
@@ -110,7 +110,6 @@ class StoredJournal:
         self.last_place = 0  # Not known: nothing asks a tool's journal for places.
 
     def replay(self) -> Iterator[bytes]:
-        """Every record, in order."""
         yield from self._records
 
     def damage(self, reason: str) -> DamagedLog:

@@ -38,7 +38,6 @@ class ReceivedEntry:
 
     @property
     def end(self) -> int:
-        """Offset after the entry's last message."""
         return self.offset + self.record_count
 
     def has(self, offset: int) -> bool:

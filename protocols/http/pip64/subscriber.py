@@ -96,7 +96,7 @@ class Fetch:
 
 
 class Subscriber:
-    """A consumer of a subscription."""
+    """A consumer of a subscription. Implements `ConsumerOfPartitions`."""
 
     def __init__(
         self,
@@ -132,11 +132,9 @@ class Subscriber:
 
     @property
     def wants_more(self) -> bool:
-        """True while a fetch with room is open."""
         return self.fetch is not None and self.fetch.has_room
 
     def take(self, consumer: HttpConsumer, entry: ReceivedEntry, wanted: int) -> None:
-        """Take an entry from delivery, with `wanted` unacknowledged messages."""
         self._held.append(HeldEntry(consumer, entry, trio.current_time()))
         fetch = self.fetch
         if fetch is not None:
@@ -150,7 +148,6 @@ class Subscriber:
         return self.subscription.topic.deleted or self.subscription.has_moved
 
     def touch(self) -> None:
-        """Record that the consumer is in use."""
         self.last_used = trio.current_time()
 
     def is_live(self) -> bool:
@@ -162,7 +159,6 @@ class Subscriber:
         return self.is_live() if self._probe is None else await self._probe()
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """Drop a partition's entries after a seek or a deletion detached the consumer."""
         self._held = deque(held for held in self._held if held.consumer is not consumer)
         if self.fetch is not None:
             self.fetch.came.set()  # The fetch attaches again.
