@@ -305,9 +305,7 @@ class Broker:
             raise
 
     async def run(self) -> None:
-        """Commit, flush, apply retention, tidy up and time the turns of the event loop, until
-        cancelled. Raises StorageFailed.
-        """
+        """Commit, flush, retain, tidy up and time turns, until cancelled. Raises StorageFailed."""
         turns = self.metrics.histogram("braidlog_loop_turn_seconds")
         passes = self.poller.pass_listeners
         with measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms, passes):

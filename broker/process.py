@@ -304,9 +304,7 @@ def _stop_at_once(number: int, _: object = None) -> NoReturn:
 
 
 def _reload_certificates(broker: Broker) -> None:
-    """Use the present content of the certificate files for new connections. Log the files that were
-    read again, and that settings were not.
-    """
+    """Use the present certificate files for new connections, and log the files."""
     count = sum(listener.tls is not None for listener in broker.listeners.values())
     log.info("reloaded", listeners=count, audit=broker.audit.is_on, settings="need a restart")
     for listener in broker.listeners.values():

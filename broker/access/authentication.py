@@ -20,10 +20,7 @@ from braidlog.storage.metadata.user_records import ScramKey
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated client, with the proof that later checks need.
-
-    `expires_s` is in seconds since 1970; None never expires.
-    """
+    """An authenticated client, and the proof for later checks; `expires_s` since 1970, or None."""
 
     principal: Principal
     expires_s: float | None = None
@@ -57,10 +54,7 @@ def host_of(at: str) -> str:
 
 
 class Authentication:
-    """The methods of login. Each method raises NotAuthenticated.
-
-    The text of the error is the same for a wrong name and a wrong password.
-    """
+    """The methods of login. Each raises NotAuthenticated, alike for a wrong name or password."""
 
     def __init__(
         self,
@@ -70,9 +64,7 @@ class Authentication:
         required: bool,
         on_attempt: Callable[[Attempt], None],
     ) -> None:
-        """With `required`, a client must log in before any other request. `on_attempt` is called
-        with each attempt.
-        """
+        """With `required`, a client must log in first. `on_attempt` gets each attempt."""
         self.required = required
         self._users = users
         self._verifier = verifier
@@ -91,10 +83,7 @@ class Authentication:
     async def configured_password(
         self, name: str, password: str, expected: str, at: str
     ) -> Identity:
-        """Log in by the name and password of a listener's settings; otherwise as `password`.
-
-        Raises NotAuthenticated, LimitExceeded.
-        """
+        """Log in by a listener's own name and password, otherwise as `password`."""
         try:
             await self._users.verify_configured(name, password, expected, host_of(at))
         except NotAuthenticated:

@@ -66,10 +66,7 @@ class Passwords:
     async def verify(
         self, password_hash: str, password: str, check: Callable[[], None] = lambda: None
     ) -> bool:
-        """Return True if the password fits that hash. Raises LimitExceeded.
-
-        `check` is called before the hashing, and raises to refuse the hashing.
-        """
+        """Return True if the password fits; `check` may refuse to hash. Raises LimitExceeded."""
         if self.remembers(password_hash, password):
             self._remembered.move_to_end(password_hash)
             return True
@@ -90,10 +87,7 @@ class Passwords:
     async def verify_unknown_user(
         self, password: str, check: Callable[[], None] = lambda: None
     ) -> None:
-        """Spend the time of a check, so that an unknown name takes as long as a wrong password.
-
-        `check` is as in `verify`. Raises LimitExceeded.
-        """
+        """Take the time of a check: an unknown name takes as long as a wrong password."""
         if self._dummy is None:
             self._dummy = await self._in_turn(self._hash, secrets.token_hex(), check=check)
         await self._in_turn(self._matches, self._dummy, password, check=check)

@@ -139,10 +139,7 @@ class Users:
         return _active(user) if must_be_active else user
 
     def verify_token(self, token: str, address: str) -> tuple[UserMeta, TokenMeta]:
-        """Return the active user of this access token, and the stored token.
-
-        `address` is the client's host. Raises NotAuthenticated.
-        """
+        """Return the active user and the stored token of an access token, or raise."""
         digest = token_digest(token)
         user = self._book.by_token(digest)
         if user is None:  # Tokens cannot be guessed, so a correct token never has to wait.
@@ -154,10 +151,7 @@ class Users:
         return _active(user), token_meta
 
     def scram_key(self, name: str, mechanism: str, address: str) -> ScramKey:
-        """Return the key for a SCRAM login of that name; an invented key for an unknown name.
-
-        Raises NotAuthenticated after too many failures in a row.
-        """
+        """Return the key for a SCRAM login; an invented key for an unknown name."""
         self._check_throttle(self._scram_keys(name, address))
         user = self._book.find(name)
         for key in () if user is None else user.scram:
@@ -315,10 +309,7 @@ class Users:
         return self._revoke_all(before) if renamed else ticket
 
     async def delete(self, user: UserMeta) -> int:
-        """Remove a user with all tokens and permissions. Raises UserNotFound.
-
-        A later user of that name starts without them.
-        """
+        """Remove a user with all tokens and permissions. A later namesake starts without."""
         current = self._current(user)
         self._revoke_all(current.name)
         return self._catalogue.change_users(UserGone(current.user_id))

@@ -125,9 +125,7 @@ class PeerCallHandler:
         return outcomes
 
     async def _committed(self, call: Call) -> list[tuple[object, ...]]:
-        """Return topic, partition and position of each, once a crash takes back none of them; an
-        error follows a missing position.
-        """
+        """Return topic, partition and position of each, safe from a crash, or errors first."""
         broker = self._broker
         group, wanted = call.arguments
         commits: list[tuple[object, ...]] = []

@@ -378,9 +378,7 @@ class ClusterPeers:
         return reply
 
     async def _reply(self, owner: Owner, call: Call) -> Reply:
-        """Return the response, which may be an error. Raises NotOwner if the call was not sent,
-        Unanswered without a response.
-        """
+        """Return the response, maybe an error. Raises NotOwner if not sent, Unanswered if lost."""
         address = self._address(owner)
         async with self._limit:
             try:

@@ -19,9 +19,7 @@ class _Turn(Generic[T]):
 
 
 class Gathered(Generic[T]):
-    """Runs a single call at a time. Tasks that ask meanwhile share the next call, so no result is
-    older than the request.
-    """
+    """Runs a call at a time; tasks that ask meanwhile share the next call's fresh result."""
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         """`call` runs in a task that asks, and is cancelled with that task."""

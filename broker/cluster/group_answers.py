@@ -40,9 +40,7 @@ class GroupAnswers:
         }
 
     async def _topics(self, tenant: str, namespace: str, expected: int) -> list[Topic]:
-        """Return this broker's topics. Raises NotOwner for another number than expected: a topic is
-        moving.
-        """
+        """Return this broker's topics. Raises NotOwner if their number shows a moving topic."""
         broker = self._broker
         topics = []
         for number, topic in enumerate(broker.topics.list(tenant, namespace), 1):

@@ -68,9 +68,7 @@ async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio
 
 
 def has_ended(stream: trio.SocketStream) -> bool:
-    """Return whether the other side has ended an idle connection. The other side never sends first,
-    so there is nothing else to read.
-    """
+    """Return whether the other side, which never sends first, has ended an idle connection."""
     poll = select.poll()
     poll.register(stream.socket.fileno(), select.POLLIN)
     return bool(poll.poll(0))

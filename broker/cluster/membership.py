@@ -142,9 +142,7 @@ class Membership:
     # The catalogue.
 
     async def follow(self) -> None:
-        """Apply published changes of the catalogue, if another broker owns it. Raises
-        LedgerUnanswered, DamagedLog, and storage errors.
-        """
+        """Follow published changes of another owner's catalogue. Raises LedgerUnanswered."""
         async with self._changing:
             await self._follow()
 

@@ -68,9 +68,7 @@ class Peers(Protocol):
     async def commit(
         self, asker: Asker, group: bytes, commits: Sequence[tuple[int, Commit]]
     ) -> Sequence[BrokerError | None]:
-        """Commit positions of topics at the nodes that own them; return the error of each commit,
-        if any, in order.
-        """
+        """Commit positions at the topics' owners; return the error of each commit, in order."""
 
     async def committed(
         self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float

@@ -192,9 +192,7 @@ class Tries:
     """The tries of a request until a broker owns the topic or the catalogue."""
 
     def __init__(self, placement: Placement, seconds: float) -> None:
-        """Created before the first try, so that no change of owners is missed; `seconds` limits the
-        time of all tries.
-        """
+        """Create before the first try, to miss no change of owners; `seconds` limits all tries."""
         self._placement = placement
         self._changed = placement.changed
         self.deadline = trio.current_time() + seconds

@@ -56,9 +56,7 @@ class CommitRounds:
         sync_seconds: Histogram | None = None,
         append_seconds: Histogram | None = None,
     ) -> None:
-        """`poller` reports the end of a sync. `flush_interval_ms` limits how long a change that no
-        client waits for may stay unsynced.
-        """
+        """`poller` reports a sync's end. `flush_interval_ms` limits the delay of lazy changes."""
         self.committer = committer
         self.waiters = waiters
         self.round_listeners: list[Callable[[int], None]] = []

@@ -214,10 +214,7 @@ def load(
     environment: Mapping[str, str] = os.environ,
     flags: Sequence[tuple[str, str, str]] = (),
 ) -> Config:
-    """Read and check all settings. Raises ConfigError.
-
-    `flags` are (setting, value, text on the command line), in order.
-    """
+    """Read and check all settings; `flags` are (setting, value, text). Raises ConfigError."""
     settings = _Settings()
     path = file or environment.get("BRAIDLOG_CONFIG") or _first_file()
     if path is not None:

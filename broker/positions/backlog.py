@@ -129,10 +129,7 @@ class Backlogs:
     # Message TTL.
 
     async def _expire_all(self, topic: Topic, partition: Partition, age_s: int) -> None:
-        """Acknowledge entries older than that for every subscription, up to the first newer entry.
-
-        Raises BrokerError.
-        """
+        """Acknowledge older entries of every subscription, up to the first newer entry."""
         lowest = min((p for _, p in self._positions(topic, partition)), default=None)
         if lowest is None or lowest >= partition.high_watermark:
             return

@@ -29,10 +29,7 @@ class JoiningCodec(Codec, Protocol):
     """A codec of a format that has chunked messages."""
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
-        """Join all pieces of a message, in order, to a record at the last piece's offset.
-
-        Raises RecordTooLarge, UnreadableBody.
-        """
+        """Join all pieces of a message to a record at the last offset. Raises RecordTooLarge."""
 
 
 async def join_chunks(

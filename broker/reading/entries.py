@@ -113,9 +113,7 @@ class EntryId(NamedTuple):
 
 @dataclass(slots=True)
 class CumulativeAck:
-    """The effect of a cumulative acknowledgement: all offsets below `position`, and `ranges` of the
-    entry that begins there.
-    """
+    """A cumulative ack: all offsets below `position`, and `ranges` of the entry there."""
 
     position: int
     ranges: list[tuple[int, int]]

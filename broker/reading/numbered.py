@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _EntryCount:
-    """Entries of a batch, counted: the wanted entry, or None; the last counted entry, and the
-    number of counted entries.
-    """
+    """Counted entries of a batch: the wanted or None, the last counted, their number."""
 
     wanted: EntrySpan | None
     last: EntrySpan | None

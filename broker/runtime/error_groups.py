@@ -15,9 +15,7 @@ def leaves(error: BaseException) -> Generator[BaseException, None, None]:
 
 
 def forget_frames(errors: Sequence[BaseException]) -> None:
-    """Drop the tracebacks of logged errors and of their causes: a frame in a traceback often refers
-    to the error again.
-    """
+    """Drop tracebacks of logged errors and causes, whose frames often refer back to them."""
     left: list[BaseException | None] = list(errors)
     while left:
         error = left.pop()

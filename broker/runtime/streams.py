@@ -19,9 +19,7 @@ class HandshakeFailed(Exception):
 
 
 class LayeredSocket(Protocol):
-    """A socket below a layer, with a plain socket's own methods. Never blocks: raises
-    BlockingIOError as a plain socket does.
-    """
+    """A socket below a layer, with a plain socket's methods. Raises BlockingIOError as that."""
 
     @property
     def is_encrypted(self) -> bool:

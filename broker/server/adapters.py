@@ -97,10 +97,7 @@ class Layering(Protocol):
     async def open_stream(
         self, stream: socket.socket | TlsSocket, options: Options
     ) -> LayeredSocket:
-        """Do the handshake of that protocol on a new connection, and return the stream of frames.
-
-        Raises HandshakeFailed, OSError.
-        """
+        """Do a new connection's handshake; return the frames' stream, or raise HandshakeFailed."""
 
 
 class Forwarding(Protocol):

@@ -70,10 +70,7 @@ class TlsSettings:
 
 
 def _check_readable(path: str | None) -> None:
-    """Check that a file can be read. Raises UnusableFile.
-
-    The library's errors name no file, though it reads several.
-    """
+    """Check that a file can be read; the library's errors name no file."""
     if path is None:
         return
     try:

@@ -86,10 +86,7 @@ class Compactor:
         self._failed: dict[int, int] = {}  # Log end when a compaction failed, by partition.
 
     def ask(self, topic: Topic, index: int | None = None) -> None:
-        """Schedule compacted views of a topic, or of a single partition.
-
-        Raises Conflict while such a compaction is under way, NotSupported over a shared store.
-        """
+        """Schedule compacted views of a topic or partition. Raises Conflict, NotSupported."""
         partitions = [
             partition for partition in topic.partitions if index is None or partition.index == index
         ]

@@ -1,7 +1,4 @@
-"""Reopens topics whose shard moves to this broker or away, with their records or without.
-
-Knows no ledger and no client.
-"""
+"""Reopens topics whose shard moves here or away, with or without records."""
 
 from __future__ import annotations
 

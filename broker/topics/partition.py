@@ -151,10 +151,7 @@ class Partition:
         return self.log.segments()
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """Return the approximate number of stored bytes between two offsets.
-
-        Raises OffsetOutOfRange, DamagedLog, StorageFailed.
-        """
+        """Return about the stored bytes between two offsets. Raises as a read."""
         try:
             return self.log.bytes_between(offset, end_offset)
         except storage_errors.StorageError as error:

@@ -196,10 +196,7 @@ class TopicRegistry(Protocol):
         """
 
     async def terminate(self, name: TopicName) -> int:
-        """Terminate a topic: clients can read its records, and append no more. Return the ticket.
-
-        Raises TopicNotFound, Conflict.
-        """
+        """Terminate a topic for appends; return the ticket. Raises TopicNotFound, Conflict."""
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
         """Delete a topic with its subscriptions; return the ticket. With `holds_name` clients that
@@ -273,7 +270,4 @@ class NamespaceRegistry(Protocol):
         """
 
     async def delete_tenant(self, tenant: str) -> int:
-        """Forget a tenant; return the ticket.
-
-        Raises TopicInUse while it has a namespace, NamespaceNotFound, Conflict.
-        """
+        """Forget a tenant; return the ticket. Raises TopicInUse if it has a namespace, Conflict."""

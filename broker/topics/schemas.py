@@ -132,10 +132,7 @@ class Schemas:
         self._now_us = now_us
 
     def add(self, topic: Topic, schema: SchemaMeta) -> tuple[int, int]:
-        """Add a schema; return its version, and the ticket that makes the version durable.
-
-        Raises IncompatibleSchema, StorageFull, StorageFailed.
-        """
+        """Add a schema; return version and ticket. Raises IncompatibleSchema, storage errors."""
         version = version_of(topic, schema)
         if version is None:
             compatible(topic, schema)

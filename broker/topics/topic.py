@@ -168,9 +168,7 @@ class Topic:
         """Raise NotOwner for a topic of another broker; never without a cluster."""
 
     def stored_sizes(self) -> tuple[int, int, int]:
-        """Return readable messages (gaps included), bytes and segments of all partitions; zeros if
-        another broker owns the topic.
-        """
+        """Return messages (with gaps), bytes and segments; zeros for another broker's topic."""
         parts = self.partitions
         return (
             sum(part.high_watermark - part.log_start_offset for part in parts),
@@ -179,10 +177,7 @@ class Topic:
         )
 
     def partition(self, index: int) -> Partition:
-        """Return the partition of that number, from 0, if this broker owns the topic.
-
-        Raises PartitionNotFound, NotOwner.
-        """
+        """Return that partition, from 0. Raises PartitionNotFound, NotOwner."""
         if not 0 <= index < len(self.partitions):
             raise errors.PartitionNotFound(f"{self.name} has no partition {index}")
         return self.partitions[index]

@@ -1,7 +1,4 @@
-"""The areas of the HTTP API: the headings of `/docs`, the tags of `/openapi.json`.
-
-Knows the beginnings of paths, no handler.
-"""
+"""The areas of the HTTP API: headings of `/docs`, tags of `/openapi.json`, by paths."""
 
 from __future__ import annotations
 

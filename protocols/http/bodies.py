@@ -132,9 +132,7 @@ class BodyReader:
     budget: BodyBudget = field(default_factory=BodyBudget)
 
     async def read(self, request: Request, into: type[T]) -> T:
-        """Return the request's JSON body as an `into`; an absent body is the empty object. Raises
-        RequestRefused.
-        """
+        """Return the JSON body as an `into`; an absent body is empty. Raises RequestRefused."""
         body = await self._read(request)
         try:
             value = msgspec.json.decode(body or b"{}", type=into)

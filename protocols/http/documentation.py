@@ -34,9 +34,7 @@ class Documents:
 
 
 class Document(Response):
-    """An answer that all clients share, sent in pieces: for a client that does not receive, only a
-    piece stays in memory.
-    """
+    """An answer shared by all clients, in pieces: a slow client keeps only a piece."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""

@@ -1,7 +1,4 @@
-"""The OpenAPI document, generated from the routes.
-
-Knows the table of routes and the types of bodies, no broker.
-"""
+"""The OpenAPI document, generated from the routes and the types of bodies."""
 
 from __future__ import annotations
 

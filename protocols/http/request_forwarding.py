@@ -62,9 +62,7 @@ log = structlog.get_logger()
 
 
 class Body:
-    """A request's body while it arrives. Kept as long as memory allows, so that the body can be
-    sent to another broker too.
-    """
+    """A request's body as it arrives, kept while memory allows, to send it on."""
 
     def __init__(self, request: Request, budget: BodyBudget) -> None:
         self._request = request
@@ -113,9 +111,7 @@ class HttpForwarder:
     def __init__(
         self, broker: Broker, *, find_s: float = FIND_S, silent_s: float = SILENT_S
     ) -> None:
-        """`find_s` is the time limit for finding an owner. After `silent_s` without a byte from the
-        owner its session is checked.
-        """
+        """`find_s` limits the search for an owner. After `silent_s`, its session is checked."""
         self._broker = broker
         self._find_s = find_s
         self._silent_s = silent_s
@@ -263,9 +259,7 @@ class _Exchange:
     def __init__(
         self, stream: trio.SocketStream, is_over: Callable[[], bool], silent_s: float
     ) -> None:
-        """Use `stream`. After each `silent_s` of silence `is_over` is called: True once the session
-        of the other broker has ended.
-        """
+        """`is_over` is asked after each `silent_s` of silence: True at the other session's end."""
         self._silent_s = silent_s
         self._stream = stream
         self._is_over = is_over

@@ -68,9 +68,7 @@ Described = tuple[str, Mapping[str, Endpoint]]
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """A handler as an application. Starlette would wrap a function in its own layers, which repeat
-    the work of `routing.py`.
-    """
+    """A handler as an application, without Starlette's layers, which `routing.py` repeats."""
 
     serve: Handler
 
@@ -187,9 +185,7 @@ def group_check(broker: Broker, request: Request, topic: Topic) -> Callable[[byt
 
 
 async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> Topic:
-    """Create a topic because a client uses the topic's name. Raises NotAuthorized, and every error
-    of `Topics.auto_create`.
-    """
+    """Create a topic because a client uses the name. Raises as `Topics.auto_create`."""
     exchange = request.scope["exchange"]
     resource = Resource.of_topic(name)
     broker.access.check(exchange.principal, Action.CREATE, resource, exchange.at)

@@ -93,9 +93,7 @@ class Binding:
 
 
 def grant_of(binding: Binding, namespace: str) -> Grant:
-    """Return the permission for an ACL; `namespace` is that of the listener. Raises ValueError for
-    an ACL without such a permission.
-    """
+    """Return the permission for an ACL in the listener's `namespace`. Raises ValueError."""
     words = WORDS.get(binding.resource)
     if words is None:
         raise ValueError("permissions are for topics, groups and the cluster")

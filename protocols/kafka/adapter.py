@@ -1,7 +1,4 @@
-"""The Kafka listener as `broker/` sees it: Kafka 0.8 and current clients on one port.
-
-`tables.py` lists the api keys and versions that are served.
-"""
+"""The Kafka listener as `broker/` sees it: Kafka 0.8 and current clients on one port."""
 
 from __future__ import annotations
 

@@ -301,9 +301,7 @@ def _member(
 def checked_name(
     context: KafkaContext, name: bytes | None, *, is_coordinator: bool = True
 ) -> bytes:
-    """Return the name of a group that the client may use, and that this broker coordinates unless
-    that does not matter. Raises MemberRefused.
-    """
+    """Return the name of a usable group, coordinated here if that matters, or refuse."""
     if not name:
         raise MemberRefused(Code.INVALID_GROUP_ID)
     if is_coordinator and not context.coordinates(name):

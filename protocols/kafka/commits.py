@@ -73,10 +73,7 @@ class Elsewhere:
 
 
 def commit_offsets(context: KafkaContext, request: OffsetCommitRequest) -> Steps[KafkaAnswer]:
-    """Store each position as given, even beyond the log end.
-
-    Many are written at once; each partition gets its own code.
-    """
+    """Store each position as given, even beyond the log end, many at once."""
     by_id = context.version >= TOPIC_IDS_VERSION
     topics = by_partition(
         (topic.topic_id if by_id else topic.name, partition.partition_index, partition)

@@ -454,9 +454,7 @@ class ConsumerGroup:
         return self.find(member_id, instance_id)
 
     def must_rejoin(self, member: ConsumerMember) -> bool:
-        """Return True if a classic member has to join again: for a new assignment, to give up
-        partitions, or for partitions that are free now.
-        """
+        """Return True if a classic member has to join again, to give up or get partitions."""
         if member.epoch < self.target_epoch or member.revoking:
             return True
         missing = member.target - member.assigned

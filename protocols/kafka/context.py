@@ -106,10 +106,7 @@ class KafkaContext:
         return pause_s
 
     def topic(self, name: bytes | None) -> Topic:
-        """Return the topic that a request names, after checking the request's action.
-
-        Raises NotAuthorized, TopicNotFound.
-        """
+        """Return the topic of a request, after the check of the action. Raises NotAuthorized."""
         try:
             topic_name = self.names.topic_name(name)
         except IllegalName as error:

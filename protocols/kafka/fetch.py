@@ -125,9 +125,7 @@ def _begin(context: KafkaContext, partition: Partition, target: FetchTarget) -> 
 
 
 class _Refusals:
-    """The answers of partitions that cannot be read. A request may name 50,000 of them, so answers
-    that are the same are a single object.
-    """
+    """The answers of unreadable partitions, 50,000 at most: a shared object for the same."""
 
     def __init__(self, context: KafkaContext) -> None:
         self._context = context
@@ -165,9 +163,7 @@ class _Fetching:
         *,
         is_refused: bool,
     ) -> None:
-        """Take `held`, the answer's share of the output budget, and `is_refused`, set if some
-        partition cannot be read at all.
-        """
+        """`held` is the answer's share of the output budget; `is_refused` tells of refusals."""
         version = context.version
         self._context = context
         self._readings = readings
@@ -238,9 +234,7 @@ class _Fetching:
                 await run(self.read_all())
 
     def _forget_files(self) -> bool:
-        """Drop parts that are still in files; a client's long wait must not hold files open. Return
-        True if there were any.
-        """
+        """Drop parts still in files, which a long wait must not keep open; return if any were."""
         had_files = False
         for reading in self._readings:
             if not all_in_memory(reading.parts):

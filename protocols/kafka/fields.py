@@ -46,10 +46,7 @@ class FieldReader(BigEndianReader):
     __slots__ = ("_inline_max", "named")
 
     def __init__(self, view: memoryview, pos: int = 0, *, inline_max: int = ENTRIES_MAX) -> None:
-        """Begin to read a request at byte `pos` of its frame.
-
-        Reading more than `inline_max` topics and partitions raises ManyEntries.
-        """
+        """Begin to read at byte `pos`; more than `inline_max` entries raise ManyEntries."""
         self._view = view
         self._pos = pos
         self._end = len(view)

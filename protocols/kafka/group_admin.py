@@ -134,9 +134,7 @@ async def group_exists(context: KafkaContext, name: bytes) -> bool:
 
 
 def _is_left(context: KafkaContext, group: KafkaGroup | ConsumerGroup | None) -> bool:
-    """Return True if the group's last member left lately, and the client may see all topics: those
-    of such a group are unknown.
-    """
+    """Return True if a group's last member left lately, and the client may see all topics."""
     if group is None or not group.exists(trio.current_time()):
         return False
     place = (context.names.tenant, context.names.namespace)
@@ -269,9 +267,7 @@ def _topics(context: KafkaContext) -> list[Topic]:
 
 
 async def _topics_of(context: KafkaContext, name: bytes) -> list[Topic]:
-    """The topics of this broker with a subscription of that name on which the client may act: the
-    check of the group's name covers no topic.
-    """
+    """The topics here with a subscription of that name on which the client may act."""
     broker, principal = context.broker, context.connection.principal
     return [
         topic

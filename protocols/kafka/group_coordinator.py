@@ -1,6 +1,4 @@
-"""Kafka's group coordinator: a broker's groups with members, and the tasks that wait for their
-changes. Knows no request.
-"""
+"""Kafka's group coordinator: groups with members, and tasks that wait for changes."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ class GroupCoordinator:
         return KafkaGroup(name, call=self.polls.call, initial_delay_s=self._initial_delay_s)
 
     def find_modern(self, name: bytes) -> ConsumerGroup | None:
-        """Return the group of the consumer protocol, after removing dead members; None if it has
-        had no members, or is a classic group again.
-        """
+        """Return the group of the consumer protocol, if it has had members, without the dead."""
         group = self._modern.get(name)
         if group is not None:
             count = len(group.members)

@@ -69,9 +69,7 @@ def refuse_keyless(
 
 
 def keyless(message_set: memoryview, magic: int) -> list[int]:
-    """Return the places of the records without a key, at most `WRONG_MAX`; none for an unreadable
-    set, which a later check refuses.
-    """
+    """Return the places of records without a key, at most `WRONG_MAX`; none if unreadable."""
     if not has_keyless(message_set, magic):
         return []
     records = records_of(message_set, magic)

@@ -33,9 +33,7 @@ class LoginExchange(Protocol):
 
 
 class Plain:
-    """A single message with zeros between: authorization id (empty or equal to the name), name,
-    password. Implements `LoginExchange`.
-    """
+    """A message of authorization id, name and password. Implements `LoginExchange`."""
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at

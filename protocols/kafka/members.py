@@ -1,6 +1,4 @@
-"""Shows the members of Kafka groups to tools of all protocols, and the members of other protocols
-to Kafka's tools. Knows no request.
-"""
+"""Shows Kafka members to other protocols' tools, and the reverse. Knows no request."""
 
 from __future__ import annotations
 

@@ -65,9 +65,7 @@ class Request:
 
 @dataclass(slots=True)
 class Leader:
-    """The present leader of a partition, and the broker's address: in a refusal, so that clients
-    need no Metadata request (KIP-951).
-    """
+    """A partition's leader and address, in a refusal: no Metadata request needed (KIP-951)."""
 
     node_id: int
     epoch: int

@@ -26,9 +26,7 @@ class NameSpace:
     """The topics of a tenant and namespace as Kafka clients see them."""
 
     def __init__(self, path: str, names_max: int = NAMES_KEPT_MAX) -> None:
-        """`path` is `tenant/namespace`. Raises ValueError for anything else. The latest `names_max`
-        topics have cached names.
-        """
+        """`path` is `tenant/namespace`, or ValueError; `names_max` latest names are cached."""
         self._names_max = names_max
         parts = path.split("/")
         if len(parts) != NAMESPACE_PARTS or not all(parts):

@@ -69,10 +69,7 @@ class KafkaMember:
 
 
 class Roster:
-    """The members of a group in order of arrival.
-
-    `absent` holds the ids of members that have not joined the generation in preparation.
-    """
+    """A group's members by arrival; `absent` ids have not joined the coming generation."""
 
     def __init__(self) -> None:
         """Start without members."""

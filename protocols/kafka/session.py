@@ -149,10 +149,7 @@ Handler = Callable[[KafkaContext, Any], Result | Steps[Result] | Coroutine[Any, 
 
 @dataclass(frozen=True, slots=True)
 class KeyHandler:
-    """The handler of a kind of request, and the action that the client needs permission for.
-
-    The context checks `action` on every name that it resolves for the handler; None: no check.
-    """
+    """The handler of a key; `action`, if any, is checked on each name that it resolves."""
 
     api: str  # Name in metrics.
     handler: Handler

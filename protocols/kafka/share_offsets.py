@@ -131,9 +131,7 @@ async def _seek(context: KafkaContext, topic: Topic, group: bytes, index: int, o
 
 
 async def _delete(context: KafkaContext, topic: Topic, group: bytes) -> tuple[bool, int]:
-    """End the group's positions in a topic of any broker; return True if there were any, and the
-    ticket. Raises BrokerError.
-    """
+    """End the group's positions in a topic; return if there were any, and the ticket."""
     subscriptions, peers = context.broker.subscriptions, context.broker.peers
     try:
         if subscriptions.find(topic, group) is None:

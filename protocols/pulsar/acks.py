@@ -1,7 +1,4 @@
-"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES.
-
-"Consumer" in Apache Pulsar's binary protocol document.
-"""
+"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES ("Consumer" in Pulsar's binary protocol)."""
 
 from __future__ import annotations
 

@@ -155,9 +155,7 @@ class PulsarClient:
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:
-        """Close a producer whose topic is gone or read-only, or that the client may no longer use.
-        The client then looks up the topic again.
-        """
+        """Close a producer that cannot go on; the client then looks up the topic again."""
         if self.producers.get(producer.producer_id) is not producer:
             return  # The producer left meanwhile, and a new producer may have the same number.
         now, closed = trio.current_time(), self._closed
@@ -175,9 +173,7 @@ class PulsarClient:
         self.outbox.answer([messages.close_producer(producer.producer_id)])
 
     def close_forbidden(self) -> None:
-        """Close producers and consumers whose rights were revoked, in the background; a client that
-        retries receives the reason.
-        """
+        """Close producers and consumers with revoked rights, in tasks; a retry gets the reason."""
         self.broker.closing.add(self._forbidden_closed())
         self.watchers.wake()
 

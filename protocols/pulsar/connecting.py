@@ -1,7 +1,4 @@
-"""CONNECT, PING, PONG and AUTH_RESPONSE.
-
-"Connection establishment" and "Keep Alive" in Apache Pulsar's binary protocol document.
-"""
+"""CONNECT, PING, PONG and AUTH_RESPONSE ("Connection establishment", "Keep Alive")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""FLOW, CLOSE_CONSUMER and UNSUBSCRIBE.
-
-"Consumer" in Apache Pulsar's binary protocol document.
-"""
+"""FLOW, CLOSE_CONSUMER and UNSUBSCRIBE ("Consumer" in Pulsar's binary protocol)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""PARTITIONED_METADATA, LOOKUP and GET_TOPICS_OF_NAMESPACE.
-
-"Service discovery" in Apache Pulsar's binary protocol document.
-"""
+"""PARTITIONED_METADATA, LOOKUP, GET_TOPICS_OF_NAMESPACE ("Service discovery")."""
 
 from __future__ import annotations
 

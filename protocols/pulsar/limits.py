@@ -1,7 +1,4 @@
-"""Every limit of the Pulsar listener per connection, with its reason.
-
-docs/limits.md lists the error of each limit.
-"""
+"""Limits of the Pulsar listener, with reasons; docs/limits.md lists their errors."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,4 @@
-"""State that all Pulsar connections of a broker share: producers and consumers by place.
-
-Knows no command and no bytes.
-"""
+"""State of all Pulsar connections of a broker: producers and consumers by place."""
 
 from __future__ import annotations
 

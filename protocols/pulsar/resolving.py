@@ -78,10 +78,7 @@ async def find(client: PulsarClient, action: Action, text: str) -> Topic | None:
 
 
 async def make_missing(client: PulsarClient, action: Action, text: str) -> Topic:
-    """Return the topic of a producer or consumer; a missing topic is created if allowed.
-
-    Raises as `find` and creation; TopicNotFound.
-    """
+    """Return the topic, created if missing and allowed. Raises as `find` and creation."""
     topics = client.broker.topics
     topic = await find(client, action, text)
     if topic is not None:

@@ -89,9 +89,7 @@ async def open_websocket(below: Below, origins: Sequence[str]) -> WebSocketStrea
 
 
 async def _opening(below: Below, origins: Sequence[str]) -> tuple[WSConnection, bytes]:
-    """Return the state of a connection that can be accepted, and the bytes after the opening
-    request. Raises UpgradeFailed, OSError.
-    """
+    """Return the state before the accept, and later bytes. Raises UpgradeFailed, OSError."""
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
     try:
         request = await _next_event(below, http)

@@ -130,9 +130,7 @@ class Service:
             due = max(due + LOOK_S, trio.current_time())
 
     async def check(self, due: float) -> None:
-        """End expired sessions, delete nodes that a crash left and old notifications. `due`: the
-        planned time of this check.
-        """
+        """End expired sessions, delete left nodes and old notifications; `due` by plan."""
         for number, session in enumerate(self.sessions.expired(due), 1):
             if self.sessions.is_expired(session):  # Its client may have come back meanwhile.
                 log.info("session_expired", session=f"{session.session_id:#x}")
@@ -143,18 +141,12 @@ class Service:
         self._delete_notifications()
 
     async def delete_left_nodes(self) -> None:
-        """Delete ephemeral nodes of ended sessions, which a crash or a full disk left.
-
-        Raises NotOwner, StorageFull, StorageFailed.
-        """
+        """Delete nodes that a crash or full disk left. Raises NotOwner, storage errors."""
         for session_id in self.nodes.ended_with_nodes():
             await self._delete_ephemerals(session_id)
 
     async def end_session(self, session: LiveSession, reason: str) -> None:
-        """End a session: its connection, if `reason` is given, and its ephemeral nodes.
-
-        Raises StorageFull, StorageFailed.
-        """
+        """End a session: its nodes, and with a `reason` its connection. Raises storage errors."""
         if session.session_id in self.sessions.live:
             self.sessions.end(session.session_id)
         if reason and session.holder is not None:

@@ -188,9 +188,7 @@ class Tree:
             self._events = []
 
     def create(self, caller: Caller, path: str, data: bytes | None, acl: Acls, flags: int) -> str:
-        """Create a stored node, in a block of `change`; return its path, with the number of a
-        sequential node. Raises NodeError, broker errors.
-        """
+        """Create a stored node in a `change`; return the path, with a sequential node's number."""
         if not 0 <= flags <= FLAGS_LAST:
             raise NodeError(ZkCode.BAD_ARGUMENTS, f"create mode {flags} is not served")
         if not path.startswith("/") or "\0" in path:
@@ -332,10 +330,7 @@ class Tree:
         return virtual is not None and virtual.exists()
 
     def _present(self, path: str) -> StoredNode | None:
-        """Return a node that clients can store; None if the node exists, but is not stored.
-
-        Raises NodeError if the node does not exist.
-        """
+        """Return a node that clients can store, None for others. Raises NodeError if missing."""
         if not self._is_there(path):
             raise NodeError(ZkCode.NO_NODE)
         return self.nodes.find(path)

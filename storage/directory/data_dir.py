@@ -78,10 +78,7 @@ class DataDir:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
-        """Open and lock a data directory; create a missing directory.
-
-        Raises: DirectoryLocked, StorageFull, StorageFailed.
-        """
+        """Open and lock a data directory, created if missing. Raises DirectoryLocked."""
         path = os.path.abspath(path)
         try:
             os.makedirs(path, exist_ok=True)
@@ -449,9 +446,7 @@ class DataDir:
 
 
 def _sealed_at_once() -> int:
-    """Return how many logs may be sealed before a commit. Each holds two or three files open until
-    then; the next start would walk a log that gets no descriptor.
-    """
+    """Return how many logs may be sealed before a commit, by the files that each needs."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 0:
         return sys.maxsize

@@ -147,9 +147,7 @@ def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
 
 
 def _shares(backlogs: Sequence[tuple[PartitionState, int]], bounds: Bounds) -> list[int]:
-    """Return the number of offsets of each backlog, given with its whole number, within the bounds;
-    at least 1 in all, if any.
-    """
+    """Return the offsets of each backlog in proportion, within the bounds, at least 1."""
     wanted = [count for _, count in backlogs]
     total = sum(wanted)
     fraction = 1.0

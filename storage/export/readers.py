@@ -84,10 +84,7 @@ class ExportLog(Protocol):
         """Open a partition. Raises OSError; FileNotFoundError for a deleted partition."""
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
-        """Return the registered schemas of topics by full name, by version; none for other topics.
-
-        Raises DamagedLog, OSError.
-        """
+        """Return schemas of topics by full name and version. Raises DamagedLog, OSError."""
 
 
 class FolderReader:

@@ -240,10 +240,7 @@ class Codec(Protocol):
         """Return a body with the records at their own offsets; base_offset belongs to the batch."""
 
     def carries(self, record: Record) -> bool:
-        """Return True if a reader of this format can receive the record at all.
-
-        An empty payload, for example, breaks Iggy clients.
-        """
+        """Return True if a reader of this format can receive the record at all."""
 
 
 # Optional parts of a codec: `converted`, and `without`, which compaction needs; see

@@ -57,10 +57,7 @@ class JournalLog:
     def __init__(
         self, folder: str, files: Files, committer: Committer, kind: int, journal_id: int
     ) -> None:
-        """Open and recover the journal in `folder`; make a missing journal.
-
-        Raises: DamagedLog, StorageFull, StorageFailed.
-        """
+        """Open and recover the journal, new if missing. Raises DamagedLog, storage errors."""
         self.folder = folder
         self.lazy_source: Callable[[], Iterable[bytes]] | None = None
         self._files = files

@@ -127,9 +127,7 @@ class CompactedFiles:
         ]
 
     def closed_offset(self, appended_before_us: int) -> int:
-        """Return the end of the segments, from the log start on, that take no appends, are durable,
-        and have no batch appended after that time.
-        """
+        """Return the end of durable, full segments without batches after that time."""
         extent = self._extent
         end_offset = extent.log_start_offset
         if self._segments.view.bases:  # A log may have lost all its files.

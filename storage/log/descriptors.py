@@ -1,6 +1,4 @@
-"""The number of log files that this process keeps open while nobody uses them, and
-calls that find no descriptor left. Knows no file.
-"""
+"""The number of idle open log files, and calls that find no descriptor left."""
 
 import errno
 import resource

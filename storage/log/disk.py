@@ -12,9 +12,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Disk:
-    """The system calls, a method each, raising OSError. Paths are passed so that a test's
-    replacement can report the path.
-    """
+    """The system calls, each raising OSError; paths are for a test's replacement."""
 
     _page_cache = PageCache()
 

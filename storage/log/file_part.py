@@ -134,9 +134,7 @@ class FilePart(StoredPart):
         return b"".join(pieces)
 
     def send(self, sock_fd: int) -> int:  # hot: see make bench
-        """See `StoredPart`. The kernel sends its pages, which nobody writes to again. Raises
-        LostBytes, and OSError of the socket.
-        """
+        """See `StoredPart`. The kernel sends unchanging pages. Raises LostBytes, OSError."""
         lease, sent = self._lease, 0
         send, path, fd = lease.disk.send, lease.path, lease.fd
         for pos, size in self._places:

@@ -258,9 +258,7 @@ class LocalFiles:
         return file
 
     def make(self, path: str) -> None:
-        """Create an empty file unless it exists, and leave it closed. Raises FileGone if the folder
-        is gone, StorageFull, StorageFailed.
-        """
+        """Make an empty, closed file if missing. Raises FileGone, StorageFull, StorageFailed."""
         fd, _ = self._open(path, os.O_RDWR | os.O_CREAT, "create")
         self.disk.close(path, fd)
 
@@ -360,10 +358,7 @@ class LocalFiles:
             self._discarded.append(path)
 
     def clear_discarded(self) -> None:
-        """Remove the files that `discard` left; on return they are gone, by this or another thread.
-
-        Raises StorageFull, StorageFailed.
-        """
+        """Remove the files that `discard` left, gone on return. Raises storage errors."""
         if not self._discarded:
             return
         with self._discarding:

@@ -57,9 +57,7 @@ class LogWalk:
         self.offset = offset
 
     def resume(self, number: int, place: tuple[int, int] | None = None) -> None:
-        """Continue in that segment: at `place`, an offset and the file position of its batch, or at
-        the beginning of the segment (None).
-        """
+        """Continue in a segment: at `place` (offset, file position), or at its beginning."""
         self.number = number
         self._place = place
 
@@ -106,9 +104,7 @@ class LogWalk:
         return segment if segment.base_offset < self.stop else None
 
     def _check_joint(self, segment: Segment) -> bool:
-        """Return True if another segment follows. Raises BadBatch if that segment begins at a wrong
-        offset, or the log ends too early.
-        """
+        """Return True if a fitting segment follows. Raises BadBatch if it does not fit."""
         following = self.following()
         if following is not None and following.base_offset < self.offset:
             raise Overlap(following, segment, self.offset)

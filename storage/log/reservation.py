@@ -49,10 +49,7 @@ class OffsetReservation:
         self._write_now(needed_offset + RESERVE_OFFSETS)
 
     def release_unused(self, log_end_offset: int) -> None:
-        """Give back the offsets above the log end; all below are durable. Waits for the disk.
-
-        Raises: StorageFull, StorageFailed.
-        """
+        """Give back offsets above the durable log end; waits. Raises storage errors."""
         if self.is_used:
             self._write_now(log_end_offset)
 

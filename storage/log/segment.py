@@ -114,10 +114,7 @@ class Segment:
         return segment
 
     def take_name(self) -> None:
-        """Give an unnamed segment its name. The folder is not synced.
-
-        Raises: StorageFull, StorageFailed, with nothing changed.
-        """
+        """Name an unnamed segment, in an unsynced folder. Raises storage errors, unchanged."""
         path = self.path.removesuffix(NEW_SUFFIX)
         self._files.rename(self.path, path)
         self.path = path
@@ -306,9 +303,7 @@ class Segment:
         return file_pos if self._checked is None else self._checked.end_from(file_pos)
 
     def forget_checked(self) -> None:
-        """Forget which of the bodies so far are known to be good: they come from the disk again.
-        Reads of them are slow for a while.
-        """
+        """Forget which bodies are known to be good: reads go to the disk, slowly."""
         self._checked = None
         if self._appended_from >= 0:
             self._appended_from = self.size

@@ -23,9 +23,7 @@ class Trimmed(Extent, Protocol):
         """Begin a new segment at the log end. Raises StorageFull, StorageFailed."""
 
     def begin_at(self, log_start: int, count: int) -> None:
-        """Begin the log at an offset, without its `count` oldest segments. Raises StorageFull, with
-        nothing changed; StorageFailed.
-        """
+        """Begin the log at an offset, without `count` segments. Raises StorageFull, unchanged."""
 
 
 class Trimmer:

@@ -38,9 +38,7 @@ class WrittenMode:
             self._reservation.reserve_now(next_offset)
 
     def reserve_ahead(self, end_offset: int) -> None:
-        """Reserve ahead of the log end; for any thread, after `keep`. Waits for the disk. Raises
-        StorageFull, StorageFailed, FileGone.
-        """
+        """Reserve ahead of the log end, after `keep`; any thread, waits. Raises storage errors."""
         self._reservation.reserve_now(end_offset)
 
     def keep(self) -> None:
@@ -48,9 +46,7 @@ class WrittenMode:
         self._slots_to_lower = 0
 
     def enter(self, end_offset: int) -> None:
-        """Begin `written` mode: reserve, unless enough is reserved. May wait for the disk. Raises
-        StorageFull, StorageFailed.
-        """
+        """Begin `written` mode, with a reservation; may wait. Raises storage errors."""
         self.keep()
         if self._reservation.limit < end_offset + RESERVE_OFFSETS // 2:
             self._reservation.reserve_now(end_offset)

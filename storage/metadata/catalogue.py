@@ -127,9 +127,7 @@ class Catalogue:
         return self._change(NamespaceMade(meta))
 
     def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Set the number by which Iggy clients know a namespace: this free number, or a new number
-        for None; return the ticket.
-        """
+        """Set a namespace's number for Iggy, free or new (None); return the ticket."""
         meta = self._namespaces[tenant, namespace]
         assert iggy_id not in self._streams
         made_id = meta.made_id

@@ -52,9 +52,7 @@ class GroupMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A namespace (Iggy: stream). `iggy_id` is the id that an Iggy client chose; if `iggy_id` is
-    None, Iggy clients use `made_id`.
-    """
+    """A namespace (Iggy: stream); `iggy_id` is a client's choice, else `made_id` counts."""
 
     tenant: str
     namespace: str

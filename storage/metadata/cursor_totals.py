@@ -1,6 +1,4 @@
-"""Totals over all cursors of a broker, updated with every change, for checks of the broker's
-limits. Knows no journal and no limit.
-"""
+"""Totals over a broker's cursors, for checks of limits. Knows no journal."""
 
 from __future__ import annotations
 

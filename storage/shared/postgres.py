@@ -75,9 +75,7 @@ class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 class PostgresLedger:
-    """The tables of a cluster. The constructor does not connect; every call connects if needed.
-    Implements `Ledger`.
-    """
+    """The tables of a cluster; calls connect if needed. Implements `Ledger`."""
 
     def __init__(self, database: str, *, read_only: bool = False) -> None:
         """`database` is a connection string or URL of libpq; passwords come from this string, from

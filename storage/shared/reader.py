@@ -217,10 +217,7 @@ class StoredFiles(FilesOverLocal):
         return self.fetch(segment.index, 0, segment.index.size)
 
     def fetch(self, piece: Piece, pos: int, end: int) -> bytes:
-        """Return the bytes of a piece between two places of its file.
-
-        Raises: OSError where the object is wrong; StoreUnanswered.
-        """
+        """Return a piece's bytes between two places. Raises OSError, StoreUnanswered."""
         first, last = max(pos, piece.file_pos), min(end, piece.file_end)
         object_pos = piece.object_pos + first - piece.file_pos
         get = partial(self._objects.get, piece.object, object_pos, last - first)

@@ -258,9 +258,7 @@ class ClusterSession:
         return ClusterView(self.ledger.sessions(), self.ledger.shards())
 
     def _fence_silent(self) -> None:
-        """End silent sessions if our own beats were answered all the time: otherwise this broker
-        may be the broker without a connection.
-        """
+        """End silent sessions, if our own beats were answered: we may be the silent broker."""
         since_s = self._answered_since_s
         lease_ms = self.settings.lease_ms
         if since_s is None or (monotonic() - since_s) * 1000 < lease_ms:
@@ -292,9 +290,7 @@ class ClusterSession:
         return bool(self._ahead_since_s)
 
     def take(self, shards: Sequence[int]) -> dict[int, int]:
-        """Take the free shards among these; return the epochs of the new shards. Raises the error
-        that ended the session.
-        """
+        """Take free shards among these; return their epochs. Raises the session's last error."""
 
         def ask() -> dict[int, int]:
             self.ledger.take(self.number, shards)

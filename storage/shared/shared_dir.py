@@ -104,10 +104,7 @@ class SharedDir:
     def of_session(
         cls, path: str, session: ClusterSession, settings: SharedSettings
     ) -> "SharedDir":
-        """Lock and empty the folder; no shard is held yet.
-
-        Raises: DirectoryLocked, NotACache, StorageFull, StorageFailed.
-        """
+        """Lock and empty the folder. Raises DirectoryLocked, NotACache, storage errors."""
         path = os.path.abspath(path)
         os.makedirs(path, exist_ok=True)
         lock_fd = take_lock(path)
@@ -181,9 +178,7 @@ class SharedDir:
         return journals
 
     def drop_unopened(self, shard: int) -> None:
-        """Drop the rest of a shard's contents once every topic of the shard is open: the rest
-        belongs to deleted topics.
-        """
+        """Drop the rest of a shard, of deleted topics, once every topic is open."""
         for number in [
             number for number, pieces in self._unopened.items() if pieces.shard == shard
         ]:
@@ -312,9 +307,7 @@ class SharedDir:
         """Note nothing: a shard's log and positions are published together."""
 
     def close(self, committer: Committer) -> None:
-        """Stop cleanly: everything published, and all shards free for others. Raises StorageFailed;
-        always releases the lock.
-        """
+        """Stop cleanly, all published, shards free, lock released. Raises StorageFailed."""
         try:
             committer.commit()
             for log in self._logs.values():

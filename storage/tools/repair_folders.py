@@ -143,9 +143,7 @@ def _moving_aside(aside: SetAside, folder: str, name: str) -> Callable[[], None]
 
 
 def held_partition(files: Files, folder: str) -> int | None:
-    """Return the partition that all intact segment headers of a folder name; None if there is none,
-    or the headers disagree.
-    """
+    """Return the partition in all intact segment headers of a folder, if they agree."""
     partition_ids = set()
     for name in segment_names(files.names(folder))[0]:
         file = files.open(os.path.join(folder, name.file_name))

@@ -83,10 +83,7 @@ class SegmentWriter:
             offset += covered
 
     def snapshot(self, records: Iterable[bytes]) -> int:
-        """Add records as the snapshot of a journal, with its end; return the offset after the end.
-
-        Raises: StorageFull, StorageFailed.
-        """
+        """Add records as a journal's snapshot; return the end offset. Raises storage errors."""
         offset = self._header.base_offset
         for piece in in_batches(records):
             self._journal_batch(offset, piece, 0)
@@ -145,10 +142,7 @@ class SetAside:
         self._folder = folder
 
     def copy(self, path: str, name: str) -> None:
-        """Keep a copy of a file, durably; a file that is kept already is not copied again.
-
-        Raises: StorageFull, StorageFailed.
-        """
+        """Keep a durable copy of a file, once. Raises StorageFull, StorageFailed."""
         self._make()
         target = self._free_path(name, path)
         if target is None:

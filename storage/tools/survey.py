@@ -126,9 +126,7 @@ class SurveyWalk:
         return self._walk.proven
 
     def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
-        """Yield good batches and holes from segment number `first` on; check bodies from that
-        offset on. Raises FileGone.
-        """
+        """Yield good batches and holes from a segment on, bodies checked from an offset on."""
         hole = self._hole_before(first)
         if hole is not None:
             yield hole

@@ -1,6 +1,4 @@
-"""Pages of the broker: totals by protocol, open connections, consumers over HTTP, export jobs,
-settings, users, tokens and permissions.
-"""
+"""Pages of totals, connections, consumers over HTTP, exports, settings, users and rights."""
 
 from __future__ import annotations
 

@@ -127,9 +127,7 @@ def _text(
 
 
 def pretty(data: bytes) -> str:
-    """Return JSON with line breaks and indentation; as it is if the JSON is large, or so deep that
-    the text would be mostly indentation.
-    """
+    """Return JSON with line breaks, unless it is large or mostly indentation."""
     if len(data) > INDENTED_BYTES_MAX or _indentation(data) > INDENTATION_SHARE_MAX * len(data):
         return data.decode("utf-8", "backslashreplace")
     return msgspec.json.format(data, indent=2).decode("utf-8", "backslashreplace")

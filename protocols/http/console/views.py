@@ -41,9 +41,7 @@ GROUP = "groups/{tenant}/{namespace}/{topic}/{group}"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The functions of a path: `get` shows, `post` changes. Read-only mode refuses a change unless
-    `is_harmless`.
-    """
+    """A path's functions: `get` shows, `post` changes. Read-only mode serves only `is_harmless`."""
 
     get: PageFunction | None = None
     post: PageFunction | None = None

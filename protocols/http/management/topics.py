@@ -1,6 +1,4 @@
-"""`/api/v1/topics`: list, show, create, alter and delete topics. Knows bodies and the broker, no
-connection and no file.
-"""
+"""`/api/v1/topics`: list, show, create, alter and delete topics, by bodies."""
 
 from __future__ import annotations
 

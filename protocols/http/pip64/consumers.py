@@ -102,10 +102,7 @@ class Consumers:
         ]
 
     def add(self, subscriber: Subscriber) -> None:
-        """Register a consumer, and end a former consumer of the same id whose topic is deleted.
-
-        Raises LimitExceeded.
-        """
+        """Register a consumer, and end a namesake of a deleted topic. Raises LimitExceeded."""
         former = self._by_key.get(_key(subscriber))
         if former is not None:
             self.end(former)

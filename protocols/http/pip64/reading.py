@@ -168,9 +168,7 @@ async def after(wanted: MessageId, partition: Partition) -> int:
 
 
 async def room_for(output: OutputBudget, wanted: int, waits: Waits) -> Room:
-    """Reserve room for an answer with up to `wanted` bytes of keys and values. Raises what `waits`
-    raises: see `Waiting.for_memory`.
-    """
+    """Reserve room for an answer's keys and values up to `wanted`. Raises as `waits`."""
     expansion = limits.ANSWER_EXPANSION
     return Room(await output.reserve(expansion * wanted, expansion, waits))
 

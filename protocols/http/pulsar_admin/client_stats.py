@@ -75,9 +75,7 @@ def consumer_stats(name: str) -> Json:
 
 
 def connected_consumer(consumer: Consumer) -> Json:
-    """Return statistics of a connected consumer without counts (`add_counts`): its client, as far
-    as known, and its key ranges.
-    """
+    """Return a connected consumer without counts (`add_counts`): client and key ranges."""
     shown = consumer_stats(consumer.name) | _client(
         consumer.address, consumer.client_version, consumer.connected_us, consumer.metadata
     )

@@ -259,9 +259,7 @@ def _text(name: bytes) -> str:
 
 
 def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]) -> Json:
-    """Return the statistics of a topic, or of several partitions together, with the subscriptions
-    that the client may see.
-    """
+    """Return statistics of a topic or several partitions, with the visible subscriptions."""
     subscriptions: Json = {}
     for topic in topics:
         for name, subscription in topic.subscriptions.items():

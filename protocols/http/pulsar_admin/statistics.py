@@ -137,9 +137,7 @@ def without_clients(stats: Json, *, publishers: bool, consumers: bool) -> Json:
 
 
 def _counters(broker: Broker, topic: Topic, partitions: Sequence[Partition]) -> Json:
-    """Return the counters of messages and bytes since the start: of a whole topic, or of some
-    partitions since this broker has served them.
-    """
+    """Return counters since the start, of a topic, or of partitions since served here."""
     names = {"msgIn": "records_in", "bytesIn": "bytes_in"}
     names |= {"msgOut": "records_out", "bytesOut": "bytes_out"}
     total, full = broker.metrics.topic_total, topic.name.full

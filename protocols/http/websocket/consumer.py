@@ -109,9 +109,7 @@ class ConsumerSocket(Socket):
         policies.check_consumer(self._topic, name, wanted.kind, is_durable=True)
 
     async def _dead_letter_topic(self, wanted: DeadLetterLimit, subscription: bytes) -> Topic:
-        """Return the topic for messages that were delivered too often. The client needs the
-        permissions of a producer there.
-        """
+        """Return the topic of messages delivered too often, which the client may write to."""
         name = parsed_topic(wanted.topic or f"{self._topic.name.full}-{subscription.decode()}-DLQ")
         self.broker.access.check(
             self.exchange.principal, Action.PRODUCE, Resource.of_topic(name), self.exchange.at

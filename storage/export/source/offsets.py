@@ -131,10 +131,7 @@ def spans(log: ExportLog, options: ReadOptions) -> list[OffsetRange]:
 def split(
     whole_spans: Sequence[OffsetRange], pieces: int | None, records_max: int | None
 ) -> list[OffsetRange]:
-    """Split larger spans until there are about `pieces` and none is above `records_max` records.
-
-    Follows Spark's KafkaOffsetRangeCalculator.
-    """
+    """Split larger spans to about `pieces`, none above `records_max`, as Spark's Kafka source."""
     total = sum(span.end - span.start for span in whole_spans)
     result = []
     for span in whole_spans:

@@ -41,10 +41,7 @@ def scan(
     slices: Collection[int] = (),
     repeated: Collection[int] = (),
 ) -> Scanned:
-    """Return the wanted fields, by number, of the messages [start, end) of the arena.
-
-    Numbers are uint64 as on the wire. Raises Irregular.
-    """
+    """Return wanted fields by number, as uint64, of messages [start, end). Raises Irregular."""
     data = np.frombuffer(arena, np.uint8)
     count = len(starts)
     scanned = Scanned()

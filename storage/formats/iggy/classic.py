@@ -326,10 +326,7 @@ def headers_of(block: Buffer) -> list[Header]:
 
 
 def packed_headers(record: Record, pack: Callable[[bytes, bytes, int], bytes]) -> bytes:
-    """Return the headers that Iggy can hold, including a header for the record's key.
-
-    `pack` encodes a header from name, value and kind.
-    """
+    """Return the headers that Iggy holds, a header for the key too, each by `pack`."""
     held = [(header.name, header.value, header.kind) for header in record.headers]
     if record.key is not None:
         # Last: clients keep headers in a map, so the key wins over a header of the same name.

@@ -45,10 +45,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 
 def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Columns:
-    """Return the records of bodies that begin with a partitioning key.
-
-    `walk` finds the records after the key, `layout` reads their fields.
-    """
+    """Return the records of keyed bodies: `walk` finds them, `layout` reads their fields."""
     walks: list[Array] = []
     keys: list[bytes] = []
     codes = np.full(len(batches), -1, np.int32)

@@ -150,10 +150,7 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
 def prepare_small(
     message_set: memoryview, base_offset: int, message_bytes_max: int
 ) -> Prepared | None:  # hot: see make bench
-    """As `prepare`, in the extension; None for all but a small, sound batch in a writable buffer.
-
-    A set that is refused so is unchanged.
-    """
+    """As `prepare`, in the extension; None, unchanged, for all but a small sound batch."""
     if SPEEDUPS is None or len(message_set) > CRC32C_BYTES_MAX or message_set.readonly:
         return None
     facts = SPEEDUPS.kafka_batch(message_set, base_offset, message_bytes_max)

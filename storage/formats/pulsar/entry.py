@@ -323,10 +323,7 @@ def _read_single(
 
 
 def _counted(single: BatchedMetadata) -> Callable[[int], bytes | None]:
-    """Return a function that encodes the metadata with a higher sequence id without protobuf.
-
-    Returns None if that is impossible.
-    """
+    """Return a function that encodes metadata with a higher sequence id, None if impossible."""
     first = single.sequence_id + 1
     block = first >> LOW_BITS
     if first > UINT64_MAX:

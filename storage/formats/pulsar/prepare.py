@@ -40,9 +40,7 @@ class EntryRun:
     def extend(
         self, entries: bytes, count: int, sequences: tuple[int, int], times_ms: tuple[int, int]
     ) -> None:
-        """Append entries of one record each, with their prefixes: first and last sequence, first
-        and latest publish time (-1 for none).
-        """
+        """Append entries of a record each: prefixes, sequences, publish times (-1: none)."""
         first_ms, latest_ms = times_ms
         latest_us = None if latest_ms < 0 else latest_ms * US_PER_MS
         info = self.info
