@@ -75,7 +75,7 @@ class Outbox:
         self._answer_bytes = 0
         self._charged = 0  # bytes charged to the budget
         self._changed = trio.lowlevel.ParkingLot()
-        self._flushing = False
+        self.flushing = False  # the flusher task runs
         self._progress_at = 0.0  # since then the peer has taken less than STALL_BYTES
         self._broken = False
         self.gathering = False  # True during a receive turn: output is sent together at the end
@@ -125,7 +125,7 @@ class Outbox:
 
     def stalled_s(self, now: float) -> float:
         """Return the seconds for which the peer has taken almost none of the unsent bytes."""
-        return now - self._progress_at if self._flushing else 0.0
+        return now - self._progress_at if self.flushing else 0.0
 
     def put(self, parts: Sequence[Part]) -> None:
         """Send whole frames, after the unsent bytes. Never blocks; the caller may reuse its buffers
@@ -234,11 +234,11 @@ class Outbox:
 
     def flush(self) -> None:
         """Send the bytes that the socket accepts now; the flusher task sends the rest."""
-        if self._unsent and not self._flushing:
+        if self._unsent and not self.flushing:
             self._send_some()
             if self._unsent and not self._broken:
                 self._progress_at = trio.current_time()
-                self._flushing = self._start_flusher()
+                self.flushing = self._start_flusher()
         if self._unsent_bytes + self._answer_bytes != self._charged:
             self._charge()
 
@@ -257,7 +257,7 @@ class Outbox:
                 self._charge()
                 self._changed.unpark_all()
         finally:
-            self._flushing = False
+            self.flushing = False
             self.budget.sent()
 
     async def drained(self) -> None:

@@ -84,6 +84,7 @@ class Receiver:
         self._poller = poller
         self._handle_run = session.handle_run if takes_runs(session) else None
         self._frames_left = False  # the last turn left whole frames
+        self.is_in_frame = False  # received bytes are not handled
         self._emptied = True  # the last receive emptied the socket
         self._received = 0  # bytes
         self._stage = _SETTLING
@@ -279,6 +280,8 @@ class Receiver:
             self._inlet.rest()  # Thousands of clients may end together.
             return False
         self.heard_at = self._now()
+        if not self.is_in_frame:  # Nobody looked for stalls while nothing could stall.
+            self.is_in_frame, self._progress_at = True, self.heard_at
         self._inlet.received(size)
         self._received += size
         return True
@@ -304,6 +307,7 @@ class Receiver:
                 self.done = self.begun
             filled = inlet.filled()
             if not filled:
+                self.is_in_frame = False
                 return None
             if not is_first:
                 if outbox.over_limit:

@@ -233,6 +233,11 @@ class Connection:
         return self._session is not None and not self._leaving
 
     @property
+    def is_at_rest(self) -> bool:
+        """See OpenConnection."""
+        return self._parked is not None and not (self._receiver.is_in_frame or self.outbox.flushing)
+
+    @property
     def held_bytes(self) -> int:
         return self._receiver.held_bytes
 
@@ -352,13 +357,8 @@ class Connection:
     def _note(self, event: str, cause: str, **fields: object) -> None:
         """Log an end. Clients can cause any number: each kind is logged seldom, with a count."""
         log, cause = self._broker.seldom, f"{self.protocol} {cause}"
-        bound = self._names
-        if event == "connection_failed":
-            log.error(event, cause=cause, **bound, **fields)
-        elif event == "connection_ended":
-            log.info(event, cause=cause, **bound, **fields)
-        else:
-            log.warning(event, cause=cause, **bound, **fields)
+        levels = {"connection_failed": log.error, "connection_ended": log.info}
+        levels.get(event, log.warning)(event, cause=cause, **self._names, **fields)
 
     async def _read(self) -> None:
         """Handle every frame, until the end of the stream or of the connection."""

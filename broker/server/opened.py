@@ -48,6 +48,10 @@ class OpenConnection(ListedConnection, Protocol):
     outbox: Outbox
 
     @property
+    def is_at_rest(self) -> bool:
+        """True if nothing can stall: the next frame has not begun, and all output was sent."""
+
+    @property
     def held_bytes(self) -> int:
         """Memory of received bytes that are not handled."""
 

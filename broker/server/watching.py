@@ -46,7 +46,7 @@ async def watch_connections(
         await trio.sleep(SWEEP_S)
         now = trio.current_time()
         for number, connection in enumerate(tuple(connections), 1):
-            if connection.is_open:
+            if not connection.is_at_rest and connection.is_open:
                 _end_if_stalled(connection, now)
             if number % SWEEP_CONNECTIONS == 0:
                 await trio.lowlevel.checkpoint()

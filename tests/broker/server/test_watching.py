@@ -149,6 +149,21 @@ async def test_an_idle_connection_has_full_time_for_its_next_frame(autojump_cloc
         assert await receive_frame(client) == b"here"
 
 
+async def test_only_a_connection_with_nothing_under_way_is_at_rest(autojump_clock, nursery):
+    bench = EchoBench(nursery)
+    client = await bench.connect()
+    connection = bench.connections[-1]
+    assert connection.is_at_rest
+    frame = framed(b"Ehere")
+    await client.send_all(frame[:3])
+    await until(lambda: not connection.is_at_rest)
+    await client.send_all(frame[3:])
+    assert await receive_frame(client) == b"here"
+    await until(lambda: connection.is_at_rest)
+    unread, _ = await hog(bench, 2 * MIB)
+    assert not unread.is_at_rest
+
+
 async def test_half_frames_give_way_to_whole_frames(autojump_clock, nursery):
     bench = EchoBench(nursery, input_bytes=8 * MIB)
     for _ in range(8):
