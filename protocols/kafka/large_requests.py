@@ -8,7 +8,7 @@ all connections, from before they are decoded until they are answered. Knows no 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import trio
 
@@ -20,6 +20,7 @@ from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX
 LARGE_ENTRIES_MAX = 20_000
 # The shortest entry of a frame: a partition's number.
 ENTRY_BYTES_MIN = 4
+NOTHING = nullcontext()  # Around the wait of a small fetch.
 
 
 class LargeRequests:
@@ -53,12 +54,12 @@ class LargeRequests:
         self._gate.leave(held - count)
         return count
 
-    @contextmanager
-    def waiting_fetch(self, count: int) -> Iterator[None]:
+    def waiting_fetch(self, count: int) -> AbstractContextManager[None]:
         """Wrap the wait of a fetch of `count` partitions; it ends early if others need room."""
-        if count <= ENTRIES_FEW_MAX:
-            yield
-            return
+        return NOTHING if count <= ENTRIES_FEW_MAX else self._large_fetch(count)
+
+    @contextmanager
+    def _large_fetch(self, count: int) -> Iterator[None]:
         with trio.CancelScope() as scope:
             self._fetches[scope] = count
             self._end_waits()

@@ -7,8 +7,7 @@ group member, so a client is known by its client id and host.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 import trio
 
@@ -25,6 +24,37 @@ CLIENT_POLLS_MAX = 20
 CLIENTS_CALLED_MAX = 10_000  # Clients in rebalances; beyond that the oldest are forgotten.
 
 
+class LongPoll:
+    """The wait of a fetch up to a deadline. A class, as thousands wait and a generator costs more:
+    the scope of the wait is among those of its client meanwhile.
+    """
+
+    __slots__ = ("_client", "_parked", "_scope")
+
+    def __init__(
+        self, parked: dict[Client, set[trio.CancelScope]], client: Client, deadline: float
+    ) -> None:
+        self._parked = parked
+        self._client = client
+        self._scope = trio.CancelScope(deadline=deadline)
+
+    def __enter__(self) -> None:
+        self._parked.setdefault(self._client, set()).add(self._scope)
+        self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        scopes = self._parked[self._client]
+        scopes.remove(self._scope)
+        if not scopes:
+            del self._parked[self._client]
+        return self._scope.__exit__(kind, error, traceback)
+
+
 class LongPolls:
     """The waiting fetches of a namespace."""
 
@@ -33,20 +63,12 @@ class LongPolls:
         self._parked: dict[Client, set[trio.CancelScope]] = {}
         self._called: dict[int, float] = {}  # hash of a client (ids may be long) -> until when
 
-    @contextmanager
-    def waiting(self, client: Client, seconds: float) -> Iterator[None]:
+    def waiting(self, client: Client, seconds: float) -> LongPoll:
         """Limit the wait inside to `seconds`, and to less if the client is called."""
-        with trio.move_on_after(seconds) as scope:
-            if trio.current_time() < self._called.get(hash(client), 0.0):
-                scope.deadline = min(scope.deadline, trio.current_time() + REJOIN_POLL_S)
-            parked = self._parked.setdefault(client, set())
-            parked.add(scope)
-            try:
-                yield
-            finally:
-                parked.remove(scope)
-                if not parked:
-                    del self._parked[client]
+        now = trio.current_time()
+        if now < self._called.get(hash(client), 0.0):
+            seconds = min(seconds, REJOIN_POLL_S)
+        return LongPoll(self._parked, client, now + seconds)
 
     def call(self, client: Client, at: float = 0.0) -> None:
         """Cut a client's fetches short: it has to rejoin its group, now or at a later time."""
