@@ -6,12 +6,13 @@ Layouts: apache/iggy, iggy/src/messages (0.0.60 to 0.6), core/common/src/types/m
 """
 
 import struct
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 
 import xxhash
 
 from braidlog.storage.formats.record import Header, HeaderKind, Record
-from conformance.clients.raw.iggy import headers_block, polled_messages
+from conformance.clients.raw.iggy import headers_block, parse_headers, polled_messages
 from conformance.mapping.views import Seen
 
 TYPED = struct.Struct("<Q16sQQQIIQ")  # checksum, id, offset, time, client's time, sizes, reserved
@@ -118,6 +119,79 @@ def read_typed(answer: bytes) -> list[Seen]:
                 "origin_timestamp": sent_us,
             }
         )
+        pos = stop
+    return messages
+
+
+def read_untyped(answer: bytes, checksum_of: Callable[[bytes], int] = digest) -> list[Seen]:
+    """Return the messages of a poll, crate 0.8."""
+    messages: list[Seen] = []
+    pos = 0
+    while pos < len(answer):
+        checksum, message_id, offset, time_us, sent_us, headers, payload = UNTYPED.unpack_from(
+            answer, pos
+        )
+        value_pos = pos + UNTYPED.size
+        headers_pos = value_pos + payload
+        stop = headers_pos + headers
+        assert checksum_of(answer[pos + 8 : stop]) == checksum
+        messages.append(
+            {
+                "offset": offset,
+                "payload": answer[value_pos:headers_pos],
+                "headers": parse_headers(answer[headers_pos:stop]),
+                "id": int.from_bytes(message_id, "little"),
+                "timestamp": time_us,
+                "origin_timestamp": sent_us,
+            }
+        )
+        pos = stop
+    return messages
+
+
+def read_untyped_crc(answer: bytes) -> list[Seen]:
+    """Return the messages of a poll, crate 0.7."""
+    return read_untyped(answer, zlib.crc32)
+
+
+def read_batches(answer: bytes) -> list[Seen]:
+    """Return the messages of a poll, crates 0.11 and 0.12: no batch names a producer."""
+    messages: list[Seen] = []
+    pos = 0
+    while pos < len(answer):
+        *known, size, checksum, count = BATCH.unpack_from(answer, pos)
+        frames_pos, stop = pos + BATCH_HEAD_BYTES, pos + size
+        assert not any(answer[pos + BATCH.size : frames_pos]), "reserved bytes"
+        frames = _read_frames(answer[frames_pos:stop], *known[1:])
+        checksums = b"".join(checked for checked, _ in frames)
+        assert len(frames) == count
+        assert digest(struct.pack("<QQQQQI", *known, size, count) + checksums) == checksum
+        messages += [message for _, message in frames]
+        pos = stop
+    return messages
+
+
+def _read_frames(
+    frames: bytes, base_offset: int, time_us: int, base_us: int
+) -> list[tuple[bytes, Seen]]:
+    """Return each message of a batch, with the bytes of its checksum."""
+    messages: list[tuple[bytes, Seen]] = []
+    pos = 0
+    while pos < len(frames):
+        checksum, message_id, offset, sent_us, headers, payload, _ = FRAME.unpack_from(frames, pos)
+        value_pos = pos + FRAME.size
+        headers_pos = value_pos + payload
+        stop = headers_pos + headers
+        assert digest(frames[pos + 8 : stop]) == checksum
+        message: Seen = {
+            "offset": base_offset + offset,
+            "payload": frames[value_pos:headers_pos],
+            "headers": _headers_of(frames[headers_pos:stop]),
+            "id": int.from_bytes(message_id, "little"),
+            "timestamp": time_us,
+            "origin_timestamp": base_us + sent_us,
+        }
+        messages.append((struct.pack("<Q", checksum), message))
         pos = stop
     return messages
 

@@ -77,7 +77,7 @@ def _report(first: int, done: int, step_counts: Counter[str], differences: list[
         " model (`conformance/position/model.py`). Iggy's calls are those of dialects D2 and W,"
         " by chance. After each step Kafka's OffsetFetch, Iggy's stored offset in both dialects"
         " and HTTP's cursor (acknowledged ranges, backlog, mark-delete) are compared"
-        " in every partition, and which member of an Iggy group has which.",
+        " in every partition, and which member of an Iggy group, of either dialect, has which.",
         "",
         "| step | times |",
         "| --- | --- |",

@@ -249,7 +249,11 @@ class PositionMachine:
         with self._iggy() as wire:
             wire.store_offset(self.topic, GROUP, offset, partition=self.at.index + 1)
         self.cursor.commit(offset + 1, kafka=False)
+        self.iggy_committed()
         return True
+
+    def iggy_committed(self) -> None:
+        """A client of Iggy committed in the step's partition: a group may take notice."""
 
     def _iggy_poll(self) -> bool:
         count = self.random.randint(1, 6)
@@ -259,6 +263,7 @@ class PositionMachine:
         if offsets != wanted:
             raise PositionsDiffer(f"{self.where()}: polled {offsets}, should be {wanted}")
         self.cursor.given_by_poll(offsets)
+        self.iggy_committed()
         return False
 
     def _iggy_delete(self) -> bool:

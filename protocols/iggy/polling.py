@@ -22,6 +22,7 @@ from braidlog.protocols.iggy.readers import (
 )
 from braidlog.protocols.iggy.reading import (
     PolledMessages,
+    end_of,
     first_not_older,
     last_of,
     read,
@@ -72,7 +73,7 @@ def _polled(context: IggyContext, reader: ReadTarget, request: m.PollMessages) -
         # Iggy.
         reader.commit(context, slice_read.next_offset, lazy=True)
     elif slice_read.count and request.consumer.kind is m.ConsumerKind.GROUP:
-        reader.polled(context, slice_read.next_offset)
+        reader.polled(context, end_of(context, start, slice_read))
     context.broker.metrics.records_out(
         PROTOCOL,
         reader.partition.metrics_name,

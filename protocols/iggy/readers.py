@@ -60,15 +60,16 @@ class ReadTarget:
         self.partition.check_here()
         subscription = context.broker.subscriptions.open(self.topic, self.name)
         ticket = subscription.commit(self.index, position, lazy=lazy)
-        context.shared.groups.committed(self._group, self.index, position)
+        # Further than `position` if other clients have acknowledged what follows.
+        reached = subscription.position(self.index) or 0
+        context.shared.groups.committed(self._group, self.index, reached)
         return ticket
 
-    def polled(self, context: IggyContext, next_offset: int) -> None:
-        """Note that a group member, if this reader is a member, received everything below an
-        offset.
+    def polled(self, context: IggyContext, end: int) -> None:
+        """Note that a group member, if this reader is a member, received messages up to the offset
+        `end`, exclusive.
         """
-        member_id = context.client.client_id
-        context.shared.groups.polled(self._group, member_id, self.index, next_offset)
+        context.shared.groups.polled(self._group, context.client.client_id, self.index, end)
 
     @property
     def _group(self) -> GroupKey:

@@ -161,6 +161,18 @@ def last_of(context: IggyContext, result_slice: PolledMessages, count: int) -> P
     )
 
 
+def end_of(context: IggyContext, start: int, result_slice: PolledMessages) -> int:
+    """Return the offset behind the last of the messages, of which there are some.
+
+    The next poll may continue further on, behind records that are hidden from the client.
+    """
+    end = result_slice.next_offset
+    if end - start > result_slice.count:
+        for offset, _ in messages(context, result_slice.parts):
+            end = offset + 1
+    return end
+
+
 def messages(context: IggyContext, parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
     """Offset and bytes of each message, in the stored form that the dialect reads."""
     for part in parts:

@@ -137,17 +137,19 @@ class IggyWire(Wire):
         """Return the offsets of a consumer's next messages, which are stored as consumed."""
         return self._poll_next(CONSUMER + identifier(consumer), topic, partition, count)[1]
 
-    def poll_in_turn(self, topic: str, count: int, group: str) -> tuple[int, list[int]]:
+    def poll_in_turn(
+        self, topic: str, count: int, group: str, *, commits: bool = True
+    ) -> tuple[int, list[int]]:
         """Return the partition of this group member's turn (0 for none) and the offsets of its next
-        messages, which are stored as consumed.
+        messages, which with `commits` are stored as consumed.
         """
-        return self._poll_next(GROUP + identifier(group), topic, BY_TURN, count)
+        return self._poll_next(GROUP + identifier(group), topic, BY_TURN, count, commits=commits)
 
     def _poll_next(
-        self, consumer: bytes, topic: str, partition: int, count: int
+        self, consumer: bytes, topic: str, partition: int, count: int, *, commits: bool = True
     ) -> tuple[int, list[int]]:
         body = consumer + identifier("default") + identifier(topic)
-        body += struct.pack("<IBQIB", partition, NEXT, 0, count, True)
+        body += struct.pack("<IBQIB", partition, NEXT, 0, count, commits)
         answer = self.ok(POLL, body)
         offsets = [message.offset for message in polled_messages(answer[POLL_HEAD_BYTES:])]
         return int(struct.unpack_from("<I", answer)[0]), offsets
@@ -223,7 +225,7 @@ def polled_messages(answer: bytes) -> list[Polled]:
         message_id = int.from_bytes(answer[pos + 17 : pos + 33], "little")
         (headers_size,) = struct.unpack_from("<I", answer, pos + 37)
         start = pos + 41
-        headers = _headers(answer[start : start + headers_size])
+        headers = parse_headers(answer[start : start + headers_size])
         (size,) = struct.unpack_from("<I", answer, start + headers_size)
         pos = start + headers_size + 4
         messages.append(Polled(offset, timestamp, message_id, headers, answer[pos : pos + size]))
@@ -231,7 +233,8 @@ def polled_messages(answer: bytes) -> list[Polled]:
     return messages
 
 
-def _headers(block: bytes) -> list[tuple[bytes, int, bytes]]:
+def parse_headers(block: bytes) -> list[tuple[bytes, int, bytes]]:
+    """Return (key, kind, value) of each header."""
     headers = []
     pos = 0
     while pos < len(block):

@@ -11,6 +11,9 @@ from conformance.clients.raw.iggy import (
     BY_OFFSET,
     CONSUMER,
     GET_OFFSET,
+    GROUP,
+    JOIN_GROUP,
+    LEAVE_GROUP,
     NEXT,
     POLL,
     identifier,
@@ -23,28 +26,55 @@ SIZE_POS, CODE_POS, STATUS_POS = 48, 196, 216
 REQUEST, ROUTE, POLL_DEFERRED, CANCEL_DEFERRED, FETCH = 5, 105, 106, 108, 109
 ANY_BYTES = (1 << 32) - 1
 DEFERRED_SLACK_US = 2_000_000  # A request's time exceeds its wait by at least 1 s.
-REGISTER, NON_REPLICATED, SEND, STORE_OFFSET, DELETE_OFFSET = 1, 2, 160, 161, 162
-WITH_RESULT = {REGISTER, STORE_OFFSET, DELETE_OFFSET}
-VERSION, SDK, SECRET = 12 << 10, "0.12.0", bytes(32)
-POLL_HEAD_BYTES = 40
+BIND_SESSION, SYNC_GROUP = 15, 606
+REGISTER, NON_REPLICATED, LOGOUT, SEND, STORE_OFFSET, DELETE_OFFSET = 1, 2, 3, 160, 161, 162
+OF_GROUP = {JOIN_GROUP: 148, LEAVE_GROUP: 149}
+WITH_RESULT = {REGISTER, *OF_GROUP.values(), STORE_OFFSET, DELETE_OFFSET}
+VERSION, SDK, SECRET = 12 << 10, "0.12.0", bytes(range(32))
+POLL_HEAD = struct.Struct("<IQIQQQ")  # partition, current offset, messages, context
+NOT_OWNED = (1 << 32) - 1  # Instead of the partition, in a poll of a partition of another member.
+# partition, status, current offset, messages, context, next offset, bytes of messages
+FETCHED = struct.Struct("<IIQIQQQQI")
 # partition, base offset, append time, earliest client time, bytes of the batch, checksum, messages
 BATCH = struct.Struct("<QQQQQQI")
 # checksum, id, offset delta, time delta, bytes of headers, bytes of payload, reserved
 FRAME = struct.Struct("<Q16sIIIIQ")
 CHECKED_POS = 8
 SENT_US = 1_700_000_000_000_000
+RESOURCE_NOT_FOUND, PARTITION_NOT_OWNED = 20, 5009
+
+
+class NotOwned(Exception):
+    """A partition is not the member's."""
 
 
 class IggyWWire(Wire):
-    """A connection that has logged in."""
+    """A connection that has logged in, or continues the session of an earlier connection."""
 
-    def __init__(self, address: tuple[str, int], *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        *,
+        continues: "IggyWWire | None" = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
         super().__init__(address, timeout_s=timeout_s)
-        self._client = os.urandom(16)
+        version = struct.pack("<I", VERSION) + text8("raw") + text8(SDK)
         self._session = self._requests = 0
-        version = struct.pack("<I", VERSION) + text8("raw") + text8(SDK) + SECRET
-        login = self._ask(REGISTER, version + text8("iggy") + text8("iggy") + bytes(4))
-        (self._session,) = struct.unpack_from("<Q", login, 4)
+        if continues is None:
+            self._client = os.urandom(16)
+            login = text8("iggy") + text8("iggy") + bytes(4)
+            answer = self._ask(REGISTER, version + SECRET + login)
+            (self._session,) = struct.unpack_from("<Q", answer, 4)
+        else:
+            self._client = continues._client
+            session = self._client + struct.pack("<QQ", continues._session, 0)
+            self._ask(NON_REPLICATED, version + session + SECRET, BIND_SESSION)
+            self._session, self._requests = continues._session, continues._requests
+
+    def log_out(self) -> None:
+        """End the session."""
+        self._ask(LOGOUT, b"")
 
     def send_messages(self, topic: str, payloads: list[bytes], *, partition: int = 1) -> None:
         """Send messages without headers to a partition."""
@@ -66,18 +96,53 @@ class IggyWWire(Wire):
 
     def poll_next(self, topic: str, count: int, consumer: str, *, partition: int = 1) -> list[int]:
         """Return the offsets of a consumer's next messages, which are stored as consumed."""
-        body = CONSUMER + identifier(consumer) + _topic(topic)
-        body += struct.pack("<BIBQIB", 1, partition - 1, NEXT, 0, count, True)
-        incarnation = self.incarnation(topic, partition)
-        answer = self._ask(NON_REPLICATED, body, POLL, incarnation)
-        (polled_count,) = struct.unpack_from("<I", answer, 12)
-        offsets = _offsets(answer[POLL_HEAD_BYTES:])
-        assert len(offsets) == polled_count, f"{len(offsets)} messages, not {polled_count}"
-        return offsets
+        body = _poll_next(CONSUMER + identifier(consumer), topic, count, partition)
+        answer = self._ask(NON_REPLICATED, body, POLL, self.incarnation(topic, partition))
+        return _polled(answer)[1]
 
-    def store_offset(self, topic: str, consumer: str, offset: int, *, partition: int = 1) -> None:
-        """Store the last consumed offset."""
-        body = _place(topic, consumer, partition) + struct.pack("<QB", offset, 0)
+    def poll_as_member(
+        self,
+        topic: str,
+        count: int,
+        group: str,
+        *,
+        partition: int,
+        commits: bool = True,
+        code: int = POLL,
+    ) -> tuple[int, list[int]]:
+        """Return the generation of the group, and the offsets of the next messages of a member's
+        partition, by POLL, POLL_DEFERRED without a wait, or FETCH. With `commits`, the messages are
+        stored as consumed. Raises NotOwned if the partition is not the member's.
+        """
+        incarnation = self.incarnation(topic, partition)
+        if code == FETCH:
+            body = _fetch_next(topic, count, group, partition, incarnation, commits=commits)
+            return _fetched(self._ask(NON_REPLICATED, body, FETCH))
+        body = _poll_next(GROUP + identifier(group), topic, count, partition, commits=commits)
+        if code == POLL_DEFERRED:
+            body += struct.pack("<QIIQ", 0, 1, ANY_BYTES, DEFERRED_SLACK_US)
+        return _polled(self._ask(NON_REPLICATED, body, code, incarnation))
+
+    def ask_of_group(self, code: int, topic: str, group: str) -> bytes:
+        """Return the answer to a command that names only a group of a topic."""
+        place = _topic(topic) + identifier(group)
+        if code in OF_GROUP:
+            return self._ask(OF_GROUP[code], place)
+        return self._ask(NON_REPLICATED, place, code)
+
+    def assigned(self, topic: str, group: str) -> tuple[int, list[int]]:
+        """Return the group's generation, and the partitions that this member may poll."""
+        answer = self.ask_of_group(SYNC_GROUP, topic, group)
+        generation, count = struct.unpack_from("<QI", answer)
+        return generation, [1 + index for index in struct.unpack_from(f"<{count}I", answer, 12)]
+
+    def store_offset(
+        self, topic: str, consumer: str, offset: int, *, partition: int = 1, kind: bytes = CONSUMER
+    ) -> None:
+        """Store the last consumed offset. Raises NotOwned if the partition of a group is not the
+        member's.
+        """
+        body = _place(topic, consumer, partition, kind) + struct.pack("<QB", offset, 0)
         self._ask(STORE_OFFSET, body, incarnation=self.incarnation(topic, partition))
 
     def stored_offset(self, topic: str, consumer: str, *, partition: int = 1) -> int | None:
@@ -132,6 +197,10 @@ class IggyWWire(Wire):
         (status,) = struct.unpack_from("<I", answer, STATUS_POS)
         data = self.take(size - HEADER_BYTES)
         is_failure = operation in WITH_RESULT and any(data[:4])
+        if operation == STORE_OFFSET and is_failure:
+            (status,) = struct.unpack_from("<I", data, 8)
+        if status == RESOURCE_NOT_FOUND:
+            raise NotOwned
         assert not status and not is_failure, f"operation {operation}: {status} {data[:12].hex()}"
         return data[4:] if operation in WITH_RESULT else data
 
@@ -160,8 +229,51 @@ def _topic(topic: str) -> bytes:
     return identifier("default") + identifier(topic)
 
 
-def _place(topic: str, consumer: str, partition: int) -> bytes:
-    return CONSUMER + identifier(consumer) + _topic(topic) + struct.pack("<BI", 1, partition - 1)
+def _place(topic: str, consumer: str, partition: int, kind: bytes = CONSUMER) -> bytes:
+    return kind + identifier(consumer) + _topic(topic) + struct.pack("<BI", 1, partition - 1)
+
+
+def _poll_next(
+    consumer: bytes, topic: str, count: int, partition: int, *, commits: bool = True
+) -> bytes:
+    """Return the body of a POLL of the next messages."""
+    tail = struct.pack("<BIBQIB", 1, partition - 1, NEXT, 0, count, commits)
+    return consumer + _topic(topic) + tail
+
+
+def _fetch_next(
+    topic: str, count: int, group: str, partition: int, incarnation: int, *, commits: bool
+) -> bytes:
+    """Return the body of a FETCH of the next messages of a member's partition, without a wait."""
+    limits = (0, DEFERRED_SLACK_US, 1, count, ANY_BYTES, commits, 1)
+    place = struct.pack("<IBQIQQ", partition - 1, NEXT, 0, ANY_BYTES, incarnation, 0)
+    head = GROUP + identifier(group) + _topic(topic)
+    return head + struct.pack("<QQIIIBI", *limits) + place
+
+
+def _polled(answer: bytes) -> tuple[int, list[int]]:
+    """Return the group's generation and the offsets of a poll's answer. Raises NotOwned."""
+    partition, _, count, _, generation, _ = POLL_HEAD.unpack_from(answer)
+    if partition == NOT_OWNED:
+        raise NotOwned
+    return generation, _counted(answer[POLL_HEAD.size :], count)
+
+
+def _fetched(answer: bytes) -> tuple[int, list[int]]:
+    """Return the same of the answer to a FETCH of a single partition. Raises NotOwned."""
+    sections, _, status, _, count, _, generation, *_ = struct.unpack_from(
+        "<I" + FETCHED.format[1:], answer
+    )
+    if status == PARTITION_NOT_OWNED:
+        raise NotOwned
+    assert (sections, status) == (1, 0), f"{sections} partitions fetched, error {status}"
+    return generation, _counted(answer[4 + FETCHED.size :], count)
+
+
+def _counted(batches: bytes, count: int) -> list[int]:
+    offsets = _offsets(batches)
+    assert len(offsets) == count, f"{len(offsets)} messages, not {count}"
+    return offsets
 
 
 def _offsets(batches: bytes) -> list[int]:

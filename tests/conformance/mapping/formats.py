@@ -17,16 +17,25 @@ from braidlog.protocols.http.pip64.messages import ProduceRequest, ShownMessage
 from braidlog.protocols.http.pip64.produce import Producing
 from braidlog.protocols.http.pip64.showing import Shower, ShowOptions
 from braidlog.protocols.http.values.resolving import SchemaRegistry
-from braidlog.storage.formats.iggy.classic import IGGY
-from braidlog.storage.formats.iggy.typed import IGGY_TYPED
+from braidlog.protocols.iggy import forms
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
-from conformance.mapping.views import US_PER_MS
+from conformance.mapping.views import SEES, US_PER_MS
 from conformance.mapping.writers import WRITERS
 from tests.conformance.mapping import awkward
 
 READ_BYTES = 1 << 20
+# Poll forms of Iggy's dialects, and their parsers.
+IGGY_READERS = {
+    "iggy": (forms.OLDEST_FORM, iggy_forms.read_classic),
+    "iggy-typed 0.7": (forms.CRC_FORM, iggy_forms.read_untyped_crc),
+    "iggy-typed 0.8": (forms.XXH_FORM, iggy_forms.read_untyped),
+    "iggy-typed 0.9": (forms.TYPED_FORM, iggy_forms.read_typed),
+    "iggy-typed 0.11": (forms.BATCH_FORM, iggy_forms.read_batches),
+    "iggy-typed 0.12": (forms.PRODUCER_BATCH_FORM, iggy_forms.read_batches),
+}
+READERS = (*(name for name in SEES if not name.startswith("iggy")), *IGGY_READERS)
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,9 @@ class Formats:
 
     async def read_once(self, reader, offset, limits=NO_LIMITS):
         """Return the records of a single read, and the offset at which the next read begins."""
+        if reader in IGGY_READERS:
+            form, parse = IGGY_READERS[reader]
+            return await self._transcoded(form.codec, parse, offset, limits, form.shown)
         read = getattr(self, "_read_" + reader.replace("-", "_"))
         return await read(offset, limits)
 
@@ -100,13 +112,7 @@ class Formats:
     async def _read_kafka_2(self, offset, limits):
         return await self._transcoded(KAFKA_BATCHES, kafka_forms.read_2, offset, limits)
 
-    async def _read_iggy(self, offset, limits):
-        return await self._transcoded(IGGY, iggy_forms.read_classic, offset, limits)
-
-    async def _read_iggy_typed(self, offset, limits):
-        return await self._transcoded(IGGY_TYPED, iggy_forms.read_typed, offset, limits)
-
-    async def _transcoded(self, codec, parse, offset, limits):
+    async def _transcoded(self, codec, parse, offset, limits, show=None):
         result = await read_as(
             self.partition,
             codec,
@@ -114,7 +120,11 @@ class Formats:
             bytes_max=limits.bytes_max,
             records_max=limits.records_max,
         )
-        seen = [message for part in result.parts for message in parse(bytes(part))]
+        parts = result.parts
+        if show is not None:
+            views = (memoryview(part) for part in parts)
+            parts = [part for view in views for part in show(view, self.partition.index)]
+        seen = [message for part in parts for message in parse(bytes(part))]
         return [message for message in seen if message["offset"] >= offset], result.next_offset
 
     async def _read_pulsar(self, offset, limits):
@@ -152,9 +162,14 @@ class Formats:
 FORMS = (*WRITERS, "rest")
 
 
+def view_of(form):
+    """Return the name of a writer's or reader's rules."""
+    return form.partition(" ")[0]
+
+
 def sendable(form, records):
     """Return the records as that writer's clients can send them."""
-    writer = form.partition(" ")[0]
+    writer = view_of(form)
     if form in ("iggy-typed 0.11", "iggy-typed 0.12"):
         return awkward.for_batch_form(awkward.for_iggy(records, empty_payloads=True))
     if writer.startswith("iggy"):

@@ -6,10 +6,10 @@ import pytest
 
 from braidlog.storage.formats.record import Record
 from braidlog.storage.metadata.names import parse_topic
-from conformance.mapping.views import SEES, seen_by
+from conformance.mapping.views import seen_by
 from conformance.mapping.writers import pulsar_entries
 from tests.conformance.mapping.awkward import NOW_US
-from tests.conformance.mapping.formats import FORMS, Formats, Limits, sendable
+from tests.conformance.mapping.formats import FORMS, READERS, Formats, Limits, sendable, view_of
 
 KIB, MIB = 1 << 10, 1 << 20
 ROUNDS = 4
@@ -21,7 +21,8 @@ BODY_BYTES = 20 * MIB
 
 def offsets_seen(writer, reader, records):
     """Return the offset of each record that the reader sees, and the size of the value."""
-    shown = [record for record in records if seen_by(writer, reader, record) is not None]
+    seen_as = view_of(reader)
+    shown = [record for record in records if seen_by(writer, seen_as, record) is not None]
     return [(message.offset, len(message.value)) for message in shown]
 
 
@@ -42,8 +43,8 @@ async def write(formats, form, values):
 
 
 async def check(formats, form, records, limits, start=0):
-    writer = form.partition(" ")[0]
-    for reader in SEES:
+    writer = view_of(form)
+    for reader in READERS:
         if writer == reader == "pulsar":
             continue  # Entries hold several messages: see the test below.
         messages = await formats.read(reader, start, limits)
@@ -73,7 +74,7 @@ async def test_each_record_reaches_every_reader_once_and_in_order(broker, form):
 async def test_the_largest_records_and_bodies_are_read_once_and_in_order(broker, form):
     """Bodies of up to 20 MiB unpacked, records up to the listener's limit."""
     formats = Formats(broker, await broker.topics.create(parse_topic("t"), 1))
-    largest = LARGEST.get(form.partition(" ")[0].removesuffix("-typed"), LARGE)
+    largest = LARGEST.get(view_of(form).removesuffix("-typed"), LARGE)
     is_run = form == "rest" or form.startswith("iggy")
     total = largest if is_run else BODY_BYTES
     records = await write(formats, form, [b"a", bytes(largest - 1), b"b"])

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.iggy_w import IggyWWire
 from conformance.clients.raw.kafka import KafkaWire
 from conformance.position.__main__ import run
+from conformance.position.assignment import ModelAssignment
 from conformance.position.machine import GROUP, PositionMachine, PositionsDiffer
 from conformance.position.model import ModelCursor
 from conformance.position.modern import share
@@ -48,22 +51,56 @@ def test_a_group_that_shares_a_topic_survives_sigkill_without_its_members(runnin
     machine.leave()
 
 
-class Keeping(SharingMachine):
+class Keeping(ModelAssignment):
     """A model in which members keep their partitions when another member joins."""
 
-    def _deal(self):
-        if len(self.members) == 1:
-            super()._deal()
+    def join(self, member, *, takes_share, now_s):
+        if self.members:
+            self.members.append(member)
+        else:
+            super().join(member, takes_share=takes_share, now_s=now_s)
 
 
-def test_a_group_assignment_unlike_the_model_is_found(running):
-    machine = Keeping(running, "sharing-wrong", 79)
+class Committing(ModelAssignment):
+    """A model in which every polled message is committed."""
+
+    def polled(self, member, partition, end):
+        pass
+
+
+@pytest.mark.parametrize("wire_type", [IggyWire, IggyWWire])
+def test_a_group_assignment_unlike_the_model_is_found(running, wire_type):
+    machine = sharing(running, f"wrong-{wire_type.__name__}", wire_type)
+    machine.group = Keeping(machine.group.count)
     machine.join()
     machine.compare()
     machine.join()
     with pytest.raises(PositionsDiffer, match="members have"):
         machine.compare()
     machine.leave()
+
+
+def test_an_early_move_of_a_partition_is_found(running):
+    machine = sharing(running, "wrong-move", IggyWWire)
+    machine.group = Committing(machine.group.count)
+    machine.join()
+    machine.compare()
+    (member,) = machine.members
+    for place in machine.places:
+        member.wire.poll_as_member(
+            machine.topic, 1, GROUP, partition=place.index + 1, commits=False
+        )
+    machine.join()
+    with pytest.raises(PositionsDiffer, match="members have"):
+        machine.compare()
+    machine.leave()
+
+
+def sharing(broker, name, wire_type):
+    """Return a machine whose Iggy clients all speak a single dialect."""
+    machine = SharingMachine(broker, f"sharing-{name}", 79)
+    machine._iggy = lambda: wire_type(broker.address("iggy"))
+    return machine
 
 
 class Skipping(ModelCursor):
