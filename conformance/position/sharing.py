@@ -20,7 +20,7 @@ from conformance.clients.raw.iggy import (
     IggyWire,
 )
 from conformance.clients.raw.iggy import GROUP as OF_A_GROUP
-from conformance.clients.raw.iggy_w import FETCH, POLL_DEFERRED, IggyWWire, NotOwned
+from conformance.clients.raw.iggy_w import FETCH, POLL_DEFERRED, IggyWWire, NotAssigned
 from conformance.position.assignment import REVOKE_S, ModelAssignment, ModelMember
 from conformance.position.machine import GROUP, STEPS, PositionMachine, PositionsDiffer, Steps
 from conformance.position.model import ModelPartition
@@ -228,7 +228,7 @@ class SharingMachine(PositionMachine):
             generation, offsets = wire.poll_as_member(
                 self.topic, count, GROUP, partition=index + 1, commits=commits, code=code
             )
-        except NotOwned:
+        except NotAssigned:
             if is_own:
                 raise PositionsDiffer(f"{self.where()}: partition {index} refused") from None
             return None
@@ -255,7 +255,7 @@ class SharingMachine(PositionMachine):
         is_own = isinstance(member.wire, IggyWire) or self.at.index in model.partitions
         try:
             member.wire.store_offset(self.topic, GROUP, offset, partition=number, kind=OF_A_GROUP)
-        except NotOwned:
+        except NotAssigned:
             self.check(not is_own, f"an offset of partition {self.at.index} refused")
             return False
         self.check(is_own, f"an offset of partition {self.at.index} stored")

@@ -44,7 +44,7 @@ SENT_US = 1_700_000_000_000_000
 RESOURCE_NOT_FOUND, PARTITION_NOT_OWNED = 20, 5009
 
 
-class NotOwned(Exception):
+class NotAssigned(Exception):
     """A partition is not the member's."""
 
 
@@ -112,7 +112,7 @@ class IggyWWire(Wire):
     ) -> tuple[int, list[int]]:
         """Return the generation of the group, and the offsets of the next messages of a member's
         partition, by POLL, POLL_DEFERRED without a wait, or FETCH. With `commits`, the messages are
-        stored as consumed. Raises NotOwned if the partition is not the member's.
+        stored as consumed. Raises NotAssigned if the partition is not the member's.
         """
         incarnation = self.incarnation(topic, partition)
         if code == FETCH:
@@ -139,7 +139,7 @@ class IggyWWire(Wire):
     def store_offset(
         self, topic: str, consumer: str, offset: int, *, partition: int = 1, kind: bytes = CONSUMER
     ) -> None:
-        """Store the last consumed offset. Raises NotOwned if the partition of a group is not the
+        """Store the last consumed offset. Raises NotAssigned if the partition of a group is not the
         member's.
         """
         body = _place(topic, consumer, partition, kind) + struct.pack("<QB", offset, 0)
@@ -200,7 +200,7 @@ class IggyWWire(Wire):
         if operation == STORE_OFFSET and is_failure:
             (status,) = struct.unpack_from("<I", data, 8)
         if status == RESOURCE_NOT_FOUND:
-            raise NotOwned
+            raise NotAssigned
         assert not status and not is_failure, f"operation {operation}: {status} {data[:12].hex()}"
         return data[4:] if operation in WITH_RESULT else data
 
@@ -252,20 +252,20 @@ def _fetch_next(
 
 
 def _polled(answer: bytes) -> tuple[int, list[int]]:
-    """Return the group's generation and the offsets of a poll's answer. Raises NotOwned."""
+    """Return the group's generation and the offsets of a poll's answer. Raises NotAssigned."""
     partition, _, count, _, generation, _ = POLL_HEAD.unpack_from(answer)
     if partition == NOT_OWNED:
-        raise NotOwned
+        raise NotAssigned
     return generation, _counted(answer[POLL_HEAD.size :], count)
 
 
 def _fetched(answer: bytes) -> tuple[int, list[int]]:
-    """Return the same of the answer to a FETCH of a single partition. Raises NotOwned."""
+    """Return the same of the answer to a FETCH of a single partition. Raises NotAssigned."""
     sections, _, status, _, count, _, generation, *_ = struct.unpack_from(
         "<I" + FETCHED.format[1:], answer
     )
     if status == PARTITION_NOT_OWNED:
-        raise NotOwned
+        raise NotAssigned
     assert (sections, status) == (1, 0), f"{sections} partitions fetched, error {status}"
     return generation, _counted(answer[4 + FETCHED.size :], count)
 

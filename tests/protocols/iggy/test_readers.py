@@ -17,7 +17,7 @@ NAMED = STREAM + TOPIC + b"\x02\x03grp"
 CONSUMER = b"\x02" + b"\x02\x03grp" + STREAM + TOPIC
 
 
-class Member:
+class PollingMember:
     """A member of a group of a topic with two partitions."""
 
     def __init__(self, broker, client):
@@ -49,7 +49,7 @@ class Member:
 async def joined(broker, open_client):
     client = await client_w(open_client)
     assert await client.perform(JOIN, NAMED) == (0, bytes(4))
-    return Member(broker, client)
+    return PollingMember(broker, client)
 
 
 @pytest.fixture
