@@ -6,7 +6,7 @@ Layout rules: Kafka protocol guide, "Protocol Primitive Types".
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from braidlog.broker.runtime.endings import ProtocolError
@@ -62,17 +62,6 @@ class FieldReader(BigEndianReader):
         self._pos = pos
         return None if size < 0 else bytes(self.take(size))
 
-    def count(self) -> int:
-        """Return an array's number of entries, negative for null. Raises as `entries`."""
-        pos = self._pos + INT32.size  # hot: see make bench
-        if pos > self._end:
-            self.i32()  # Raises.
-        count: int = INT32.unpack_from(self._view, self._pos)[0]
-        self._pos = pos
-        if count > 0:
-            self.add_entries(count)
-        return count
-
     def add_entries(self, count: int) -> None:
         """Count the topics or partitions that follow. Raises ProtocolError, ManyEntries."""
         self.named += count
@@ -115,18 +104,6 @@ class FieldReader(BigEndianReader):
         value, self._pos = read(self, self._view, self._pos, self._end)
         return value
 
-    def compact_string(self) -> bytes | None:
-        """Return a string of a flexible version; None for null. Raises ProtocolError."""
-        size = self.uvarint() - 1
-        return None if size < 0 else bytes(self.take(size))
-
-    def compact_count(self) -> int:
-        """Return an array's number of entries in a flexible version, -1 for null. See `count`."""
-        count = self.uvarint() - 1
-        if count > 0:
-            self.add_entries(count)
-        return count
-
     def skip_tags(self) -> None:
         """Skip the tagged fields at the end of a structure. Raises ProtocolError, ManyEntries."""
         pos = self._pos  # hot: see make bench
@@ -138,10 +115,6 @@ class FieldReader(BigEndianReader):
         for _ in range(count):
             self.uvarint()  # The number of the field.
             self.take(self.uvarint())
-
-    def entries(self) -> Iterator[int]:
-        """Iterate over the indexes of an array, also a null array. Raises ProtocolError."""
-        return iter(range(self.count()))
 
 
 class Writer:

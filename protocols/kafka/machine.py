@@ -80,14 +80,13 @@ class KafkaMachine:
         reader = RequestReader(frame, SIZE.size, inline_max=inline_max)
         api_key, version, correlation_id = reader.unpack(HEADER)
         kind = (api_key, version)
-        by_hand = DECODERS.get(kind)
-        if by_hand is None:
-            _check_kind(kind)
+        _check_kind(kind)
         client_id = reader.string()
         if kind in FLEXIBLE:
             reader.skip_tags()
         self._kind = kind
-        body = by_hand(reader) if by_hand else _by_table(reader, api_key, version)
+        decoder = DECODERS.get(api_key)
+        body = decoder(reader, version) if decoder else _by_table(reader, api_key, version)
         self.entries = reader.named
         return Request(correlation_id, client_id, body, version)
 

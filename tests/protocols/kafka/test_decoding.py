@@ -114,8 +114,8 @@ def decode(frame: bytes) -> m.Request:
 
 def body(api_key: int, data: bytes) -> m.RequestBody:
     reader = RequestReader(memoryview(data))
-    by_hand = DECODERS.get((api_key, 0))
-    return m.short(by_hand(reader) if by_hand else read(APIS[api_key].request, reader, 0))
+    decoder = DECODERS.get(api_key)
+    return m.short(decoder(reader, 0) if decoder else read(APIS[api_key].request, reader, 0))
 
 
 @pytest.mark.parametrize("name", PAIRS)
