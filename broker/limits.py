@@ -163,6 +163,7 @@ TAKEOVER_S = 10.0
 TOPICS_MAX = 50_000
 PARTITIONS_MAX = 100_000
 TENANTS_MAX = 1000
+DESCRIBED_CLUSTERS_MAX = 100  # Of Pulsar's admin API; each 16 KiB at most.
 # Partitions per rename, all changed in a single turn of the loop: about 5 us each.
 RENAMED_PARTITIONS_MAX = 5_000
 # Each partition counts; some 2 KB of memory.
@@ -190,6 +191,7 @@ class StateLimits:
     topics: int = TOPICS_MAX
     partitions: int = PARTITIONS_MAX
     tenants: int = TENANTS_MAX
+    described_clusters: int = DESCRIBED_CLUSTERS_MAX
     renamed_partitions: int = RENAMED_PARTITIONS_MAX
     non_persistent_topics: int = NON_PERSISTENT_TOPICS_MAX
     subscriptions: int = SUBSCRIPTIONS_MAX

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.access.rights import CLUSTER, Action, Resource
 from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
 from braidlog.storage.metadata.names import TopicName
 
@@ -76,8 +76,13 @@ def _alter(
         yield Action.ALTER, Resource.of_namespace(tenant, namespace)
 
 
+def _on_cluster(_: NamespaceRegistry, cluster: str, *fields: object) -> Iterator[Right]:
+    """Return the right to describe clusters and to delete descriptions."""
+    yield Action.ADMINISTER, CLUSTER
+
+
 def _on_tenant(action: Action) -> Callable[..., Iterator[Right]]:
-    def rights(_: NamespaceRegistry, tenant: str, *admin_roles: object) -> Iterator[Right]:
+    def rights(_: NamespaceRegistry, tenant: str, *lists: object) -> Iterator[Right]:
         yield action, Resource.of_tenant(tenant)
 
     return rights
@@ -91,4 +96,7 @@ ON_NAMESPACE: Final[Mapping[str, Callable[..., Iterator[Right]]]] = {
     "create_tenant": _on_tenant(Action.CREATE),
     "alter_tenant": _on_tenant(Action.ALTER),
     "delete_tenant": _on_tenant(Action.DELETE),
+    "create_cluster": _on_cluster,
+    "alter_cluster": _on_cluster,
+    "delete_cluster": _on_cluster,
 }

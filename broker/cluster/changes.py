@@ -72,6 +72,9 @@ class LocalChanges:
             "create_tenant": namespaces.create_tenant,
             "alter_tenant": namespaces.alter_tenant,
             "delete_tenant": namespaces.delete_tenant,
+            "create_cluster": namespaces.clusters.create,
+            "alter_cluster": namespaces.clusters.alter,
+            "delete_cluster": namespaces.clusters.delete,
         }
 
     async def __call__(self, change: str, arguments: Sequence[Any]) -> int:
@@ -111,8 +114,7 @@ class LocalChanges:
                 return
             subject = meta.topic_id
         else:
-            tenant, *rest = arguments
-            subject = tenant if change.endswith("tenant") else (tenant, rest[0])
+            subject = _named_subject(change, arguments)
         if shared.last_change(subject) > based_on:
             raise Conflict("the catalogue was changed meanwhile")
 
@@ -135,8 +137,15 @@ def _names_of_creation(change: str, arguments: Sequence[Any]) -> Sequence[Named]
     if change == "create":
         name = TopicName(*arguments[0])
         return name, (name.tenant, name.namespace)
-    tenant, *rest = arguments
-    return (tenant,) if change.endswith("tenant") else ((tenant, rest[0]),)
+    return (_named_subject(change, arguments),)
+
+
+def _named_subject(change: str, arguments: Sequence[Any]) -> tuple[str, str] | str | tuple[str]:
+    """Return the tenant, cluster or namespace of a change."""
+    name, *rest = arguments
+    if change.endswith("tenant"):
+        return str(name)
+    return (name,) if change.endswith("cluster") else (name, rest[0])
 
 
 def _nothing() -> None:

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, TypeVar
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.catalogue_records import (
+    ClusterDescribed,
+    ClusterField,
+    ClusterForgotten,
     SchemaMeta,
     Setting,
     TenantGone,
@@ -135,13 +138,25 @@ class LocalCatalogue:
         """Remove a namespace that has no topics."""
         return self._free(lambda: self.state.delete_namespace(tenant, namespace))
 
-    async def set_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """Create a tenant, or replace the admin roles of a tenant."""
-        return self._change(lambda: self.state.change_tenants(TenantSet(tenant, [*admin_roles])))
+    async def set_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str]
+    ) -> int:
+        """Create a tenant, or replace the admin roles and the clusters of a tenant."""
+        change = TenantSet(tenant, [*admin_roles], [*allowed_clusters])
+        return self._change(lambda: self.state.change_tenants(change))
 
     async def forget_tenant(self, tenant: str) -> int:
         """Forget a tenant that was created or given admin roles."""
         return self._free(lambda: self.state.change_tenants(TenantGone(tenant)))
+
+    async def describe_cluster(self, cluster: str, fields: Mapping[str, ClusterField]) -> int:
+        """Describe a cluster, or replace the description of a cluster."""
+        change = ClusterDescribed(cluster, dict(fields))
+        return self._change(lambda: self.state.change_tenants(change))
+
+    async def forget_cluster(self, cluster: str) -> int:
+        """Delete the description of a cluster."""
+        return self._free(lambda: self.state.change_tenants(ClusterForgotten(cluster)))
 
     # Names. Never waits: the new name appears here and in the topics at the same time.
 

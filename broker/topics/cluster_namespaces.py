@@ -10,10 +10,45 @@ from braidlog.broker import errors
 if TYPE_CHECKING:
     from braidlog.broker.cluster.changes import CatalogueChanges
     from braidlog.broker.topics.namespaces import Namespaces
+    from braidlog.broker.topics.registry import ClusterRegistry
+    from braidlog.storage.metadata.catalogue_records import ClusterFields
+
+
+class ForwardedClusters:
+    """The implementation of `ClusterRegistry` in which the owner of the catalogue makes changes."""
+
+    def __init__(self, local: ClusterRegistry, changes: CatalogueChanges) -> None:
+        """`local` makes the changes if this broker owns the catalogue."""
+        self._changes = changes
+        self.names, self.find = local.names, local.find
+
+    async def create(self, cluster: str, fields: ClusterFields) -> int:
+        was_there = self.find(cluster) is not None
+        is_set = self._is_set(cluster, fields)
+        return await self._changes.make(
+            "create_cluster",
+            *(cluster, dict(fields)),
+            is_made=lambda: not was_there and is_set(),
+        )
+
+    async def alter(self, cluster: str, fields: ClusterFields) -> int:
+        is_made = self._is_set(cluster, fields)
+        return await self._changes.make("alter_cluster", cluster, dict(fields), is_made=is_made)
+
+    def _is_set(self, cluster: str, fields: ClusterFields) -> Callable[[], bool]:
+        return lambda: self.find(cluster) == fields
+
+    async def delete(self, cluster: str) -> int:
+        was_there = self.find(cluster) is not None
+        return await self._changes.make(
+            "delete_cluster",
+            cluster,
+            is_made=lambda: was_there and self.find(cluster) is None,
+        )
 
 
 class ClusterNamespaces:
-    """All namespaces of the cluster, and their tenants."""
+    """All namespaces of the cluster, their tenants, and descriptions of clusters."""
 
     def __init__(self, local: Namespaces, changes: CatalogueChanges) -> None:
         """`local` makes the changes if this broker owns the catalogue."""
@@ -23,6 +58,8 @@ class ClusterNamespaces:
         self.find_numbered, self.number = local.find_numbered, local.number
         self.has_topics, self.tenants = local.has_topics, local.tenants
         self.has_tenant, self.admin_roles = local.has_tenant, local.admin_roles
+        self.allowed_clusters = local.allowed_clusters
+        self.clusters = ForwardedClusters(local.clusters, changes)
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
         was_there = self.find(tenant, namespace) is not None
@@ -63,22 +100,30 @@ class ClusterNamespaces:
 
         return await self._changes.make("delete_namespace", tenant, namespace, is_made=is_made)
 
-    async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        was_there, has_roles = self.has_tenant(tenant), self._has_roles(tenant, admin_roles)
+    async def create_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str] = ()
+    ) -> int:
+        was_there = self.has_tenant(tenant)
+        is_set = self._is_set(tenant, admin_roles, allowed_clusters)
         return await self._changes.make(
             "create_tenant",
-            *(tenant, [*admin_roles]),
-            is_made=lambda: not was_there and has_roles(),
+            *(tenant, [*admin_roles], [*allowed_clusters]),
+            is_made=lambda: not was_there and is_set(),
         )
 
-    async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        is_made = self._has_roles(tenant, admin_roles)
-        request = (tenant, [*admin_roles])
+    async def alter_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str] = ()
+    ) -> int:
+        is_made = self._is_set(tenant, admin_roles, allowed_clusters)
+        request = (tenant, [*admin_roles], [*allowed_clusters])
         return await self._changes.make("alter_tenant", *request, is_made=is_made)
 
-    def _has_roles(self, tenant: str, admin_roles: Sequence[str]) -> Callable[[], bool]:
+    def _is_set(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str]
+    ) -> Callable[[], bool]:
         def is_made() -> bool:
-            return self.has_tenant(tenant) and [*self.admin_roles(tenant)] == [*admin_roles]
+            stored = [*self.admin_roles(tenant)], [*self.allowed_clusters(tenant)]
+            return self.has_tenant(tenant) and stored == ([*admin_roles], [*allowed_clusters])
 
         return is_made
 

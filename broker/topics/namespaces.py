@@ -8,6 +8,7 @@ from typing import Final
 from braidlog.broker import errors
 from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.topics.described_clusters import DescribedClusters
 from braidlog.storage.metadata.catalogue_records import NamespaceMeta
 from braidlog.storage.metadata.names import (
     DEFAULT_NAMESPACE,
@@ -16,11 +17,13 @@ from braidlog.storage.metadata.names import (
     check_namespace,
 )
 
-ADMIN_ROLES_BYTES_MAX: Final = 4096  # Per tenant, all role names together.
+# Per tenant, all names together.
+ADMIN_ROLES_BYTES_MAX: Final = 4096
+ALLOWED_CLUSTERS_BYTES_MAX: Final = 4096
 
 
 class Namespaces:
-    """All namespaces, and their tenants."""
+    """All namespaces, their tenants, and descriptions of clusters."""
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Namespaces:
         self._limits = limits
         self._catalogue = catalogue
         self._now_us = now_us
+        self.clusters = DescribedClusters(catalogue, limits)
 
     def all(self) -> Sequence[NamespaceMeta]:
         return self._catalogue.state.namespaces()
@@ -86,16 +90,23 @@ class Namespaces:
     def admin_roles(self, tenant: str) -> Sequence[str]:
         return self._catalogue.state.tenants.admin_roles(tenant)
 
-    async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+    def allowed_clusters(self, tenant: str) -> Sequence[str]:
+        return self._catalogue.state.tenants.allowed_clusters(tenant)
+
+    async def create_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str] = ()
+    ) -> int:
         _check_name(tenant, DEFAULT_NAMESPACE)
         if self.has_tenant(tenant):
             raise errors.NamespaceExists(f"tenant {tenant} already exists")
-        return await self._set_tenant(tenant, admin_roles)
+        return await self._set_tenant(tenant, admin_roles, allowed_clusters)
 
-    async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+    async def alter_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str] = ()
+    ) -> int:
         if not self.has_tenant(tenant):
             raise _no_tenant(tenant)
-        return await self._set_tenant(tenant, admin_roles)
+        return await self._set_tenant(tenant, admin_roles, allowed_clusters)
 
     async def delete_tenant(self, tenant: str) -> int:
         if self._has_namespaces(tenant):
@@ -107,14 +118,15 @@ class Namespaces:
     def _has_namespaces(self, tenant: str) -> bool:
         return any(meta.tenant == tenant for meta in self.all())
 
-    async def _set_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        if sum(len(role.encode()) + 1 for role in admin_roles) > ADMIN_ROLES_BYTES_MAX:
-            text = f"the admin roles of a tenant have at most {ADMIN_ROLES_BYTES_MAX} bytes"
-            raise errors.InvalidRequest(text)
+    async def _set_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str]
+    ) -> int:
+        _check_size("admin roles", admin_roles, ADMIN_ROLES_BYTES_MAX)
+        _check_size("allowed clusters", allowed_clusters, ALLOWED_CLUSTERS_BYTES_MAX)
         tenants = self._catalogue.state.tenants
         if len(tenants) >= self._limits.tenants and tenant not in tenants:
             raise errors.LimitExceeded(f"{self._limits.tenants} tenants are remembered")
-        return await self._catalogue.set_tenant(tenant, admin_roles)
+        return await self._catalogue.set_tenant(tenant, admin_roles, allowed_clusters)
 
     def _check_free(self, number: int | None) -> None:
         if number is not None and self.find_numbered(number):
@@ -126,6 +138,11 @@ def _check_name(tenant: str, namespace: str) -> None:
         check_namespace(tenant, namespace)
     except InvalidTopicName as error:
         raise errors.InvalidName(str(error)) from error
+
+
+def _check_size(noun: str, names: Sequence[str], bytes_max: int) -> None:
+    if sum(len(name.encode()) + 1 for name in names) > bytes_max:
+        raise errors.InvalidRequest(f"the {noun} of a tenant have at most {bytes_max} bytes")
 
 
 def _no_tenant(tenant: str) -> errors.NamespaceNotFound:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.deletion import Leaving
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic, TopicListener
-    from braidlog.storage.metadata.catalogue_records import NamespaceMeta, Setting
+    from braidlog.storage.metadata.catalogue_records import ClusterFields, NamespaceMeta, Setting
     from braidlog.storage.metadata.names import TopicName
 
 
@@ -207,8 +207,39 @@ class TopicRegistry(Protocol):
         """
 
 
+class ClusterRegistry(Protocol):
+    """Descriptions of clusters."""
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all described clusters, in order."""
+
+    def find(self, cluster: str) -> ClusterFields | None:
+        """Return the description of a cluster, if there is one."""
+
+    async def create(self, cluster: str, fields: ClusterFields) -> int:
+        """Describe a cluster; return the ticket.
+
+        Raises NamespaceExists if there is a description, InvalidRequest for a description that is
+        too long, LimitExceeded, Conflict.
+        """
+
+    async def alter(self, cluster: str, fields: ClusterFields) -> int:
+        """Replace the description of a cluster; return the ticket. Raises NamespaceNotFound
+        without a description, InvalidRequest, Conflict.
+        """
+
+    async def delete(self, cluster: str) -> int:
+        """Delete the description of a cluster; return the ticket. Raises NamespaceNotFound,
+        Conflict.
+        """
+
+
 class NamespaceRegistry(Protocol):
     """All namespaces (Iggy: streams) and tenants. A tenant was created, or has a namespace."""
+
+    @property
+    def clusters(self) -> ClusterRegistry:
+        """Descriptions of clusters."""
 
     def all(self) -> Sequence[NamespaceMeta]:
         """Return every namespace, by name."""
@@ -254,19 +285,26 @@ class NamespaceRegistry(Protocol):
     def admin_roles(self, tenant: str) -> Sequence[str]:
         """Return the names of the roles that administer a tenant."""
 
-    async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
+    def allowed_clusters(self, tenant: str) -> Sequence[str]:
+        """Return the names of the clusters that a tenant may use; empty for the own cluster."""
+
+    async def create_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str] = ()
+    ) -> int:
         """Create a tenant, which exists even without a namespace; return the ticket.
 
-        Raises InvalidName, NamespaceExists if it exists, InvalidRequest for too many roles,
-        LimitExceeded, Conflict.
+        Raises InvalidName, NamespaceExists if it exists, InvalidRequest for too many roles or
+        clusters, LimitExceeded, Conflict.
         """
 
-    async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """Set the roles that administer a tenant; return the ticket. From then on the tenant exists
-        even without a namespace.
+    async def alter_tenant(
+        self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str] = ()
+    ) -> int:
+        """Set the roles that administer a tenant, and the allowed clusters; return the ticket. From
+        then on the tenant exists even without a namespace.
 
-        Raises NamespaceNotFound if the tenant does not exist, InvalidRequest for too many roles,
-        LimitExceeded, Conflict.
+        Raises NamespaceNotFound if the tenant does not exist, InvalidRequest for too many roles or
+        clusters, LimitExceeded, Conflict.
         """
 
     async def delete_tenant(self, tenant: str) -> int:

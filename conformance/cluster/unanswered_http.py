@@ -52,9 +52,14 @@ SPACE, _TENANT, USER = (
 )
 IN_SPACE = "/api/v1/topics/public/NAME/NAME"
 _MESSAGES = {"messages": [{"value": "x", "partition": 0}]}
+_NOBODY = {"adminRoles": [], "allowedClusters": ["standalone"]}
+_BOSS = {**_NOBODY, "adminRoles": ["boss"]}
 _STRING = {"type": "STRING", "schema": "", "properties": {}}
 _GRANT = {"subject": "NAME", "action": "describe", "resource": "cluster"}
 GRANTED = "/api/v1/permissions?subject=NAME"
+_CLUSTER = "/admin/v2/clusters/NAME"
+MAKE_CLUSTER: HttpRequest = ("PUT", _CLUSTER, {})
+_DESCRIBED = {"serviceUrl": "http://broker:8080"}
 _WITH_PASSWORD = {"password": "secret123"}
 MAKE_USER: HttpRequest = ("PUT", USER, _WITH_PASSWORD)
 MAKE_SPACE: HttpRequest = ("PUT", SPACE, None)
@@ -198,16 +203,42 @@ HTTP_CHANGES: Final[Mapping[str, Change]] = {
     "HTTP delete schemas": _change(
         "DELETE", _SCHEMA, prepares=[("POST", _SCHEMA, _STRING)], over_topic=True, looks=[_SCHEMA]
     ),
-    "HTTP PUT tenant": _change("PUT", _TENANT, {"adminRoles": ["boss"]}, looks=[_TENANT]),
+    "HTTP PUT tenant": _change("PUT", _TENANT, _BOSS, looks=[_TENANT]),
     "HTTP POST tenant": _change(
         "POST",
         _TENANT,
-        {"adminRoles": ["boss"]},
-        prepares=[("PUT", _TENANT, {"adminRoles": []})],
+        _BOSS,
+        prepares=[("PUT", _TENANT, _NOBODY)],
         looks=[_TENANT],
     ),
     "HTTP DELETE tenant": _change(
-        "DELETE", _TENANT, prepares=[("PUT", _TENANT, {"adminRoles": []})], looks=[_TENANT]
+        "DELETE", _TENANT, prepares=[("PUT", _TENANT, _NOBODY)], looks=[_TENANT]
+    ),
+    "HTTP PUT cluster": _change("PUT", _CLUSTER, _DESCRIBED, looks=[_CLUSTER]),
+    "HTTP POST cluster": _change(
+        "POST", _CLUSTER, _DESCRIBED, prepares=[MAKE_CLUSTER], looks=[_CLUSTER]
+    ),
+    "HTTP POST peers": _change(
+        "POST",
+        f"{_CLUSTER}/peers",
+        ["standalone"],
+        prepares=[MAKE_CLUSTER],
+        looks=[f"{_CLUSTER}/peers"],
+    ),
+    "HTTP POST migrate": _change(
+        "POST",
+        f"{_CLUSTER}/migrate?migrated=true",
+        _DESCRIBED,
+        prepares=[MAKE_CLUSTER],
+        looks=[f"{_CLUSTER}/migrate"],
+    ),
+    "HTTP DELETE cluster": _change("DELETE", _CLUSTER, prepares=[MAKE_CLUSTER], looks=[_CLUSTER]),
+    "HTTP POST allowed clusters": _change(
+        "POST",
+        f"{SPACE}/allowedClusters",
+        ["standalone"],
+        prepares=[MAKE_SPACE],
+        looks=[f"{SPACE}/allowedClusters"],
     ),
     "HTTP PUT namespace": _change("PUT", SPACE, looks=[SPACE]),
     "HTTP DELETE namespace": _change("DELETE", SPACE, prepares=[MAKE_SPACE], looks=[SPACE]),

@@ -43,7 +43,7 @@ def prepare(broker: RunningBroker) -> None:
 
 
 def clear(broker: RunningBroker) -> Cleared:
-    """Delete all topics, namespaces and users except the judged clients'."""
+    """Delete all topics, namespaces, clusters and users except the judged clients'."""
     cleared = Cleared()
     after: str | None = ""
     while after is not None:
@@ -56,6 +56,9 @@ def clear(broker: RunningBroker) -> Cleared:
         for name in _ask(broker, "GET", f"/admin/v2/namespaces/{_quoted(tenant)}"):
             if name != "public/default":
                 _delete(broker, "namespaces", f"/admin/v2/namespaces/{_quoted(name)}", cleared)
+    for name in _ask(broker, "GET", "/admin/v2/clusters"):
+        if name != "standalone":
+            _delete(broker, "clusters", f"/admin/v2/clusters/{_quoted(name)}", cleared)
     for user in _ask(broker, "GET", "/api/v1/users")["users"]:
         if user["name"] not in USERS_KEPT:
             path = f"/api/v1/users/{urllib.parse.quote(user['name'], safe='')}"

@@ -120,7 +120,7 @@ def _admin() -> Iterator[Row]:
     for path in ("brokers/leaderBroker", "clusters/standalone/peers"):
         yield "GET", f"{ADMIN}/{path}", None
     yield "GET", f"{ADMIN}/clusters/standalone/failureDomains", None
-    yield "PUT", f"{ADMIN}/clusters/standalone", {"serviceUrl": "http://broker:8080"}
+    yield from _clusters()
     yield "GET", f"/lookup/v2/topic/persistent/{PLACE}", None
     yield "PUT", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}
     yield "DELETE", f"{ADMIN}/tenants/hostile", None
@@ -251,6 +251,34 @@ def _spellings() -> Iterator[Row]:
             for consumer in (f"{subscription}/consumer/c", f"{subscription}/consumers/c"):
                 yield "GET", f"{consumer}/messages?timeout=0&max_messages=2", None
                 yield "DELETE", consumer, None
+
+
+def _clusters() -> Iterator[Row]:
+    """Yield calls about the own cluster and about another cluster."""
+    described = {
+        "serviceUrl": "http://broker:8080",
+        "brokerServiceUrlTls": "pulsar+ssl://broker:6651",
+        "proxyServiceUrl": "pulsar://proxy:4080",
+        "proxyProtocol": "SNI",
+        "authenticationParameters": "token:secret",
+        "peerClusterNames": ["standalone"],
+        "brokerClientTlsEnabled": True,
+    }
+    for name in ("hostile", "standalone"):
+        cluster = f"{ADMIN}/clusters/{name}"
+        yield "PUT", cluster, described
+        yield "GET", cluster, None
+        yield "POST", cluster, described
+        yield "POST", f"{cluster}/peers", ["standalone", "hostile"]
+        yield "POST", f"{cluster}/migrate?migrated=true", {"serviceUrl": "http://broker:8080"}
+        yield "GET", f"{cluster}/migrate", None
+        yield "GET", f"{cluster}/failureDomains/rack", None
+        yield "DELETE", cluster, None
+    namespace = f"{ADMIN}/namespaces/public/hostile-http"
+    yield "GET", f"{namespace}/allowedClusters", None
+    yield "POST", f"{namespace}/allowedClusters", ["standalone"]
+    yield "POST", f"{namespace}/replication", ["standalone", "hostile"]
+    yield "POST", f"{KEEP}/replication", ["standalone", "hostile"]
 
 
 def _policies() -> Iterator[Row]:

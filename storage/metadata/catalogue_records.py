@@ -5,6 +5,7 @@ only at the end, with a default and a new layout version: an older program must 
 unknown fields.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
@@ -17,6 +18,8 @@ MADE_ID_FIRST: Final = 1 << 24
 GROUP_ID_FIRST: Final = 1
 
 Setting = str | int | bool
+ClusterField = str | bool | list[str]
+ClusterFields = Mapping[str, ClusterField]
 TERMINATED: Final = "terminated"  # The setting of a topic that takes no more records, for ever.
 
 
@@ -220,12 +223,15 @@ class NamespaceRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=Tr
 
 
 class TenantSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=17):
-    """A tenant exists, with or without a namespace, and these are its admin roles now."""
+    """A tenant exists, with or without a namespace, and these are its admin roles and the clusters
+    that it may use now; an empty list stands for the own cluster alone.
+    """
 
-    LAYOUT: ClassVar[int] = 3
+    LAYOUT: ClassVar[int] = 8  # Earlier programs know no `allowed_clusters`.
 
     tenant: str
     admin_roles: list[str]
+    allowed_clusters: list[str] = []
 
 
 class TenantGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=18):
@@ -236,7 +242,24 @@ class TenantGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
     tenant: str
 
 
-TenantChange = TenantSet | TenantGone
+class ClusterDescribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=25):
+    """A cluster of that name is known, and these fields, and no others, describe the cluster."""
+
+    LAYOUT: ClassVar[int] = 8
+
+    cluster: str
+    fields: dict[str, ClusterField]
+
+
+class ClusterForgotten(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=26):
+    """The description of a cluster is deleted."""
+
+    LAYOUT: ClassVar[int] = 8
+
+    cluster: str
+
+
+TenantChange = TenantSet | TenantGone | ClusterDescribed | ClusterForgotten
 CatalogueChange = (
     NamespaceMade
     | NamespaceGone

@@ -16,7 +16,7 @@ from braidlog.storage.metadata.ranges import RangeSet
 
 LAYOUT_VERSION: Final = 2  # Unless a change in the record has a later layout (`LAYOUT`).
 # Read as far as changes are known.
-READABLE: Final = frozenset(bytes([layout]) for layout in range(1, 8))
+READABLE: Final = frozenset(bytes([layout]) for layout in range(1, 9))
 PREFIX: Final = bytes([LAYOUT_VERSION])
 ONE_CHANGE: Final = b"\x91"  # Start of a msgpack array with a single element.
 # A journal is rewritten once the bytes added since the last snapshot reach a quarter of that

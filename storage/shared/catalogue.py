@@ -16,6 +16,8 @@ from braidlog.storage.metadata.catalogue import FIRST_NUMBER, SCOPE_BITS, Catalo
 from braidlog.storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
     CatalogueChange,
+    ClusterDescribed,
+    ClusterForgotten,
     CountersSet,
     EpochSet,
     GroupGone,
@@ -42,8 +44,9 @@ from braidlog.storage.shared.journal import LedgerJournal
 from braidlog.storage.shared.layout import shard_of
 from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
 
-Subject = int | tuple[str, str] | str  # A topic's id, tenant and namespace, or a tenant.
-Named = TopicName | tuple[str, str] | str  # The same, by name.
+# A topic's id, tenant and namespace, a tenant, or a cluster that is described.
+Subject = int | tuple[str, str] | str | tuple[str]
+Named = TopicName | tuple[str, str] | str | tuple[str]  # The same, by name.
 
 DELETED_MAX = 10_000  # Deleted names whose places are known: some 2 MB.
 
@@ -257,6 +260,8 @@ class SharedCatalogue:
                 return change.tenant, change.namespace
             case TenantGone():
                 return change.tenant
+            case ClusterForgotten():
+                return (change.cluster,)
         return None
 
     def _note_deletion(self, name: Named) -> None:
@@ -280,7 +285,9 @@ class SharedCatalogue:
 
 
 def subject_of(change: CatalogueChange) -> Subject | None:
-    """Return the topic, namespace or tenant of a change in shard 0's journal, None for others."""
+    """Return the topic, namespace, tenant or cluster of a change in shard 0's journal, None for
+    others.
+    """
     match change:
         case TopicMade(meta=meta):
             return meta.topic_id
@@ -292,6 +299,8 @@ def subject_of(change: CatalogueChange) -> Subject | None:
             return change.tenant, change.namespace
         case TenantSet() | TenantGone():
             return change.tenant
+        case ClusterDescribed() | ClusterForgotten():
+            return (change.cluster,)
     return None
 
 

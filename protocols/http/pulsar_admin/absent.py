@@ -41,7 +41,6 @@ OFFLOAD_STATUS: Final = {
 }
 # Ends of paths with the answers where nothing is set. Some removals have a path of their own.
 OF_NAMESPACES: Final = {
-    "allowedClusters": [],
     "antiAffinity": NOTHING,
     "dispatcherPauseOnAckStatePersistent": False,
     "entryFilters": NOTHING,

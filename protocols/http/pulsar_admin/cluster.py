@@ -1,11 +1,11 @@
-"""The cluster in Pulsar's admin API: brokers, tenants, namespaces, and lookup of topics.
+"""The own cluster in Pulsar's admin API: brokers, tenants, namespaces, and lookup of topics.
 
-There is a single cluster. A tenant exists if it was created or has a namespace.
+A tenant exists if it was created or has a namespace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,8 @@ from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_BODY,
-    BAD_LIMIT,
     INVALID_NAME,
     NO_SUCH_PATH,
-    NOT_SUPPORTED,
     TENANT_EXISTS,
     TENANT_IN_USE,
     RequestRefused,
@@ -38,6 +36,12 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any, text
+from braidlog.protocols.http.pulsar_admin.cluster_fields import ADDRESSES
+from braidlog.protocols.http.pulsar_admin.cluster_rules import (
+    allowed_clusters,
+    check_still_allowed,
+    tenant_clusters,
+)
 from braidlog.protocols.http.pulsar_admin.names import full_names
 from braidlog.protocols.http.pulsar_admin.namespace_policies import changes_of, document_of
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
@@ -51,8 +55,6 @@ if TYPE_CHECKING:
 
 
 OWNED = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
-# Plain and with TLS: of the HTTP listener, and of the Pulsar listener.
-CLUSTER_ADDRESSES = ("serviceUrl", "serviceUrlTls", "brokerServiceUrl", "brokerServiceUrlTls")
 
 
 class ClusterApi:
@@ -63,33 +65,12 @@ class ClusterApi:
         self._bodies = bodies
         self._advertised_url = advertised_url.rstrip("/")
 
-    async def clusters(self, _: Request) -> Response:
-        """The names of the clusters: there is a single cluster."""
-        return json_answer([CLUSTER])
-
-    async def cluster(self, request: Request) -> Response:
-        """The addresses of the cluster."""
-        self._check_cluster(request)
-        return json_answer(self._addresses(request))
-
-    async def alter_cluster(self, request: Request) -> Response:
-        """Accept the cluster's addresses; other addresses are refused, as listeners define them."""
-        self._check_cluster(request)
-        body = await read_any(self._bodies, request)
-        if not isinstance(body, dict):
-            raise RequestRefused(BAD_BODY, "expected an object with the addresses of the cluster")
-        shown = self._addresses(request)
-        for name in CLUSTER_ADDRESSES:
-            if body.get(name) not in (None, "", shown.get(name)):
-                text = f"{name} is {shown.get(name)}: the listeners define it, with `advertised`"
-                raise RequestRefused(NOT_SUPPORTED, text)
-        return done()
-
-    def _addresses(self, request: Request) -> dict[str, str]:
+    def addresses(self, request: Request) -> dict[str, str]:
+        """Return the addresses of the cluster, as far as there are such listeners."""
         urls = self._urls(request, "http", "http", "https")
         pulsar_urls = self._urls(request, "pulsar", "pulsar", "pulsar+ssl")
         addresses = (urls.get(False), urls.get(True), pulsar_urls.get(False), pulsar_urls.get(True))
-        fields = zip(CLUSTER_ADDRESSES, addresses, strict=True)
+        fields = zip(ADDRESSES, addresses, strict=True)
         return {name: url for name, url in fields if url is not None}
 
     async def brokers(self, request: Request) -> Response:
@@ -179,10 +160,6 @@ class ClusterApi:
         }
         return json_answer({name: url for name, url in fields.items() if url is not None})
 
-    def _check_cluster(self, request: Request) -> None:
-        if text_of(request, "cluster") != CLUSTER:
-            raise RequestRefused(NO_SUCH_PATH, "Cluster does not exist")
-
     def _urls(self, request: Request, protocol: str, plain: str, secure: str) -> dict[bool, str]:
         """Return the URLs of the listeners of a protocol, as this client reaches them: without TLS
         (False) and with TLS (True), as far as there are such listeners.
@@ -221,21 +198,28 @@ class ClusterApi:
         """A tenant."""
         tenant = self._known_tenant(request)
         roles = self._broker.namespaces.admin_roles(tenant)
-        return json_answer({"adminRoles": roles, "allowedClusters": [CLUSTER]})
+        clusters = allowed_clusters(self._broker, tenant)
+        return json_answer({"adminRoles": roles, "allowedClusters": clusters})
 
     async def create_tenant(self, request: Request) -> Response:
-        """Create a tenant."""
+        """Create a tenant, with admin roles and allowed clusters."""
         tenant = self._tenant(request)
-        roles = await self._admin_roles(request)
-        return await self._created(self._broker.namespaces.create_tenant(tenant, roles))
+        roles, clusters = await self._roles_and_clusters(request)
+        change = self._broker.namespaces.create_tenant(tenant, roles, clusters)
+        return await self._created(change)
 
     async def alter_tenant(self, request: Request) -> Response:
-        """Set the admin roles of a tenant, which are only for display; permissions define the
-        rights.
+        """Set the allowed clusters of a tenant, and the admin roles, which are only for display;
+        permissions define the rights.
         """
-        roles = await self._admin_roles(request)
+        roles, clusters = await self._roles_and_clusters(request)
         tenant = self._tenant(request)
-        return await self._created(self._broker.namespaces.alter_tenant(tenant, roles))
+        if not self._broker.namespaces.has_tenant(tenant):
+            text = f"Tenant {tenant} not found"  # Apache's words.
+            raise RequestRefused(wire_code(NamespaceNotFound(text)), text)
+        check_still_allowed(self._broker, tenant, clusters)
+        change = self._broker.namespaces.alter_tenant(tenant, roles, clusters)
+        return await self._created(change)
 
     async def _created(self, change: Awaitable[int]) -> Response:
         """Answer after a change of a tenant is on disk, or refuse the change in Apache's words."""
@@ -250,17 +234,15 @@ class ClusterApi:
         await self._broker.durability.reached(ticket)
         return done()
 
-    async def _admin_roles(self, request: Request) -> list[str]:
+    async def _roles_and_clusters(self, request: Request) -> tuple[list[str], Sequence[str]]:
         body = await read_any(self._bodies, request)
+        clusters = tenant_clusters(self._broker, body)
         roles = body.get("adminRoles") if isinstance(body, dict) else None
-        clusters = body.get("allowedClusters") if isinstance(body, dict) else None
-        if isinstance(clusters, list) and any(cluster != CLUSTER for cluster in clusters):
-            raise RequestRefused(BAD_LIMIT, "Clusters do not exist")
         if roles is None:
-            return []
+            return [], clusters
         if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
             raise RequestRefused(BAD_BODY, "adminRoles is a list of names")
-        return [*roles]
+        return [*roles], clusters
 
     async def delete_tenant(self, request: Request) -> Response:
         """Delete a tenant that has no namespace."""
@@ -307,7 +289,8 @@ class ClusterApi:
     async def put_namespace(self, request: Request) -> Response:
         """Create a namespace, with the body's policies."""
         tenant, namespace = namespace_of(request)
-        changes = changes_of(self._broker, await read_any(self._bodies, request), request)
+        body = await read_any(self._bodies, request)
+        changes = changes_of(self._broker, tenant, body, request)
         ticket = await self._broker.namespaces.create(tenant, namespace)
         if changes:
             ticket = await self._broker.topics.alter_namespace(tenant, namespace, changes)

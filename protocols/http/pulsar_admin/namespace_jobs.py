@@ -12,13 +12,17 @@ from starlette.responses import PlainTextResponse, Response
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.protocols.http.errors import (
-    BAD_CLUSTER,
     BAD_LIMIT,
     SUBSCRIPTION_BUSY,
     RequestRefused,
 )
 from braidlog.protocols.http.path_names import namespace_of, path_bytes, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.cluster_rules import (
+    allowed_by,
+    changes_of_allowed,
+    check_namespace_clusters,
+)
 from braidlog.protocols.http.pulsar_admin.names import full_names
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
@@ -41,15 +45,6 @@ if TYPE_CHECKING:
 BUNDLES = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
 TOPICS_PER_TURN = 20
 SUBSCRIPTION = "of_all_topics"  # Part of a path: a subscription's name, without a topic.
-
-
-def check_clusters(body: object) -> None:
-    """Refuse replication to other clusters, in Apache's words. Raises RequestRefused."""
-    if not isinstance(body, list) or not body:
-        raise RequestRefused(BAD_LIMIT, "ClusterIds should not be null or empty")
-    others = [cluster for cluster in body if cluster != CLUSTER]
-    if others:
-        raise RequestRefused(BAD_CLUSTER, f"Invalid cluster id: {str(others[0])[:60]}")
 
 
 class NamespaceJobs:
@@ -89,10 +84,26 @@ class NamespaceJobs:
         return json_answer([CLUSTER])
 
     async def set_clusters(self, request: Request) -> Response:
-        """Accept the single cluster as the list of clusters."""
-        self._broker.namespaces.get(*namespace_of(request))
-        check_clusters(await read_any(self._bodies, request))
+        """Accept the own cluster as the list of clusters."""
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        check_namespace_clusters(self._broker, tenant, await read_any(self._bodies, request))
         return Response(status_code=200)  # As Apache, which answers other changes with 204.
+
+    async def allowed_clusters(self, request: Request) -> Response:
+        """The clusters that a namespace allows, if they were set."""
+        settings = self._broker.namespaces.get(*namespace_of(request)).settings
+        return json_answer(allowed_by(settings))
+
+    async def set_allowed_clusters(self, request: Request) -> Response:
+        """Set the clusters that a namespace allows, among those of its tenant."""
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        body = await read_any(self._bodies, request)
+        changes = changes_of_allowed(self._broker, tenant, body)
+        ticket = await self._broker.topics.alter_namespace(tenant, namespace, changes)
+        await self._broker.durability.reached(ticket)
+        return Response(status_code=200)
 
     # Properties.
 

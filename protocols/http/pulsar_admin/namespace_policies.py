@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 
 from braidlog.protocols.http.errors import BAD_BODY, NOT_SUPPORTED, RequestRefused
+from braidlog.protocols.http.pulsar_admin.cluster_rules import (
+    allowed_by,
+    changes_of_allowed,
+    check_allowed,
+    check_no_replication,
+    replication_clusters,
+)
 from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER, given_policies
 from braidlog.protocols.http.pulsar_admin.policies import Changes, Settings
 from braidlog.protocols.http.pulsar_admin.policy_table import (
@@ -75,12 +82,12 @@ WITH_DEFAULT: Final = (
     "encryption_required",
     "subscription_types_enabled",
 )
-SERVED: Final = frozenset((*PLAIN, *BY_CLUSTER, QUOTAS, PROPERTIES))
+REPLICATED, ALLOWED = "replication_clusters", "allowed_clusters"
+SERVED: Final = frozenset((*PLAIN, *BY_CLUSTER, QUOTAS, PROPERTIES, REPLICATED, ALLOWED))
 AUTH_KINDS: Final = ("namespace_auth", "destination_auth", "subscription_auth_roles")
 # The values of a namespace without policies.
 DEFAULTS: Final[Json] = {
-    "replication_clusters": [CLUSTER],
-    "allowed_clusters": [],
+    REPLICATED: [CLUSTER],
     "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
     "replicatorDispatchRate": {},
     "latency_stats_sample_rate": {},
@@ -92,10 +99,17 @@ DEFAULTS: Final[Json] = {
 }
 
 
-def changes_of(broker: Broker, body: object, request: Request) -> Changes:
+def changes_of(broker: Broker, tenant: str, body: object, request: Request) -> Changes:
     """Return the settings of a new namespace with these policies. Raises RequestRefused."""
+    clusters = body.get(REPLICATED) if isinstance(body, dict) else None
+    replicated = replication_clusters(clusters or [CLUSTER])
+    check_allowed(broker, tenant, replicated)
+    check_no_replication(replicated)
     stated = given_policies(body, SERVED)
+    stated.pop(REPLICATED, None)
     changes: Changes = {}
+    if ALLOWED in stated:
+        changes |= changes_of_allowed(broker, tenant, stated.pop(ALLOWED))
     for name, value in stated.items():
         if name == QUOTAS:
             changes |= _changes_of_quotas(value)
@@ -123,6 +137,7 @@ def document_of(settings: Settings) -> Json:
     for name, path in BY_CLUSTER.items():
         shown = BY_PATH[path].shown(settings)
         document[name] = {} if shown is None else {CLUSTER: shown}
+    document[ALLOWED] = allowed_by(settings)
     return document | {PROPERTIES: properties_of(settings, OF_NAMESPACE)}
 
 

@@ -16,7 +16,6 @@ BUNDLE: Final = "0x00000000_0xffffffff"  # Of every namespace.
 WITHOUT_EFFECT: Final = ("bundles", "lastUpdatedTimestamp")
 # Defaults of the Policies of Java's and Go's clients beside absent, empty, false and zero values.
 DEFAULTS: Final = {
-    "replication_clusters": ([CLUSTER],),
     "clusterThatCanDeleteNamespace": (CLUSTER,),
     "subscription_auth_mode": ("None",),
     "offload_threshold": (-1,),

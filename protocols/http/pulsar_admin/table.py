@@ -22,6 +22,7 @@ from braidlog.protocols.http.pulsar_admin.apache_words import in_apache_words
 from braidlog.protocols.http.pulsar_admin.broker_stats import BrokerStats
 from braidlog.protocols.http.pulsar_admin.brokers import BrokersApi
 from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
+from braidlog.protocols.http.pulsar_admin.clusters import ClustersApi
 from braidlog.protocols.http.pulsar_admin.namespace_jobs import NamespaceJobs
 from braidlog.protocols.http.pulsar_admin.non_persistent import AdminNonPersistent
 from braidlog.protocols.http.pulsar_admin.permissions import AdminPermissions
@@ -70,6 +71,7 @@ def admin_routes(
         _of_brokers(BrokersApi(cluster)),
         _of_stats(BrokerStats(broker)),
         _of_cluster(cluster),
+        _of_clusters(ClustersApi(broker, bodies, cluster)),
         _of_namespace_jobs(NamespaceJobs(broker, bodies)),
         _of_details(AdminTopicDetails(broker, bodies)),
         _of_namespaces(cluster, topics),
@@ -103,9 +105,6 @@ def _done(handler: Handler, action: Action) -> Endpoint:
 
 
 def _of_cluster(api: ClusterApi) -> Iterator[Call]:
-    yield "GET", f"{ADMIN}/clusters", Endpoint(api.clusters, SEE)
-    yield "GET", f"{ADMIN}/clusters/{{cluster}}", Endpoint(api.cluster, SEE)
-    yield "POST", f"{ADMIN}/clusters/{{cluster}}", _done(api.alter_cluster, RULE)
     owned = f"{BROKERS}/{{cluster}}/{{broker}}/ownedNamespaces"
     yield "GET", owned, Endpoint(api.owned_namespaces, SEE)
     yield "GET", f"{BROKERS}/health", Endpoint(api.health, SEE, other_formats=PLAIN)
@@ -129,13 +128,22 @@ def _of_brokers(api: BrokersApi) -> Iterator[Call]:
     yield "GET", f"{BROKERS}/configuration/values", Endpoint(api.dynamic_values, SEE)
     yield "GET", f"{BROKERS}/internal-configuration", Endpoint(_not_served, SEE)
     yield "GET", f"{BROKERS}/backlog-quota-check", _done(api.check_quotas, SEE)
+
+
+def _of_clusters(api: ClustersApi) -> Iterator[Call]:
+    yield "GET", f"{ADMIN}/clusters", Endpoint(api.clusters, SEE)
     cluster = f"{ADMIN}/clusters/{{cluster}}"
-    yield "PUT", cluster, _done(api.create_cluster, RULE)
-    yield "DELETE", cluster, _done(api.delete_cluster, RULE)
+    yield "GET", cluster, Endpoint(api.cluster, SEE)
+    yield "PUT", cluster, Endpoint(api.create, RULE)
+    yield "POST", cluster, Endpoint(api.alter, RULE)
+    yield "DELETE", cluster, _done(api.delete, RULE)
     domain = f"{cluster}/failureDomains/{{domain}}"
     yield "GET", domain, Endpoint(api.failure_domain, SEE)
     yield "DELETE", domain, _done(api.failure_domain, RULE)
     yield "GET", f"{cluster}/peers", Endpoint(api.peers, SEE)
+    yield "POST", f"{cluster}/peers", _done(api.set_peers, RULE)
+    yield "GET", f"{cluster}/migrate", Endpoint(api.migration, SEE)
+    yield "POST", f"{cluster}/migrate", Endpoint(api.set_migration, RULE)
     yield "GET", f"{cluster}/failureDomains", Endpoint(api.failure_domains, SEE)
 
 
@@ -143,6 +151,8 @@ def _of_namespace_jobs(api: NamespaceJobs) -> Iterator[Call]:
     yield "GET", f"{SPACE}/bundles", Endpoint(api.bundles, SEE)
     yield "GET", f"{SPACE}/replication", Endpoint(api.clusters, SEE)
     yield "POST", f"{SPACE}/replication", Endpoint(api.set_clusters, CHANGE)
+    yield "GET", f"{SPACE}/allowedClusters", Endpoint(api.allowed_clusters, SEE)
+    yield "POST", f"{SPACE}/allowedClusters", Endpoint(api.set_allowed_clusters, CHANGE)
     yield "GET", f"{SPACE}/properties", Endpoint(api.properties, SEE)
     yield "PUT", f"{SPACE}/properties", _done(api.set_properties, CHANGE)
     yield "DELETE", f"{SPACE}/properties", _done(api.delete_properties, CHANGE)

@@ -13,9 +13,9 @@ from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, TOPIC_NOT_FOUND
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.cluster_rules import check_topic_clusters
 from braidlog.protocols.http.pulsar_admin.internal_stats import date_text, internal_stats
 from braidlog.protocols.http.pulsar_admin.names import full_name, topic_of
-from braidlog.protocols.http.pulsar_admin.namespace_jobs import check_clusters
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_TOPIC,
@@ -87,9 +87,10 @@ class AdminTopicDetails:
         return Response(status_code=200)
 
     async def set_clusters(self, request: Request) -> Response:
-        """Set the list of clusters, which is that of the single cluster."""
+        """Set the list of clusters, which is the own cluster alone."""
         topic, _ = topic_of(self._broker, request)
-        check_clusters(await read_any(self._bodies, request))
+        body = await read_any(self._bodies, request)
+        check_topic_clusters(self._broker, topic.name.tenant, body)
         return await self._alter(topic, {TOPIC_CLUSTERS: CLUSTER})
 
     async def reset_clusters(self, request: Request) -> Response:

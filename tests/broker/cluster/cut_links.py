@@ -136,6 +136,8 @@ class States:
             )
         for tenant in broker.namespaces.tenants():
             state[f"tenant {tenant}"] = [*broker.namespaces.admin_roles(tenant)]
+        for cluster in broker.namespaces.clusters.names():
+            state[f"cluster {cluster}"] = broker.namespaces.clusters.find(cluster)
         for user in broker.users.all():
             is_same = self._passwords.get(user.name) == user.password_hash
             tokens = [token.name for token in user.tokens]

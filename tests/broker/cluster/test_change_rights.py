@@ -41,6 +41,9 @@ CHANGES = (
     (("create_tenant", "bank", ["boss"]), "create tenant bank"),
     (("alter_tenant", "bank", ["chef"]), "alter tenant bank"),
     (("delete_tenant", "bank"), "delete tenant bank"),
+    (("create_cluster", "eu", {"serviceUrl": "http://eu"}), "administer cluster"),
+    (("alter_cluster", "eu", {}), "administer cluster"),
+    (("delete_cluster", "eu"), "administer cluster"),
 )
 
 

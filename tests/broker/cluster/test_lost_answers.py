@@ -132,10 +132,23 @@ class Changes:
                 lambda: namespaces.delete_tenant("idle"),
                 lambda: not namespaces.has_tenant("idle"),
             ),
+            "create cluster": (
+                lambda: namespaces.clusters.create("made", {"url": "u"}),
+                lambda: namespaces.clusters.find("made") == {"url": "u"},
+            ),
+            "alter cluster": (
+                lambda: namespaces.clusters.alter("idle", {"url": "u"}),
+                lambda: namespaces.clusters.find("idle") == {"url": "u"},
+            ),
+            "delete cluster": (
+                lambda: namespaces.clusters.delete("idle"),
+                lambda: namespaces.clusters.find("idle") is None,
+            ),
         }
 
 
-NAMES = list(Changes(SimpleNamespace(topics=None, namespaces=None)).changes())
+NO_NAMESPACES = SimpleNamespace(clusters=None)
+NAMES = list(Changes(SimpleNamespace(topics=None, namespaces=NO_NAMESPACES)).changes())
 
 
 async def prepared(asker):
@@ -143,6 +156,7 @@ async def prepared(asker):
     await asker.broker.namespaces.create(*ONE)
     await asker.broker.namespaces.create("acme", "empty")
     await asker.broker.namespaces.create_tenant("idle", [])
+    await asker.broker.namespaces.clusters.create("idle", {})
     await asker.broker.topics.create(ORDERS, 8)
 
 
@@ -204,11 +218,17 @@ async def test_late_requests_do_not_recreate_deleted_topics_or_namespaces(tmp_pa
         await namespaces.create("acme", "empty")
         await namespaces.create_tenant("made", [])
         await namespaces.delete_tenant("made")
+        await namespaces.clusters.create("made", {})
+        await namespaces.clusters.delete("made")
+        await namespaces.clusters.alter("idle", {"url": "new"})
         late = [
             ("create", parts(MADE), 1, None, {}, None),
             ("create", ["acme", "empty", "late"], 1, None, {}, None),
             ("create_namespace", "made", "made", None),
             ("create_tenant", "made", []),
+            ("create_cluster", "made", {}),
+            ("alter_cluster", "idle", {"url": "old"}),
+            ("delete_cluster", "idle"),
         ]
         for change, *arguments in late:
             with pytest.raises(errors.Conflict):

@@ -149,6 +149,10 @@ async def test_any_broker_changes_tenants_and_the_next_owner_keeps_them(store):
                 await tenants.create_tenant("gone", [])
                 await tenants.alter_tenant("bank", ["boss"])
                 await tenants.delete_tenant("gone")
+                await tenants.clusters.create("eu", {"url": "u"})
+                await tenants.clusters.create("gone", {})
+                await tenants.clusters.alter("eu", {"url": "v"})
+                await tenants.clusters.delete("gone")
                 with pytest.raises(errors.NamespaceExists):
                     await tenants.create_tenant("bank", [])
                 with pytest.raises(errors.NamespaceNotFound):
@@ -162,6 +166,8 @@ async def test_any_broker_changes_tenants_and_the_next_owner_keeps_them(store):
         for node in (first, second):
             assert node.broker.namespaces.tenants() == ["bank", "public", "shop"]
             assert node.broker.namespaces.admin_roles("bank") == ["boss"]
+            clusters = node.broker.namespaces.clusters
+            assert (clusters.names(), clusters.find("eu")) == (["eu"], {"url": "v"})
 
 
 async def test_acknowledged_records_move_with_their_shard_and_back(store):

@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.broker import errors
 from braidlog.broker.limits import StateLimits
-from braidlog.broker.topics.namespaces import ADMIN_ROLES_BYTES_MAX
+from braidlog.broker.topics.namespaces import ADMIN_ROLES_BYTES_MAX, ALLOWED_CLUSTERS_BYTES_MAX
 from tests.broker.metadata_fakes import MetadataParts
 
 
@@ -55,6 +55,17 @@ async def test_the_roles_of_any_tenant_are_replaced_whole(house):
     assert [*house.restarted().namespaces.admin_roles("public")] == ["chef"]
     with pytest.raises(errors.NamespaceNotFound):
         await tenants.alter_tenant("nobody", [])
+
+
+async def test_the_allowed_clusters_of_a_tenant_survive_a_restart(house):
+    tenants = house.namespaces
+    await tenants.create_tenant("shop", ["boss"], ["eu", "us"])
+    assert [*tenants.allowed_clusters("public")] == []
+    assert [*house.restarted().namespaces.allowed_clusters("shop")] == ["eu", "us"]
+    with pytest.raises(errors.InvalidRequest, match="allowed clusters"):
+        await tenants.alter_tenant("shop", [], ["e" * ALLOWED_CLUSTERS_BYTES_MAX])
+    await tenants.alter_tenant("shop", [])
+    assert [*house.restarted().namespaces.allowed_clusters("shop")] == []
 
 
 async def test_limits_of_tenants_and_of_the_bytes_of_their_roles():

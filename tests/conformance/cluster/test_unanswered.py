@@ -56,12 +56,11 @@ HTTP_ELSEWHERE = {
     *(("POST", f"{SPACE}/{{}}/{end}") for end in NAMESPACE_JOBS),
     # A broker's memory alone: the last runs of export jobs.
     ("POST", "/api/v1/exports"),
-    # Change nothing that is stored: clients connect again, a schema is only compared, there is a
-    # single cluster, all partitions are there, nothing of the newest segment is trimmed.
+    # Change nothing that is stored: clients connect again, a schema is only compared, there is
+    # no replication, all partitions are there, nothing of the newest segment is trimmed.
     *(("PUT", f"{place}/unload") for place in (SPACE, f"{SPACE}/{{}}", OF_TOPIC)),
     *(("POST", f"{place}/replication") for place in (SPACE, OF_TOPIC)),
     ("DELETE", f"{OF_TOPIC}/replication"),
-    *((method, "/admin/v2/clusters/{}") for method in ("PUT", "POST", "DELETE")),
     ("DELETE", "/admin/v2/clusters/{}/failureDomains/{}"),
     *(("POST", f"{OF_TOPIC}/{end}") for end in ("createMissedPartitions", "trim")),
     ("POST", f"{OF_TOPIC}/subscription/{{}}/analyzeBacklog"),

@@ -27,6 +27,7 @@ GRANT = {"subject": "anna", "action": "describe", "resource": "cluster"}
 GRANTED = {"subject": "anna", "action": "create", "resource": "cluster"}
 SCHEMA = {"type": "STRING", "schema": "", "properties": {}}
 SCHEMAS = f"{ADMIN}/schemas/public/default"
+OWN = {"allowedClusters": ["standalone"]}
 CHANGES = {
     "append": ("POST", TOPIC, {"messages": [{"value": "x", "partition": 0}]}),
     "import": (
@@ -53,9 +54,14 @@ CHANGES = {
     ),
     "schema": ("POST", f"{SCHEMAS}/{{topic}}/schema", SCHEMA),
     "schema goes": ("DELETE", f"{SCHEMAS}/{{other}}/schema", None),
-    "tenant": ("PUT", f"{ADMIN}/tenants/made", {"adminRoles": ["boss"]}),
-    "tenant changes": ("POST", f"{ADMIN}/tenants/idle", {"adminRoles": ["boss"]}),
+    "tenant": ("PUT", f"{ADMIN}/tenants/made", {"adminRoles": ["boss"], **OWN}),
+    "tenant changes": ("POST", f"{ADMIN}/tenants/idle", {"adminRoles": ["boss"], **OWN}),
     "tenant goes": ("DELETE", f"{ADMIN}/tenants/idle", None),
+    "cluster": ("PUT", f"{ADMIN}/clusters/made", {"serviceUrl": "http://made:8080"}),
+    "cluster changes": ("POST", f"{ADMIN}/clusters/idle", {"serviceUrl": "http://made:8080"}),
+    "cluster peers": ("POST", f"{ADMIN}/clusters/idle/peers", ["standalone"]),
+    "cluster moves": ("POST", f"{ADMIN}/clusters/idle/migrate?migrated=true", {}),
+    "cluster goes": ("DELETE", f"{ADMIN}/clusters/idle", None),
     "namespace": ("PUT", f"{ADMIN}/namespaces/public/made", None),
     "namespace goes": ("DELETE", f"{ADMIN}/namespaces/public/empty", None),
     "namespace policy": ("POST", f"{ADMIN}/namespaces/public/default/messageTTL", 7),
@@ -124,7 +130,8 @@ async def prepared(path):
             ("PUT", f"{OF_TOPIC}/subscription/g", "earliest"),
             (*CHANGES["set positions"][:2], {"positions": {"0": 1}}),
             ("PUT", f"{ADMIN}/namespaces/public/empty", None),
-            ("PUT", f"{ADMIN}/tenants/idle", {"adminRoles": []}),
+            ("PUT", f"{ADMIN}/tenants/idle", {"adminRoles": [], **OWN}),
+            ("PUT", f"{ADMIN}/clusters/idle", {}),
             ("PUT", f"{API}/{{other}}", {}),
             ("POST", f"{SCHEMAS}/{{other}}/schema", SCHEMA),
             ("PUT", "/api/v1/users/anna", {"password": "secret12"}),

@@ -105,7 +105,7 @@ def test_a_repair_reads_the_readable_changes_of_a_damaged_record():
     ]
 
 
-@pytest.mark.parametrize("layout", ["00 90", "08 90"])
+@pytest.mark.parametrize("layout", ["00 90", "09 90"])
 def test_a_record_of_another_layout_ends_every_replay(layout):
     for lost in (None, print):
         with pytest.raises(Unknown, match="sayings"):

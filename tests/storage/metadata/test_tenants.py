@@ -5,7 +5,12 @@ import random
 import pytest
 
 from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
-from braidlog.storage.metadata.catalogue_records import TenantGone, TenantSet
+from braidlog.storage.metadata.catalogue_records import (
+    ClusterDescribed,
+    ClusterForgotten,
+    TenantGone,
+    TenantSet,
+)
 from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
 from tests.storage.metadata.memory_journal import MemoryJournal
 
@@ -14,7 +19,10 @@ EARLIER = [
     b"\x02\x91\x92\x01\x96\xa6public\xa7default\x05\xc0\xce\x01\x00\x00\x00\x80",
     b"\x02\x91\x92\x01\x96\xa4acme\xa4shop\x06\xc0\xce\x01\x00\x00\x01\x80",
 ]
-SET = b"\x03\x91\x93\x11\xa4acme\x92\xa5clerk\xa4boss"
+EARLIER_SET = b"\x03\x91\x93\x11\xa4acme\x92\xa5clerk\xa4boss"
+SET = b"\x08\x91\x94\x11\xa4acme\x92\xa5clerk\xa4boss\x91\xa2eu"
+DESCRIBED = b"\x08\x91\x93\x19\xa2eu\x82\xa3url\xa1u\xa5peers\x91\xa2us"
+FORGOTTEN = b"\x08\x91\x92\x1a\xa2eu"
 GONE = b"\x03\x91\x92\x12\xa4acme"
 
 
@@ -50,15 +58,28 @@ def test_a_tenant_needs_no_namespace_and_outlives_its_last(catalogue, journal):
 
 
 def test_the_bytes_of_both_changes(catalogue, journal):
-    catalogue.change_tenants(TenantSet("acme", ["clerk", "boss"]))
+    catalogue.change_tenants(TenantSet("acme", ["clerk", "boss"], ["eu"]))
     assert journal.records[-1] == SET
     catalogue.change_tenants(TenantGone("acme"))
     assert journal.records[-1] == GONE
     catalogue.create_namespace("acme", "shop", created_us=6)
     assert journal.records[-1][0] == 2  # Earlier programs can read the record types that they know.
-    assert tenants_of(JournalCatalogue(MemoryJournal([*EARLIER, SET]), now_us=0).catalogue) == {
-        "acme": ["clerk", "boss"]
-    }
+    for written, clusters in ((SET, ["eu"]), (EARLIER_SET, [])):
+        read = JournalCatalogue(MemoryJournal([*EARLIER, written]), now_us=0).catalogue
+        assert tenants_of(read) == {"acme": ["clerk", "boss"]}
+        assert read.tenants.allowed_clusters("acme") == clusters
+
+
+def test_the_bytes_of_a_described_and_a_forgotten_cluster(catalogue, journal):
+    fields = {"url": "u", "peers": ["us"]}
+    catalogue.change_tenants(ClusterDescribed("eu", fields))
+    assert journal.records[-1] == DESCRIBED
+    assert catalogue.tenants.clusters == again(journal).tenants.clusters == {"eu": fields}
+    catalogue.change_tenants(ClusterForgotten("eu"))
+    assert journal.records[-1] == FORGOTTEN
+    assert catalogue.tenants.clusters == again(journal).tenants.clusters == {}
+    with pytest.raises(DamagedLog, match="ClusterForgotten of unknown 'eu'"):
+        JournalCatalogue(MemoryJournal([*EARLIER, FORGOTTEN]), now_us=0)
 
 
 def test_an_earlier_journal_has_no_tenants_and_accepts_them():
@@ -74,9 +95,19 @@ def test_an_earlier_journal_has_no_tenants_and_accepts_them():
     assert tenants_of(again(journal)) == {"acme": ["boss"]}
 
 
+def clusters_of(catalogue):
+    return dict(catalogue.tenants.clusters)
+
+
 def change_at_random(rng, catalogue):
     tenant = rng.choice("abcdef")
-    if tenant in catalogue.tenants and rng.random() < 0.4:
+    if rng.random() < 0.4:
+        if tenant in catalogue.tenants.clusters and rng.random() < 0.4:
+            catalogue.change_tenants(ClusterForgotten(tenant))
+        else:
+            fields = {"url": str(rng.randrange(9)), "tls": rng.random() < 0.5}
+            catalogue.change_tenants(ClusterDescribed(tenant, fields))
+    elif tenant in catalogue.tenants and rng.random() < 0.4:
         catalogue.change_tenants(TenantGone(tenant))
     else:
         roles = [str(rng.randrange(9)) for _ in range(rng.randrange(3))]
@@ -95,8 +126,10 @@ def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed):
         if rng.random() < 0.1:
             catalogue.writer.rewrite()
         assert tenants_of(again(journal)) == tenants_of(catalogue)
+        assert clusters_of(again(journal)) == clusters_of(catalogue)
     catalogue.writer.rewrite()
     assert journal.snapshots
+    assert clusters_of(again(journal)) == clusters_of(catalogue)
     assert tenants_of(again(journal)) == tenants_of(catalogue)
 
 

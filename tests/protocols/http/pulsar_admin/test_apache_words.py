@@ -38,13 +38,16 @@ DELETE persistent/public/shop/gone/partitions
 GET persistent/public/shop/orders/examinemessage?messagePosition=1
   -> 412 Could not examine messages due to the total message is zero
 GET tenants/gone -> 404 Tenant does not exist
-POST tenants/gone {} -> 404 Tenant does not exist
-PUT tenants/bank {} -> 409 Tenant already exist
+POST tenants/gone own -> 404 Tenant gone not found
+POST tenants/gone {} -> 412 Clusters cannot be null
+POST tenants/gone -> 412 TenantInfo is null
+PUT tenants/bank own -> 409 Tenant already exist
 GET non-persistent/public/shop/gone/stats
   -> 404 Topic non-persistent://public/shop/gone not found
 """
 ROWS = [line.split(" -> ") for line in ANSWERS.strip().replace("\n  ->", " ->").splitlines()]
-BODIES = {"": None, "{}": {}}
+OWN = {"allowedClusters": ["standalone"]}
+BODIES = {"": None, "{}": {}, "own": OWN}
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ async def shop(ask):
     await ask("PUT", SHOP, status=204)
     await ask("PUT", f"{TOPICS}/orders", status=204)
     await ask("PUT", f"{TOPICS}/parts/partitions", 3, 204)
-    await ask("PUT", f"{ADMIN}/tenants/bank", {}, 204)
+    await ask("PUT", f"{ADMIN}/tenants/bank", OWN, 204)
 
 
 async def test_errors_have_apaches_texts(shop, ask):

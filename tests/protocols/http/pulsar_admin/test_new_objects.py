@@ -39,7 +39,6 @@ async def test_defaults_of_a_namespace_are_accepted(app, body):
     "policies",
     [
         {"auth_policies": {"namespaceAuth": {"anna": ["produce"]}}},
-        {"replication_clusters": ["standalone", "other"]},
         {"offload_threshold": 5},
         {"publishMaxMessageRate": {"other": {"publishThrottlingRateInMsg": 5}}},
     ],

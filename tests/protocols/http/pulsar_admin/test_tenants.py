@@ -13,6 +13,7 @@ from tests.protocols.http.asgi import call
 from tests.protocols.http.pulsar_admin.test_admin import ADMIN
 
 TENANTS = f"{ADMIN}/tenants"
+OWN = {"allowedClusters": ["standalone"]}
 
 
 @asynccontextmanager
@@ -45,20 +46,20 @@ async def roles_of(ask, tenant):
 @pytest.mark.parametrize("dies", [False, True])
 async def test_tenants_survive_a_restart(tmp_path, dies):
     async with running(tmp_path, dies=dies) as ask:
-        await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["boss", "clerk"]}, 204)
-        await ask("PUT", f"{TENANTS}/gone", {}, 204)
-        await ask("POST", f"{TENANTS}/public", {"adminRoles": ["chef"]}, 204)
+        await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["boss", "clerk"], **OWN}, 204)
+        await ask("PUT", f"{TENANTS}/gone", OWN, 204)
+        await ask("POST", f"{TENANTS}/public", {"adminRoles": ["chef"], **OWN}, 204)
         await ask("PUT", f"{ADMIN}/namespaces/bank/cash", status=204)
     async with running(tmp_path, dies=dies) as ask:
         assert (await ask("GET", TENANTS)).json == ["bank", "gone", "public"]
         assert await roles_of(ask, "bank") == ["boss", "clerk"]
         assert await roles_of(ask, "public") == ["chef"]
         assert (await ask("GET", f"{ADMIN}/namespaces/gone")).json == []
-        await ask("PUT", f"{TENANTS}/gone", {}, 409)
+        await ask("PUT", f"{TENANTS}/gone", OWN, 409)
         await ask("DELETE", f"{TENANTS}/gone", status=204)
         await ask("DELETE", f"{TENANTS}/bank", status=409)
         await ask("DELETE", f"{ADMIN}/namespaces/bank/cash", status=204)
-        await ask("POST", f"{TENANTS}/bank", {"adminRoles": ["boss"]}, 204)
+        await ask("POST", f"{TENANTS}/bank", {"adminRoles": ["boss"], **OWN}, 204)
     async with running(tmp_path, dies=dies) as ask:
         assert (await ask("GET", TENANTS)).json == ["bank", "public"]
         assert await roles_of(ask, "bank") == ["boss"]
@@ -67,12 +68,12 @@ async def test_tenants_survive_a_restart(tmp_path, dies):
 
 @pytest.mark.limits(tenants=1)
 async def test_refusals_have_the_texts_of_apaches_broker(ask):
-    await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2048]}, 400)
+    await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2048], **OWN}, 400)
     await ask("GET", f"{TENANTS}/bank", status=404)
-    await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2047]}, 204)
-    assert "Tenant already exist" in (await ask("PUT", f"{TENANTS}/bank", {}, 409)).json["reason"]
-    await ask("PUT", f"{TENANTS}/other", {}, 429)
-    await ask("POST", f"{TENANTS}/public", {}, 429)
+    await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2047], **OWN}, 204)
+    assert "Tenant already exist" in (await ask("PUT", f"{TENANTS}/bank", OWN, 409)).json["reason"]
+    await ask("PUT", f"{TENANTS}/other", OWN, 429)
+    await ask("POST", f"{TENANTS}/public", OWN, 429)
     await ask("PUT", f"{ADMIN}/namespaces/bank/cash", status=204)
     answer = await ask("DELETE", f"{TENANTS}/bank", status=409)
     assert "active namespaces" in answer.json["reason"]
