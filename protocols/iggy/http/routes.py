@@ -1,12 +1,14 @@
-"""The paths of Iggy's HTTP API, and the request of the handlers that each stands for.
+"""The paths of Iggy's HTTP API as a table, each with the request of the handlers, the body and the
+answer.
 
-Paths and answers: apache/iggy, `core/server/src/http` (0.11). Knows no connection.
+A request's fields come from the variables of the path (`VARIABLES`), from the body, and from the
+row. Paths: apache/iggy, `core/server/src/http` (0.11). Knows no connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -19,11 +21,11 @@ from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D5
 from braidlog.protocols.iggy.commands import carry_out
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
-from braidlog.protocols.iggy.http import bodies as b
-from braidlog.protocols.iggy.http import shapes as s
+from braidlog.protocols.iggy.http import json_layouts as j
+from braidlog.protocols.iggy.http import json_values as v
+from braidlog.protocols.iggy.http.json_messages import SendBody, poll_of, polled_json, sending_of
 from braidlog.protocols.iggy.layouts_v import V
 from braidlog.protocols.iggy.reading import reserved
-from braidlog.protocols.iggy.topic_options import topic_options
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -61,24 +63,12 @@ class HttpCall:
     @property
     def stream(self) -> m.Name:
         """Return the stream of the path."""
-        return b.name_of(self.path["stream"])
+        return v.name_of(self.path["stream"])
 
     @property
     def topic(self) -> m.Name:
         """Return the topic of the path."""
-        return b.name_of(self.path["topic"])
-
-    @property
-    def group(self) -> m.Name:
-        """Return the consumer group of the path."""
-        return b.name_of(self.path["group"])
-
-    @property
-    def user(self) -> m.Name:
-        """Return the user of the path; `me` is the caller."""
-        if self.path["user"] == "me":
-            return self.context.client.user_id or 0
-        return b.user_of(self.path["user"])
+        return v.name_of(self.path["topic"])
 
     async def ask(self, request: object) -> list[Any]:
         """Carry a request out, and return the records of the answer once it is durable."""
@@ -124,33 +114,78 @@ def ok(value: object, status: int = 200) -> Answer:
     return Answer(status, msgspec.json.encode(value))
 
 
-def done(make: Callable[[HttpCall], object], status: int = 204) -> Handler:
-    """Return the handler of a request without an answer."""
+Source = Callable[[HttpCall], object]
+
+
+def _number(name: str) -> Source:
+    return lambda call: v.number_of(call.path, name, 0)
+
+
+def _queried(name: str) -> Source:
+    return lambda call: v.number_of(call.query, name, 0)
+
+
+def _user(call: HttpCall) -> m.Name:
+    """Return the user of the path; `me` is the caller."""
+    if call.path["user"] == "me":
+        return call.context.client.user_id or 0
+    return v.user_of(call.path["user"])
+
+
+def _scope(call: HttpCall) -> int:
+    scope = SCOPES.get(call.path["scope"])
+    if scope is None:
+        raise v.refused(f"there are options of {', '.join(SCOPES)}")
+    return scope
+
+
+def _fsync(call: HttpCall) -> bool:
+    if call.path["fsync"] not in ("fsync=true", "fsync=false"):
+        raise v.refused("fsync=true or fsync=false is needed")
+    return call.path["fsync"] == "fsync=true"
+
+
+def _partition(call: HttpCall) -> int | None:
+    is_given = bool(call.query.get("partition_id"))
+    return v.number_of(call.query, "partition_id", 0) if is_given else None
+
+
+# Variables of paths: the request's field, and its value.
+VARIABLES: Final[Mapping[str, tuple[str, Source]]] = {
+    "stream": ("stream", lambda call: call.stream),
+    "topic": ("topic", lambda call: call.topic),
+    "group": ("group", lambda call: v.name_of(call.path["group"])),
+    "user": ("user", _user),
+    "name": ("name", lambda call: call.path["name"]),
+    "partition": ("partition", _number("partition")),
+    "client": ("client_id", _number("client")),
+    "consumer": ("consumer", lambda call: v.consumer_of(call.path["consumer"])),
+    "scope": ("scope", _scope),
+    "fsync": ("fsync", _fsync),
+}
+
+
+def row(
+    method: str,
+    path: str,
+    request: type[Any],
+    show: Callable[[list[Any]], object] | None = None,
+    *,
+    body: type[j.RequestBody] | None = None,
+    status: int = 204,
+    **sources: Source,
+) -> ApiRow:
+    """Return the row of a request. Without `show` the answer is empty, with `status`."""
+    known = {attribute.name for attribute in fields(request)}
 
     async def handler(call: HttpCall) -> Answer:
-        await call.ask(make(call))
-        return Answer(status)
+        given = {} if body is None else v.parsed(call.body, body).fields()
+        from_path = dict(VARIABLES[variable] for variable in call.path)
+        given |= {name: source(call) for name, source in (from_path | sources).items()}
+        records = await call.ask(request(**{name: given[name] for name in known & given.keys()}))
+        return Answer(status) if show is None else ok(show(records))
 
-    return handler
-
-
-def shown(make: Callable[[HttpCall], object], shape: Callable[[list[Any]], object]) -> Handler:
-    """Return the handler of a request whose records are shown."""
-
-    async def handler(call: HttpCall) -> Answer:
-        return ok(shape(await call.ask(make(call))))
-
-    return handler
-
-
-def each(shape: Callable[[Any], object]) -> Callable[[list[Any]], object]:
-    """Return a function that shows each record of a list."""
-    return lambda records: [shape(record) for record in records]
-
-
-def first(shape: Callable[[Any], object]) -> Callable[[list[Any]], object]:
-    """Return a function that shows the only record."""
-    return lambda records: shape(records[0])
+    return ApiRow(method, path, handler)
 
 
 async def _root(call: HttpCall) -> Answer:
@@ -162,20 +197,18 @@ async def _ping(call: HttpCall) -> Answer:
 
 
 async def _login(call: HttpCall) -> Answer:
-    body = b.parsed(call.body, b.Login)
-    version = body.version or ""
-    await call.ask(u.LoginUser(body.username, body.password, version, body.context or ""))
+    await call.ask(u.LoginUser(**v.parsed(call.body, j.LoginBody).fields()))
     return _identity(call)
 
 
 async def _login_with_token(call: HttpCall) -> Answer:
-    await call.ask(u.LoginWithToken(b.parsed(call.body, b.TokenBody).token))
+    await call.ask(u.LoginWithToken(v.parsed(call.body, j.TokenBody).token))
     return _identity(call)
 
 
 async def _refresh(call: HttpCall) -> Answer:
     """Return a new token for a valid token, which stays valid until its own end."""
-    earlier = call.sessions.find(b.parsed(call.body, b.TokenBody).token)
+    earlier = call.sessions.find(v.parsed(call.body, j.TokenBody).token)
     client, caller = call.context.client, call.context.connection
     client.user_id, client.proof = earlier.user_id, earlier.proof
     caller.act_for(earlier.principal)
@@ -202,154 +235,20 @@ async def _logout(call: HttpCall) -> Answer:
 async def _poll(call: HttpCall) -> Answer:
     context = call.context
     context.dialect = D5  # Its messages have the fields of the JSON form.
-    request = b.poll_of(call.query, call.stream, call.topic)
+    request = poll_of(call.query, call.stream, call.topic)
     room = call.held.enter_context(await run(reserved(context, POLL_BYTES * POLL_COPIES)))
     request = replace(request, max_bytes=max(min(room.size // POLL_COPIES, POLL_BYTES), 1))
     answer = await carry_out(context, request)
-    return Answer(200, await s.polled_json(answer.records[0], answer.tail))
+    return Answer(200, await polled_json(answer.records[0], answer.tail))
 
 
 async def _send(call: HttpCall) -> Answer:
     context = call.context
     context.dialect = D5
     now_us = context.broker.now_us()
-    body = b.parsed(call.body, b.SendBody)
-    request = await b.sending_of(body, call.stream, call.topic, now_us)
-    confirmations = [
-        {
-            "stream_id": sent.stream_id - 1,
-            "topic_id": sent.topic_id - 1,
-            "partition_id": sent.partition,
-            "base_offset": sent.base_offset,
-        }
-        for sent in await call.ask(request)
-    ]
-    return ok({"confirmations": confirmations}, 201)
-
-
-def _partition(call: HttpCall, default: int | None = None) -> int | None:
-    is_given = bool(call.query.get("partition_id"))
-    return b.number_of(call.query, "partition_id", 0) if is_given else default
-
-
-def _store_offset(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.Offset)
-    offset = b.whole(body.offset, "offset")
-    consumer = b.consumer_of(body.consumer_id)
-    return m.StoreConsumerOffset(consumer, call.stream, call.topic, body.partition_id, offset)
-
-
-def _get_offset(call: HttpCall) -> object:
-    consumer = b.consumer_of(call.query.get("consumer_id", "1"))
-    return m.GetConsumerOffset(consumer, call.stream, call.topic, _partition(call))
-
-
-def _offset_json(records: list[Any]) -> object:
-    (info,) = records
-    return {
-        "partition_id": info.partition,
-        "current_offset": info.current_offset,
-        "stored_offset": info.stored_offset,
-    }
-
-
-def _delete_offset(call: HttpCall) -> object:
-    consumer = b.consumer_of(call.path["consumer"])
-    return m.DeleteConsumerOffset(consumer, call.stream, call.topic, _partition(call))
-
-
-def _flush(call: HttpCall) -> object:
-    if call.path["fsync"] not in ("fsync=true", "fsync=false"):
-        raise b.refused("fsync=true or fsync=false is needed")
-    partition = b.number_of(call.path, "partition", 0)
-    fsync = call.path["fsync"] == "fsync=true"
-    return m.FlushUnsavedBuffer(call.stream, call.topic, partition, fsync)
-
-
-def _create_topic(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.TopicBody)
-    options = b.options_of(body)
-    return m.CreateTopic(call.stream, body.partitions_count, body.name, options=_checked(options))
-
-
-def _update_topic(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.TopicBody)
-    options = _checked(b.options_of(body))
-    return m.UpdateTopic(call.stream, call.topic, body.name, options=options)
-
-
-def _checked(options: dict[str, tuple[int, bytes]]) -> dict[str, tuple[int, bytes]]:
-    """Return options in their own kinds. Raises Refusal."""
-    return topic_options(options)
-
-
-def _create_stream(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.NewName)
-    return m.CreateStream(body.name, options=_texts(body.options))
-
-
-def _update_stream(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.NewName)
-    return m.UpdateStream(call.stream, body.name, options=_texts(body.options))
-
-
-def _texts(options: Mapping[str, str]) -> dict[str, tuple[int, bytes]] | None:
-    return {key: (2, value.encode()) for key, value in options.items()} or None
-
-
-def _create_user(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.NewUser)
-    permissions = b.permissions_of(body.permissions)
-    status = b.status_of(body.status) or 1
-    return u.CreateUser(body.username, body.password, status, permissions)
-
-
-def _update_user(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.UserChange)
-    status = b.status_of(body.status)
-    return u.UpdateUser(call.user, body.username, status, _texts(body.options))
-
-
-def _update_permissions(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.NewPermissions)
-    return u.UpdatePermissions(call.user, b.permissions_of(body.permissions))
-
-
-def _change_password(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.NewPassword)
-    return u.ChangePassword(call.user, body.current_password, body.new_password)
-
-
-def _create_token(call: HttpCall) -> object:
-    body = b.parsed(call.body, b.AccessTokenBody)
-    return u.CreateToken(body.name, b.whole(body.expiry, "expiry"))
-
-
-def _create_partitions(call: HttpCall) -> object:
-    count = b.parsed(call.body, b.PartitionsBody).partitions_count
-    return m.CreatePartitions(call.stream, call.topic, count)
-
-
-def _delete_partitions(call: HttpCall) -> object:
-    count = b.number_of(call.query, "partitions_count", 0)
-    return m.DeletePartitions(call.stream, call.topic, count)
-
-
-def _delete_segments(call: HttpCall) -> object:
-    count = b.number_of(call.query, "segments_count", 0)
-    partition = b.number_of(call.path, "partition", 0)
-    return m.DeleteSegments(call.stream, call.topic, partition, count)
-
-
-def _create_group(call: HttpCall) -> object:
-    return m.CreateGroup(call.stream, call.topic, name=b.parsed(call.body, b.NewName).name)
-
-
-def _describe_options(call: HttpCall) -> object:
-    scope = SCOPES.get(call.path["scope"])
-    if scope is None:
-        raise b.refused(f"there are options of {', '.join(SCOPES)}")
-    return m.DescribeOptions(scope)
+    body = v.parsed(call.body, SendBody)
+    request = await sending_of(body, call.stream, call.topic, now_us)
+    return ok({"confirmations": j.each(await call.ask(request))}, 201)
 
 
 async def _snapshot(call: HttpCall) -> Answer:
@@ -358,89 +257,73 @@ async def _snapshot(call: HttpCall) -> Answer:
     )
 
 
-STREAM, TOPIC = "/streams/{stream}", "/streams/{stream}/topics/{topic}"
+STREAM, TOPICS, TOPIC = (
+    "/streams/{stream}",
+    "/streams/{stream}/topics",
+    "/streams/{stream}/topics/{topic}",
+)
+MESSAGES, PARTITIONS = f"{TOPIC}/messages", f"{TOPIC}/partitions"
 OFFSETS, GROUPS = f"{TOPIC}/consumer-offsets", f"{TOPIC}/consumer-groups"
+GROUP = f"{GROUPS}/{{group}}"
 USER, TOKENS = "/users/{user}", "/personal-access-tokens"
-PARTITION = f"{TOPIC}/partitions/{{partition}}"
 
-
-def _groups_rows() -> list[ApiRow]:
-    get_group = lambda call: m.GetGroup(call.stream, call.topic, call.group)  # noqa: E731
-    return [
-        ApiRow("GET", GROUPS, shown(lambda c: m.GetGroups(c.stream, c.topic), each(s.group_json))),
-        ApiRow("POST", GROUPS, shown(_create_group, s.group_details)),
-        ApiRow("GET", f"{GROUPS}/{{group}}", shown(get_group, s.group_details)),
-        ApiRow(
-            "DELETE",
-            f"{GROUPS}/{{group}}",
-            done(lambda c: m.DeleteGroup(c.stream, c.topic, c.group)),
-        ),
-        ApiRow("GET", OFFSETS, shown(_get_offset, _offset_json)),
-        ApiRow("PUT", OFFSETS, done(_store_offset)),
-        ApiRow("DELETE", f"{OFFSETS}/{{consumer}}", done(_delete_offset)),
-    ]
-
-
-def _topics_rows() -> list[ApiRow]:
-    topics = f"{STREAM}/topics"
-    return [
-        ApiRow("GET", "/streams", shown(lambda _: m.GetStreams(), each(s.stream_json))),
-        ApiRow("POST", "/streams", shown(_create_stream, s.stream_details)),
-        ApiRow("GET", STREAM, shown(lambda c: m.GetStream(c.stream), s.stream_details)),
-        ApiRow("PUT", STREAM, done(_update_stream)),
-        ApiRow("DELETE", STREAM, done(lambda c: m.DeleteStream(c.stream))),
-        ApiRow("DELETE", f"{STREAM}/purge", done(lambda c: m.PurgeStream(c.stream))),
-        ApiRow("GET", topics, shown(lambda c: m.GetTopics(c.stream), s.topics_json)),
-        ApiRow("POST", topics, shown(_create_topic, s.topic_details)),
-        ApiRow("GET", TOPIC, shown(lambda c: m.GetTopic(c.stream, c.topic), s.topic_details)),
-        ApiRow("PUT", TOPIC, done(_update_topic)),
-        ApiRow("DELETE", TOPIC, done(lambda c: m.DeleteTopic(c.stream, c.topic))),
-        ApiRow("DELETE", f"{TOPIC}/purge", done(lambda c: m.PurgeTopic(c.stream, c.topic))),
-        ApiRow("POST", f"{TOPIC}/partitions", done(_create_partitions, 200)),
-        ApiRow("DELETE", f"{TOPIC}/partitions", done(_delete_partitions)),
-        ApiRow("DELETE", PARTITION, done(_delete_segments)),
-        ApiRow("GET", f"{TOPIC}/messages", _poll),
-        ApiRow("POST", f"{TOPIC}/messages", _send),
-        ApiRow("GET", f"{TOPIC}/messages/flush/{{partition}}/{{fsync}}", done(_flush, 200)),
-    ]
-
-
-def _users_rows() -> list[ApiRow]:
-    return [
-        ApiRow("POST", "/users/login", _login, is_public=True),
-        ApiRow("POST", "/users/refresh-token", _refresh, is_public=True),
-        ApiRow("DELETE", "/users/logout", _logout),
-        ApiRow("POST", "/users/logout", _logout),  # Of the web UI.
-        ApiRow("GET", "/users", shown(lambda _: u.GetUsers(), each(s.user_json))),
-        ApiRow("POST", "/users", shown(_create_user, s.user_details)),
-        ApiRow("GET", USER, shown(lambda c: u.GetUser(c.user), s.user_details)),
-        ApiRow("PUT", USER, done(_update_user)),
-        ApiRow("DELETE", USER, done(lambda c: u.DeleteUser(c.user))),
-        ApiRow("PUT", f"{USER}/password", done(_change_password)),
-        ApiRow("PUT", f"{USER}/permissions", done(_update_permissions)),
-        ApiRow("POST", f"{TOKENS}/login", _login_with_token, is_public=True),
-        ApiRow("GET", TOKENS, shown(lambda _: u.GetTokens(), each(s.token_json))),
-        ApiRow("POST", TOKENS, shown(_create_token, first(lambda token: {"token": token.token}))),
-        ApiRow("DELETE", f"{TOKENS}/{{name}}", done(lambda c: u.DeleteToken(c.path["name"]))),
-    ]
-
-
-def _system_rows() -> list[ApiRow]:
-    get_client = lambda c: m.GetClient(b.number_of(c.path, "client", 0))  # noqa: E731
-    options = lambda records: [s.option_json(option) for option in records[1:]]  # noqa: E731
-    return [
-        ApiRow("GET", "/", _root, is_public=True),
-        ApiRow("GET", "/ping", _ping, is_public=True),
-        ApiRow("GET", "/stats", shown(lambda _: m.GetStats(), first(s.stats_json))),
-        ApiRow("GET", "/clients", shown(lambda _: m.GetClients(), each(s.client_json))),
-        ApiRow("GET", "/clients/{client}", shown(get_client, s.client_details)),
-        ApiRow("GET", "/cluster/metadata", shown(lambda _: m.GetClusterMetadata(), s.cluster_json)),
-        ApiRow("GET", "/options/{scope}", shown(_describe_options, options)),
-        ApiRow("POST", "/snapshot", _snapshot),
-    ]
-
-
-ROWS: Final = (*_system_rows(), *_users_rows(), *_topics_rows(), *_groups_rows())
+ROWS: Final = (
+    ApiRow("GET", "/", _root, is_public=True),
+    ApiRow("GET", "/ping", _ping, is_public=True),
+    row("GET", "/stats", m.GetStats, j.details),
+    row("GET", "/clients", m.GetClients, j.each),
+    row("GET", "/clients/{client}", m.GetClient, j.details),
+    row("GET", "/cluster/metadata", m.GetClusterMetadata, j.cluster),
+    row("GET", "/options/{scope}", m.DescribeOptions, j.each),
+    ApiRow("POST", "/snapshot", _snapshot),
+    ApiRow("POST", "/users/login", _login, is_public=True),
+    ApiRow("POST", "/users/refresh-token", _refresh, is_public=True),
+    ApiRow("DELETE", "/users/logout", _logout),
+    ApiRow("POST", "/users/logout", _logout),  # Of the web UI.
+    row("GET", "/users", u.GetUsers, j.each),
+    row("POST", "/users", u.CreateUser, j.details, body=j.NewUser),
+    row("GET", USER, u.GetUser, j.details),
+    row("PUT", USER, u.UpdateUser, body=j.UserChange),
+    row("DELETE", USER, u.DeleteUser),
+    row("PUT", f"{USER}/password", u.ChangePassword, body=j.NewPassword),
+    row("PUT", f"{USER}/permissions", u.UpdatePermissions, body=j.NewPermissions),
+    ApiRow("POST", f"{TOKENS}/login", _login_with_token, is_public=True),
+    row("GET", TOKENS, u.GetTokens, j.each),
+    row("POST", TOKENS, u.CreateToken, j.details, body=j.AccessTokenBody),
+    row("DELETE", f"{TOKENS}/{{name}}", u.DeleteToken),
+    row("GET", "/streams", m.GetStreams, j.each),
+    row("POST", "/streams", m.CreateStream, j.details, body=j.NameBody),
+    row("GET", STREAM, m.GetStream, j.details),
+    row("PUT", STREAM, m.UpdateStream, body=j.NameBody),
+    row("DELETE", STREAM, m.DeleteStream),
+    row("DELETE", f"{STREAM}/purge", m.PurgeStream),
+    row("GET", TOPICS, m.GetTopics, j.each),
+    row("POST", TOPICS, m.CreateTopic, j.details, body=j.TopicBody),
+    row("GET", TOPIC, m.GetTopic, j.details),
+    row("PUT", TOPIC, m.UpdateTopic, body=j.TopicBody),
+    row("DELETE", TOPIC, m.DeleteTopic),
+    row("DELETE", f"{TOPIC}/purge", m.PurgeTopic),
+    row("POST", PARTITIONS, m.CreatePartitions, body=j.PartitionsBody, status=200),
+    row("DELETE", PARTITIONS, m.DeletePartitions, count=_queried("partitions_count")),
+    row(
+        *("DELETE", f"{PARTITIONS}/{{partition}}", m.DeleteSegments),
+        count=_queried("segments_count"),
+    ),
+    ApiRow("GET", MESSAGES, _poll),
+    ApiRow("POST", MESSAGES, _send),
+    row("GET", f"{MESSAGES}/flush/{{partition}}/{{fsync}}", m.FlushUnsavedBuffer, status=200),
+    row("GET", GROUPS, m.GetGroups, j.each),
+    row("POST", GROUPS, m.CreateGroup, j.details, body=j.NameBody),
+    row("GET", GROUP, m.GetGroup, j.details),
+    row("DELETE", GROUP, m.DeleteGroup),
+    row(
+        *("GET", OFFSETS, m.GetConsumerOffset, j.details),
+        consumer=lambda call: v.consumer_of(call.query.get("consumer_id", "1")),
+        partition=_partition,
+    ),
+    row("PUT", OFFSETS, m.StoreConsumerOffset, body=j.OffsetBody),
+    row("DELETE", f"{OFFSETS}/{{consumer}}", m.DeleteConsumerOffset, partition=_partition),
+)
 DIALECT: Final = V  # Of all requests without messages.
 
 
@@ -448,11 +331,11 @@ def route(method: str, raw_path: str) -> tuple[ApiRow, dict[str, str]] | set[str
     """Return the row of a request with its path's values, else the methods that the path has."""
     parts = [unquote(part) for part in raw_path.strip("/").split("/")]
     methods = set()
-    for row in ROWS:
-        values = row.match(parts)
+    for api_row in ROWS:
+        values = api_row.match(parts)
         if values is None:
             continue
-        if row.method == method:
-            return row, values
-        methods.add(row.method)
+        if api_row.method == method:
+            return api_row, values
+        methods.add(api_row.method)
     return methods
