@@ -100,13 +100,13 @@ class TopicBody(RequestBody):
         compression = self.compression_algorithm
         if isinstance(compression, int):
             compression = COMPRESSIONS.get(compression, str(compression))
-        own = {
+        settings = {
             "compression_algorithm": compression,
             "message_expiry": self.message_expiry,
             "max_topic_size": self.max_topic_size,
         }
-        given = {key: value for key, value in own.items() if value is not None}
-        options = {key: _option(value) for key, value in {**self.options, **given}.items()}
+        present = {key: value for key, value in settings.items() if value is not None}
+        options = {key: _option(value) for key, value in {**self.options, **present}.items()}
         return {
             "name": self.name,
             "partitions_count": self.partitions_count,

@@ -179,10 +179,10 @@ def row(
     known = {attribute.name for attribute in fields(request)}
 
     async def handler(call: HttpCall) -> Answer:
-        given = {} if body is None else v.parsed(call.body, body).fields()
+        values = {} if body is None else v.parsed(call.body, body).fields()
         from_path = dict(VARIABLES[variable] for variable in call.path)
-        given |= {name: source(call) for name, source in (from_path | sources).items()}
-        records = await call.ask(request(**{name: given[name] for name in known & given.keys()}))
+        values |= {name: source(call) for name, source in (from_path | sources).items()}
+        records = await call.ask(request(**{name: values[name] for name in known & values.keys()}))
         return Answer(status) if show is None else ok(show(records))
 
     return ApiRow(method, path, handler)
