@@ -221,15 +221,16 @@ class Users:
         user_id: int | None = None,
         roles: Sequence[str] = (),
         is_active: bool = True,
+        scram: Sequence[ScramKey] = (),
     ) -> tuple[UserMeta, int]:
         """Create a user, and return the user with the commit ticket.
 
-        A user without a password has tokens or a certificate. `user_id` must be free; the default
+        A user without a password has keys for SCRAM, tokens or a certificate. `user_id` must be free; the default
         is the next number. Raises UserExists, InvalidRequest, LimitExceeded.
         """
         _check(name, password)
         _check_no_role(name)
-        password_hash, scram = "", list[ScramKey]()
+        password_hash, scram = "", list(scram)
         if password is not None:
             password_hash, scram = await self._passwords.hash(password)
         if self.find(name) or (user_id is not None and self.by_id(user_id)):
@@ -253,26 +254,30 @@ class Users:
         password_hash, scram = await self._passwords.hash(password)
         return self._replace(user, password_hash=password_hash, scram=scram)
 
-    async def set_scram_keys(self, name: str, keys: Sequence[ScramKey]) -> int:
-        """Give a user these keys for SCRAM, made by the client; create the user if needed.
+    async def change_scram_keys(
+        self, name: str, keys: Sequence[ScramKey], removed: Container[str] = ()
+    ) -> int:
+        """Give a user these keys for SCRAM, made by the client, and remove the keys for the
+        mechanisms `removed`, in a single change of the catalogue. Create the user if needed.
 
-        The user's password and its keys are gone: else the former password would still log in by
-        other means. Keys that were set so before stay, unless a key of their mechanism is given.
-        Without keys the user has no way to log in by password. Raises InvalidRequest,
+        With keys, the user's password and its keys are gone: else the former password would still
+        log in by other means. Keys that were set so before stay, unless a key of their mechanism is
+        given. Without keys, a password stays for other logins. Raises InvalidRequest,
         LimitExceeded.
         """
         user = self.find(name)
         if user is None:
-            user, _ = await self.create(name, None)
-        former = [] if user.password_hash else user.scram
-        mechanisms = {key.mechanism for key in keys}
-        kept_keys = [key for key in former if key.mechanism not in mechanisms]
-        return self._replace(user, password_hash="", scram=[*kept_keys, *keys])
-
-    async def drop_scram_keys(self, user: UserMeta, mechanisms: Container[str]) -> int:
-        """Remove a user's keys for these mechanisms. A password stays for other logins."""
-        left = [key for key in user.scram if key.mechanism not in mechanisms]
-        return self._replace(user, scram=left)
+            _, ticket = await self.create(name, None, scram=keys)
+            return ticket
+        former = [] if keys and user.password_hash else user.scram
+        replaced = {key.mechanism for key in keys}
+        left = [
+            key
+            for key in former
+            if key.mechanism not in replaced and key.mechanism not in removed
+        ]
+        password_hash = "" if keys else user.password_hash
+        return self._replace(user, password_hash=password_hash, scram=[*left, *keys])
 
     async def alter(
         self,

@@ -83,7 +83,7 @@ def _described(
 async def alter_scram_users(
     context: KafkaContext, request: AlterUserScramCredentialsRequest
 ) -> KafkaAnswer:
-    """Make the changes of each user, all or none."""
+    """Make all changes of a user, or none of them; another user's are separate."""
     by_user: dict[bytes, list[Change]] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
@@ -112,7 +112,9 @@ def user_name(name: bytes) -> str | None:
 
 
 async def _alter(context: KafkaContext, name: bytes, changes: Sequence[Change]) -> int:
-    """Change the keys of a user; return the ticket. Raises BrokerError, AdminRefused."""
+    """Change the keys of a user in a single change of the catalogue; return the ticket. Raises
+    BrokerError, AdminRefused.
+    """
     for change in changes:
         if change.mechanism not in MECHANISMS:
             raise AdminRefused(Code.UNSUPPORTED_SASL_MECHANISM, "an unknown mechanism")
@@ -126,11 +128,7 @@ async def _alter(context: KafkaContext, name: bytes, changes: Sequence[Change]) 
     gone = {MECHANISMS[c.mechanism] for c in changes if isinstance(c, ScramCredentialDeletion)}
     if gone:
         _check_keys(user, gone)
-    ticket = 0
-    if gone and user is not None:
-        ticket = await users.drop_scram_keys(user, gone)
-    if keys:
-        ticket = await users.set_scram_keys(text, keys)
+    ticket = await users.change_scram_keys(text, keys, gone)
     connection = context.connection
     context.broker.audit.changed(connection.principal, connection.at, "scram_keys_changed", text)
     return ticket

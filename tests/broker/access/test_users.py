@@ -5,7 +5,7 @@ from braidlog.broker import errors
 from braidlog.broker.access.login_throttle import FREE_FAILURES
 from braidlog.broker.access.passwords import HASHES_WAITING_MAX
 from braidlog.broker.access.rules import Grant
-from braidlog.broker.access.users import principal_of
+from braidlog.broker.access.users import ScramKey, principal_of
 from braidlog.broker.limits import TOKENS_MAX
 from tests.broker.access.kept_users import KeptUsers
 
@@ -292,3 +292,21 @@ async def test_ten_thousand_wrong_passwords_in_a_minute_are_hardly_hashed():
         house.clock_s += 0.006
     assert len(hashes) < 300
     assert house.users.verify_token(token, "10.0.0.1")[0].name == "anna"
+
+
+async def test_keys_for_scram_change_in_a_single_record():
+    house = KeptUsers()
+    first, second = (ScramKey(name, b"s", 4096, b"a", b"b") for name in ("first", "second"))
+    records = house.catalogue.journal.records
+    for keys, removed, left in (([first], (), [first]), ([second], ["first"], [second])):
+        before = len(records)
+        await house.users.change_scram_keys("anna", keys, removed)
+        assert house.users.get("anna").scram == left
+        assert len(records) == before + 1
+
+
+async def test_keys_are_removed_without_the_password():
+    house, anna = await with_anna()
+    await house.users.change_scram_keys("anna", [], ["SCRAM-SHA-256"])
+    assert (await house.users.verify("anna", "secret one", HERE)).name == "anna"
+    assert [key.mechanism for key in house.users.get("anna").scram] == ["SCRAM-SHA-512"]

@@ -95,3 +95,14 @@ async def test_invalid_changes_are_refused(
 ) -> None:
     assert [code_given for _, code_given in await altered(client, *changes)] == [code]
     assert broker.users.find("anna") is None
+
+
+async def test_a_refused_key_leaves_the_others_as_they_were(
+    broker: Broker, client: RawKafka
+) -> None:
+    await altered(client, upsertion(b"anna"))
+    gone = ScramCredentialDeletion(name=b"anna", mechanism=1)
+    assert await altered(client, gone, upsertion(b"anna", 2, 5)) == [(b"anna", UNACCEPTABLE)]
+    assert await described(client) == [(b"anna", 0, [(1, 4096)])]
+    assert await altered(client, gone, upsertion(b"anna", 2)) == [(b"anna", 0)]
+    assert await described(client) == [(b"anna", 0, [(2, 4096)])]
