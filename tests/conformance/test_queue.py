@@ -10,7 +10,8 @@ pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 
 import confluent_kafka as kafka
 
-from conformance.queue.__main__ import Judge, run
+from conformance.queue.__main__ import PYTHON_WORKERS, run
+from conformance.queue.judge import Judge
 
 Event = tuple[int, str, int, int]
 
@@ -60,7 +61,7 @@ def test_a_value_in_the_dead_letter_topic_needs_no_acknowledgement() -> None:
 def test_a_killed_client_may_have_acknowledged_what_it_received_while_it_reconnected() -> None:
     events = (4, "R", 1, 1), (5, "R", 2, 1), (6, "L", 1, 0)
     for ends, faults in (({2: 7}, 0), ({}, 1)):
-        judge = Judge(unanswered={2}, kills=[2], starts=[3], ends=ends)
+        judge = Judge(ahead={2}, kills=[2], starts=[3], ends=ends)
         judge.events = [(at, event, "v", count, worker) for at, event, worker, count in events]
         never = [fault for fault in judge.verdict({"v"}) if "never acknowledged" in fault]
         assert len(never) == faults
@@ -88,5 +89,5 @@ def test_a_lost_value_and_a_low_count_are_faults() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(kafka, "ShareConsumer"), reason="needs confluent-kafka 2.16")
 def test_a_short_run_has_no_faults(tmp_path: Path) -> None:
-    faults, _ = run(600, 0, 1, tmp_path)
+    faults, _ = run(600, 0, 1, tmp_path, PYTHON_WORKERS)
     assert not faults
