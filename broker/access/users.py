@@ -225,8 +225,8 @@ class Users:
     ) -> tuple[UserMeta, int]:
         """Create a user, and return the user with the commit ticket.
 
-        A user without a password has keys for SCRAM, tokens or a certificate. `user_id` must be free; the default
-        is the next number. Raises UserExists, InvalidRequest, LimitExceeded.
+        A user without a password has keys for SCRAM, tokens or a certificate. `user_id` must be
+        free; the default is the next number. Raises UserExists, InvalidRequest, LimitExceeded.
         """
         _check(name, password)
         _check_no_role(name)
@@ -272,9 +272,7 @@ class Users:
         former = [] if keys and user.password_hash else user.scram
         replaced = {key.mechanism for key in keys}
         left = [
-            key
-            for key in former
-            if key.mechanism not in replaced and key.mechanism not in removed
+            key for key in former if key.mechanism not in replaced and key.mechanism not in removed
         ]
         password_hash = "" if keys else user.password_hash
         return self._replace(user, password_hash=password_hash, scram=[*left, *keys])

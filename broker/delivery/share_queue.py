@@ -48,6 +48,7 @@ class QueueDispatcher(LockingDispatcher):
         """See Dispatcher."""
         super().__init__(partition, name, cursor, surroundings)
         self._turn: Consumer | None = None  # The member that has its turn.
+        self._locked_end = 0  # End of the records that members have had since the last move back.
 
     # Members: taking records.
 
@@ -126,6 +127,7 @@ class QueueDispatcher(LockingDispatcher):
             for first, stop, count in self._counts.runs(free_first, free_stop)
         ]
         for lock in locked:
+            self._locked_end = max(self._locked_end, lock.end)
             self.locks.add(lock)
             self._out.add(lock.first, lock.end)
             if self._again:
@@ -148,6 +150,10 @@ class QueueDispatcher(LockingDispatcher):
             end <= position or self.locks.are_of(consumer, max(start, position), end)
             for start, end, _ in acks
         )
+
+    def are_ahead(self, acks: Sequence[AckRange]) -> bool:
+        """Return True if these end beyond the records that members of the queue have had."""
+        return self.cursor.position < self._locked_end < max((end for _, end, _ in acks), default=0)
 
     def acknowledge_ranges(self, consumer: Consumer, acks: Sequence[AckRange]) -> int:
         """Acknowledge, hand back or lock again records that the member holds (`holds`). Returns a
@@ -303,4 +309,5 @@ class QueueDispatcher(LockingDispatcher):
     def rewind(self) -> None:
         """As LockingDispatcher."""
         self._turn = None
+        self._locked_end = 0
         super().rewind()

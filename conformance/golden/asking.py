@@ -50,6 +50,8 @@ VOLATILE: Final = frozenset(
         "session_lifetime_ms",
         "endpoints",
         "producer_id",
+        "leader",
+        "client_host",
     ]
 )
 SIZE: Final = struct.Struct(">i")
@@ -58,9 +60,14 @@ SIZE: Final = struct.Struct(">i")
 def ask(address: tuple[str, int], version: int, body: Struct) -> str:
     """Return the body of the answer in hexadecimal, or CLOSED."""
     with socket.create_connection(address, WAIT_S) as connection:
-        connection.sendall(frame_of(version, body))
-        prefix = _exactly(connection, SIZE.size)
-        answer = None if prefix is None else _exactly(connection, SIZE.unpack(prefix)[0])
+        return ask_on(connection, version, body)
+
+
+def ask_on(connection: socket.socket, version: int, body: Struct) -> str:
+    """Return the body of the answer on an open connection in hexadecimal, or CLOSED."""
+    connection.sendall(frame_of(version, body))
+    prefix = _exactly(connection, SIZE.size)
+    answer = None if prefix is None else _exactly(connection, SIZE.unpack(prefix)[0])
     return body_of(body.KEY, version, answer)
 
 

@@ -11,12 +11,17 @@ Build = Callable[[int, Ids], Any]  # of a version and the ids of topics
 
 
 class Case(NamedTuple):
-    """A request, in every version from `since` to `until` that both brokers serve."""
+    """A request, in every version from `since` to `until` that both brokers serve.
+
+    Cases that stay share a connection, and with it their share sessions; each other request has a
+    connection of its own.
+    """
 
     note: str
     build: Build
     since: int = 0
     until: int = 99
+    stays: bool = False
 
 
 def same(body: Struct) -> Build:

@@ -44,6 +44,7 @@ from braidlog.storage.formats.kafka.records import varint_bytes
 from conformance.golden.asking import MISSING_ID
 from conformance.golden.case import MISSING, TOPIC, Build, Case, Ids, same
 from conformance.golden.cluster_cases import CLUSTER_CASES
+from conformance.golden.member_cases import MEMBER_CASES, SHARED_INDEX
 from conformance.golden.refused_cases import REFUSED_CASES
 
 GROUP = b"golden-group"
@@ -278,6 +279,7 @@ def _groups() -> Iterator[Case]:
     yield Case("commit without a member", _commit(TOPIC))
     yield Case("commit to a missing topic", _commit(MISSING))
     yield Case("commit of an unknown member", _commit(TOPIC, b"m", 3))
+    yield Case("commit of a member of a missing group", _commit(TOPIC, b"m", 3, MISSING))
     yield Case("position", _positions(GROUP, TOPIC))
     yield Case("position never set", _positions(GROUP, TOPIC, 1))
     yield Case("position of a missing topic", _positions(GROUP, MISSING))
@@ -386,4 +388,6 @@ CASES: Final = (
     *_settings(),
     *CLUSTER_CASES,
     *REFUSED_CASES,
+    Case("produce for a share group", _produce(TOPIC, SHARED_INDEX), PRODUCE_SINCE),
+    *MEMBER_CASES,
 )

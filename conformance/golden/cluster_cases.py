@@ -25,7 +25,7 @@ from braidlog.protocols.kafka.wire import (
     sasl_handshake,
     update_features,
 )
-from conformance.golden.case import TOPIC, Case, same
+from conformance.golden.case import MISSING, TOPIC, Case, same
 
 
 def _cluster() -> Iterator[Case]:
@@ -42,6 +42,8 @@ def _cluster() -> Iterator[Case]:
     yield Case(
         "controllers", same(describe_cluster.DescribeClusterRequest(endpoint_type=2)), since=1
     )
+    other = describe_cluster.DescribeClusterRequest(endpoint_type=9)
+    yield Case("cluster of an unknown kind of endpoint", same(other), since=1)
     filters = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
     kinds = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1}
     wanted = describe_acls.DescribeAclsRequest(**filters, **kinds, permission_type=1)
@@ -74,6 +76,14 @@ def _partitions() -> Iterator[Case]:
         yield Case(f"reassignment to {replicas}", same(body))
     body = list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None)
     yield Case("reassignments", same(body))
+    for name, index in ((TOPIC, 0), (TOPIC, 7), (MISSING, 0)):
+        named_topics = [
+            list_partition_reassignments.ListPartitionReassignmentsTopics(
+                name=name, partition_indexes=[index]
+            )
+        ]
+        body = list_partition_reassignments.ListPartitionReassignmentsRequest(topics=named_topics)
+        yield Case(f"reassignments of {name.decode()} {index}", same(body))
     log_topics = [alter_replica_log_dirs.AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])]
     dirs = [alter_replica_log_dirs.AlterReplicaLogDir(path=b"/none", topics=log_topics)]
     yield Case(
@@ -109,13 +119,75 @@ def _users() -> Iterator[Case]:
     for note, fields in (("missing", {"deletions": [lost]}), ("weak", {"upsertions": [weak]})):
         body = alter_user_scram_credentials.AlterUserScramCredentialsRequest(**fields)
         yield Case(f"change a {note} key", same(body))
+    good = alter_user_scram_credentials.ScramCredentialUpsertion(
+        name=b"golden-user", mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32)
+    )
+    body = alter_user_scram_credentials.AlterUserScramCredentialsRequest(upsertions=[good])
+    yield Case("set a key", same(body))
+
+
+def _set_user() -> Iterator[Case]:
+    """The user of `set a key`: Kafka answers that before its brokers know the key."""
+    gone = alter_user_scram_credentials.ScramCredentialDeletion(name=b"golden-user", mechanism=1)
+    users = [describe_user_scram_credentials.UserName(name=b"golden-user")]
+    body: Struct = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=users)
+    yield Case("keys of a user", same(body))
+    body = alter_user_scram_credentials.AlterUserScramCredentialsRequest(deletions=[gone])
+    yield Case("delete a key", same(body))
+
+
+def _quota_changes() -> Iterator[Case]:
+    rate = alter_client_quotas.OpData(key=b"producer_byte_rate", value=5.0)
+    strange = alter_client_quotas.OpData(key=b"no_such_rate", value=5.0)
+    user = alter_client_quotas.EntityData(entity_type=b"user", entity_name=b"x")
+    unknown = alter_client_quotas.EntityData(entity_type=b"planet", entity_name=b"x")
+    for note, entity, ops in (
+        ("by an unknown key", [user], [strange]),
+        ("of an unknown type", [unknown], [rate]),
+        ("of nothing", [], [rate]),
+        ("of a user twice", [user, user], [rate]),
+    ):
+        entry = alter_client_quotas.AlterClientQuotasRequestEntryData(entity=entity, ops=ops)
+        body = alter_client_quotas.AlterClientQuotasRequest(entries=[entry], validate_only=True)
+        yield Case(f"change quotas {note}", same(body))
+    body = alter_client_quotas.AlterClientQuotasRequest(entries=[], validate_only=True)
+    yield Case("change no quotas", same(body))
+
+
+def _ids_and_features() -> Iterator[Case]:
     yield Case("producer id", same(init_producer_id.InitProducerIdRequest(transactional_id=None)))
+    for note, fields in (
+        ("of an empty name", {"transactional_id": b""}),
+        ("without an epoch", {"transactional_id": None, "producer_id": 5}),
+        ("of an unknown producer", {"producer_id": 5, "producer_epoch": 0}),
+    ):
+        about = {"transactional_id": None, "transaction_timeout_ms": 1000} | fields
+        body: Struct = init_producer_id.InitProducerIdRequest(**about)
+        yield Case(f"producer id {note}", same(body), since=3 * ("producer_id" in fields))
     feature = update_features.FeatureUpdateKey(feature=b"none", max_version_level=1)
     body = update_features.UpdateFeaturesRequest(feature_updates=[feature], timeout_ms=1000)
     yield Case("change a feature", same(body))
+    for note, level in (("to its level", 1), ("to a high level", 99), ("to a negative level", -1)):
+        feature = update_features.FeatureUpdateKey(
+            feature=b"share.version", max_version_level=level
+        )
+        body = update_features.UpdateFeaturesRequest(
+            feature_updates=[feature], timeout_ms=1000, validate_only=True
+        )
+        yield Case(f"check a feature {note}", same(body), since=1)
+    body = update_features.UpdateFeaturesRequest(timeout_ms=1000)
+    yield Case("change no feature", same(body))
     place = describe_quorum.DescribeQuorumRequestPartitionData()
-    log = describe_quorum.DescribeQuorumRequestTopicData(topic_name=b"x", partitions=[place])
-    yield Case("quorum of another topic", same(describe_quorum.DescribeQuorumRequest(topics=[log])))
+    for note, name in (("of another topic", b"x"), ("of the metadata", b"__cluster_metadata")):
+        log = describe_quorum.DescribeQuorumRequestTopicData(topic_name=name, partitions=[place])
+        yield Case(f"quorum {note}", same(describe_quorum.DescribeQuorumRequest(topics=[log])))
 
 
-CLUSTER_CASES: Final = (*_cluster(), *_partitions(), *_users())
+CLUSTER_CASES: Final = (
+    *_cluster(),
+    *_partitions(),
+    *_users(),
+    *_quota_changes(),
+    *_ids_and_features(),
+    *_set_user(),
+)

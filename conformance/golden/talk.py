@@ -4,6 +4,7 @@ A table has a row for each answer, and two other kinds of rows: key -1 is the id
 name, key -2 the oldest (last column) and newest served version of the key in the third column.
 """
 
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,18 +13,24 @@ from typing import Final, NamedTuple
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables import APIS
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from braidlog.protocols.kafka.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest
 from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from conformance.golden.asking import CLOSED, ask, decoded
-from conformance.golden.case import TOPIC
+from braidlog.protocols.kafka.wire.share_group_heartbeat import ShareGroupHeartbeatRequest
+from conformance.golden.asking import CLOSED, WAIT_S, ask, ask_on, decoded
+from conformance.golden.case import TOPIC, Case
 from conformance.golden.cases import CASES
+from conformance.golden.member_cases import LEAVES
 
 Address = tuple[str, int]
 Versions = Mapping[int, tuple[int, int]]  # oldest and newest, by key
@@ -81,6 +88,7 @@ def prepared(address: Address) -> tuple[dict[bytes, bytes], Versions]:
     reply = decoded(CreateTopicsRequest.KEY, CREATE_VERSION, ask(address, CREATE_VERSION, request))
     assert not reply.topics[0].error_code, reply
     _warm_up(address)
+    _warm_up_shares(address)
     served = decoded(ApiVersionsRequest.KEY, 0, ask(address, 0, ApiVersionsRequest()))
     versions = {key.api_key: (key.min_version, key.max_version) for key in served.api_keys}
     return {TOPIC: reply.topics[0].topic_id}, versions
@@ -103,23 +111,72 @@ def _warm_up(address: Address) -> None:
     raise RuntimeError("the broker does not coordinate groups")
 
 
-def requests(ids: Mapping[bytes, bytes], versions: Versions) -> Iterator[tuple[str, int, Struct]]:
-    """Yield (note, version, request) in order, for the versions that both brokers serve."""
+def _warm_up_shares(address: Address) -> None:
+    """Wait until the broker assigns partitions to share groups. Raises RuntimeError."""
+    member = ShareGroupHeartbeatRequest(group_id=b"warm-share", member_id=b"EAAAAAAAAAAAAAAAAAAAAA")
+    key, version = member.KEY, member.VERSIONS[1]
+    member.subscribed_topic_names = [TOPIC]
+    for _ in range(TRIES):
+        beat = decoded(key, version, ask(address, version, member))
+        if beat.assignment is not None and beat.assignment.topic_partitions:
+            member.member_epoch = LEAVES
+            ask(address, version, member)
+            ask(address, 0, DeleteGroupsRequest(groups_names=[member.group_id]))
+            return
+        member.member_epoch = beat.member_epoch
+        time.sleep(1)
+    raise RuntimeError("the broker does not serve share groups")
+
+
+def requests(ids: dict[bytes, bytes], versions: Versions) -> Iterator[tuple[Case, int, Struct]]:
+    """Yield (case, version, request) in order, for the versions that both brokers serve.
+
+    A request is made when the answers before it are known: `note_member` adds to `ids`.
+    """
     for case in CASES:
         key = case.build(0, ids).KEY
         oldest, newest = versions.get(key, (0, -1))
         first = max(case.since, oldest, APIS[key].request.VERSIONS[0])
         last = min(case.until, newest, APIS[key].version_max)
         for version in range(first, last + 1):
-            yield case.note, version, case.build(version, ids)
+            yield case, version, case.build(version, ids)
+
+
+def note_member(ids: dict[bytes, bytes], body: Struct, version: int, answer: str) -> None:
+    """Add the id that the broker gave to a classic member, or the epoch of another member, to
+    `ids`, by the name of the group.
+    """
+    if answer == CLOSED:
+        return
+    if isinstance(body, JoinGroupRequest):
+        member_id = decoded(body.KEY, version, answer).member_id
+        if member_id:
+            ids[body.group_id or b""] = member_id
+    elif isinstance(body, ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest):
+        epoch = decoded(body.KEY, version, answer).member_epoch
+        if epoch > 0:
+            ids[body.group_id or b""] = b"%d" % epoch
 
 
 def answers(
     address: Address, ids: Mapping[bytes, bytes], versions: Versions
 ) -> Iterator[GoldenRow]:
     """Yield each answer."""
-    for note, version, body in requests(ids, versions):
-        yield GoldenRow(body.KEY, version, note, ask(address, version, body))
+    known = dict(ids)
+    with socket.create_connection(address, WAIT_S) as kept:
+        for case, version, body in requests(known, versions):
+            answer = ask_on(kept, version, body) if case.stays else ask(address, version, body)
+            note_member(known, body, version, answer)
+            yield GoldenRow(body.KEY, version, case.note, answer)
 
 
-__all__ = ["CLOSED", "GoldenRow", "GoldenTable", "answers", "prepared", "read_table", "requests"]
+__all__ = [
+    "CLOSED",
+    "GoldenRow",
+    "GoldenTable",
+    "answers",
+    "note_member",
+    "prepared",
+    "read_table",
+    "requests",
+]

@@ -26,6 +26,7 @@ FEATURES: Final = (
     (b"metadata.version", 7, 30),
     (b"share.version", 0, 1),
 )
+LEVELS: Final = {name: level for name, _, level in FEATURES}
 SUPPORTED: Final = [
     SupportedFeatureKey(name=name, min_version=least, max_version=level)
     for name, least, level in FEATURES

@@ -91,13 +91,16 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
         group = context.groups.find(name or b"")
         seen = [] if group is None else await seen_members(context, group)
         if group is not None and group.members and (seen or topics):
-            members = [*group.described(seen), *others]
+            described, is_stable = group.described(seen), group.state is GroupState.STABLE
+            if not is_stable:  # As in Kafka, the members have neither until all are assigned.
+                for member in described:
+                    member.member_metadata = member.member_assignment = b""
             return DescribedGroup(
                 group_id=name,
                 group_state=group.state.value,
                 protocol_type=group.protocol_type,
-                protocol_data=group.protocol_name,
-                members=members,
+                protocol_data=group.protocol_name if is_stable else b"",
+                members=[*described, *others],
             )
         if others:
             return DescribedGroup(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.access.rights import CLUSTER
 from braidlog.broker.errors import BrokerError, InvalidName, NotAuthorized, PartitionNotFound
 from braidlog.protocols.kafka.admin import SUCCESS, Result, check_replicas, refusal
+from braidlog.protocols.kafka.api_versions import LEVELS
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.names import IllegalName
@@ -42,6 +43,7 @@ from braidlog.protocols.kafka.wire.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from braidlog.protocols.kafka.wire.update_features import (
+    UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
@@ -214,10 +216,17 @@ def describe_quorum(context: KafkaContext, request: DescribeQuorumRequest) -> Ka
 
 
 def update_features(context: KafkaContext, request: UpdateFeaturesRequest) -> KafkaAnswer:
-    """Refuse each change."""
+    """Refuse each change; to set a feature to its level is none."""
     try:
         check_cluster(context)
-        raise AdminRefused(Code.INVALID_UPDATE_VERSION, FIXED_FEATURES)
+        for update in request.feature_updates:
+            if LEVELS.get(update.feature or b"") != update.max_version_level:
+                raise AdminRefused(Code.INVALID_UPDATE_VERSION, FIXED_FEATURES)
     except AdminRefused as error:
         code, text = refusal(context, error)
-    return KafkaAnswer(UpdateFeaturesResponse(error_code=code, error_message=text))
+        return KafkaAnswer(UpdateFeaturesResponse(error_code=code, error_message=text))
+    results = [
+        UpdatableFeatureResult(feature=update.feature, error_message=None)
+        for update in request.feature_updates
+    ]
+    return KafkaAnswer(UpdateFeaturesResponse(error_message=None, results=results))

@@ -87,6 +87,8 @@ def acknowledge_ranges(
     context.check_group(session.key[0], partition.topic.name)
     if consumer is None or consumer.dispatcher is None or consumer.partition is not partition:
         raise InvalidAck(Code.INVALID_RECORD_STATE)
+    if consumer.dispatcher.are_ahead(acks):
+        raise InvalidAck(Code.INVALID_REQUEST, "Some of these records were not given out yet.")
     if not consumer.dispatcher.holds(consumer, acks):
         raise InvalidAck(
             Code.INVALID_RECORD_STATE, "The member does not hold all of these records."

@@ -35,7 +35,7 @@ NOT_EMPTY = b"The group is not empty."
 async def describe_share_group_offsets(
     context: KafkaContext, request: describe.DescribeShareGroupOffsetsRequest
 ) -> KafkaAnswer:
-    """Return the position of each group in partitions, or in all that have one."""
+    """Return the position of each group in partitions, or in all of topics where it has any."""
     groups = [await _described(context, group) for group in request.groups]
     return KafkaAnswer(describe.DescribeShareGroupOffsetsResponse(groups=groups))
 
@@ -61,8 +61,8 @@ async def _described(
         answer.error_code = context.coordinator_refused(error)
         return answer
     answer.topics = [
-        await _positions(context, name, topic.name.topic.encode(), indexes)
-        for topic, indexes in places.items()
+        await _positions(context, name, topic.name.topic.encode(), range(len(topic.partitions)))
+        for topic in places
     ]
     return answer
 
@@ -200,11 +200,17 @@ async def _altered(
 async def delete_share_group_offsets(
     context: KafkaContext, request: delete.DeleteShareGroupOffsetsRequest
 ) -> KafkaAnswer:
-    """End a group's positions in topics. As in Kafka, a topic that does not exist is left out."""
+    """End a group's positions in topics. As in Kafka, a topic that does not exist is left out for a
+    group without positions.
+    """
     try:
         name = _unread(context, request.group_id)
     except MemberRefused as error:
         return KafkaAnswer(_no_deletion(error.code, error.reason.encode() or None))
+    try:
+        has_any = bool(await group_places(context, name))
+    except NotOwner as error:
+        return KafkaAnswer(_no_deletion(context.coordinator_refused(error), None))
     ticket, responses = 0, []
     is_known = context.groups.find_share(name) is not None or not request.topics
     for topic in request.topics:
@@ -218,8 +224,11 @@ async def delete_share_group_offsets(
             had_any, needed = await _delete(context, named, name)
             is_known |= had_any
             ticket = max(ticket, needed)
-        except TopicNotFound:
-            continue
+        except TopicNotFound as error:
+            if not has_any:
+                continue
+            answer.error_code = context.refused(error)
+            answer.error_message = str(error).encode()
         except BrokerError as error:
             is_known = True
             answer.error_code = context.coordinator_refused(error)

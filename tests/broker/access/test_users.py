@@ -306,7 +306,7 @@ async def test_keys_for_scram_change_in_a_single_record():
 
 
 async def test_keys_are_removed_without_the_password():
-    house, anna = await with_anna()
+    house, _ = await with_anna()
     await house.users.change_scram_keys("anna", [], ["SCRAM-SHA-256"])
     assert (await house.users.verify("anna", "secret one", HERE)).name == "anna"
     assert [key.mechanism for key in house.users.get("anna").scram] == ["SCRAM-SHA-512"]

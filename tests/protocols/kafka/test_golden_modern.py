@@ -13,10 +13,9 @@ from conformance.golden.asking import body_of, frame_of
 from conformance.golden.case import TOPIC
 from conformance.golden.cases import CASES
 from conformance.golden.comparing import compare, read_known
-from conformance.golden.talk import GoldenRow, read_table, requests
-from tests.protocols.kafka.frames import RawKafka
+from conformance.golden.talk import GoldenRow, note_member, read_table, requests
 from tests.protocols.kafka.golden import VECTORS
-from tests.protocols.kafka.talk import OpenClient
+from tests.protocols.kafka.talk import OpenClient, another
 
 RECORDED = read_table(Path(VECTORS) / "golden-answers-4.3.1.tsv")
 KNOWN = read_known(Path(VECTORS) / "differences-4.3.1.tsv")
@@ -28,8 +27,6 @@ TRANSACTIONS = dict.fromkeys((24, 25, 26, 27, 28, 65, 66), "transactions are not
 TOKENS = dict.fromkeys((38, 39, 40, 41), "delegation tokens are not served")
 TELEMETRY = dict.fromkeys((71, 72), "clients send no telemetry")
 SHARED = dict.fromkeys(range(83, 88), "the state of share groups is in the cursors")
-# Share groups have tests of their own: their answers depend on what members hold.
-SHARE_GROUPS = frozenset((76, 77, 78, 79, 90, 91, 92))
 STREAMS = dict.fromkeys((88, 89), "the protocol of Kafka Streams")
 CONTROLLERS = dict.fromkeys((64, 74, 80, 81), "controllers and resources of Kafka alone")
 NOT_SERVED = TRANSACTIONS | TOKENS | TELEMETRY | SHARED | STREAMS | CONTROLLERS
@@ -37,7 +34,7 @@ NOT_SERVED = TRANSACTIONS | TOKENS | TELEMETRY | SHARED | STREAMS | CONTROLLERS
 
 def test_each_served_key_has_a_case() -> None:
     served = set(APIS) & set(RECORDED.versions)
-    assert {case.build(0, {}).KEY for case in CASES} == served - SHARE_GROUPS
+    assert {case.build(0, {}).KEY for case in CASES} == served
 
 
 def test_each_key_of_kafka_is_served_up_to_its_newest_version() -> None:
@@ -55,13 +52,16 @@ async def test_every_answer_is_kafkas_but_for_the_known_differences(
     topic = await broker.topics.create(TopicName("public", "default", TOPIC.decode()), 2)
     ids = {TOPIC: id_of(topic)}
     rows = []
-    for note, version, body in requests(ids, RECORDED.versions):
-        client = RawKafka(await open_client("kafka"))
+    kept = await another(open_client)
+    for case, version, body in requests(ids, RECORDED.versions):
+        client = kept if case.stays else await another(open_client)
         await client.stream.send_all(frame_of(version, body))
         frame = await client.frame()
-        answer = None if frame is None else bytes(frame)[SIZE_BYTES:]
-        rows.append(GoldenRow(body.KEY, version, note, body_of(body.KEY, version, answer)))
-        await client.stream.aclose()
+        answer = body_of(body.KEY, version, None if frame is None else bytes(frame)[SIZE_BYTES:])
+        note_member(ids, body, version, answer)
+        rows.append(GoldenRow(body.KEY, version, case.note, answer))
+        if client is not kept:
+            await client.stream.aclose()
     differences = list(compare(RECORDED, ids, rows))
     new = [difference for difference in differences if not any(map(difference.is_of, KNOWN))]
     assert not new, "\n".join(map(str, new))
