@@ -90,9 +90,15 @@ async def test_partitions_stay_in_the_data_directory(broker: Broker, client: Raw
 async def test_controllers_are_refused_with_a_text(client: RawKafka) -> None:
     reply = await client.call_whole(DescribeQuorumRequest(), 2)
     assert reply.error_code == 35 and b"quorum" in reply.error_message
-    updates = [FeatureUpdateKey(feature=b"group.version", max_version_level=1)]
-    for version in range(3):
-        reply = await client.call_whole(UpdateFeaturesRequest(feature_updates=updates), version)
-        assert reply.error_code == 95
-        if version < 2:
-            assert reply.results == []
+    present = FeatureUpdateKey(feature=b"group.version", max_version_level=1)
+    for update, code, results in (
+        (present, 0, [(b"group.version", 0)]),
+        (FeatureUpdateKey(feature=b"group.version", max_version_level=0), 95, []),
+        (FeatureUpdateKey(feature=b"none", max_version_level=1), 95, []),
+    ):
+        for version in range(3):
+            request = UpdateFeaturesRequest(feature_updates=[update])
+            reply = await client.call_whole(request, version)
+            assert reply.error_code == code
+            if version < 2:
+                assert [(item.feature, item.error_code) for item in reply.results] == results
