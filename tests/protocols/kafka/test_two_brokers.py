@@ -310,7 +310,8 @@ async def test_a_share_groups_positions_are_shown_moved_and_ended_at_their_owner
 
     assert await positions([mine, theirs]) == {mine: [(0, 0, 0)], theirs: [(0, 0, 0)]}
     # As in Kafka, the other partition of each topic is shown without a position.
-    assert await positions(None) == dict.fromkeys((mine, theirs), [(0, 0, 0), (-1, -1, 0)])
+    places = [(0, 0, 0), (-1, -1, 0)]
+    assert await positions(None) == {mine: places, theirs: places}
     end = delete.DeleteShareGroupOffsetsRequest(
         group_id=GROUP,
         topics=[
