@@ -63,7 +63,7 @@ def _join(version: int, ids: Ids) -> Struct:
 def _sync(generation: int, protocol: bytes = b"range") -> Build:
     def build(version: int, ids: Ids) -> Struct:
         member = ids.get(_classic(version), b"")
-        given = sync_group.SyncGroupRequestAssignment(member_id=member, assignment=ASSIGNMENT)
+        assignment = sync_group.SyncGroupRequestAssignment(member_id=member, assignment=ASSIGNMENT)
         return sync_group.SyncGroupRequest(
             group_id=_classic(version),
             generation_id=generation,
@@ -71,7 +71,7 @@ def _sync(generation: int, protocol: bytes = b"range") -> Build:
             group_instance_id=None,
             protocol_type=b"consumer",
             protocol_name=protocol,
-            assignments=[given],
+            assignments=[assignment],
         )
 
     return build

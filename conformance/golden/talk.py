@@ -163,9 +163,9 @@ def answers(
 ) -> Iterator[GoldenRow]:
     """Yield each answer."""
     known = dict(ids)
-    with socket.create_connection(address, WAIT_S) as kept:
+    with socket.create_connection(address, WAIT_S) as lasting:
         for case, version, body in requests(known, versions):
-            answer = ask_on(kept, version, body) if case.stays else ask(address, version, body)
+            answer = ask_on(lasting, version, body) if case.stays else ask(address, version, body)
             note_member(known, body, version, answer)
             yield GoldenRow(body.KEY, version, case.note, answer)
 

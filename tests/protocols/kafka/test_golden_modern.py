@@ -52,15 +52,15 @@ async def test_every_answer_is_kafkas_but_for_the_known_differences(
     topic = await broker.topics.create(TopicName("public", "default", TOPIC.decode()), 2)
     ids = {TOPIC: id_of(topic)}
     rows = []
-    kept = await another(open_client)
+    lasting = await another(open_client)
     for case, version, body in requests(ids, RECORDED.versions):
-        client = kept if case.stays else await another(open_client)
+        client = lasting if case.stays else await another(open_client)
         await client.stream.send_all(frame_of(version, body))
         frame = await client.frame()
         answer = body_of(body.KEY, version, None if frame is None else bytes(frame)[SIZE_BYTES:])
         note_member(ids, body, version, answer)
         rows.append(GoldenRow(body.KEY, version, case.note, answer))
-        if client is not kept:
+        if client is not lasting:
             await client.stream.aclose()
     differences = list(compare(RECORDED, ids, rows))
     new = [difference for difference in differences if not any(map(difference.is_of, KNOWN))]
