@@ -208,7 +208,8 @@ class Importing:
                     self._with_line_number(str(error), lines), error.exit_code
                 ) from error
             except KeyboardInterrupt:
-                self._say_where()
+                text = f"{self.stored} messages stored, up to line {self._line}"
+                print(text, file=sys.stderr)
                 raise
         self.stored += len(full)
         self._line += len(lines)
@@ -243,9 +244,6 @@ class Importing:
 
     def _before(self) -> str:
         return f"; {self.stored} messages before were stored" if self.stored else ""
-
-    def _say_where(self) -> None:
-        print(f"{self.stored} messages stored, up to line {self._line}", file=sys.stderr)
 
 
 def _parsed(line: bytes) -> object:

@@ -216,7 +216,11 @@ def load(
 ) -> Config:
     """Read and check all settings; `flags` are (setting, value, text). Raises ConfigError."""
     settings = _Settings()
-    path = file or environment.get("BRAIDLOG_CONFIG") or _first_file()
+    path = (
+        file
+        or environment.get("BRAIDLOG_CONFIG")
+        or next(filter(os.path.isfile, map(os.path.expanduser, FILES)), None)
+    )
     if path is not None:
         settings.add_tree(_read_file(path), path)
     for name, value in environment.items():
@@ -332,11 +336,6 @@ class _Settings:
         self.origins[dotted] = origin
 
 
-def _first_file() -> str | None:
-    """Return the first existing file of `FILES`; folders that this user cannot read are skipped."""
-    return next((path for path in map(os.path.expanduser, FILES) if os.path.isfile(path)), None)
-
-
 def _read_file(path: str) -> dict[str, object]:
     try:
         with open(path, "rb") as file:
@@ -441,7 +440,8 @@ def plain_value(key: str, text: str, hint: object) -> object:
     kinds = set(_alternatives(hint))
     if type(None) in kinds and text.strip().lower() in ("none", ""):
         return None
-    choices = [choice for kind in kinds for choice in _choices(kind)]
+    words = (kind for kind in kinds if typing.get_origin(kind) is Literal)
+    choices = [choice for kind in words for choice in typing.get_args(kind)]
     if choices and text not in choices:
         raise ValueError(f"{text!r} is none of {', '.join(choices)}")
     if not kinds & {int, float}:
@@ -454,10 +454,6 @@ def plain_value(key: str, text: str, hint: object) -> object:
         number = seconds * 1000 if unit == "ms" else seconds
         return number if float in kinds else round(number)
     return text
-
-
-def _choices(kind: object) -> tuple[str, ...]:
-    return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
 def _alternatives(hint: object) -> Iterator[object]:

@@ -43,7 +43,11 @@ async def describe_topic_partitions(
     reply = DescribeTopicPartitionsResponse(next_cursor=None)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     if cursor is not None and start < 0:
-        return KafkaAnswer(DescribeTopicPartitionsResponse(topics=_refused_all(request)))
+        topics = [
+            DescribeTopicPartitionsResponseTopic(error_code=Code.INVALID_REQUEST, name=wanted.name)
+            for wanted in request.topics
+        ]
+        return KafkaAnswer(DescribeTopicPartitionsResponse(topics=topics))
     async for name in in_turns(_names(context, request), TOPICS_PER_TURN):
         if name < first:
             continue
@@ -58,15 +62,6 @@ async def describe_topic_partitions(
             break
     reply.topics = topics
     return KafkaAnswer(reply)
-
-
-def _refused_all(
-    request: DescribeTopicPartitionsRequest,
-) -> list[DescribeTopicPartitionsResponseTopic]:
-    return [
-        DescribeTopicPartitionsResponseTopic(error_code=Code.INVALID_REQUEST, name=wanted.name)
-        for wanted in request.topics
-    ]
 
 
 def _names(context: KafkaContext, request: DescribeTopicPartitionsRequest) -> Sequence[bytes]:

@@ -113,7 +113,8 @@ class PulsarConsumer(Consumer):
         """Queue MESSAGE frames for the client."""
         owner, dispatcher = self.owner, self.dispatcher
         assert self.writer is not None and dispatcher is not None
-        if owner.protocol_version < BATCH_VERSION and has_batch(entries):
+        is_old = owner.protocol_version < BATCH_VERSION
+        if is_old and any(entry.record_count > 1 for entry in entries):
             owner.end("a batch for a client that knows none")
             return
         owner.outbox.put(frames(self, self.writer, entries))
@@ -208,8 +209,3 @@ def _unusual(
         yield before
         yield body
         yield from rest
-
-
-def has_batch(entries: Sequence[Entry]) -> bool:
-    """Return True if an entry holds several messages."""
-    return any(entry.record_count > 1 for entry in entries)

@@ -86,7 +86,7 @@ class HttpConnection:
         self._settings = settings
         self._stream = stream
         self._extra = extra or {}
-        self._http = _new_parser(settings)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=settings.head_bytes_max)
         self._receiving: trio.CancelScope | None = None
         self._idle_until = math.inf  # In trio's seconds; infinite while a request runs.
         self._is_encrypted = isinstance(stream, trio.SSLStream)
@@ -375,10 +375,6 @@ class RunningRequest:
             if not self.has_left:
                 is_first, self._is_first_piece = self._is_first_piece, False
                 self.has_left = not await self._connection.write(piece, at_once=is_first)
-
-
-def _new_parser(settings: Settings) -> h11.Connection:
-    return h11.Connection(h11.SERVER, max_incomplete_event_size=settings.head_bytes_max)
 
 
 def _socket_of(stream: Stream) -> trio.socket.SocketType:

@@ -153,7 +153,8 @@ class TaskFiles:
             slot = NO_SLOT
         file = self._files.get(slot)
         if file is None:
-            file = self._files[slot] = _SlotFile(self._new_path(), self._schema, self._settings)
+            path = self._staging / f"{uuid.uuid4().hex}.parquet"
+            file = self._files[slot] = _SlotFile(path, self._schema, self._settings)
         file.add(batch, times)
         self._pending += batch.nbytes
         if file.pending >= FILE_BYTES:
@@ -178,9 +179,6 @@ class TaskFiles:
         """Close the open files; staged files that are not published go with the run."""
         for file in self._files.values():
             file.close()
-
-    def _new_path(self) -> Path:
-        return self._staging / f"{uuid.uuid4().hex}.parquet"
 
 
 class _SlotFile:

@@ -8,6 +8,7 @@ folder, `StoreSource` (`storage/shared/reader.py`) in the shared store.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Protocol, Self
 
 from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
@@ -158,7 +159,7 @@ class ReadOnlyLog:
 
     def number_of(self, offset: int) -> int:
         """The number of the segment that has that offset, if any has."""
-        return max(bisect_right(self._names, offset, key=_base_of) - 1, 0)
+        return max(bisect_right(self._names, offset, key=attrgetter("base_offset")) - 1, 0)
 
     def segment(self, number: int) -> Segment:
         """A segment by its place in the log."""
@@ -220,7 +221,3 @@ class _Reads:
             if not is_changed:
                 break
         raise failure
-
-
-def _base_of(name: SegmentName) -> int:
-    return name.base_offset

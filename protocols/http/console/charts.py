@@ -122,12 +122,8 @@ def _pieces(
         y = HEIGHT * (1 - value / most)
         if x >= 0:
             pieces[-1].append(f"{x:.1f},{y:.1f}")
-    return [" ".join(_visible(piece)) for piece in pieces if piece]
-
-
-def _visible(points: list[str]) -> list[str]:
-    """Return the points of a piece; a single point twice, so that a round line end shows it."""
-    return points * 2 if len(points) == 1 else points
+    # A single point comes twice, so that a round line end shows the point.
+    return [" ".join(piece if len(piece) > 1 else piece * 2) for piece in pieces if piece]
 
 
 def _seconds_text(seconds: float) -> str:

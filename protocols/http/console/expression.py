@@ -185,11 +185,9 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 def _contains(left: object, right: object) -> bool:
     if isinstance(left, str):
         return isinstance(right, str) and right in left
-    return isinstance(left, (list, dict)) and right in left if _can_be_key(right) else False
-
-
-def _can_be_key(value: object) -> bool:
-    return not isinstance(value, (list, dict))
+    if isinstance(right, (list, dict)):
+        return False
+    return isinstance(left, (list, dict)) and right in left
 
 
 def _starts(left: object, right: object) -> bool:

@@ -114,7 +114,8 @@ class CursorApi:
             return partition, None, None
         span = await entries.resolve_individual(partition, EntryId(wanted.ledger, wanted.entry))
         if span is None or wanted.batch_index >= span.record_count:
-            raise RequestRefused(BAD_MESSAGES, f"messageIds: {_id_text(named)} names no message")
+            text = f"ledger {wanted.ledger}, entry {wanted.entry} names no message"
+            raise RequestRefused(BAD_MESSAGES, f"messageIds: {text}")
         if wanted.batch_index < 0:
             return partition, span, span
         return partition, span, EntrySpan(span.offset + wanted.batch_index, 1)
@@ -335,10 +336,6 @@ def _touch(dispatcher: Dispatcher, entry: int, *, is_done: bool = False) -> None
             consumer.owner.touch()
             if is_done:
                 consumer.forget(entry)
-
-
-def _id_text(named: NamedMessage) -> str:
-    return f"ledger {named.id.ledger}, entry {named.id.entry}"
 
 
 def _add_consumers(consumers: dict[str, messages.CursorConsumer], dispatcher: Dispatcher) -> None:

@@ -16,14 +16,13 @@ from braidlog.broker.access.rights import Action
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.path_names import namespace_of
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.names import full_names, topic_of
 from braidlog.protocols.http.pulsar_admin.policies import APPLIED
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
-    from braidlog.broker.broker import Broker
-    from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.requests import Handler
 
 NOTHING: Final = object()  # An empty answer, 200.
@@ -101,12 +100,8 @@ SETTABLE_ON_NAMESPACES: Final = {"subscriptionAuthMode": "None", "migration": Fa
 SETTABLE_ON_TOPICS: Final = {REPLICATED: False}
 
 
-class AbsentFeatures:
+class AbsentFeatures(AdminHandlers):
     """Handlers of settings that nothing has."""
-
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
 
     def calls(self, namespace: str, topic: str) -> Iterator[tuple[str, str, Endpoint]]:
         """Yield method, path and handler of each call; the paths are those of the levels."""
@@ -139,7 +134,7 @@ class AbsentFeatures:
     def _accepts(self, check: Callable[[Request], None], value: object, text: str) -> Handler:
         async def accept(request: Request) -> Response:
             check(request)
-            body = await read_any(self._bodies, request)
+            body = await self._body(request)
             if body != value or type(body) is not type(value):
                 path = request.scope["path"]
                 raise RequestRefused(

@@ -17,12 +17,13 @@ from braidlog.protocols.http.errors import (
     RequestRefused,
 )
 from braidlog.protocols.http.path_names import namespace_of, path_bytes, text_of
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.cluster_rules import (
     allowed_by,
     changes_of_allowed,
     check_namespace_clusters,
 )
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.names import full_names
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
@@ -37,22 +38,16 @@ from braidlog.protocols.turns import in_turns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from braidlog.broker.broker import Broker
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.http.bodies import BodyReader
 
 BUNDLES = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
 TOPICS_PER_TURN = 20
 SUBSCRIPTION = "of_all_topics"  # Part of a path: a subscription's name, without a topic.
 
 
-class NamespaceJobs:
+class NamespaceJobs(AdminHandlers):
     """Handlers of namespaces."""
-
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
 
     async def bundles(self, request: Request) -> Response:
         """The bundle of a namespace: always a single bundle."""
@@ -87,7 +82,7 @@ class NamespaceJobs:
         """Accept the own cluster as the list of clusters."""
         tenant, namespace = namespace_of(request)
         self._broker.namespaces.get(tenant, namespace)
-        check_namespace_clusters(self._broker, tenant, await read_any(self._bodies, request))
+        check_namespace_clusters(self._broker, tenant, await self._body(request))
         return Response(status_code=200)  # As Apache, which answers other changes with 204.
 
     async def allowed_clusters(self, request: Request) -> Response:
@@ -99,7 +94,7 @@ class NamespaceJobs:
         """Set the clusters that a namespace allows, among those of its tenant."""
         tenant, namespace = namespace_of(request)
         self._broker.namespaces.get(tenant, namespace)
-        body = await read_any(self._bodies, request)
+        body = await self._body(request)
         changes = changes_of_allowed(self._broker, tenant, body)
         ticket = await self._broker.topics.alter_namespace(tenant, namespace, changes)
         await self._broker.durability.reached(ticket)
@@ -117,7 +112,7 @@ class NamespaceJobs:
 
     async def set_properties(self, request: Request) -> Response:
         """Add properties to a namespace."""
-        return await self._altered(request, read_properties(await read_any(self._bodies, request)))
+        return await self._altered(request, read_properties(await self._body(request)))
 
     async def set_property(self, request: Request) -> Response:
         """Set a property of a namespace."""
@@ -143,9 +138,7 @@ class NamespaceJobs:
         place = namespace_of(request)
         settings = self._broker.namespaces.get(*place).settings
         changes = changes_to(settings, OF_NAMESPACE, properties)
-        ticket = await self._broker.topics.alter_namespace(*place, changes)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(await self._broker.topics.alter_namespace(*place, changes))
 
     # Subscriptions of all topics.
 

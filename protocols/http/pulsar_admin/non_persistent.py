@@ -28,12 +28,13 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin import blank_stats
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.client_stats import (
     add_counts,
     connected_consumer,
     publisher_stats,
 )
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.statistics import (
     RATES,
     WITHOUT_CONSUMERS,
@@ -57,13 +58,12 @@ Json = dict[str, Any]
 DROPS = {"msgDropRate": 0.0, "msgDropCounter": 0}  # Of a subscription.
 
 
-class AdminNonPersistent:
+class AdminNonPersistent(AdminHandlers):
     """Handlers of a broker's non-persistent topics."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
+        super().__init__(broker, bodies)
         self._non_persistent = broker.non_persistent
-        self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
         """The non-persistent topics of a namespace in use that the client may see, of all brokers.
@@ -89,7 +89,7 @@ class AdminNonPersistent:
     async def create(self, request: Request) -> Response:
         """Create a non-persistent topic without partitions."""
         name, index = name_of(request)
-        await read_any(self._bodies, request)
+        await self._body(request)
         if index is None:
             self._non_persistent.create(name)
         else:  # Partitions exist, or cannot be created separately.
@@ -132,10 +132,8 @@ class AdminNonPersistent:
             raise TopicExists("This topic already exists")
         if request.method == "POST" and not known:
             raise self._not_partitioned(name)
-        if count != known:
-            ticket = await self._non_persistent.partition(name, count)
-            await self._broker.durability.reached(ticket)
-        return done()
+        ticket = 0 if count == known else await self._non_persistent.partition(name, count)
+        return await self._done_at(ticket)
 
     async def delete_partitioned(self, request: Request) -> Response:
         """Delete a non-persistent topic with its partitions."""
@@ -157,9 +155,7 @@ class AdminNonPersistent:
         )
         if users and not query.truth(request, ("force",)):
             raise RequestRefused(TOPIC_BUSY, f"Topic has {users} clients connected")
-        ticket = await self._non_persistent.delete(name)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(await self._non_persistent.delete(name))
 
     def _all(self, name: TopicName) -> list[NonPersistentChannel]:
         """Return the topic, or its partitions, as far as in use."""

@@ -25,11 +25,11 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.login import origin
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
-    from braidlog.protocols.http.bodies import BodyReader
 
 # Pulsar's actions (AuthAction), and our actions in a namespace and on a topic.
 EFFECTIVE_ACTIONS: Final = ("produce", "consume")
@@ -37,12 +37,8 @@ TOPIC_ACTIONS: Final = {word: (word,) for word in (*EFFECTIVE_ACTIONS, *WITHOUT_
 NAMESPACE_ACTIONS: Final = {**TOPIC_ACTIONS, "produce": ("produce", "create")}
 
 
-class AdminPermissions:
+class AdminPermissions(AdminHandlers):
     """Handlers of a broker's permissions."""
-
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
 
     async def of_namespace(self, request: Request) -> Response:
         """The actions that each role may do in a namespace."""
@@ -89,7 +85,7 @@ class AdminPermissions:
     async def _grant(
         self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
     ) -> Response:
-        wanted = _actions_of(await read_any(self._bodies, request))
+        wanted = _actions_of(await self._body(request))
         role = text_of(request, "role")
         # Waits for the disk only at the end: a disconnect of the client must not leave a role with
         # fewer actions.

@@ -14,15 +14,14 @@ from braidlog.broker.access.rights import Action
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import NOT_ON_NON_PERSISTENT, RequestRefused
 from braidlog.protocols.http.path_names import name_of, namespace_of
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import json_answer
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.policies import APPLIED, Policy, Setting, Settings
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from braidlog.protocols.http.pulsar_admin.properties import TOPIC_CLUSTERS
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
-    from braidlog.broker.broker import Broker
-    from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.requests import Handler
 
 NO_CONTENT: Final = (204,)
@@ -41,12 +40,8 @@ class PolicyLevel:
     alter: Callable[[Request, Changes], Awaitable[int]]  # Returns a ticket.
 
 
-class AdminPolicies:
+class AdminPolicies(AdminHandlers):
     """Handlers of a broker's policies."""
-
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
 
     def calls(self, namespace: str, topic: str) -> Iterator[tuple[str, str, Endpoint]]:
         """Yield method, path and handler of each call; the paths are those of the two levels."""
@@ -84,8 +79,7 @@ class AdminPolicies:
         names = {row.name for policy in POLICIES for row in policy.settings}
         own = self._broker.topics.get(name_of(request)[0]).meta.settings
         changes = dict.fromkeys({*names, TOPIC_CLUSTERS}.intersection(own))
-        await self._broker.durability.reached(await self._alter_topic(request, changes))
-        return done()
+        return await self._done_at(await self._alter_topic(request, changes))
 
     def _endpoint(self, method: str, level: PolicyLevel, policy: Policy) -> Endpoint:
         if method == "GET":
@@ -122,7 +116,7 @@ class AdminPolicies:
         async def set_policy(request: Request) -> Response:
             if policy.check is not None:
                 policy.check(self._broker)
-            body = await read_any(self._bodies, request)
+            body = await self._body(request)
             if policy.topic_query and level.name == "topic":
                 body = query.integer(request, policy.topic_query, -1)
             return await self._altered(level, request, policy.changes(body, request))
@@ -138,8 +132,7 @@ class AdminPolicies:
         return _described(remove, text)
 
     async def _altered(self, level: PolicyLevel, request: Request, changes: Changes) -> Response:
-        await self._broker.durability.reached(await level.alter(request, changes))
-        return done()
+        return await self._done_at(await level.alter(request, changes))
 
     def _of_namespace(self, request: Request) -> Settings:
         return self._broker.namespaces.get(*namespace_of(request)).settings

@@ -26,7 +26,8 @@ from braidlog.protocols.http.errors import (
     RequestRefused,
 )
 from braidlog.protocols.http.path_names import name_of
-from braidlog.protocols.http.pulsar_admin.answers import json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import json_answer
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.names import topic_of
 from braidlog.protocols.http.pulsar_admin.topics import path_number
 from braidlog.protocols.http.routes import made_by_itself
@@ -37,9 +38,7 @@ from braidlog.protocols.http.values.primitives import BadValue
 from braidlog.protocols.http.values.values import join_pair, split_pair, value_codec
 
 if TYPE_CHECKING:
-    from braidlog.broker.broker import Broker
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.http.bodies import BodyReader
 
 
 class _Pair(msgspec.Struct):
@@ -49,12 +48,8 @@ class _Pair(msgspec.Struct):
     value: msgspec.Raw
 
 
-class AdminSchemas:
+class AdminSchemas(AdminHandlers):
     """Handlers of a broker's schemas."""
-
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
 
     async def latest(self, request: Request) -> Response:
         """The newest schema of a topic."""
@@ -77,7 +72,7 @@ class AdminSchemas:
 
     async def version(self, request: Request) -> Response:
         """The version of a schema; -1 if the topic does not have that schema."""
-        schema = _read(await read_any(self._bodies, request))
+        schema = _read(await self._body(request))
         topic = self._broker.topics.find(name_of(request)[0])
         version = None if topic is None else version_of(topic, schema)
         return json_answer({"version": -1 if version is None else version})
@@ -95,7 +90,7 @@ class AdminSchemas:
 
     async def post(self, request: Request) -> Response:
         """Register a schema; the answer has the new version."""
-        schema = _read(await read_any(self._bodies, request))
+        schema = _read(await self._body(request))
         await load_parser()
         topic = await self._topic_for(request)
         try:
@@ -107,7 +102,7 @@ class AdminSchemas:
 
     async def compatibility(self, request: Request) -> Response:
         """Check that a schema could be registered."""
-        schema = _read(await read_any(self._bodies, request))
+        schema = _read(await self._body(request))
         await load_parser()
         topic, _ = topic_of(self._broker, request)
         fits = True

@@ -24,7 +24,8 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pip64.names import subscription_name
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.names import topic_of
 from braidlog.protocols.http.pulsar_admin.properties import read_properties
 from braidlog.protocols.http.pulsar_admin.shown_entries import shown_entry
@@ -60,14 +61,13 @@ NO_BACKLOG = {
 LATEST_ID = 2**63 - 1
 
 
-class AdminSubscriptions:
+class AdminSubscriptions(AdminHandlers):
     """Handlers of a broker's subscriptions."""
 
     def __init__(
         self, broker: Broker, bodies: BodyReader, cursors: CursorApi, topics: AdminTopics
     ) -> None:
-        self._broker = broker
-        self._bodies = bodies
+        super().__init__(broker, bodies)
         self._cursors = cursors
         self._topics = topics
 
@@ -79,7 +79,7 @@ class AdminSubscriptions:
 
     async def create(self, request: Request) -> Response:
         """Create a subscription, at the end or at the body's position; and its topic if allowed."""
-        body = await read_any(self._bodies, request)
+        body = await self._body(request)
         place, index = name_of(request)
         if self._broker.topics.find(place) is None and index is None:
             await made_by_itself(self._broker, request, place)
@@ -97,8 +97,7 @@ class AdminSubscriptions:
         ticket = 0
         for partition, start in zip(partitions, starts, strict=True):
             ticket = max(ticket, subscription.start(partition.index, start))
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(ticket)
 
     async def delete(self, request: Request) -> Response:
         """Delete a subscription; with `force` even with connected consumers of any protocol."""
@@ -116,8 +115,7 @@ class AdminSubscriptions:
             ticket = subscription.delete()
         else:
             ticket = max(subscription.delete_cursor(place.index) for place in partitions)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(ticket)
 
     async def reset_to_time(self, request: Request) -> Response:
         """Move a subscription to the first message published at or after a time (milliseconds)."""
@@ -131,7 +129,7 @@ class AdminSubscriptions:
 
     async def reset_to_id(self, request: Request) -> Response:
         """Move a subscription to a message, or after a message that the body excludes."""
-        body = await read_any(self._bodies, request)
+        body = await self._body(request)
         _, subscription, partitions = self._named(request)
         meant = {place: await _message(place, body) for place in partitions}
 
@@ -153,9 +151,7 @@ class AdminSubscriptions:
         partition = self._topics.one_partition(request)
         subscription.start(partition.index, partition.log_start_offset)
         position = _behind(subscription, partition, count)
-        ticket = subscription.ack_to(partition.index, position, lazy=False)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(subscription.ack_to(partition.index, position, lazy=False))
 
     async def skip_all(self, request: Request) -> Response:
         """Acknowledge all messages."""
@@ -165,8 +161,7 @@ class AdminSubscriptions:
             subscription.start(partition.index, partition.log_start_offset)
             end = partition.high_watermark
             ticket = max(ticket, subscription.ack_to(partition.index, end, lazy=False))
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(ticket)
 
     async def expire(self, request: Request) -> Response:
         """Acknowledge messages published longer ago than a number of seconds.
@@ -205,7 +200,7 @@ class AdminSubscriptions:
 
     async def expire_to_id(self, request: Request) -> Response:
         """Acknowledge everything up to a message, which is acknowledged too unless excluded."""
-        body = await read_any(self._bodies, request)
+        body = await self._body(request)
         _, subscription, _ = self._named(request)
         partition = self._topics.one_partition(request)
         end = await _start(partition, body)
@@ -214,9 +209,7 @@ class AdminSubscriptions:
         if span is not None and not is_excluded:
             end = span.end
         subscription.start(partition.index, partition.log_start_offset)
-        ticket = subscription.ack_to(partition.index, end, lazy=False)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(subscription.ack_to(partition.index, end, lazy=False))
 
     async def properties(self, request: Request) -> Response:
         """The properties of a subscription."""
@@ -225,18 +218,17 @@ class AdminSubscriptions:
 
     async def set_properties(self, request: Request) -> Response:
         """Replace the properties of a subscription; without a body they are removed."""
-        properties = read_properties(await read_any(self._bodies, request))
+        properties = read_properties(await self._body(request))
         _, subscription, partitions = self._named(request)
         for partition in partitions:
             partition.check_here()
-        await self._broker.durability.reached(subscription.set_properties(properties))
-        return done()
+        return await self._done_at(subscription.set_properties(properties))
 
     async def analyze(self, request: Request) -> Response:
         """Count the unacknowledged messages of a subscription, from the body's message id on;
         entries are counted as messages.
         """
-        body = await read_any(self._bodies, request)
+        body = await self._body(request)
         _, subscription, _ = self._named(request)
         partition = self._topics.one_partition(request)
         start = _behind(subscription, partition, 0)
@@ -297,8 +289,7 @@ class AdminSubscriptions:
         for partition in partitions:
             moved = await self._cursors.move(subscription, partition, partial(resolve, partition))
             ticket = max(ticket, moved)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(ticket)
 
     def _named(self, request: Request) -> tuple[Topic, Subscription, Sequence[Partition]]:
         topic, partitions = topic_of(self._broker, request)

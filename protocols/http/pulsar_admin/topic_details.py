@@ -12,8 +12,9 @@ from braidlog.broker.reading import entries
 from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, TOPIC_NOT_FOUND, RequestRefused
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin import statistics
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.cluster_rules import check_topic_clusters
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.internal_stats import date_text, internal_stats
 from braidlog.protocols.http.pulsar_admin.names import full_name, topic_of
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
@@ -32,18 +33,13 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.pulsar_admin.policies import Setting
 
 Json = dict[str, object]
 
 
-class AdminTopicDetails:
+class AdminTopicDetails(AdminHandlers):
     """Handlers of topics."""
-
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
 
     # Properties.
 
@@ -60,7 +56,7 @@ class AdminTopicDetails:
 
     async def set_properties(self, request: Request) -> Response:
         """Add properties to a topic."""
-        properties = read_properties(await read_any(self._bodies, request))
+        properties = read_properties(await self._body(request))
         return await self._altered(request, properties)
 
     async def delete_property(self, request: Request) -> Response:
@@ -74,8 +70,7 @@ class AdminTopicDetails:
 
     async def _alter(self, topic: Topic, changes: Mapping[str, Setting | None]) -> Response:
         ticket = await self._broker.topics.alter_settings(topic.name, changes)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(ticket)
 
     # Clusters.
 
@@ -89,7 +84,7 @@ class AdminTopicDetails:
     async def set_clusters(self, request: Request) -> Response:
         """Set the list of clusters, which is the own cluster alone."""
         topic, _ = topic_of(self._broker, request)
-        body = await read_any(self._bodies, request)
+        body = await self._body(request)
         check_topic_clusters(self._broker, topic.name.tenant, body)
         return await self._alter(topic, {TOPIC_CLUSTERS: CLUSTER})
 
@@ -121,7 +116,7 @@ class AdminTopicDetails:
 
     async def backlog_size(self, request: Request) -> Response:
         """The stored bytes from a message id on."""
-        body = await read_any(self._bodies, request)
+        body = await self._body(request)
         topic, partitions = topic_of(self._broker, request)
         if len(partitions) != 1 or (topic.partitioned and name_of(request)[1] is None):
             text = "calculate backlog size is not allowed for partitioned-topic"

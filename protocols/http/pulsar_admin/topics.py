@@ -27,6 +27,7 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import as_number, done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.internal_stats import internal_stats
 from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
 from braidlog.protocols.http.pulsar_admin.properties import (
@@ -41,7 +42,6 @@ from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
-    from braidlog.broker.broker import Broker
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
@@ -57,12 +57,8 @@ TIMES = ("getEarliestTimeInBacklog",)
 ENTRIES_COUNTED_MAX = 10_000  # Entries on the way to the entry that a client names by number.
 
 
-class AdminTopics:
+class AdminTopics(AdminHandlers):
     """Handlers of a broker's topics."""
-
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
-        self._broker = broker
-        self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
         """Every topic of a namespace that the client may see, each partition separately."""
@@ -81,14 +77,13 @@ class AdminTopics:
     async def create(self, request: Request) -> Response:
         """Create a topic without partitions."""
         name, index = name_of(request)
-        properties = read_properties(await read_any(self._bodies, request))
+        properties = read_properties(await self._body(request))
         if index is not None:
             topic_of(self._broker, request)  # Partitions exist, or cannot be created separately.
             return done()
         settings = new_settings(properties)
         topic = await self._broker.topics.create(name, 1, partitioned=False, settings=settings)
-        await self._broker.durability.reached(topic.ticket)
-        return done()
+        return await self._done_at(topic.ticket)
 
     async def create_partitioned(self, request: Request) -> Response:
         """Create a partitioned topic; the body is the number of partitions."""
@@ -98,8 +93,7 @@ class AdminTopics:
             raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
         settings = new_settings(properties)
         topic = await self._broker.topics.create(name, count, partitioned=True, settings=settings)
-        await self._broker.durability.reached(topic.ticket)
-        return done()
+        return await self._done_at(topic.ticket)
 
     async def grow(self, request: Request) -> Response:
         """Add partitions to a partitioned topic; the body is the new partition count."""
@@ -113,10 +107,9 @@ class AdminTopics:
             known = f"the current partitions {len(topic.partitions)}"
             text = f"Desired partitions {count} can't be less than {known}."
             raise RequestRefused(FEWER_PARTITIONS, text)
-        if count > len(topic.partitions):
-            ticket = await self._broker.topics.add_partitions(name, count)
-            await self._broker.durability.reached(ticket)
-        return done()
+        is_same = count == len(topic.partitions)
+        ticket = 0 if is_same else await self._broker.topics.add_partitions(name, count)
+        return await self._done_at(ticket)
 
     async def partitions(self, request: Request) -> Response:
         """The number of a topic's partitions; 0 for a topic without partitions.
@@ -161,8 +154,7 @@ class AdminTopics:
         if not is_forced:
             await self._check_unused(topic)
         ticket = await self._broker.topics.delete(topic.name, holds_name=is_forced)
-        await self._broker.durability.reached(ticket)
-        return done()
+        return await self._done_at(ticket)
 
     async def _check_unused(self, topic: Topic) -> None:
         """Raise RequestRefused if a client has a consumer, reader or producer on the topic."""

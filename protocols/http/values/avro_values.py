@@ -80,12 +80,12 @@ class AvroValues:
         kind, node = self.resolved(node)
         if kind != "union" and type(value) not in _TYPES[kind]:
             raise ValueError(f"a value of {kind} cannot be {_JSON_NAMES[type(value)]}")
-        _WRITERS[kind](self, node, value, out)
+        _KINDS[kind][0](self, node, value, out)
 
     def read_as(self, node: Definition, source: AvroSource) -> Value:
         """Return the next value, which is of a part of the definition."""
         kind, node = self.resolved(node)
-        return _READERS[kind](self, node, source)
+        return _KINDS[kind][1](self, node, source)
 
     def label(self, branch: Definition) -> str:
         """Return the name of a union's branch in JSON."""
@@ -413,38 +413,21 @@ def _numbered(choices: list[Value], source: AvroSource) -> Value:
 Writer = Callable[[AvroValues, Definition, Value, bytearray], None]
 Reader = Callable[[AvroValues, Definition, AvroSource], Value]
 
-_FLOAT, _DOUBLE = _floating(FLOAT), _floating(DOUBLE)
-_WRITERS: Mapping[str, Writer] = {
-    "null": _write_null,
-    "boolean": _write_boolean,
-    "int": _whole(32),
-    "long": _whole(64),
-    "float": _FLOAT[0],
-    "double": _DOUBLE[0],
-    "string": _write_string,
-    "bytes": _write_bytes,
-    "fixed": _write_fixed,
-    "enum": _write_enum,
-    "array": _write_array,
-    "map": _write_map,
-    "record": _write_record,
-    "error": _write_record,
-    "union": _write_union,
-}
-_READERS: Mapping[str, Reader] = {
-    "null": _read_null,
-    "boolean": _read_boolean,
-    "int": _read_long,
-    "long": _read_long,
-    "float": _FLOAT[1],
-    "double": _DOUBLE[1],
-    "string": _read_string,
-    "bytes": _read_bytes,
-    "fixed": _read_fixed,
-    "enum": _read_enum,
-    "array": _read_array,
-    "map": _read_map,
-    "record": _read_record,
-    "error": _read_record,
-    "union": _read_union,
+# For each kind of node, the functions that write and read a value.
+_KINDS: Mapping[str, tuple[Writer, Reader]] = {
+    "null": (_write_null, _read_null),
+    "boolean": (_write_boolean, _read_boolean),
+    "int": (_whole(32), _read_long),
+    "long": (_whole(64), _read_long),
+    "float": _floating(FLOAT),
+    "double": _floating(DOUBLE),
+    "string": (_write_string, _read_string),
+    "bytes": (_write_bytes, _read_bytes),
+    "fixed": (_write_fixed, _read_fixed),
+    "enum": (_write_enum, _read_enum),
+    "array": (_write_array, _read_array),
+    "map": (_write_map, _read_map),
+    "record": (_write_record, _read_record),
+    "error": (_write_record, _read_record),
+    "union": (_write_union, _read_union),
 }

@@ -35,7 +35,7 @@ def without_messages(entry: bytes, gone: Sequence[bool]) -> bytes:
     parts: list[bytes] = []
     pos = 0
     for is_gone in gone:
-        start, pos = pos, _message_end(payload, pos)
+        start, pos = pos, _message_at(payload, pos)[1]
         parts.append(hole if is_gone else payload[start:pos])
     payload = b"".join(parts)
     if metadata.compression:
@@ -68,10 +68,6 @@ def holes_of(entry: Buffer, record_count: int) -> list[bool]:
         single, pos = _message_at(payload, pos)
         holes.append(single.compacted_out)
     return holes
-
-
-def _message_end(payload: bytes, pos: int) -> int:
-    return _message_at(payload, pos)[1]
 
 
 def _message_at(payload: bytes, pos: int) -> tuple[BatchedMetadata, int]:

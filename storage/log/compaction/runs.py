@@ -9,6 +9,7 @@ import abc
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from braidlog.storage.formats.record import Record
 from braidlog.storage.log.compaction.key_scan import KEYS_MAX, KeyScan, ScanResult
@@ -182,7 +183,7 @@ class LogCompaction(Compaction):
 
     def drops_tombstone(self, offset: int) -> bool:
         """Return True once readers had `delete_retention_ms` to see the last tombstone."""
-        at = bisect_right(self.sources, offset, key=_start_of) - 1
+        at = bisect_right(self.sources, offset, key=attrgetter("start")) - 1
         source = self.sources[max(at, 0)]
         return self._is_expired(source.segment) and offset < _header_of(source).tombstones_below
 
@@ -260,7 +261,3 @@ def _header_of(source: SegmentSource) -> SegmentHeader:
     header = source.segment.header
     assert header is not None, "loaded before the scan"
     return header
-
-
-def _start_of(source: SegmentSource) -> int:
-    return source.start
