@@ -29,7 +29,7 @@ async def logged_in(address):
     return client
 
 
-async def told(awaitable):
+async def outcome_of(awaitable):
     """Return the error's text, or the result without an error."""
     try:
         return repr(await awaitable)
@@ -64,12 +64,12 @@ async def refusals(address):
     stranger = IggyClient(address)
     await stranger.connect()
     return {
-        "login": await told(stranger.login_user("iggy", "wrong")),
-        "stream": await told(client.create_stream(STREAM)),
-        "topic": await told(client.create_topic(STREAM, TOPIC, 1)),
-        "partition": await told(client.send_messages(STREAM, TOPIC, 9, [SendMessage("x")])),
-        "missing": await told(client.send_messages(STREAM, "nope", 1, [SendMessage("x")])),
-        "count": await told(polled(client, PollingStrategy.First(), 0)),
+        "login": await outcome_of(stranger.login_user("iggy", "wrong")),
+        "stream": await outcome_of(client.create_stream(STREAM)),
+        "topic": await outcome_of(client.create_topic(STREAM, TOPIC, 1)),
+        "partition": await outcome_of(client.send_messages(STREAM, TOPIC, 9, [SendMessage("x")])),
+        "missing": await outcome_of(client.send_messages(STREAM, "nope", 1, [SendMessage("x")])),
+        "count": await outcome_of(polled(client, PollingStrategy.First(), 0)),
     }
 
 
@@ -131,7 +131,7 @@ async def over_a_restart(address):
     # The library reconnects, but does not log in again.
     for _ in range(LOGIN_TRIES):
         await connected(lambda: client.login_user("iggy", "iggy"))
-        after = await told(polled(client, PollingStrategy.Next(), 10, commit=True))
+        after = await outcome_of(polled(client, PollingStrategy.Next(), 10, commit=True))
         if after not in ("Unauthenticated", *LOST):
             break
     return {"before": before, "refused": refused, "after": ast.literal_eval(after)}
@@ -144,7 +144,7 @@ async def connected(ask):
     seconds, every other call is refused.
     """
     for _ in range(CONNECT_TRIES):
-        if (answer := await told(ask())) not in LOST:
+        if (answer := await outcome_of(ask())) not in LOST:
             return answer
         await asyncio.sleep(CONNECT_PAUSE_S)
     raise RuntimeError("the client did not connect again")

@@ -21,15 +21,15 @@ COUNT = 100
 SHARED = (499 + FIRST, FIRST)  # The oldest dialect chose 500 and 1.
 
 
-async def done(result):
+async def result_of(result):
     """Return the result of a call, for clients with and without coroutines."""
     return await result if inspect.isawaitable(result) else result
 
 
-async def told(result):
+async def error_of(result):
     """Return the name of the error, or None."""
     try:
-        await done(result())
+        await result_of(result())
     except BaseException as error:
         return str(error) or type(error).__name__
     return None
@@ -42,32 +42,32 @@ async def logged_in():
         client = iggy.IggyClient()
     else:
         client = iggy.IggyClient(address)
-    await done(client.connect())
-    await done(client.login_user("iggy", "iggy"))
+    await result_of(client.connect())
+    await result_of(client.login_user("iggy", "iggy"))
     return client
 
 
 async def make(client, stream, topic, partitions):
     if is_apache:
-        await done(client.create_stream(stream))
+        await result_of(client.create_stream(stream))
         if number >= (0, 9, 1):
             partitions = iggy.TopicOptions(partitions_count=partitions)
-        await done(client.create_topic(stream, topic, partitions))
+        await result_of(client.create_topic(stream, topic, partitions))
     elif number <= (0, 1, 0):
-        await done(client.create_stream(701, stream))
-        await done(client.create_topic(701, 1, partitions, topic))
+        await result_of(client.create_stream(701, stream))
+        await result_of(client.create_topic(701, 1, partitions, topic))
     elif number <= (0, 2, 4):
         chosen = 700 + number[2]
-        await done(client.create_stream(stream, chosen))
-        await done(client.create_topic(stream, topic, partitions, "none", 1, 1))
+        await result_of(client.create_stream(stream, chosen))
+        await result_of(client.create_topic(stream, topic, partitions, "none", 1, 1))
     else:
-        await done(client.create_stream(stream))
-        await done(client.create_topic(stream, topic, partitions))
+        await result_of(client.create_stream(stream))
+        await result_of(client.create_topic(stream, topic, partitions))
 
 
 async def send(client, stream, topic, partition, texts):
     messages = [iggy.SendMessage(text) for text in texts]
-    await done(client.send_messages(stream, topic, partition, messages))
+    await result_of(client.send_messages(stream, topic, partition, messages))
 
 
 async def poll(client, stream, topic, strategy, *, count=COUNT, commit=False):
@@ -90,7 +90,7 @@ async def poll(client, stream, topic, strategy, *, count=COUNT, commit=False):
         chosen = getattr(iggy.PollingStrategy, name)(*value)
         polling = client.poll_messages(stream, topic, FIRST, chosen, count, commit)
     texts = []
-    for message in await done(polling):
+    for message in await result_of(polling):
         payload = message.payload()
         text = payload if isinstance(payload, str) else bytes(payload).decode()
         texts.append([message.offset(), text])
@@ -104,7 +104,7 @@ async def work():
     client = await logged_in()
     stream = f"{package}-{version}" if number > (0, 1, 0) else 701
     await make(client, f"{package}-{version}", "tp", 2)
-    seen = {"again": await told(lambda: client.create_stream(f"{package}-{version}"))}
+    seen = {"again": await error_of(lambda: client.create_stream(f"{package}-{version}"))}
     if number <= (0, 2, 4) and not is_apache:
         seen = {}  # There the caller chooses the numbers, and an error's text differs.
     topic = "tp" if number > (0, 1, 0) else 1
@@ -121,7 +121,7 @@ async def work():
     ]
     await send(client, *SHARED, FIRST, [f"from {package} {version}"])
     if hasattr(client, "get_stream"):
-        shared = await done(client.get_stream("shared"))
+        shared = await result_of(client.get_stream("shared"))
         seen["number"] = shared.id - FIRST
     return seen
 
@@ -130,8 +130,8 @@ async def number_zero():
     """Name the first stream and topic by number 0, as getting-started programs do since D4."""
     client = await logged_in()
     await make(client, "sample-stream", "sample-topic", 1)
-    stream = await done(client.get_stream(0))
-    topic = await done(client.get_topic(0, 0))
+    stream = await result_of(client.get_stream(0))
+    topic = await result_of(client.get_topic(0, 0))
     await send(client, 0, 0, 0, ["message-1", "message-2"])
     polled = await poll(client, 0, 0, ("First",))
     return [stream.id, stream.name, topic.id, topic.name, [text for _, text in polled]]
@@ -157,7 +157,7 @@ async def group():
     name = "polling_retry_interval" if number >= (0, 9, 1) else "poll_interval"
 
     async def member(client):
-        return await done(
+        return await result_of(
             client.consumer_group(
                 "grp",
                 stream,
@@ -196,12 +196,12 @@ async def group():
 async def text_options():
     """Create a topic with options as texts, the only form of Python's client for most options."""
     client = await logged_in()
-    await done(client.create_stream("texts"))
+    await result_of(client.create_stream("texts"))
     options = {"segment_size": "128 MiB", "enforce_fsync": "true", "message_expiry": "1h 30m"}
-    await done(client.create_topic("texts", "tp", 1, options=options))
+    await result_of(client.create_topic("texts", "tp", 1, options=options))
     bad = {"segment_size": "much"}
-    refused = await told(lambda: client.create_topic("texts", "bad", 1, options=bad))
-    topic = await done(client.get_topic("texts", "tp"))
+    refused = await error_of(lambda: client.create_topic("texts", "bad", 1, options=bad))
+    topic = await result_of(client.get_topic("texts", "tp"))
     return [topic.name, refused]
 
 

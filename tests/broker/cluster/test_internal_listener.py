@@ -64,7 +64,7 @@ async def test_a_forwarded_client_of_a_vanished_broker_leaves_no_socket(tmp_path
     node = SteppedBroker(SharedStore(tmp_path), 1)
     async with node.running():
         node.broker.listeners["relayed"] = listener_of(IGGY)
-        stream = await gone()
+        stream = await reset_connection()
         before = len(node.broker.connections)
         with pytest.raises(OSError, match="not connected"):
             await node.internal._forward(stream, "relayed")
@@ -72,7 +72,7 @@ async def test_a_forwarded_client_of_a_vanished_broker_leaves_no_socket(tmp_path
         await stream.aclose()
 
 
-async def gone():
+async def reset_connection():
     """Return a connection whose peer was reset."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = socket.create_connection(listening.getsockname())

@@ -24,7 +24,7 @@ def store(tmp_path):
     return SharedStore(tmp_path)
 
 
-async def both(store, first, second):
+async def await_balance(store, first, second):
     await balanced(store, first, second)
     assert first.held and second.held and first.held | second.held == ALL
     assert not first.held & second.held
@@ -41,7 +41,7 @@ async def test_each_broker_serves_its_share_and_knows_every_topic(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         mine, theirs = topic_of(first.held), topic_of(second.held)
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
@@ -77,7 +77,7 @@ async def test_any_broker_changes_topics_and_sees_its_changes(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         asker = second if first.broker.catalogue.is_owned else first
         topics, namespaces = asker.broker.topics, asker.broker.namespaces
         with trio.fail_after(60):
@@ -110,7 +110,7 @@ async def test_a_topic_just_created_by_another_broker_is_used(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         name = topic_of(asker.held)
         created = []
@@ -139,7 +139,7 @@ async def test_any_broker_changes_tenants_and_the_next_owner_keeps_them(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         tenants = asker.broker.namespaces
         with trio.fail_after(60):
@@ -181,7 +181,7 @@ async def test_acknowledged_records_move_with_their_shard_and_back(store):
             first.broker.subscriptions.open(topic, b"g").commit(0, 1)
         await first.broker.durability.all_durable()
         async with SteppedBroker(store, OTHER).running() as second:
-            await both(store, first, second)
+            await await_balance(store, first, second)
             for name in names:
                 owner = first if first.broker.placement.is_here(name) else second
                 topic = owner.broker.topics.get(name)
@@ -197,7 +197,7 @@ async def test_acknowledged_records_move_with_their_shard_and_back(store):
                 assert await values_of(first, name) == [b"1", b"2"]
                 assert first.broker.subscriptions.get(topic, b"g").position(0) == 2
             store.ledger.drain(OTHER, drains=False)
-            await both(store, first, second)
+            await await_balance(store, first, second)
 
 
 async def test_leftovers_of_a_deleted_topic_in_packs_block_no_broker(store):
@@ -225,7 +225,7 @@ async def test_leftovers_of_a_deleted_topic_in_packs_block_no_broker(store):
 async def test_a_takeover_of_a_silent_broker_keeps_acknowledged_records(store):
     async with SteppedBroker(store, OTHER).running() as second:
         async with SteppedBroker(store, ONE).running() as first:
-            await both(store, first, second)
+            await await_balance(store, first, second)
             name = topic_of(first.held)
             asker = first if first.broker.catalogue.is_owned else second
             await asker.broker.topics.create(name, 1)
@@ -246,7 +246,7 @@ async def test_only_the_topics_owner_moves_a_position(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         name = topic_of(second.held)
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
@@ -288,7 +288,7 @@ async def test_a_group_is_deleted_only_in_its_namespace(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         shards = second.held
         name = topic_of(shards)
         same = topic_of(shards, namespace="other")
@@ -318,7 +318,7 @@ async def test_non_persistent_topics_are_listed_at_every_broker(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         name = topic_of(second.held)
         second.broker.non_persistent.create(name)
         with trio.fail_after(60):
@@ -332,7 +332,7 @@ async def test_a_leaving_broker_serves_until_others_own_everything(store):
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         held = first.held
         first.parts.on_leave(first.membership.hand_over)
         async with trio.open_nursery() as nursery:
@@ -364,7 +364,7 @@ async def test_a_leaving_broker_waits_with_a_limit_for_a_passive_broker(store, a
         SteppedBroker(store, ONE).running() as first,
         SteppedBroker(store, OTHER).running() as second,
     ):
-        await both(store, first, second)
+        await await_balance(store, first, second)
         first.parts.on_leave(first.membership.hand_over)
         before = trio.current_time()
         await first.broker.leave()

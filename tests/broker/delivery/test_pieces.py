@@ -37,7 +37,7 @@ def laid_out(*, first=0):
     return partition
 
 
-async def came(consumer, count):
+async def await_entries(consumer, count):
     """Wait for `count` entries: a thread looks for chunks."""
     await until(lambda: len(consumer.offsets) >= count)
 
@@ -47,7 +47,7 @@ async def stopped_at_piece(play):
     of the first chunk.
     """
     consumer = play.join(permits=1)
-    await came(consumer, 1)
+    await await_entries(consumer, 1)
     gate = play.partition.gate = trio.Event()
     play.dispatcher.flow(consumer, 1)
     await play.settled()
@@ -60,7 +60,7 @@ async def test_chunks_below_the_position_precede_the_chunk_that_needs_them(kind,
     cursor.subscription.commit(0, 3)
     async with stage(kind, cursor=cursor, partition=laid_out()) as play:
         consumer = play.join(permits=100)
-        await came(consumer, 5)
+        await await_entries(consumer, 5)
         assert consumer.offsets == [3, 0, 2, 4, 5]
 
 
@@ -73,7 +73,7 @@ async def test_a_chunk_without_room_in_memory_is_read_again(kind, cursor):
         await play.settled()
         play.dispatcher.drop_ahead()
         play.dispatcher.flow(consumer, 100)
-        await came(consumer, 5)
+        await await_entries(consumer, 5)
         assert consumer.offsets == [3, 0, 2, 4, 5]
 
 
@@ -84,7 +84,7 @@ async def test_a_rewind_during_the_read_of_a_chunk_reads_all_chunks(cursor):
         play.dispatcher.rewind()
         gate.set()
         play.dispatcher.flow(consumer, 100)
-        await came(consumer, 6)
+        await await_entries(consumer, 6)
         assert consumer.offsets == [3, 3, 0, 2, 4, 5]
 
 
@@ -98,7 +98,7 @@ async def test_a_chunk_of_a_message_acknowledged_by_another_protocol_is_not_sent
         cursor.subscription.commit(0, 5)
         play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
         play.dispatcher.flow(consumer, 100)
-        await came(consumer, 2)
+        await await_entries(consumer, 2)
         assert consumer.offsets == [3, 5]
 
 
@@ -111,7 +111,7 @@ async def test_live_messages_need_no_search_for_chunks(kind, cursor):
             await play.settled()
             play.partition.entries(1, metadata=chunk(number))
             play.partition.records(1)
-        await came(consumer, 6)
+        await await_entries(consumer, 6)
         assert consumer.offsets == [0, 1, 2, 3, 4, 5]
 
 
@@ -119,14 +119,14 @@ async def test_chunks_are_redelivered_after_each_rewind(cursor):
     cursor.subscription.commit(0, 3)
     async with stage(ExclusiveDispatcher, cursor=cursor, partition=laid_out()) as play:
         consumer = play.join(permits=100)
-        await came(consumer, 5)
+        await await_entries(consumer, 5)
         play.nack(consumer, 4)
-        await came(consumer, 10)
+        await await_entries(consumer, 10)
         assert consumer.offsets == [3, 0, 2, 4, 5] * 2
         await play.ack(consumer, 0, 2, 4)
         assert not cursor.again
         play.nack(consumer, 5)
-        await came(consumer, 12)
+        await await_entries(consumer, 12)
         assert consumer.offsets[10:] == [3, 5]
 
 
@@ -135,7 +135,7 @@ async def test_the_other_chunks_are_delivered_if_a_chunk_is_missing(kind, cursor
     cursor.subscription.commit(0, 1)
     async with stage(kind, cursor=cursor, partition=laid_out(first=1)) as play:
         consumer = play.join(permits=100)
-        await came(consumer, 3)
+        await await_entries(consumer, 3)
         assert consumer.offsets == [1, 2, 3]
 
 
@@ -144,5 +144,5 @@ async def test_a_message_with_an_acknowledged_last_chunk_stays_acknowledged(curs
     cursor.subscription.ack(0, [(4, 5)], lazy=True)
     async with stage(SharedDispatcher, cursor=cursor, partition=laid_out()) as play:
         consumer = play.join(permits=100)
-        await came(consumer, 2)
+        await await_entries(consumer, 2)
         assert consumer.offsets == [3, 5]

@@ -246,7 +246,7 @@ async def crowd(nursery):
     return house, Crowd(house, topic, nursery)
 
 
-async def gone(house, crowd):
+async def delete_topic(house, crowd):
     for partition in crowd.partitions:
         partition.removed = True
     await house.topics.delete(crowd.topic.name)
@@ -259,7 +259,7 @@ async def test_consumers_of_a_deleted_topic_are_removed_in_pieces(
     house, crowd = crowd
     crowd.join(subscriptions, each)
     await trio.testing.wait_all_tasks_blocked()
-    await gone(house, crowd)
+    await delete_topic(house, crowd)
     assert crowd.ended == 0  # No consumer ends within the deleting call.
     nursery.start_soon(crowd.dispatchers.closing.run)
     with counting(lambda: crowd.ended) as pieces:
@@ -272,7 +272,7 @@ async def test_consumers_of_a_deleted_topic_are_removed_in_pieces(
 async def test_no_consumer_joins_a_deleted_topic_before_the_old_consumers_left(crowd):
     house, crowd = crowd
     dispatcher = crowd.join(1, 1)
-    await gone(house, crowd)
+    await delete_topic(house, crowd)
     with pytest.raises(TopicNotFound):
         crowd.dispatchers.attach(dispatcher, FakeConsumer("late"))
     assert len(dispatcher.consumers) == 1
@@ -291,7 +291,7 @@ async def test_a_deleted_topic_delivers_and_reports_nothing(crowd, nursery):
     await trio.testing.wait_all_tasks_blocked()
     assert len(first.pending) == 5
     with capture_logs() as logged:
-        await gone(house, crowd)
+        await delete_topic(house, crowd)
         # Otherwise this consumer would receive the first consumer's entries.
         dispatcher.flow(second, 100)
         await trio.testing.wait_all_tasks_blocked()
@@ -304,7 +304,7 @@ async def test_a_deleted_topic_delivers_and_reports_nothing(crowd, nursery):
 async def test_a_consumer_that_leaves_before_its_turn_is_not_notified(crowd, nursery):
     house, crowd = crowd
     dispatcher = crowd.join(1, 2)
-    await gone(house, crowd)
+    await delete_topic(house, crowd)
     dispatcher.leave(crowd.consumers[0])
     nursery.start_soon(crowd.dispatchers.closing.run)
     await trio.testing.wait_all_tasks_blocked()

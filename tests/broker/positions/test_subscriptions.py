@@ -8,7 +8,7 @@ from braidlog.broker.positions import room
 from braidlog.broker.positions.subscriptions import LOOK_SUBSCRIPTIONS, CursorEvent, KafkaCommit
 from braidlog.storage.metadata import ranges as ranges_module
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import Heard, MetadataParts
+from tests.broker.metadata_fakes import MetadataParts, RecordingListener
 
 ORDERS = TopicName("public", "default", "orders")
 NAME = b"billing"
@@ -32,10 +32,10 @@ def billing(house, topic):
 
 
 @pytest.fixture
-def heard(billing):
-    heard = Heard()
-    billing.listeners.add(heard)
-    return heard
+def listener(billing):
+    listener = RecordingListener()
+    billing.listeners.add(listener)
+    return listener
 
 
 def stands(subscription, index=0):
@@ -135,17 +135,17 @@ def test_a_missing_partition_takes_no_commit(billing):
 # Acks.
 
 
-def test_repeated_acks_change_nothing(house, billing, heard):
+def test_repeated_acks_change_nothing(house, billing, listener):
     billing.commit(0, 10)
     billing.ack(0, [(12, 14)], lazy=False)
-    heard.take()
+    listener.take()
     records = len(house.cursor_journal.records)
     assert billing.ack(0, [(0, 10), (12, 13), (5, 5), (13, 14)], lazy=True) == 0
     assert billing.ack_to(0, 10, lazy=True) == 0
     assert billing.ack_to(0, 3, lazy=False) == house.cursor_journal.ticket
     assert len(house.cursor_journal.records) == records
     assert stands(billing) == (10, 10, [(12, 14)])
-    assert heard.take() == []
+    assert listener.take() == []
 
 
 def test_lazy_acks_have_no_ticket_and_a_later_answer_covers_them(house, billing):
@@ -164,11 +164,11 @@ def test_a_lazy_commit_has_no_ticket(house, billing):
     assert house.cursor_journal.lazy == 1
 
 
-def test_an_unset_cursor_takes_no_acks(house, billing, heard):
+def test_an_unset_cursor_takes_no_acks(house, billing, listener):
     assert billing.ack(0, [(0, 5)], lazy=True) == 0
     assert billing.ack_to(0, 5, lazy=False) == house.cursor_journal.ticket
     assert billing.position(0) is None
-    assert heard.take() == []
+    assert listener.take() == []
 
 
 @pytest.mark.slow
@@ -199,15 +199,15 @@ def test_acks_above_the_range_limit_are_refused_unless_they_need_no_room(billing
 # Endings.
 
 
-def test_the_last_cursor_ends_the_subscription(house, topic, billing, heard):
+def test_the_last_cursor_ends_the_subscription(house, topic, billing, listener):
     billing.commit(0, 5)
     billing.commit(1, 5)
-    heard.take()
+    listener.take()
     billing.delete_cursor(0)
-    assert heard.take() == [(0, CursorEvent.DELETED)]
+    assert listener.take() == [(0, CursorEvent.DELETED)]
     assert (billing.position(0), billing.position(1)) == (None, 5)
     billing.delete_cursor(0)
-    assert heard.take() == []
+    assert listener.take() == []
     billing.delete_cursor(1)
     assert house.subscriptions.find(topic, NAME) is None
     assert house.subscriptions.names(topic) == []
@@ -215,10 +215,10 @@ def test_the_last_cursor_ends_the_subscription(house, topic, billing, heard):
     billing.delete_cursor(1)
 
 
-def test_a_commit_restarts_an_ended_subscription(house, topic, billing, heard):
+def test_a_commit_restarts_an_ended_subscription(house, topic, billing, listener):
     billing.commit(0, 5)
     billing.delete()
-    assert heard.take()[-1] == (0, CursorEvent.DELETED)
+    assert listener.take()[-1] == (0, CursorEvent.DELETED)
     billing.ack_to(0, 9, lazy=False)
     assert billing.position(0) is None
     billing.commit(0, 3)
@@ -226,21 +226,21 @@ def test_a_commit_restarts_an_ended_subscription(house, topic, billing, heard):
     assert house.restarted().subscriptions.get(topic, NAME).position(0) == 3
 
 
-def test_deleting_notifies_about_every_cursor(house, topic, billing, heard):
+def test_deleting_notifies_about_every_cursor(house, topic, billing, listener):
     billing.commit(1, 5)
     billing.commit(0, 5)
-    heard.take()
+    listener.take()
     house.subscriptions.delete(topic, NAME)
-    assert heard.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
+    assert listener.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
     with pytest.raises(errors.SubscriptionNotFound):
         house.subscriptions.delete(topic, NAME)
 
 
-async def test_subscriptions_end_with_their_topic(house, topic, billing, heard):
+async def test_subscriptions_end_with_their_topic(house, topic, billing, listener):
     billing.commit(0, 5)
-    heard.take()
+    listener.take()
     ticket = await house.topics.delete(ORDERS)
-    assert heard.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
+    assert listener.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
     assert billing.position(0) is None
     assert house.subscriptions.names(topic) == []
     for call in (billing.commit, billing.seek):
@@ -291,10 +291,10 @@ def test_the_backlog_is_the_unacknowledged_part_of_the_log(topic, billing):
 # A full disk.
 
 
-def test_a_change_that_cannot_be_written_has_no_effect(house, billing, heard):
+def test_a_change_that_cannot_be_written_has_no_effect(house, billing, listener):
     billing.commit(0, 5)
     before = stands(billing)
-    heard.take()
+    listener.take()
     house.cursor_journal.full = True
     for change in (
         lambda: billing.commit(0, 9),
@@ -309,7 +309,7 @@ def test_a_change_that_cannot_be_written_has_no_effect(house, billing, heard):
         with pytest.raises(errors.StorageFull):
             change()
     assert stands(billing) == before
-    assert heard.take() == []
+    assert listener.take() == []
 
 
 # Retention's queries.

@@ -20,10 +20,10 @@ PARTITIONS = 3
 @pytest.fixture
 def house(request):
     mark = request.node.get_closest_marker("limits")
-    return made(**(mark.kwargs if mark else {}))
+    return house_with_topics(**(mark.kwargs if mark else {}))
 
 
-def made(**limits):
+def house_with_topics(**limits):
     house = MetadataParts(limits=StateLimits(**limits))
     for name in (ORDERS, PAYMENTS):
         house.create(name, PARTITIONS)
@@ -73,7 +73,7 @@ def test_no_commits_write_no_record(house):
 @pytest.mark.parametrize("seed", range(20))
 def test_each_commit_has_its_usual_effect(seed):
     rng = random.Random(seed)
-    together, alone = made(), made()
+    together, alone = house_with_topics(), house_with_topics()
     held = [subscription(house, name) for house in (together, alone) for name in (ORDERS, PAYMENTS)]
     heard = [told_of(subscription) for subscription in held]
     places = [(name, index) for name in (ORDERS, PAYMENTS) for index in range(PARTITIONS)]

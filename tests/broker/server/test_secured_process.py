@@ -37,7 +37,7 @@ def broker(tmp_path):
     running.kill()
 
 
-def asked(broker, path, context=None, password=None):
+def status_of(broker, path, context=None, password=None):
     """Return the status of a GET."""
     url = f"https://127.0.0.1:{broker.address('http')[1]}{path}"
     request = urllib.request.Request(url)
@@ -59,10 +59,10 @@ def certificate(broker):
 def test_the_first_admin_is_created_with_a_password_file(broker):
     file = broker.data_dir / "admin-password"
     assert file.stat().st_mode & 0o777 == 0o600
-    assert asked(broker, "/api/v1/topics") == 401
-    assert asked(broker, "/api/v1/topics", password="wrong") == 401
-    assert asked(broker, "/api/v1/topics", password=file.read_text().strip()) == 200
-    assert asked(broker, "/healthz") == 200
+    assert status_of(broker, "/api/v1/topics") == 401
+    assert status_of(broker, "/api/v1/topics", password="wrong") == 401
+    assert status_of(broker, "/api/v1/topics", password=file.read_text().strip()) == 200
+    assert status_of(broker, "/healthz") == 200
     assert '"first_admin_made"' in broker.log()
 
 
@@ -81,12 +81,12 @@ def test_a_hangup_loads_new_certificates_and_keeps_good_ones(broker, tmp_path):
     # Two listeners have a certificate.
     until_seen(lambda: broker.log().count('"certificate_reloaded"') == 2)
     assert certificate(broker) != first
-    assert asked(broker, "/healthz") == 200
+    assert status_of(broker, "/healthz") == 200
 
 
 def test_a_second_signal_stops_at_once(broker):
     password = (broker.data_dir / "admin-password").read_text().strip()
-    assert asked(broker, "/api/v1/topics", password=password) == 200
+    assert status_of(broker, "/api/v1/topics", password=password) == 200
     os.kill(broker.pid, signal.SIGSTOP)
     os.kill(broker.pid, signal.SIGTERM)
     os.kill(broker.pid, signal.SIGINT)
@@ -118,7 +118,7 @@ def test_a_client_with_another_authority_does_not_connect(broker):
     context = ssl.create_default_context()
     trustme.CA().configure_trust(context)
     with pytest.raises(urllib.error.URLError, match="certificate"):
-        asked(broker, "/healthz", context)
+        status_of(broker, "/healthz", context)
 
 
 def test_a_wrong_certificate_is_reported_under_its_setting(tmp_path):

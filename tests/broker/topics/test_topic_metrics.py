@@ -8,7 +8,7 @@ NAME = TopicName("public", "default", "t")
 COUNTED = "braidlog_records_out"
 
 
-def kept(broker) -> set[str]:
+def topics_with_metrics(broker) -> set[str]:
     """Return the topics that have metrics."""
     return {labels[1] for name, labels in broker.metrics.snapshot().numbers if name == COUNTED}
 
@@ -17,12 +17,12 @@ async def test_a_reader_that_ends_after_its_topic_is_not_counted(broker):
     for _ in range(3):
         topic = await broker.topics.create(NAME, 1)
         broker.metrics.records_out("kafka", topic.metrics_name, 2, 10)
-        assert kept(broker) == {NAME.full}
+        assert topics_with_metrics(broker) == {NAME.full}
         await broker.topics.delete(NAME)
         broker.metrics.records_out("kafka", topic.metrics_name, 3, 10)
         broker.metrics.expired(topic.metrics_name, "s", 1)
         assert broker.metrics.snapshot().by_topic([COUNTED]) == {COUNTED: {}}
-        assert kept(broker) == set()
+        assert topics_with_metrics(broker) == set()
 
 
 @pytest.mark.parametrize("index", [None, 1])
@@ -31,10 +31,10 @@ async def test_metrics_of_non_persistent_topics_are_removed_too(broker, index):
         await broker.non_persistent.partition(NAME, 2)
     topic = broker.non_persistent.get(NAME, index, make=True)
     broker.metrics.records_out("pulsar", topic.metrics_name, 2, 10)
-    assert kept(broker) == {topic.full}
+    assert topics_with_metrics(broker) == {topic.full}
     await broker.non_persistent.delete(NAME)
     broker.metrics.records_out("pulsar", topic.metrics_name, 2, 10)
-    assert kept(broker) == set()
+    assert topics_with_metrics(broker) == set()
 
 
 async def test_reading_a_metric_creates_none(broker):

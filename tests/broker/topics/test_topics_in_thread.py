@@ -36,7 +36,7 @@ def house():
     return MetadataParts(factory=SlowFactory())
 
 
-async def made(house):
+async def create_topic(house):
     """Return a topic of a single partition, created at once."""
     house.factory.is_slow = False
     topic = await house.topics.create(ORDERS, 1)
@@ -74,7 +74,7 @@ async def test_a_second_creation_is_refused_and_leaves_no_folders(house):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(make)
         await begun(house)
-        quicker = await made(house)
+        quicker = await create_topic(house)
         house.factory.gate.set()
     assert house.topics.get(ORDERS) is quicker
     assert house.factory.folders == set(quicker.meta.partition_ids)
@@ -126,7 +126,7 @@ async def test_no_topic_is_created_automatically_if_disabled():
 
 
 async def test_growing_adds_partitions_and_cursors_at_once(house):
-    topic = await made(house)
+    topic = await create_topic(house)
     billing = house.subscriptions.open(topic, b"billing")
     billing.commit(0, 5)
     async with trio.open_nursery() as nursery:
@@ -147,7 +147,7 @@ async def test_growing_adds_partitions_and_cursors_at_once(house):
     ],
 )
 async def test_an_overtaken_growth_is_refused_and_leaves_no_folders(house, meanwhile, error):
-    await made(house)
+    await create_topic(house)
 
     async def grow():
         with pytest.raises(error):
@@ -166,7 +166,7 @@ async def test_an_overtaken_growth_is_refused_and_leaves_no_folders(house, meanw
 
 
 async def test_a_growth_during_a_change_of_settings_takes_the_new_settings(house):
-    topic = await made(house)
+    topic = await create_topic(house)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(house.topics.add_partitions, ORDERS, 3)
         await begun(house, 2)
@@ -177,7 +177,7 @@ async def test_a_growth_during_a_change_of_settings_takes_the_new_settings(house
 
 
 async def test_a_growth_of_a_recreated_topic_is_refused(house):
-    await made(house)
+    await create_topic(house)
 
     async def grow():
         with pytest.raises(errors.Conflict):
@@ -187,16 +187,16 @@ async def test_a_growth_of_a_recreated_topic_is_refused(house):
         nursery.start_soon(grow)
         await begun(house, 2)
         await house.topics.delete(ORDERS)
-        await made(house)
+        await create_topic(house)
         house.factory.gate.set()
 
 
 async def test_impossible_topics_are_refused_before_a_folder_is_made(house):
     with pytest.raises(errors.InvalidRequest):
         await house.topics.create(ORDERS, -1)
-    await made(house)
+    await create_topic(house)
     with pytest.raises(errors.TopicExists):
-        await made(house)
+        await create_topic(house)
     with pytest.raises(errors.InvalidRequest):
         await house.topics.add_partitions(ORDERS, 1)
     assert house.factory.begun == 1

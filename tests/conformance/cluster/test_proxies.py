@@ -40,13 +40,13 @@ def proxies():
         yield opened
 
 
-def said(client, text):
+def is_echoed(client, text):
     """Return True if the echo of `text` arrives."""
     client.sendall(text)
-    return answered(client, text, SOON_S)
+    return is_answered(client, text, SOON_S)
 
 
-def answered(client, text, seconds):
+def is_answered(client, text, seconds):
     client.settimeout(seconds)
     try:
         return client.recv(100) == text
@@ -57,12 +57,12 @@ def answered(client, text, seconds):
 @pytest.mark.parametrize("way", [("node1", "pg"), ("pg", "node1")])
 def test_a_cut_holds_bytes_in_both_directions_until_its_end(proxies, echo, way):
     with socket.create_connection(proxies.through("node1", "pg", echo)) as client:
-        assert said(client, b"before")
+        assert is_echoed(client, b"before")
         proxies.cut(*way)
         client.sendall(b"cut")
-        assert not answered(client, b"cut", NEVER_S)
+        assert not is_answered(client, b"cut", NEVER_S)
         proxies.heal()
-        assert answered(client, b"cut", SOON_S)
+        assert is_answered(client, b"cut", SOON_S)
 
 
 def test_a_connection_made_during_a_cut_is_served_after_the_cut(proxies, echo):
@@ -70,20 +70,20 @@ def test_a_connection_made_during_a_cut_is_served_after_the_cut(proxies, echo):
     proxies.cut("node1", "pg")
     with socket.create_connection(address) as client:
         client.sendall(b"x")
-        assert not answered(client, b"x", NEVER_S)
+        assert not is_answered(client, b"x", NEVER_S)
         proxies.heal()
-        assert answered(client, b"x", SOON_S)
+        assert is_answered(client, b"x", SOON_S)
 
 
 def test_a_cut_affects_only_the_named_parties(proxies, echo):
     proxies.cut("node2", "node1")
     with socket.create_connection(proxies.through(OUTSIDE, "node1", echo)) as client:
-        assert said(client, b"of a client")
+        assert is_echoed(client, b"of a client")
     with socket.create_connection(proxies.through(BROKERS, "node3", echo)) as client:
-        assert said(client, b"at another port")
+        assert is_echoed(client, b"at another port")
     with socket.create_connection(proxies.through(BROKERS, "node1", echo)) as client:
         client.sendall(b"of a broker")
-        assert not answered(client, b"of a broker", NEVER_S)
+        assert not is_answered(client, b"of a broker", NEVER_S)
 
 
 def test_a_connection_to_a_closed_port_ends(proxies):
@@ -104,19 +104,19 @@ def test_an_answer_to_a_broker_is_lost_behind_the_handshake_and_its_connection_e
             client.settimeout(SOON_S)
             assert len(client.recv(HANDSHAKE_BYTES, socket.MSG_WAITALL)) == HANDSHAKE_BYTES
         proxies.lose_answer("node2")
-        assert said(asker, b"of node 2 alone")
+        assert is_echoed(asker, b"of node 2 alone")
         proxies.lose_answer("node1")
         assert not proxies.has_lost
         asker.sendall(b"lost")
         assert asker.recv(100) == b""
         assert proxies.has_lost
-        assert said(next_one, b"of another connection")
+        assert is_echoed(next_one, b"of another connection")
 
 
 def test_no_answer_to_a_client_and_no_handshake_is_lost(proxies, echo):
     proxies.lose_answer("node1")
     with socket.create_connection(proxies.through(OUTSIDE, "node1", echo)) as client:
-        assert said(client, bytes(HANDSHAKE_BYTES)[:90]) and said(client, b"answer")
+        assert is_echoed(client, bytes(HANDSHAKE_BYTES)[:90]) and is_echoed(client, b"answer")
     with socket.create_connection(proxies.through(BROKERS, "node1", echo)) as client:
-        assert said(client, b"less than a handshake")
+        assert is_echoed(client, b"less than a handshake")
     assert not proxies.has_lost

@@ -26,7 +26,7 @@ def offsets_seen(writer, reader, records):
     return [(message.offset, len(message.value)) for message in shown]
 
 
-def seen(reader, messages):
+def messages_shown(reader, messages):
     if reader == "pulsar":
         return [(message["entryId"], len(message["payload"])) for message in messages]
     return [
@@ -49,7 +49,7 @@ async def check(formats, form, records, limits, start=0):
             continue  # Entries hold several messages: see the test below.
         messages = await formats.read(reader, start, limits)
         wanted = offsets_seen(writer, reader, records[start:])
-        assert seen(reader, messages) == wanted, f"{reader}, {limits}, from {start}"
+        assert messages_shown(reader, messages) == wanted, f"{reader}, {limits}, from {start}"
 
 
 @pytest.mark.slow

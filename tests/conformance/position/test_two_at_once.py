@@ -32,7 +32,7 @@ def running():
         yield broker
 
 
-class Both:
+class ClientPair:
     """A Pulsar consumer that holds all records of a topic, and clients of the other protocols."""
 
     def __init__(self, broker):
@@ -71,59 +71,59 @@ def ledger_of(text):
 
 
 @pytest.fixture
-def both(running):
-    clients = Both(running)
+def client_pair(running):
+    clients = ClientPair(running)
     yield clients
     for wire in (clients.kafka, clients.iggy, clients.pulsar):
         wire.close()
 
 
-def test_a_forward_commit_removes_held_messages_from_a_pulsar_consumer(both):
-    both.commit(6)
-    assert both.redelivered(COUNT - 6) == [6, 7, 8, 9]
+def test_a_forward_commit_removes_held_messages_from_a_pulsar_consumer(client_pair):
+    client_pair.commit(6)
+    assert client_pair.redelivered(COUNT - 6) == [6, 7, 8, 9]
 
 
-def test_an_ack_below_a_commit_is_ignored_and_an_ack_above_is_kept(both):
-    both.commit(6)
-    both.pulsar.ack(INDIVIDUAL, both.ids(2, 7), answered=True)
-    assert both.position() == 6
-    assert read_positions(both.broker, both.topic, GROUP)[0].acked == ((7, 7),)
-    both.commit(7)
-    (after,) = read_positions(both.broker, both.topic, GROUP)
+def test_an_ack_below_a_commit_is_ignored_and_an_ack_above_is_kept(client_pair):
+    client_pair.commit(6)
+    client_pair.pulsar.ack(INDIVIDUAL, client_pair.ids(2, 7), answered=True)
+    assert client_pair.position() == 6
+    assert read_positions(client_pair.broker, client_pair.topic, GROUP)[0].acked == ((7, 7),)
+    client_pair.commit(7)
+    (after,) = read_positions(client_pair.broker, client_pair.topic, GROUP)
     assert (after.kafka, after.iggy) == (7, 7)  # Kafka's own number; the position is 8.
 
 
-def test_a_backward_commit_closes_the_pulsar_consumer_and_redelivers(both):
-    both.pulsar.ack(CUMULATIVE, both.ids(6), answered=True)
-    both.commit(3)
-    kind, *_ = both.pulsar.take_command()
+def test_a_backward_commit_closes_the_pulsar_consumer_and_redelivers(client_pair):
+    client_pair.pulsar.ack(CUMULATIVE, client_pair.ids(6), answered=True)
+    client_pair.commit(3)
+    kind, *_ = client_pair.pulsar.take_command()
     assert kind == CLOSE_CONSUMER
-    both.pulsar.close()
-    both.pulsar = both.consumer()
-    assert [entry for entry, _ in both.pulsar.deliveries(COUNT - 3)] == list(range(3, COUNT))
+    client_pair.pulsar.close()
+    client_pair.pulsar = client_pair.consumer()
+    assert [entry for entry, _ in client_pair.pulsar.deliveries(COUNT - 3)] == list(range(3, COUNT))
 
 
-def test_a_commit_to_the_present_position_does_not_affect_the_pulsar_consumer(both):
-    both.pulsar.ack(CUMULATIVE, both.ids(3), answered=True)
-    both.commit(4)
-    assert both.redelivered(COUNT - 4) == list(range(4, COUNT))
+def test_a_commit_to_the_present_position_does_not_affect_the_pulsar_consumer(client_pair):
+    client_pair.pulsar.ack(CUMULATIVE, client_pair.ids(3), answered=True)
+    client_pair.commit(4)
+    assert client_pair.redelivered(COUNT - 4) == list(range(4, COUNT))
 
 
-def test_iggy_polls_unacknowledged_records_and_its_commit_covers_the_holes(both):
-    both.pulsar.ack(INDIVIDUAL, both.ids(1, 3), answered=True)
-    assert both.iggy.poll_next(both.topic, 3, GROUP) == [0, 2, 4]
-    assert both.position() == 5
-    assert both.redelivered(COUNT - 5) == list(range(5, COUNT))
+def test_iggy_polls_unacknowledged_records_and_its_commit_covers_the_holes(client_pair):
+    client_pair.pulsar.ack(INDIVIDUAL, client_pair.ids(1, 3), answered=True)
+    assert client_pair.iggy.poll_next(client_pair.topic, 3, GROUP) == [0, 2, 4]
+    assert client_pair.position() == 5
+    assert client_pair.redelivered(COUNT - 5) == list(range(5, COUNT))
 
 
-def test_a_message_acknowledged_over_http_is_not_redelivered(both):
-    both.ids()
-    place = HttpPlace(both.broker.address("http"), both.topic, GROUP)
-    assert place.change("Individual", messageIds=[http_id(both.ledger, 4)]) == 200
-    assert both.redelivered(COUNT - 1) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+def test_a_message_acknowledged_over_http_is_not_redelivered(client_pair):
+    client_pair.ids()
+    place = HttpPlace(client_pair.broker.address("http"), client_pair.topic, GROUP)
+    assert place.change("Individual", messageIds=[http_id(client_pair.ledger, 4)]) == 200
+    assert client_pair.redelivered(COUNT - 1) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
 
 
-def test_a_consumer_continues_above_a_commit_beyond_the_end(both):
-    both.commit(COUNT + 2)
-    both.kafka.produce(both.topic, message(None, b"n") * 4)
-    assert [entry for entry, _ in both.pulsar.deliveries(2)] == [COUNT + 2, COUNT + 3]
+def test_a_consumer_continues_above_a_commit_beyond_the_end(client_pair):
+    client_pair.commit(COUNT + 2)
+    client_pair.kafka.produce(client_pair.topic, message(None, b"n") * 4)
+    assert [entry for entry, _ in client_pair.pulsar.deliveries(2)] == [COUNT + 2, COUNT + 3]

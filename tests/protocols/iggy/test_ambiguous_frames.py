@@ -88,7 +88,7 @@ def misread(name: str, first: bytes, seed: int, *, nasty: bool) -> set[tuple[int
     return misreadings
 
 
-def known(name: str, first: bytes) -> set[tuple[int, str, str]]:
+def misreadings_of(name: str, first: bytes) -> set[tuple[int, str, str]]:
     """Return the possible misreadings of such a client."""
     is_told = first in (login("0.6.202"), login("0.7.0"))
     return set() if is_told else {row for row in SAME_LAYOUT if row[1] == name}
@@ -97,7 +97,7 @@ def known(name: str, first: bytes) -> set[tuple[int, str, str]]:
 @pytest.mark.parametrize("nasty", [False, True])
 @pytest.mark.parametrize(("name", "first"), LOGINS, ids=lambda value: repr(value)[:24])
 def test_frames_are_read_in_their_dialect_in_any_order(name, first, nasty):
-    assert misread(name, first, 1, nasty=nasty) <= known(name, first)
+    assert misread(name, first, 1, nasty=nasty) <= misreadings_of(name, first)
 
 
 @pytest.mark.parametrize("name", DIALECTS[1:])

@@ -160,7 +160,7 @@ def has_result(operation: int) -> bool:
     return operation in (1, 161, 162) or 64 <= operation < 70 or 128 <= operation < 150
 
 
-def told(frame: bytes, answer: bytes) -> tuple[int, int, object]:
+def fixed_fields(frame: bytes, answer: bytes) -> tuple[int, int, object]:
     """Return command byte, error (status or result section) and body of an answer, without varying
     fields.
     """
@@ -177,7 +177,7 @@ def told(frame: bytes, answer: bytes) -> tuple[int, int, object]:
 
 def compare(row: Recorded, answer: bytes) -> None:
     frame = row.request
-    command, status, body = told(frame, answer)
+    command, status, body = fixed_fields(frame, answer)
     if row.name in DIFFERENT:
         assert (command, status) == (8, DIFFERENT[row.name] or 0), row.name
         return
@@ -185,7 +185,7 @@ def compare(row: Recorded, answer: bytes) -> None:
     if row.name in EVICTED:
         assert (command, status) == (13, EVICTED[row.name]), row.name
         return
-    wanted = told(frame, row.answer)
+    wanted = fixed_fields(frame, row.answer)
     assert (command, status) == wanted[:2], row.name
     if row.name in LIKE:
         alike = LIKE[row.name]

@@ -22,7 +22,7 @@ async def grouped(talk) -> Talk:
     return talk
 
 
-async def another(connect) -> Talk:
+async def second_client(connect) -> Talk:
     talk = await connect()
     await talk.login()
     return talk
@@ -67,7 +67,7 @@ async def test_a_member_takes_its_partitions_in_turn(grouped):
 
 
 async def test_members_share_the_partitions(connect, grouped):
-    other = await another(connect)
+    other = await second_client(connect)
     for member in (grouped, other):
         await member.status(JOIN, **GROUP)
     members = (await grouped.ask(GET, **GROUP))["members"]
@@ -76,7 +76,7 @@ async def test_members_share_the_partitions(connect, grouped):
 
 
 async def test_a_closed_connection_leaves_its_groups(connect, grouped):
-    other = await another(connect)
+    other = await second_client(connect)
     for member in (grouped, other):
         await member.status(JOIN, **GROUP)
     await other.stream.aclose()
@@ -85,7 +85,7 @@ async def test_a_closed_connection_leaves_its_groups(connect, grouped):
 
 
 async def test_member_without_a_partition_gets_an_empty_poll(connect, grouped):
-    members = [grouped, *[await another(connect) for _ in range(3)]]
+    members = [grouped, *[await second_client(connect) for _ in range(3)]]
     for member in members:
         await member.status(JOIN, **GROUP)
     answer = await members[-1].poll(NEXT, **AUTO)

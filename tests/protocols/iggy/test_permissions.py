@@ -22,21 +22,21 @@ BOB = {"username": "bob", "password": "secret1", "status": 1}
 TP = {"stream": named("st"), "topic": named("tp")}
 
 
-def given(names, *wanted):
+def permission_flags(names, *wanted):
     assert set(wanted) <= set(names)
     return [int(name in wanted) for name in names]
 
 
 def everywhere(*wanted):
-    return block(given(GLOBAL_PERMISSIONS, *wanted), {})
+    return block(permission_flags(GLOBAL_PERMISSIONS, *wanted), {})
 
 
 def stream_1(*wanted, topics=None):
-    return block(NOTHING, {1: (given(STREAM_PERMISSIONS, *wanted), topics or {})})
+    return block(NOTHING, {1: (permission_flags(STREAM_PERMISSIONS, *wanted), topics or {})})
 
 
 def topic_1(*wanted):
-    return stream_1(topics={1: given(TOPIC_PERMISSIONS, *wanted)})
+    return stream_1(topics={1: permission_flags(TOPIC_PERMISSIONS, *wanted)})
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ EMPTY = {
     "nothing in a topic": stream_1(topics={1: [0] * 4}),
     "nothing beside something": block(
         NOTHING,
-        {1: (given(STREAM_PERMISSIONS, "read_stream"), {1: [0] * 4, 2: [0, 0, 1, 0]})},
+        {1: (permission_flags(STREAM_PERMISSIONS, "read_stream"), {1: [0] * 4, 2: [0, 0, 1, 0]})},
     ),
 }
 

@@ -103,57 +103,57 @@ class Fixture:
 
 
 @pytest.fixture
-def known():
+def session_book():
     return Fixture()
 
 
-def test_a_session_is_found_by_id_secret_and_number(known):
-    session = known.new()
-    assert known.all.proven(KEY, SECRET, 7) is session
-    assert known.all.proven(KEY, SECRET, 0) is session
-    assert known.all.proven(KEY, SECRET, 8) is None
-    assert known.all.proven(KEY, bytes(32), 7) is None
-    assert known.all.proven(bytes(16), SECRET, 7) is None
+def test_a_session_is_found_by_id_secret_and_number(session_book):
+    session = session_book.new()
+    assert session_book.all.proven(KEY, SECRET, 7) is session
+    assert session_book.all.proven(KEY, SECRET, 0) is session
+    assert session_book.all.proven(KEY, SECRET, 8) is None
+    assert session_book.all.proven(KEY, bytes(32), 7) is None
+    assert session_book.all.proven(bytes(16), SECRET, 7) is None
 
 
-def test_a_session_ends_some_time_after_its_connection(known):
-    session, connection = known.new(), CarryingConnection()
-    known.all.hold(session, connection)
-    known.all.lose(session, connection, 30.0)
-    known.now_s = 29.9
-    assert known.all.find(KEY) is session
-    known.now_s = 30.0
-    assert known.all.find(KEY) is None
-    assert known.ended == [session]
+def test_a_session_ends_some_time_after_its_connection(session_book):
+    session, connection = session_book.new(), CarryingConnection()
+    session_book.all.hold(session, connection)
+    session_book.all.lose(session, connection, 30.0)
+    session_book.now_s = 29.9
+    assert session_book.all.find(KEY) is session
+    session_book.now_s = 30.0
+    assert session_book.all.find(KEY) is None
+    assert session_book.ended == [session]
 
 
-def test_a_session_that_is_continued_does_not_end(known):
-    session, first, second = known.new(), CarryingConnection(), CarryingConnection()
-    known.all.hold(session, first)
-    known.all.lose(session, first, 30.0)
-    known.all.hold(session, second)
-    known.now_s = 1000.0
-    assert known.all.find(KEY) is session
+def test_a_session_that_is_continued_does_not_end(session_book):
+    session, first, second = session_book.new(), CarryingConnection(), CarryingConnection()
+    session_book.all.hold(session, first)
+    session_book.all.lose(session, first, 30.0)
+    session_book.all.hold(session, second)
+    session_book.now_s = 1000.0
+    assert session_book.all.find(KEY) is session
     assert not second.ended
 
 
-def test_a_second_connection_ends_the_first(known):
-    session, first, second = known.new(), CarryingConnection(), CarryingConnection()
-    known.all.hold(session, first)
-    known.all.hold(session, second)
+def test_a_second_connection_ends_the_first(session_book):
+    session, first, second = session_book.new(), CarryingConnection(), CarryingConnection()
+    session_book.all.hold(session, first)
+    session_book.all.hold(session, second)
     assert first.ended
-    known.all.lose(session, first, 30.0)  # The first connection ends after that.
-    known.now_s = 1000.0
-    assert known.all.find(KEY) is session
+    session_book.all.lose(session, first, 30.0)  # The first connection ends after that.
+    session_book.now_s = 1000.0
+    assert session_book.all.find(KEY) is session
 
 
-def test_lost_sessions_are_bounded(known):
-    all_sessions = [known.new(bytes([number] * 16)) for number in range(3)]
+def test_lost_sessions_are_bounded(session_book):
+    all_sessions = [session_book.new(bytes([number] * 16)) for number in range(3)]
     for session in all_sessions:
         connection = CarryingConnection()
-        known.all.hold(session, connection)
-        known.all.lose(session, connection, 30.0)
-    assert known.ended == all_sessions[:1]
+        session_book.all.hold(session, connection)
+        session_book.all.lose(session, connection, 30.0)
+    assert session_book.ended == all_sessions[:1]
 
 
 async def member(open_client, client_id=b""):

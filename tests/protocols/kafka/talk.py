@@ -41,7 +41,7 @@ def join_request(protocols: Mapping[bytes, bytes] | None = None, **fields: Any) 
     return JoinGroupRequest(**(usual | fields))
 
 
-async def another(open_client: OpenClient) -> RawKafka:
+async def second_client(open_client: OpenClient) -> RawKafka:
     return RawKafka(await open_client("kafka", group_initial_delay_ms=0))
 
 

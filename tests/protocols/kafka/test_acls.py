@@ -49,7 +49,7 @@ def anything(kind: type, **fields: object) -> object:
     return kind(**(about | fields))
 
 
-async def made(client: RawKafka, *creations: AclCreation, version: int = 3) -> list[int]:
+async def creation_codes(client: RawKafka, *creations: AclCreation, version: int = 3) -> list[int]:
     reply = await client.call_whole(CreateAclsRequest(creations=creations), version)
     return [result.error_code for result in reply.results]
 
@@ -60,7 +60,7 @@ async def test_an_acl_is_a_permission_until_it_is_deleted(
 ) -> None:
     topic, group = Resource.of_topic(FOO_NAME), Resource.of_group(b"g", FOO_NAME)
     sent = [creation(2, b"foo", 3), creation(3, b"g", 3), creation(2, b"foo", 3, permission=2)]
-    assert await made(client, *sent, version=version) == [0, 0, INVALID_REQUEST]
+    assert await creation_codes(client, *sent, version=version) == [0, 0, INVALID_REQUEST]
     assert broker.permissions.list("anna") == [
         Grant("anna", "consume", "public/default/foo@"),
         Grant("anna", "consume", "public/default/@g"),
@@ -104,7 +104,7 @@ async def test_unknown_values_of_a_filter_are_refused(client: RawKafka) -> None:
         filters = [anything(DeleteAclsFilter, **fields)]
         reply = await client.call_whole(DeleteAclsRequest(filters=filters), 3)
         assert reply.filter_results[0].error_code == INVALID_REQUEST
-    assert await made(client, creation(2, b"\xff", 3)) == [INVALID_REQUEST]
+    assert await creation_codes(client, creation(2, b"\xff", 3)) == [INVALID_REQUEST]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ async def test_acls_need_access_control_and_the_right(
     broker: Broker, client: RawKafka, access: Access, code: int
 ) -> None:
     broker.access = access
-    assert await made(client, creation(2, b"foo", 3)) == [code]
+    assert await creation_codes(client, creation(2, b"foo", 3)) == [code]
     shown = await client.call_whole(anything(DescribeAclsRequest), 3)
     assert (shown.error_code, shown.resources) == (code, [])
     filters = [anything(DeleteAclsFilter)]

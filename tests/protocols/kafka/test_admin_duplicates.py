@@ -28,7 +28,7 @@ from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.talk import FOO, FOO_NAME
 
 
-def wanted(name: bytes, partitions: int = 1, *assigned: tuple[int, list[int]]) -> CreatableTopic:
+def new_topic(name: bytes, partitions: int = 1, *assigned: tuple[int, list[int]]) -> CreatableTopic:
     assignments = [
         CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
         for index, brokers in assigned
@@ -39,7 +39,7 @@ def wanted(name: bytes, partitions: int = 1, *assigned: tuple[int, list[int]]) -
 
 
 async def test_a_topic_named_twice_is_not_made(broker: Broker, client: RawKafka) -> None:
-    request = CreateTopicsRequest(topics=[wanted(b"a"), wanted(b"b"), wanted(b"a", 2)])
+    request = CreateTopicsRequest(topics=[new_topic(b"a"), new_topic(b"b"), new_topic(b"a", 2)])
     reply = await client.call_whole(request, 7)
     assert {topic.name: topic.error_code for topic in reply.topics} == {b"a": 42, b"b": 0}
     assert len(reply.topics) == 2
@@ -47,7 +47,7 @@ async def test_a_topic_named_twice_is_not_made(broker: Broker, client: RawKafka)
 
 
 async def test_a_made_topic_is_described(broker: Broker, client: RawKafka) -> None:
-    topic = wanted(b"bar", 3)
+    topic = new_topic(b"bar", 3)
     topic.configs = [CreatableTopicConfig(name=b"retention.ms", value=b"1000")]
     (created,) = (await client.call_whole(CreateTopicsRequest(topics=[topic]), 7)).topics
     assert (created.error_code, created.num_partitions, created.replication_factor) == (0, 3, 1)
@@ -60,12 +60,12 @@ async def test_a_made_topic_is_described(broker: Broker, client: RawKafka) -> No
 @pytest.mark.parametrize(
     ("topic", "code"),
     [
-        (wanted(b"x", -1, (0, [1])), 0),
-        (wanted(b"x", -1, (0, [7])), 39),
-        (wanted(b"x", -1, (0, [])), 39),
-        (wanted(b"x", -1, (1, [1])), 39),
-        (wanted(b"x", -1, (0, [1]), (0, [1])), 39),
-        (wanted(b"x", 1, (0, [1])), 42),
+        (new_topic(b"x", -1, (0, [1])), 0),
+        (new_topic(b"x", -1, (0, [7])), 39),
+        (new_topic(b"x", -1, (0, [])), 39),
+        (new_topic(b"x", -1, (1, [1])), 39),
+        (new_topic(b"x", -1, (0, [1]), (0, [1])), 39),
+        (new_topic(b"x", 1, (0, [1])), 42),
     ],
 )
 async def test_chosen_replicas_are_checked(

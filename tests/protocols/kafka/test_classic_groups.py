@@ -28,7 +28,7 @@ from braidlog.protocols.kafka.wire.sync_group import (
 )
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import FOO, OpenClient, another, join_request
+from tests.protocols.kafka.talk import FOO, OpenClient, join_request, second_client
 from tests.waiting import until
 
 GROUP = b"g"
@@ -69,7 +69,7 @@ async def two_members(
     client: RawKafka, open_client: OpenClient
 ) -> tuple[RawKafka, JoinGroupResponse, JoinGroupResponse]:
     """Return both members of the same generation; the first leads."""
-    other = await another(open_client)
+    other = await second_client(open_client)
     first = await joined(client)
     await synced(client, first)
     replies: dict[str, JoinGroupResponse] = {}
@@ -127,7 +127,7 @@ async def another_waits(
     """
     first = await joined(client)
     await synced(client, first)
-    other = await another(open_client)
+    other = await second_client(open_client)
     promised = await other.call_with_table(join(), 5)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None
@@ -165,7 +165,7 @@ async def test_a_join_over_two_connections_counts_for_the_later(
     await synced(client, first)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None
-    clients = [await another(open_client), await another(open_client)]
+    clients = [await second_client(open_client), await second_client(open_client)]
     member_id = b""
     if instance is None:
         member_id = (await clients[0].call_with_table(join(), 5)).member_id
@@ -203,7 +203,7 @@ async def test_a_sync_ends_when_its_member_joins_again_over_another_connection(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follow)
         await until(lambda: bool(member.wakers))
-        newer = await another(open_client)
+        newer = await second_client(open_client)
         again = await newer.call_with_table(join(second.member_id), 5)
         assert (again.generation_id, group.state) == (2, GroupState.COMPLETING)
         with trio.move_on_after(5):  # Less than a minute, should it hang.
@@ -314,7 +314,7 @@ async def test_every_group_with_members_is_watched(
     broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     other, first, second = await two_members(client, open_client)
-    third = await another(open_client)
+    third = await second_client(open_client)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None and group.watched
     member = group.members[first.member_id]

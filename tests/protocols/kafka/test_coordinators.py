@@ -17,7 +17,7 @@ from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import FOO, OpenClient, another
+from tests.protocols.kafka.talk import FOO, OpenClient, second_client
 from tests.protocols.kafka.test_access import error_codes
 from tests.protocols.kafka.test_classic_groups import GROUP, beat, join, joined, synced
 
@@ -97,7 +97,7 @@ async def test_a_waiting_join_ends_when_the_group_moves(
 ) -> None:
     first = await joined(client)
     await synced(client, first)
-    other = await another(open_client)
+    other = await second_client(open_client)
     promised = await other.call_with_table(join(), 5)
     replies: list[JoinGroupResponse] = []
 

@@ -18,10 +18,10 @@ from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
     OpenClient,
-    another,
     fetch_one,
     foreign_append,
     produce_one,
+    second_client,
     values,
 )
 from tests.storage.formats.kafka.sets import prepare
@@ -98,7 +98,7 @@ async def test_waiting_fetch_is_woken_by_an_append_of_any_protocol(
     await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
     if listener == "kafka":
-        await produce_one(await another(open_client), message_set(b"a"))
+        await produce_one(await second_client(open_client), message_set(b"a"))
     else:
         foreign_append(broker, "foo", [b"a"])
     reply = await client.answer(m.FetchRequest)
@@ -111,7 +111,7 @@ async def test_min_bytes_count_over_all_partitions_and_all_appends(
     broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     await broker.topics.create(TopicName("public", "default", "wide"), 3)
-    producer = await another(open_client)
+    producer = await second_client(open_client)
     size = len(message(bytes(74)))  # 100
     targets = dict.fromkeys(range(3), (0, 1000))
     request = fetch(b"wide", targets, wait_ms=3_600_000, bytes_min=3 * size)
@@ -140,7 +140,7 @@ async def test_a_waiting_fetch_delays_later_requests(
         m.ConsumerMetadataRequest(b"g"),
     )
     await trio.testing.wait_all_tasks_blocked()
-    await produce_one(await another(open_client), message_set(b"a"))
+    await produce_one(await second_client(open_client), message_set(b"a"))
     assert isinstance(await client.answer(m.FetchRequest), m.FetchReply)
     assert isinstance(await client.answer(m.ConsumerMetadataRequest), m.ConsumerMetadataReply)
 
@@ -159,7 +159,7 @@ async def test_half_closed_client_still_gets_the_answer_to_its_fetch(
     await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000))
     await client.stream.send_eof()
     await trio.testing.wait_all_tasks_blocked()
-    await produce_one(await another(open_client), message_set(b"a"))
+    await produce_one(await second_client(open_client), message_set(b"a"))
     assert await client.frame() is not None
     assert await client.frame() is None
 
@@ -360,7 +360,7 @@ async def test_messages_without_room_are_cut_within_the_answers_limit(
 async def test_records_of_acks_0_are_visible_after_the_next_answer(
     broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
-    other = await another(open_client)
+    other = await second_client(open_client)
     for at in range(20):
         await client.send(produce(FOO, {0: message_set(b"%d" % at)}, acks=0))
         await client.call(m.ConsumerMetadataRequest(b"g"))

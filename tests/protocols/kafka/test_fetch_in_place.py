@@ -22,9 +22,9 @@ from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
     OpenClient,
-    another,
     fetch_one,
     produce_one,
+    second_client,
 )
 from tests.protocols.kafka.test_later_versions import batch_of, fetch_v
 from tests.waiting import until
@@ -265,7 +265,7 @@ async def test_a_fetch_that_waits_holds_no_file(
     """The client sets the wait; then the answer has all present records, once."""
     await fill(client, message_set, 9)
     wanted = data_of(await fetch_one(client, 0, 1 << 22))
-    waiting = await another(open_client)
+    waiting = await second_client(open_client)
     await waiting.send(fetch(FOO, {0: (0, 1 << 22)}, wait_ms=60_000, bytes_min=len(wanted) + 1))
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert watched.leases.count == 0
@@ -281,7 +281,7 @@ async def test_silent_readers_hold_no_files_and_stay_within_the_budget(
     broker: Broker, client: RawKafka, watched: Watched, open_client: OpenClient
 ) -> None:
     await fill(client, message_set, 10)
-    peers = [await another(open_client) for _ in range(200)]
+    peers = [await second_client(open_client) for _ in range(200)]
     for peer in peers:
         await peer.send(*[fetch(FOO, {0: (0, 1 << 21)})] * 3)
     await trio.testing.wait_all_tasks_blocked(0.05)
@@ -315,7 +315,7 @@ async def test_a_disk_failure_within_an_answer_ends_the_connection(
         raise OSError(errno.EIO, "bad block")
 
     watched._send = fail
-    victim = await another(open_client)
+    victim = await second_client(open_client)
     await fetch_one(client, 0, 1)
     await victim.send(fetch(FOO, {0: (0, 1 << 21)}))
     received = b"".join([bytes(data) async for data in victim.stream])

@@ -12,10 +12,10 @@ from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
     OpenClient,
-    another,
     fetch_one,
     foreign_append,
     produce_one,
+    second_client,
     values,
 )
 from tests.waiting import until
@@ -35,7 +35,7 @@ async def test_negative_max_bytes_is_an_error_once_records_arrive(
 ) -> None:
     await client.send(fetch(FOO, {0: (0, -1)}, wait_ms=3_600_000))
     await trio.testing.wait_all_tasks_blocked()
-    await produce_one(await another(open_client), message_set(b"a"))
+    await produce_one(await second_client(open_client), message_set(b"a"))
     reply = await client.answer(m.FetchRequest)
     assert reply == m.FetchReply({FOO: {0: m.Fetched(-1, -1, [])}})
 
@@ -69,7 +69,7 @@ async def test_unavailable_min_bytes_wait_with_any_max_bytes(
 
     async def store() -> None:  # 100 bytes, as Kafka's readers see them
         if listener == "kafka":
-            await produce_one(await another(open_client), message_set(bytes(74)))
+            await produce_one(await second_client(open_client), message_set(bytes(74)))
         else:
             foreign_append(broker, "foo", [bytes(74)])
 
@@ -124,7 +124,7 @@ async def test_a_half_closed_client_gets_its_pending_answer(
     (connection,) = broker.connections
     await client.stream.send_eof()
     assert not any(connection.notice_gone() for _ in range(3))
-    await produce_one(await another(open_client), message_set(b"a"))
+    await produce_one(await second_client(open_client), message_set(b"a"))
     reply = await client.answer(m.FetchRequest)
     assert isinstance(reply, m.FetchReply)
     assert values(reply.topics[FOO][0]) == [(0, b"a")]
@@ -150,7 +150,7 @@ async def test_nothing_follows_a_cut_set_after_a_wait(
     log = message(bytes(100), None, 0) + message(bytes(100), None, 1)
     await client.send(fetch(FOO, {0: (0, 200)}, wait_ms=3_600_000, bytes_min=1000))
     await until(lambda: len(broker.waiters) == 1)
-    await produce_one(await another(open_client), message_set(bytes(900)))
+    await produce_one(await second_client(open_client), message_set(bytes(900)))
     reply = await client.answer(m.FetchRequest)
     assert isinstance(reply, m.FetchReply)
     assert b"".join(map(bytes, reply.topics[FOO][0].parts)) == log[:200]
@@ -162,7 +162,7 @@ async def test_a_fetch_waits_for_bytes_beyond_what_it_can_hold(
     await produce_one(client, message_set(bytes(150)))
     await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=1000))
     await until(lambda: len(broker.waiters) == 1)
-    other = await another(open_client)
+    other = await second_client(open_client)
     await produce_one(other, message_set(bytes(100)))
     await until(lambda: len(broker.waiters) == 1)
     await produce_one(other, message_set(bytes(900)))

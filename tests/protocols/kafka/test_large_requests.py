@@ -13,7 +13,7 @@ from braidlog.protocols.kafka.large_requests import (
 )
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka, fetch, message_set
-from tests.protocols.kafka.talk import FOO, OpenClient, another, produce_one
+from tests.protocols.kafka.talk import FOO, OpenClient, produce_one, second_client
 
 HALF = LARGE_ENTRIES_MAX // 2 * ENTRY_BYTES_MIN  # bytes of a frame
 
@@ -86,7 +86,7 @@ async def test_the_largest_waiting_fetches_free_room() -> None:
         nursery.cancel_scope.cancel()
 
 
-def many(count: int, wait_ms: int = 0) -> m.FetchRequest:
+def large_fetch(count: int, wait_ms: int = 0) -> m.FetchRequest:
     return fetch(FOO, dict.fromkeys(range(count), (0, 100)), wait_ms=wait_ms)
 
 
@@ -98,8 +98,8 @@ async def test_large_fetches_of_many_clients_are_served_in_turn(
     most = 0
 
     async def ask() -> None:
-        other = await another(open_client)
-        reply = await other.call(many(15_000))
+        other = await second_client(open_client)
+        reply = await other.call(large_fetch(15_000))
         partitions = reply.topics[FOO]
         assert (len(partitions), partitions[0].error, partitions[14_999].error) == (15_000, 0, 3)
         answered.append(other)
@@ -137,7 +137,7 @@ async def test_a_large_fetch_waits_until_others_need_its_room(
         await wait_all_tasks_blocked(0.05)
         assert replies == []
         assert large_requests().held == 2 * count  # Topics and partitions.
-        other = await another(open_client)
-        await other.call(many(30_000))  # Counts as the maximum until the request is decoded.
+        other = await second_client(open_client)
+        await other.call(large_fetch(30_000))  # Counts as the maximum until the request is decoded.
     assert len(replies[0].topics) == count
     assert large_requests().held == 0

@@ -16,7 +16,7 @@ from braidlog.storage.metadata.user_records import Grant
 from tests.broker.access.scram_client import ScramClient
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka, table_request
-from tests.protocols.kafka.talk import FOO, another
+from tests.protocols.kafka.talk import FOO, second_client
 from tests.waiting import until
 
 KEY = Path(__file__).parents[2] / "broker" / "access" / "hs256.key"
@@ -29,7 +29,7 @@ MECHANISMS = [b"PLAIN", b"SCRAM-SHA-256", b"SCRAM-SHA-512", b"OAUTHBEARER"]
 @pytest.fixture
 async def stranger(broker, open_client):
     await broker.users.create("anna", "secret")
-    client = await another(open_client)
+    client = await second_client(open_client)
     yield client
     await client.stream.aclose()
 
@@ -193,7 +193,7 @@ async def legacy(broker, open_client, stranger):
     await broker.users.create("legacy", None, roles=["readers"])
     await broker.access.rules.grant(Grant("role:readers", "admin", "*"))
     broker.listeners["kafka"].principal = "legacy"
-    return await another(open_client)
+    return await second_client(open_client)
 
 
 async def may_see(client) -> bool:
@@ -202,7 +202,7 @@ async def may_see(client) -> bool:
     return error == Code.NONE
 
 
-async def taken(change, broker):
+async def revoke_right(change, broker):
     user = broker.users.get("legacy")
     if change == "the role from the user":
         await broker.users.alter(user, roles=[])
@@ -217,7 +217,7 @@ async def taken(change, broker):
 )
 async def test_the_user_of_a_listener_loses_revoked_permissions(legacy, broker, change):
     assert await may_see(legacy)
-    await taken(change, broker)
+    await revoke_right(change, broker)
     for connection in broker.connections:  # Within ACCESS_SWEEP_S; see `watch_access`.
         connection.access_changed()
     assert not await may_see(legacy)
@@ -229,7 +229,7 @@ async def test_a_deactivated_listener_user_has_no_connection_left(legacy, broker
     for connection in broker.connections:
         connection.access_changed()
     assert await legacy.frame() is None
-    later = await another(open_client)
+    later = await second_client(open_client)
     assert await later.frame() is None
 
 

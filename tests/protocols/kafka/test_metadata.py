@@ -11,12 +11,12 @@ from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
     OpenClient,
-    another,
+    second_client,
 )
 
 
 async def test_brokers_are_listed_without_topics(broker: Broker, open_client: OpenClient) -> None:
-    client = await another(open_client)
+    client = await second_client(open_client)
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
     (address,) = reply.brokers

@@ -25,7 +25,7 @@ from conformance.golden import migrating
 from conformance.golden.migrating import MODERN, Dialogue, MigrationStep, shown
 from tests.protocols.kafka.frames import RawKafka
 from tests.protocols.kafka.golden import VECTORS
-from tests.protocols.kafka.talk import OpenClient, another
+from tests.protocols.kafka.talk import OpenClient, second_client
 
 RECORDED = Path(VECTORS) / "migration-answers-4.3.1.tsv"
 # The time between heartbeats is Braidlog's own, and each broker makes the name of a leader. A
@@ -214,7 +214,7 @@ async def test_a_join_that_waits_is_told_to_join_again(
     broker: Broker, client: RawKafka, open_client: OpenClient
 ) -> None:
     topic_id = await golden_topic(broker)
-    other, third = await another(open_client), await another(open_client)
+    other, third = await second_client(open_client), await second_client(open_client)
     await client.call_whole(migrating.join(b""), 3)
     answers: list[JoinGroupResponse] = []
 

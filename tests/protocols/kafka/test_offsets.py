@@ -98,7 +98,7 @@ async def test_records_not_yet_on_disk_are_not_counted(broker: Broker, client: R
     assert offsets_before(known_offsets(partition, NOW), -1, 1) == [0]
 
 
-async def found(client: RawKafka, version: int, time_ms: int) -> tuple[int, int, int, int]:
+async def listed_offset(client: RawKafka, version: int, time_ms: int) -> tuple[int, int, int, int]:
     """Return code, offset, time and leader epoch of a ListOffsets answer for partition 0."""
     target = ListOffsetsPartition(timestamp=time_ms, current_leader_epoch=-1)
     topics = [ListOffsetsTopic(name=FOO, partitions=[target])]
@@ -108,12 +108,12 @@ async def found(client: RawKafka, version: int, time_ms: int) -> tuple[int, int,
 
 
 async def test_the_first_record_of_the_latest_time_is_found(client: RawKafka) -> None:
-    assert await found(client, 7, -3) == (0, -1, -1, -1)
+    assert await listed_offset(client, 7, -3) == (0, -1, -1, -1)
     await produce_one(client, message_set(b"without a time"))
-    assert await found(client, 7, -3) == (0, -1, -1, -1)
+    assert await listed_offset(client, 7, -3) == (0, -1, -1, -1)
     for time_ms in (10, 2000, 30, 2000, 999):
         await produce_one(client, batch_of(b"a", b"b", time_ms=time_ms))
-    assert await found(client, 7, -3) == (0, 3, 2000, 0)
+    assert await listed_offset(client, 7, -3) == (0, 3, 2000, 0)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ async def test_special_times_have_a_first_version(
     for version in range(1, 12):
         epoch = 0 if offset >= 0 and version >= 4 else -1
         expected = (35, -1, -1, -1) if version < since else (0, offset, -1, epoch)
-        assert await found(client, version, time_ms) == expected
+        assert await listed_offset(client, version, time_ms) == expected
 
 
 async def test_records_without_a_time_are_skipped(client: RawKafka) -> None:
     await produce_one(client, message_set(b"without a time"))
     await produce_one(client, batch_of(b"a", time_ms=5))
-    assert await found(client, 5, 0) == (0, 1, 5, 0)
-    assert await found(client, 5, 6) == (0, -1, -1, -1)
+    assert await listed_offset(client, 5, 0) == (0, 1, 5, 0)
+    assert await listed_offset(client, 5, 6) == (0, -1, -1, -1)

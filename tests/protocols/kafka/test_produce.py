@@ -46,10 +46,10 @@ from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
     OpenClient,
-    another,
     fetch_one,
     foreign_append,
     produce_one,
+    second_client,
     values,
 )
 from tests.storage.formats.kafka.test_record_batches import timed
@@ -97,7 +97,7 @@ async def test_a_failed_acks_0_closes_once_other_partitions_are_readable(
 ) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
     for at in range(20):
-        other = await another(open_client)
+        other = await second_client(open_client)
         await other.send(produce(FOO, {0: message_set(b"%d" % at), 7: message_set(b"x")}, acks=0))
         assert await other.frame() is None
         assert partition.high_watermark == at + 1
@@ -185,7 +185,7 @@ async def test_a_large_compressed_set_gets_offsets_despite_other_appends(
     with no_thread_unpacks():
         await client.send(produce(FOO, {0: large}))
         await trio.testing.wait_all_tasks_blocked()
-        other = await another(open_client)
+        other = await second_client(open_client)
         assert await produce_one(other, message_set(b"first")) == m.Produced(0, 0)
     assert await client.answer(m.ProduceRequest) == m.ProduceReply({FOO: {0: m.Produced(0, 1)}})
     partition = broker.topics.partition(FOO_NAME, 0)
@@ -200,7 +200,7 @@ async def test_a_set_that_unpacks_to_much_delays_no_other(
 ) -> None:
     small_bomb = before + gzipped(message(bytes(10 * INLINE_INFLATED_MAX)))
     assert len(small_bomb) < 5000
-    other = await another(open_client)
+    other = await second_client(open_client)
     with no_thread_unpacks():
         await client.send(produce(FOO, {0: small_bomb}))
         await trio.testing.wait_all_tasks_blocked()
@@ -212,7 +212,7 @@ async def test_a_set_that_unpacks_to_much_delays_no_other(
 async def test_compressed_sets_of_a_partition_are_packed_in_turn(
     client: RawKafka, open_client: OpenClient
 ) -> None:
-    others = [client, await another(open_client), await another(open_client)]
+    others = [client, await second_client(open_client), await second_client(open_client)]
     large = gzipped(incompressible(70))
     with no_thread_unpacks():
         for other in others:

@@ -18,7 +18,7 @@ from conformance.server import RunningBroker
 from tests.broker.held_disk import HeldDisk
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka, message_set, table_request
-from tests.protocols.kafka.talk import FOO, FOO_NAME, another, fetch_one, produce_one, values
+from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, produce_one, second_client, values
 from tests.storage.formats.kafka.test_record_batches import batch
 from tests.waiting import HANG_S, until
 
@@ -121,7 +121,7 @@ async def test_invalid_idempotent_batches_are_refused(client: RawKafka, sent: by
 
 
 async def test_two_connections_at_once_store_a_batch_once(open_client, client: RawKafka) -> None:
-    again = await another(open_client)
+    again = await second_client(open_client)
     for connection in (client, again):
         await connection.send(m.ProduceRequest(1, 1000, {FOO: {0: memoryview(sequenced(0))}}))
     answers = [await connection.answer(m.ProduceRequest) for connection in (client, again)]
@@ -176,7 +176,7 @@ async def test_a_resent_batch_waits_until_the_first_copy_is_durable(
     answered = []
 
     async def send_again(sent: bytes) -> None:
-        answered.append(await send(await another(open_client), sent))
+        answered.append(await send(await second_client(open_client), sent))
 
     nursery.start_soon(send_again, sequenced(1))
     nursery.start_soon(send_again, sequenced(7))

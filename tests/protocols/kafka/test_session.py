@@ -14,7 +14,7 @@ from tests.protocols.kafka.frames import RawKafka, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
     OpenClient,
-    another,
+    second_client,
 )
 
 
@@ -29,7 +29,7 @@ class FakeConnection:
 
 async def test_invalid_bytes_close_at_once(broker: Broker, open_client: OpenClient) -> None:
     for data in (bytes(4), b"\x00\x00\x00\x0d\x7f\xff\x00\x00", b"\x00\x00\x00\x0a" + bytes(10)):
-        client = await another(open_client)
+        client = await second_client(open_client)
         await client.stream.send_all(data)
         assert await client.frame() is None
 
@@ -56,10 +56,10 @@ async def test_an_idle_connection_is_closed_after_the_timeout(
 async def test_clients_receive_the_advertised_address(
     broker: Broker, open_client: OpenClient
 ) -> None:
-    first = await another(open_client)
+    first = await second_client(open_client)
     listener = broker.listeners["kafka"]
     listener.advertised = ("kafka.example.org", 19092)
-    client = await another(open_client)
+    client = await second_client(open_client)
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
     assert reply.brokers == [m.BrokerAddress(1, b"kafka.example.org", 19092)]

@@ -54,7 +54,7 @@ from tests.listeners import open_listeners
 from tests.opened import opened_broker
 from tests.protocols.kafka import forms
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient, another, foreign_append
+from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient, foreign_append, second_client
 from tests.protocols.kafka.test_classic_groups import GROUP
 
 A, B = b"A" * 22, b"B" * 22
@@ -133,7 +133,7 @@ async def ack(client: RawKafka, topic_id: bytes, epoch: int, *acks: Any, member:
 async def test_members_share_the_records(
     broker: Broker, client: RawKafka, open_client: OpenClient, topic_id: bytes
 ) -> None:
-    other = await another(open_client)
+    other = await second_client(open_client)
     reply = await client.call_whole(fetch(topic_id, 0, records=6), 2)
     assert acquired(reply) == [(0, 5, 1)]
     assert reply.acquisition_lock_timeout_ms == 30_000
@@ -155,7 +155,7 @@ async def test_a_batch_comes_once_although_its_first_records_are_freed_during_th
     topic_id: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = await another(open_client)
+    other = await second_client(open_client)
     assert acquired(await other.call_whole(fetch(topic_id, 0, B, records=5), 2)) == [(0, 4, 1)]
     (topic,) = broker.topics.all()
     queue = broker.dispatchers.find(topic.partitions[0], GROUP)
@@ -179,7 +179,7 @@ async def test_a_batch_comes_once_although_its_first_records_are_freed_during_th
 async def test_records_come_back_when_the_connection_ends(
     client: RawKafka, open_client: OpenClient, topic_id: bytes
 ) -> None:
-    other = await another(open_client)
+    other = await second_client(open_client)
     assert acquired(await other.call_whole(fetch(topic_id, 0, B), 2)) == [(0, 9, 1)]
     assert acquired(await client.call_whole(fetch(topic_id, 0), 2)) == []
     await other.stream.aclose()
@@ -190,7 +190,7 @@ async def test_records_come_back_when_the_connection_ends(
 async def test_delivery_counts_survive_a_clean_stop(tmp_path: Path) -> None:
     async def opened(expected: list[tuple[int, int, int]]) -> None:
         async with opened_broker(tmp_path, {}) as broker, open_listeners(broker) as connect:
-            client = await another(connect)
+            client = await second_client(connect)
             await client.call(forms.MetadataRequest([FOO]))
             (topic,) = broker.topics.all()
             if broker.subscriptions.find(topic, GROUP) is None:
@@ -211,7 +211,7 @@ async def test_a_seek_forgets_the_counts(
     broker: Broker, open_client: OpenClient, client: RawKafka, topic_id: bytes
 ) -> None:
     (topic,) = broker.topics.all()
-    other = await another(open_client)
+    other = await second_client(open_client)
     assert acquired(await other.call_whole(fetch(topic_id, 0, B, records=1), 2)) == [(0, 0, 1)]
     subscription = broker.subscriptions.get(topic, GROUP)
     assert subscription.deliveries(0) == []  # After a crash the queue counts from the beginning.

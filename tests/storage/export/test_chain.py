@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(SPEEDUPS is None, reason="the extension is not b
 WALKS = [(KAFKA, kafka._entries), (PLAIN, plain._records)]
 
 
-def found(walk, body):
+def starts_of(walk, body):
     try:
         return walk(body).tolist()
     except NOT_REGULAR:
@@ -35,10 +35,10 @@ def test_they_agree_on_bodies_in_order_and_on_damaged_ones(monkeypatch, codec, w
         body = bytes(codec.encode([Record(n, 1, value=v) for n, v in enumerate(values)], 0))
         if chance.random() < 0.6:
             body = mutated(chance, body)
-        in_c = found(walk, body)
+        in_c = starts_of(walk, body)
         with monkeypatch.context() as patched:
             patched.setattr(vectors, "SPEEDUPS", None)
-            assert found(walk, body) == in_c
+            assert starts_of(walk, body) == in_c
         agreed += in_c is not None and len(in_c) > 1
     assert agreed > 50
 

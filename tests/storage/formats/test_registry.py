@@ -41,7 +41,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def other() -> OtherCodec:
+def other_codec() -> OtherCodec:
     registry.register(OTHER)
     return OTHER
 
@@ -54,13 +54,13 @@ def test_built_in_codecs_are_found_by_number_and_name(name: str) -> None:
     assert registry.codec_for(codec.format) is codec
 
 
-def test_a_registered_codec_is_found(other: OtherCodec) -> None:
-    assert registry.codec_for(250) is other
-    assert registry.codec_named("test-other") is other
-    registry.register(other)  # A repeated registration is no clash.
+def test_a_registered_codec_is_found(other_codec: OtherCodec) -> None:
+    assert registry.codec_for(250) is other_codec
+    assert registry.codec_named("test-other") is other_codec
+    registry.register(other_codec)  # A repeated registration is no clash.
 
 
-def test_numbers_and_names_have_one_owner(other: OtherCodec) -> None:
+def test_numbers_and_names_have_one_owner(other_codec: OtherCodec) -> None:
     with pytest.raises(ValueError, match="clashes"):
         registry.register(TwinCodec())
 

@@ -28,7 +28,7 @@ PRODUCER_POS = 43
 APPEND_US = 1_700_000_000_000_000
 
 
-def once(producer=NO_PRODUCER, bytes_max=1 << 20):
+def write_at_once(producer=NO_PRODUCER, bytes_max=1 << 20):
     return WriteAtOnce(kafka.WRITE, bytes_max, APPEND_US, producer)
 
 
@@ -76,7 +76,7 @@ def test_sets_are_stored_as_by_append(seed, tmp_path):
         if kafka.producer_of(memoryview(data)) != NO_ID:
             producer = PRODUCER.unpack_from(data, PRODUCER_POS)
         end_offset, size = ours.log.log_end_offset, ours.log.size_bytes
-        written = ours.log.append_at_once(memoryview(bytearray(data)), once(producer))
+        written = ours.log.append_at_once(memoryview(bytearray(data)), write_at_once(producer))
         is_stored = store_in_python(theirs, data)
         if written is None:
             assert (ours.log.log_end_offset, ours.log.size_bytes) == (end_offset, size)
@@ -105,7 +105,7 @@ SOUND = bytes(batch_of(NO_ID, -1, -1))
 def refused(store, data=SOUND, **options):
     """Return True if a set is refused; then nothing is stored."""
     before = (store.log.log_end_offset, store.log.size_bytes)
-    written = store.log.append_at_once(memoryview(bytearray(data)), once(**options))
+    written = store.log.append_at_once(memoryview(bytearray(data)), write_at_once(**options))
     assert written is not None or (store.log.log_end_offset, store.log.size_bytes) == before
     return written is None
 
@@ -121,7 +121,7 @@ def test_a_batch_that_is_not_the_producers_next_is_left_to_append(tmp_path):
     for producer in (NO_PRODUCER, (6, 3, 7), (5, 4, 7), (5, 3, 6)):
         assert refused(store, data, producer=producer)
     assert refused(store, producer=(5, 3, 7))
-    written = store.log.append_at_once(memoryview(data), once((5, 3, 7)))
+    written = store.log.append_at_once(memoryview(data), write_at_once((5, 3, 7)))
     assert written == (1, 1000, 5 | PRODUCER_BIT, 7)
 
 

@@ -37,7 +37,7 @@ class OneByOne(LocalFiles):
     syncs_all_at_once = False
 
 
-def made(tmp_path, files_type, count, disk=None):
+def create_files(tmp_path, files_type, count, disk=None):
     disk = disk or RecordingDisk()
     files = files_type(tmp_path, disk)
     return files, disk, [files.create(str(tmp_path / str(number))) for number in range(count)]
@@ -49,37 +49,37 @@ def syncs(disk):
 
 @pytest.mark.parametrize("files_type", [AllAtOnce, OneByOne])
 def test_a_file_needs_a_single_fdatasync(tmp_path, files_type):
-    files, disk, (file,) = made(tmp_path, files_type, 1)
+    files, disk, (file,) = create_files(tmp_path, files_type, 1)
     sync_points(files, [SyncPoint([file]), SyncPoint([file])])
     assert syncs(disk) == ["sync_data"]
 
 
 def test_several_files_need_a_single_syncfs(tmp_path):
-    files, disk, two = made(tmp_path, AllAtOnce, 2)
+    files, disk, two = create_files(tmp_path, AllAtOnce, 2)
     sync_points(files, [SyncPoint([file]) for file in two])
     assert syncs(disk) == ["sync_file_system"]
 
 
 def test_a_file_and_its_folder_need_a_single_syncfs(tmp_path):
-    files, disk, (file,) = made(tmp_path, AllAtOnce, 1)
+    files, disk, (file,) = create_files(tmp_path, AllAtOnce, 1)
     sync_points(files, [SyncPoint([file], [str(tmp_path)])])
     assert syncs(disk) == ["sync_file_system"]
 
 
 def test_without_syncfs_each_file_and_folder_is_synced_once(tmp_path):
-    files, disk, two = made(tmp_path, OneByOne, 2)
+    files, disk, two = create_files(tmp_path, OneByOne, 2)
     sync_points(files, [SyncPoint([file], [str(tmp_path)]) for file in two])
     assert syncs(disk) == ["sync_data", "sync_data", "sync_folder"]
 
 
 def test_without_changes_nothing_is_synced(tmp_path):
-    files, disk, _ = made(tmp_path, AllAtOnce, 0)
+    files, disk, _ = create_files(tmp_path, AllAtOnce, 0)
     sync_points(files, [SyncPoint([])])
     assert syncs(disk) == []
 
 
 def test_a_round_takes_all_marked_members_and_the_next_gathers(tmp_path):
-    files, _, _ = made(tmp_path, OneByOne, 0)
+    files, _, _ = create_files(tmp_path, OneByOne, 0)
     committer = Committer(files)
     first, second = FakeMember(), FakeMember()
     assert committer.mark(first) == 1
@@ -97,7 +97,7 @@ def test_a_round_takes_all_marked_members_and_the_next_gathers(tmp_path):
 
 
 def test_on_dirty_is_called_with_the_first_mark_of_a_round(tmp_path):
-    files, _, _ = made(tmp_path, OneByOne, 0)
+    files, _, _ = create_files(tmp_path, OneByOne, 0)
     calls = []
     committer = Committer(files, lambda: calls.append(1))
     committer.mark(FakeMember())
@@ -110,7 +110,7 @@ def test_on_dirty_is_called_with_the_first_mark_of_a_round(tmp_path):
 
 
 def test_lazy_members_wait_to_be_promoted(tmp_path):
-    files, _, _ = made(tmp_path, OneByOne, 0)
+    files, _, _ = create_files(tmp_path, OneByOne, 0)
     calls = []
     committer = Committer(files, lambda: calls.append(1))
     lazy, eager = FakeMember(), FakeMember()
@@ -128,7 +128,7 @@ def test_lazy_members_wait_to_be_promoted(tmp_path):
 
 
 def test_a_lazy_member_taken_by_a_round_is_done(tmp_path):
-    files, _, _ = made(tmp_path, OneByOne, 0)
+    files, _, _ = create_files(tmp_path, OneByOne, 0)
     committer = Committer(files)
     member = FakeMember()
     committer.mark_lazy(member)
@@ -140,7 +140,7 @@ def test_a_lazy_member_taken_by_a_round_is_done(tmp_path):
 
 def test_a_failed_sync_is_never_retried(tmp_path):
     disk = FailingDisk()
-    files, _, (file,) = made(tmp_path, OneByOne, 1, disk)
+    files, _, (file,) = create_files(tmp_path, OneByOne, 1, disk)
     committer = Committer(files)
     member = FakeMember([file])
     committer.mark(member)
@@ -158,7 +158,7 @@ def test_a_failed_sync_is_never_retried(tmp_path):
 
 
 def test_commit_ends_an_abandoned_round(tmp_path):
-    files, disk, (file,) = made(tmp_path, OneByOne, 1)
+    files, disk, (file,) = create_files(tmp_path, OneByOne, 1)
     committer = Committer(files)
     member = FakeMember([file])
     committer.mark(member)
@@ -169,7 +169,7 @@ def test_commit_ends_an_abandoned_round(tmp_path):
 
 
 def test_a_forgotten_member_is_left_out(tmp_path):
-    files, _, _ = made(tmp_path, OneByOne, 0)
+    files, _, _ = create_files(tmp_path, OneByOne, 0)
     committer = Committer(files)
     member = FakeMember()
     committer.mark(member)

@@ -62,12 +62,12 @@ def ends(folder, mark=None):
         identity = LogIdentity(path, KIND_PARTITION, 1)
         slot = mark or read_watermark(path, 1)
         recovered = look(files, identity, slot, INTERVAL_BYTES, files.names(path))
-        summaries.append(recovered and told(recovered))
+        summaries.append(recovered and observable_state(recovered))
         files.close()
     return summaries
 
 
-def told(recovered):
+def observable_state(recovered):
     """Return everything about a recovered log that later use can observe."""
     last = recovered.segments[-1] if recovered.segments else None
     if last is not None and last.header is None:  # Damaged, or not read.

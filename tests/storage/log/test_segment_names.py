@@ -9,11 +9,13 @@ def plain(base):
     return f"{base:020d}.log"
 
 
-def made(base, end, generation, suffix=".log"):
+def compacted_name(base, end, generation, suffix=".log"):
     return f"{base:020d}-{end:020d}-{generation}{suffix}"
 
 
-@pytest.mark.parametrize("name", [plain(0), plain(7), made(0, 9, 1), made(3, 4, 12, ".view")])
+@pytest.mark.parametrize(
+    "name", [plain(0), plain(7), compacted_name(0, 9, 1), compacted_name(3, 4, 12, ".view")]
+)
 def test_names_round_trip(name):
     parsed = parse_name(name)
     assert parsed is not None
@@ -25,10 +27,10 @@ def test_names_round_trip(name):
     [
         "7.log",
         plain(0) + ".new",
-        made(9, 9, 1),
-        made(0, 9, 0),
+        compacted_name(9, 9, 1),
+        compacted_name(0, 9, 0),
         "watermark",
-        made(0, 9, 1) + ".index",
+        compacted_name(0, 9, 1) + ".index",
     ],
 )
 def test_other_names_are_ignored(name):
@@ -36,18 +38,25 @@ def test_other_names_are_ignored(name):
 
 
 def test_a_compacted_file_replaces_segments_that_begin_within_it():
-    names = [plain(0), plain(10), plain(20), made(0, 20, 1), made(0, 10, 1), made(0, 20, 2)]
+    names = [
+        plain(0),
+        plain(10),
+        plain(20),
+        compacted_name(0, 20, 1),
+        compacted_name(0, 10, 1),
+        compacted_name(0, 20, 2),
+    ]
     current, replaced = segment_names(names)
     assert current == [SegmentName(0, 2, 20), SegmentName(20)]
     assert [name.file_name for name in replaced] == [
         plain(10),
-        made(0, 20, 1),
-        made(0, 10, 1),
+        compacted_name(0, 20, 1),
+        compacted_name(0, 10, 1),
         plain(0),
     ]
 
 
 def test_the_newest_view_is_first():
-    names = [made(0, 20, 1, ".view"), made(0, 30, 2, ".view"), plain(0)]
+    names = [compacted_name(0, 20, 1, ".view"), compacted_name(0, 30, 2, ".view"), plain(0)]
     assert [view.generation for view in view_names(names)] == [2, 1]
     assert segment_names(names)[0] == [SegmentName(0)]

@@ -40,7 +40,7 @@ def tenants_of(catalogue):
     return {tenant: [*catalogue.tenants.admin_roles(tenant)] for tenant in catalogue.tenants}
 
 
-def again(journal):
+def replayed(journal):
     return JournalCatalogue(journal.reopened(), now_us=0).catalogue
 
 
@@ -48,12 +48,12 @@ def test_a_tenant_needs_no_namespace_and_outlives_its_last(catalogue, journal):
     catalogue.change_tenants(TenantSet("acme", []))
     catalogue.create_namespace("acme", "shop", created_us=1)
     catalogue.delete_namespace("acme", "shop")
-    assert tenants_of(catalogue) == tenants_of(again(journal)) == {"acme": []}
+    assert tenants_of(catalogue) == tenants_of(replayed(journal)) == {"acme": []}
     catalogue.change_tenants(TenantSet("acme", ["clerk"]))
-    assert tenants_of(catalogue) == tenants_of(again(journal)) == {"acme": ["clerk"]}
+    assert tenants_of(catalogue) == tenants_of(replayed(journal)) == {"acme": ["clerk"]}
     assert catalogue.tenants.admin_roles("other") == ()
     catalogue.change_tenants(TenantGone("acme"))
-    assert tenants_of(catalogue) == tenants_of(again(journal)) == {}
+    assert tenants_of(catalogue) == tenants_of(replayed(journal)) == {}
     assert "acme" not in catalogue.tenants and len(catalogue.tenants) == 0
 
 
@@ -74,10 +74,10 @@ def test_the_bytes_of_a_described_and_a_forgotten_cluster(catalogue, journal):
     fields = {"url": "u", "peers": ["us"]}
     catalogue.change_tenants(ClusterDescribed("eu", fields))
     assert journal.records[-1] == DESCRIBED
-    assert catalogue.tenants.clusters == again(journal).tenants.clusters == {"eu": fields}
+    assert catalogue.tenants.clusters == replayed(journal).tenants.clusters == {"eu": fields}
     catalogue.change_tenants(ClusterForgotten("eu"))
     assert journal.records[-1] == FORGOTTEN
-    assert catalogue.tenants.clusters == again(journal).tenants.clusters == {}
+    assert catalogue.tenants.clusters == replayed(journal).tenants.clusters == {}
     with pytest.raises(DamagedLog, match="ClusterForgotten of unknown 'eu'"):
         JournalCatalogue(MemoryJournal([*EARLIER, FORGOTTEN]), now_us=0)
 
@@ -92,7 +92,7 @@ def test_an_earlier_journal_has_no_tenants_and_accepts_them():
     assert tenants_of(catalogue) == {}
     assert journal.records == EARLIER
     catalogue.change_tenants(TenantSet("acme", ["boss"]))
-    assert tenants_of(again(journal)) == {"acme": ["boss"]}
+    assert tenants_of(replayed(journal)) == {"acme": ["boss"]}
 
 
 def clusters_of(catalogue):
@@ -125,12 +125,12 @@ def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed):
         change_at_random(rng, catalogue)
         if rng.random() < 0.1:
             catalogue.writer.rewrite()
-        assert tenants_of(again(journal)) == tenants_of(catalogue)
-        assert clusters_of(again(journal)) == clusters_of(catalogue)
+        assert tenants_of(replayed(journal)) == tenants_of(catalogue)
+        assert clusters_of(replayed(journal)) == clusters_of(catalogue)
     catalogue.writer.rewrite()
     assert journal.snapshots
-    assert clusters_of(again(journal)) == clusters_of(catalogue)
-    assert tenants_of(again(journal)) == tenants_of(catalogue)
+    assert clusters_of(replayed(journal)) == clusters_of(catalogue)
+    assert tenants_of(replayed(journal)) == tenants_of(catalogue)
 
 
 def test_a_refused_change_changes_nothing(catalogue, journal):
@@ -141,7 +141,7 @@ def test_a_refused_change_changes_nothing(catalogue, journal):
     for change in (TenantSet("acme", []), TenantSet("other", []), TenantGone("acme")):
         with pytest.raises(StorageFull):
             catalogue.change_tenants(change)
-    assert tenants_of(catalogue) == tenants_of(again(journal)) == {"acme": ["boss"]}
+    assert tenants_of(catalogue) == tenants_of(replayed(journal)) == {"acme": ["boss"]}
 
 
 def test_the_deletion_of_a_missing_tenant_is_damage_that_can_be_skipped():

@@ -64,7 +64,7 @@ class Quick(Publisher):
         super().pause(0)
 
 
-def made(ledger=None, objects=None, **settings):
+def publisher_with(ledger=None, objects=None, **settings):
     base = MemoryLedger()
     base.init(Cluster("c", FORMAT, 4))
     session = base.join(1, {})
@@ -86,7 +86,7 @@ def point(data=b"x" * 100, rows=()):
 
 @pytest.mark.parametrize("calls", [["before"], ["after"], ["before", "after"], ["after"] * 3])
 def test_a_put_or_statement_without_an_answer_is_done_once(calls):
-    publisher, ledger, store, session = made(
+    publisher, ledger, store, session = publisher_with(
         lambda base: ScriptedFaults(
             base, LedgerUnanswered, publish=[*calls], session_state=["before"]
         ),
@@ -106,13 +106,13 @@ def test_a_put_or_statement_without_an_answer_is_done_once(calls):
 
 
 def test_rows_alone_put_no_object():
-    publisher, ledger, store, _ = made()
+    publisher, ledger, store, _ = publisher_with()
     publisher.keep([point(b"", [JournalRow(0, 1, 2, b"row")])])
     assert not store.objects and ledger.journal(0, 2)[0].body == b"row"
 
 
 def test_a_round_requested_twice_is_published_once():
-    publisher, ledger, store, _ = made()
+    publisher, ledger, store, _ = publisher_with()
     points = [point(rows=[JournalRow(0, 1, 2, b"row")])]
     publisher.keep(points)
     publisher.keep(points)
@@ -121,7 +121,7 @@ def test_a_round_requested_twice_is_published_once():
 
 
 def test_no_round_counts_after_a_fence():
-    publisher, ledger, _, session = made()
+    publisher, ledger, _, session = publisher_with()
     ledger.leave(session)
     with pytest.raises(Fenced):
         publisher.keep([point()])
@@ -129,7 +129,7 @@ def test_no_round_counts_after_a_fence():
 
 
 def test_an_outdated_ledger_is_noticed_before_any_answer():
-    publisher, *_ = made()
+    publisher, *_ = publisher_with()
     publisher.keep([point()])
     publisher.round = 5  # As if rounds up to 5 had been confirmed.
     with pytest.raises(LedgerWentBack):
@@ -137,14 +137,14 @@ def test_an_outdated_ledger_is_noticed_before_any_answer():
 
 
 def test_a_foreign_object_with_the_rounds_name_stops_the_session():
-    publisher, _, store, session = made()
+    publisher, _, store, session = publisher_with()
     store.put(f"rounds/{session}/{1:020d}.0", b"somebody else's")
     with pytest.raises(ObjectForged):
         publisher.keep([point()])
 
 
 def test_an_ended_session_abandons_its_round():
-    publisher, *_ = made(
+    publisher, *_ = publisher_with(
         objects=lambda base: ScriptedFaults(base, StoreUnanswered, put=["before"] * 99)
     )
     publisher.end(Fenced("over"))
@@ -153,7 +153,7 @@ def test_an_ended_session_abandons_its_round():
 
 
 def test_a_broker_without_the_store_does_not_stop_others():
-    publisher, ledger, _, _ = made(
+    publisher, ledger, _, _ = publisher_with(
         objects=lambda base: ScriptedFaults(base, StoreUnanswered, put=["before"] * 99), stall_ms=-1
     )
     other = ledger.join(2, {})
@@ -177,7 +177,7 @@ def waited(publisher):
 
 def test_a_large_round_is_cut_into_parts_that_carry_the_whole_slices_offsets():
     data = bytes(range(256)) * 2
-    publisher, ledger, store, _ = made(round_bytes=100)
+    publisher, ledger, store, _ = publisher_with(round_bytes=100)
     publisher.keep([point(data)])
     (row,) = ledger.contents([1]).rounds
     assert len(row.parts) == 6
@@ -202,7 +202,7 @@ def test_cuts_lose_and_double_no_byte():
 
 
 def test_only_rounds_with_records_are_paced():
-    publisher, *_ = made(round_ms=60_000)
+    publisher, *_ = publisher_with(round_ms=60_000)
 
     class NoLog:
         has_records = True

@@ -26,7 +26,7 @@ async def batched(broker, orders):
     return orders
 
 
-async def given(ask, path):
+async def fetch_values(ask, path):
     """Return values and ids of the messages, once a thread has read them."""
     for _ in range(LOOKS_MAX):
         if messages := await fetch(ask, path):
@@ -47,7 +47,7 @@ async def test_a_batch_with_another_protocols_commit_is_delivered_whole(
 ):
     broker.subscriptions.open(batched, b"billing").commit(1, 1)
     path = await create(subscription_type=kind)
-    values, _ = await given(ask, path)
+    values, _ = await fetch_values(ask, path)
     assert values == VALUES
 
 
@@ -63,7 +63,7 @@ async def test_the_other_messages_of_a_partly_acknowledged_batch_are_delivered(
     subscription.start(1, 0)
     subscription.ack(1, [(0, 1)], lazy=False)
     path = await create(subscription_type=kind)
-    values, _ = await given(ask, path)
+    values, _ = await fetch_values(ask, path)
     assert values == VALUES[1:]
 
 
@@ -75,8 +75,8 @@ async def test_returned_messages_of_a_batch_are_redelivered(
     kind,
 ):
     path = await create(subscription_type=kind, ack_timeout_ms=0)
-    _, ids = await given(ask, path)
+    _, ids = await fetch_values(ask, path)
     await ack(ask, ids[0])
     await ack(ask, ids[2], kind="Negative")
-    values, _ = await given(ask, path)
+    values, _ = await fetch_values(ask, path)
     assert values == VALUES[1:]

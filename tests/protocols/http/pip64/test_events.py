@@ -62,7 +62,7 @@ def follow(app, nursery):
     return follow
 
 
-def told(blocks):
+def events_of(blocks):
     """Return (id, value) of each event with data."""
     events = []
     for block in blocks:
@@ -81,13 +81,13 @@ async def test_a_stream_of_a_partition_continues_with_new_messages(orders, produ
     ids += await produce("c")
     blocks = await followed.end()
     assert blocks[0] == ": ready"
-    assert told(blocks) == [(ids[1], "b"), (ids[2], "c")]
+    assert events_of(blocks) == [(ids[1], "b"), (ids[2], "c")]
 
 
 async def test_a_reconnecting_client_continues_after_its_last_event(orders, produce, follow):
     ids = await produce("a", "b", "c")
     followed = follow(f"{READ}?position=latest", Last_Event_ID=ids[0])
-    assert told(await followed.end()) == [(ids[1], "b"), (ids[2], "c")]
+    assert events_of(await followed.end()) == [(ids[1], "b"), (ids[2], "c")]
 
 
 async def test_a_head_request_of_a_stream_ends_at_once(app, orders, produce):
@@ -111,7 +111,7 @@ async def test_a_stream_ends_when_the_broker_stops(broker, orders, produce, foll
     followed = follow(READ)
     await wait_all_tasks_blocked(0.02)
     broker.stop()
-    assert told(await followed.ended()) == [(ids[0], "a")]
+    assert events_of(await followed.ended()) == [(ids[0], "a")]
 
 
 async def test_a_stream_of_a_deleted_topic_ends_with_the_reason(broker, orders, produce, follow):
@@ -134,7 +134,7 @@ async def test_a_consumers_stream_delivers_each_message_once(produce, consumer, 
     followed = follow(f"{consumer}/messages")
     await wait_all_tasks_blocked(0.02)
     ids += await produce("c")
-    assert told(await followed.end()) == list(zip(ids, "abc", strict=True))
+    assert events_of(await followed.end()) == list(zip(ids, "abc", strict=True))
     assert (await ask("GET", f"{consumer}/messages?timeout=0")).json["messages"] == []
     cursor = (await ask("GET", f"{BASE}/subscription/s/cursor")).json["cursor"]
     assert (cursor["unacked"], cursor["backlog"]) == (3, 3)

@@ -35,7 +35,7 @@ def add(broker, topic):
     return add
 
 
-def given(**fields):
+def json_body(**fields):
     return json.dumps(fields).encode()
 
 
@@ -59,7 +59,7 @@ async def test_a_type_without_definition_uses_the_newest_of_that_type(topic, reg
 
 @pytest.mark.parametrize("name", ["BYTES", "NONE"])
 async def test_an_empty_schema_is_not_registered(topic, registry, name):
-    chosen = registry.choose(topic, SchemaFields(value=given(type=name)))
+    chosen = registry.choose(topic, SchemaFields(value=json_body(type=name)))
     assert (chosen.codec.type, chosen.version, chosen.new) == (name, None, None)
     assert await registry.register(topic, chosen) == (None, 0)
     assert not topic.meta.schemas

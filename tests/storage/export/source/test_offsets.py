@@ -22,7 +22,7 @@ def data(tmp_path):
     return data
 
 
-def found(data, **options_given):
+def selected_spans(data, **options_given):
     options_given.setdefault("subscribe", "orders")
     options = read_options({"path": data.directory.path, **options_given}, streaming=False)
     return [
@@ -32,22 +32,22 @@ def found(data, **options_given):
 
 
 def test_the_default_is_the_whole_log(data):
-    assert found(data) == [(0, 0, 10)]
+    assert selected_spans(data) == [(0, 0, 10)]
 
 
 def test_offsets_of_a_partition_and_the_default_of_the_other(data):
     with pytest.warns(UserWarning, match="orders/1"):
-        assert found(data, startingOffsets='{"orders": {"0": 3}}') == [(0, 3, 10)]
+        assert selected_spans(data, startingOffsets='{"orders": {"0": 3}}') == [(0, 3, 10)]
     both = '{"orders": {"0": 7, "1": -1}}'
-    assert found(data, endingOffsets=both) == [(0, 0, 7)]
+    assert selected_spans(data, endingOffsets=both) == [(0, 0, 7)]
 
 
 def test_times_select_the_first_record_at_or_after(data):
     with pytest.warns(UserWarning):
-        ranges = found(data, startingOffsetsByTimestamp='{"orders": {"0": 5}}')
+        ranges = selected_spans(data, startingOffsetsByTimestamp='{"orders": {"0": 5}}')
     assert ranges == [(0, 5, 10)]
     end = {"endingTimestamp": "3", "startingOffsetsByTimestampStrategy": "latest"}
-    assert found(data, **end) == [(0, 0, 3)]
+    assert selected_spans(data, **end) == [(0, 0, 3)]
 
 
 @pytest.mark.parametrize(
@@ -61,15 +61,15 @@ def test_times_select_the_first_record_at_or_after(data):
 )
 def test_a_missing_topic_or_partition_is_a_clear_error(data, options, text):
     with pytest.raises(BadOption, match=text):
-        found(data, **options)
+        selected_spans(data, **options)
 
 
 def test_an_offset_beyond_the_log_is_loss_or_its_end(data):
     beyond = {"startingOffsets": '{"orders": {"0": 11, "1": 0}}'}
     with pytest.raises(DataLoss, match="11"):
-        found(data, **beyond)
+        selected_spans(data, **beyond)
     with pytest.warns(UserWarning):
-        assert found(data, failOnDataLoss="false", **beyond) == []
+        assert selected_spans(data, failOnDataLoss="false", **beyond) == []
 
 
 def test_patterns_match_short_and_full_names(data):

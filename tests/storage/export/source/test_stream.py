@@ -35,7 +35,7 @@ def reader(data, **texts):
     )
 
 
-def at(offset, partition_id=1):
+def checkpoint(offset, partition_id=1):
     return {TOPIC: {"0": [offset, partition_id]}}
 
 
@@ -48,19 +48,19 @@ def test_spark_receives_the_limit_of_the_options(data):
 def test_a_micro_batch_keeps_to_its_limit_and_ends_with_the_same_offset(data):
     fill(data, 7)
     stream = reader(data)
-    assert stream.initialOffset() == at(0)
-    assert stream.latestOffset(at(0), ReadMaxRows(5)) == at(5)
-    assert stream.latestOffset(at(5), ReadMaxRows(5)) == at(7)
-    assert stream.latestOffset(at(7), ReadMaxRows(5)) == at(7)
-    assert stream.reportLatestOffset() == at(7)
-    few = stream.latestOffset(at(0), ReadMaxBytes(1))
-    assert few == at(1)
+    assert stream.initialOffset() == checkpoint(0)
+    assert stream.latestOffset(checkpoint(0), ReadMaxRows(5)) == checkpoint(5)
+    assert stream.latestOffset(checkpoint(5), ReadMaxRows(5)) == checkpoint(7)
+    assert stream.latestOffset(checkpoint(7), ReadMaxRows(5)) == checkpoint(7)
+    assert stream.reportLatestOffset() == checkpoint(7)
+    few = stream.latestOffset(checkpoint(0), ReadMaxBytes(1))
+    assert few == checkpoint(1)
 
 
 def test_rows_are_between_two_offsets(data):
     fill(data, 7)
     stream = reader(data, minPartitions="2")
-    parts = stream.partitions(at(2), at(6))
+    parts = stream.partitions(checkpoint(2), checkpoint(6))
     offsets = [
         row for part in parts for batch in stream.read(part) for row in batch["offset"].to_pylist()
     ]
@@ -72,38 +72,40 @@ def test_available_now_reads_the_log_up_to_its_start(data):
     stream = reader(data)
     stream.prepareForTriggerAvailableNow()
     fill(data, 3)
-    assert stream.latestOffset(at(0), ALL) == at(3)
-    assert stream.latestOffset(at(3), ALL) == at(3)
+    assert stream.latestOffset(checkpoint(0), ALL) == checkpoint(3)
+    assert stream.latestOffset(checkpoint(3), ALL) == checkpoint(3)
 
 
 def test_a_small_batch_waits_for_the_delay(data):
     fill(data, 3)
     waits = reader(data, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
-    assert waits.latestOffset(at(0), ALL) == at(0)
+    assert waits.latestOffset(checkpoint(0), ALL) == checkpoint(0)
     fill(data, 7)
-    assert waits.latestOffset(at(0), ALL) == at(10)
+    assert waits.latestOffset(checkpoint(0), ALL) == checkpoint(10)
     hurries = reader(data, minOffsetsPerTrigger="100", maxTriggerDelay="0s")
-    assert hurries.latestOffset(at(0), ALL) == at(10)
+    assert hurries.latestOffset(checkpoint(0), ALL) == checkpoint(10)
 
 
 def test_a_new_partition_begins_at_its_log_start(data):
     fill(data, 3)
     data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
-    ends = reader(data).latestOffset(at(3), ALL)
+    ends = reader(data).latestOffset(checkpoint(3), ALL)
     assert ends == {TOPIC: {"0": [3, 1], "1": [0, 2]}}
 
 
 def test_a_recreated_topic_is_an_error_or_read_from_its_start(data):
     fill(data, 3)
     with pytest.raises(DataLoss, match="deleted and made again"):
-        reader(data).latestOffset(at(3, partition_id=9), ALL)
+        reader(data).latestOffset(checkpoint(3, partition_id=9), ALL)
     stream = reader(data, failOnDataLoss="false")
-    end = stream.latestOffset(at(3, partition_id=9), ALL)
-    assert end == at(3)
-    assert [part.span.start for part in stream.partitions(at(3, partition_id=9), end)] == [0]
+    end = stream.latestOffset(checkpoint(3, partition_id=9), ALL)
+    assert end == checkpoint(3)
+    assert [part.span.start for part in stream.partitions(checkpoint(3, partition_id=9), end)] == [
+        0
+    ]
 
 
-def gone(data, **options):
+def deleted_topic_reader(data, **options):
     """Return a reader of an existing and a deleted topic, and the checkpoint of the
     deleted topic.
     """
@@ -112,21 +114,23 @@ def gone(data, **options):
 
 
 def test_a_deleted_topic_is_an_error_or_skipped(data):
-    stream, known = gone(data)
+    stream, known = deleted_topic_reader(data)
     with pytest.raises(BadOption, match="no topic public/default/gone"):
-        stream.latestOffset({**known, **at(0)}, ALL)
-    stream, known = gone(data, failOnDataLoss="false")
+        stream.latestOffset({**known, **checkpoint(0)}, ALL)
+    stream, known = deleted_topic_reader(data, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="no topic public/default/gone"):
-        end = stream.latestOffset({**known, **at(0)}, ALL)
-    assert end == {**known, **at(6)}
-    assert [part.span.topic for part in stream.partitions({**known, **at(0)}, end)] == [TOPIC]
+        end = stream.latestOffset({**known, **checkpoint(0)}, ALL)
+    assert end == {**known, **checkpoint(6)}
+    assert [part.span.topic for part in stream.partitions({**known, **checkpoint(0)}, end)] == [
+        TOPIC
+    ]
 
 
 def test_available_now_skips_a_deleted_topic(data):
-    stream, known = gone(data, failOnDataLoss="false")
+    stream, known = deleted_topic_reader(data, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="no topic public/default/gone"):
         stream.prepareForTriggerAvailableNow()
-    assert stream.latestOffset({**known, **at(0)}, ALL) == {**known, **at(3)}
+    assert stream.latestOffset({**known, **checkpoint(0)}, ALL) == {**known, **checkpoint(3)}
 
 
 def test_an_assigned_deleted_partition_is_skipped(data):
@@ -134,16 +138,16 @@ def test_an_assigned_deleted_partition_is_skipped(data):
     assign = '{"orders": [0], "gone": [0]}'
     stream = reader(data, failOnDataLoss="false", assign=assign)
     with pytest.warns(UserWarning, match="no partition 0 of topic public/default/gone"):
-        assert stream.latestOffset(at(0), ALL) == at(3)
+        assert stream.latestOffset(checkpoint(0), ALL) == checkpoint(3)
 
 
 def test_a_new_stream_needs_existing_topics(data):
     """A misspelled name is not a deleted topic."""
-    stream, _ = gone(data, failOnDataLoss="false")
+    stream, _ = deleted_topic_reader(data, failOnDataLoss="false")
     with pytest.raises(BadOption, match="no topic public/default/gone"):
         stream.initialOffset()
 
 
 def test_a_log_that_ends_before_the_checkpoint_is_an_error(data):
     with pytest.raises(DataLoss, match="the log ends at 0, not 3"):
-        reader(data).latestOffset(at(3), ALL)
+        reader(data).latestOffset(checkpoint(3), ALL)
