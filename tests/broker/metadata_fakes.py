@@ -125,7 +125,7 @@ class MetadataParts:
         return self.catalogue_journal.ticket, self.cursor_journal.ticket
 
 
-class Heard:
+class RecordingListener:
     """A listener to events of topics and of a subscription."""
 
     def __init__(self):

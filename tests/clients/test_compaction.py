@@ -72,7 +72,7 @@ def read_all(client: Any, topic: str, *, compacted: bool) -> list[Any]:
     return messages
 
 
-def messages_shown(messages: list[Any]) -> list[tuple[str, bytes, tuple[int, int]]]:
+def fields_of(messages: list[Any]) -> list[tuple[str, bytes, tuple[int, int]]]:
     return [
         (
             message.partition_key(),
@@ -99,11 +99,9 @@ def test_pulsar_compacted_readers_and_table_views(
     topic = f"compacted-{batched}"
     messages = [(f"k{n % 7}", b"v%d" % n) for n in range(23)] + [("k3", b""), ("k4", b"last")]
     send(client, topic, messages, batched=batched)
-    everything = messages_shown(read_all(client, topic, compacted=False))
+    everything = fields_of(read_all(client, topic, compacted=False))
     assert [message[:2] for message in everything] == messages
-    assert (
-        messages_shown(read_all(client, topic, compacted=True)) == everything
-    )  # Not compacted yet.
+    assert fields_of(read_all(client, topic, compacted=True)) == everything  # Not compacted yet.
     compact(http, topic)
     latest = dict(messages)
     wanted = [
@@ -111,8 +109,8 @@ def test_pulsar_compacted_readers_and_table_views(
         for place, message in enumerate(everything)
         if message[1] and message[0] not in {later[0] for later in everything[place + 1 :]}
     ]
-    assert messages_shown(read_all(client, topic, compacted=True)) == wanted
-    assert messages_shown(read_all(client, topic, compacted=False)) == everything
+    assert fields_of(read_all(client, topic, compacted=True)) == wanted
+    assert fields_of(read_all(client, topic, compacted=False)) == everything
     view = client.create_table_view(topic)
     assert {key: view.get(key) for key in latest if view.get(key)} == {
         key: value for key, value in latest.items() if value
@@ -120,16 +118,14 @@ def test_pulsar_compacted_readers_and_table_views(
     send(client, topic, [("k0", b"after"), ("new", b"1")], batched=batched)
     until(lambda: view.get("k0") == b"after" and view.get("new") == b"1")
     view.close()
-    assert [
-        message[:2] for message in messages_shown(read_all(client, topic, compacted=True))[-2:]
-    ] == [
+    assert [message[:2] for message in fields_of(read_all(client, topic, compacted=True))[-2:]] == [
         ("k0", b"after"),
         ("new", b"1"),
     ]
     compact(http, topic)
-    assert [
-        message[1] for message in messages_shown(read_all(client, topic, compacted=True))
-    ].count(b"after") == 1
+    assert [message[1] for message in fields_of(read_all(client, topic, compacted=True))].count(
+        b"after"
+    ) == 1
     subscription = {"is_read_compacted": True, "initial_position": pulsar.InitialPosition.Earliest}
     consumer = client.subscribe(topic, "s", **subscription)
     for _ in wanted:

@@ -36,7 +36,7 @@ def damage(directory, number=1):
     return path, file_pos
 
 
-def output_of(capsys, *arguments, code=0):
+def outputs(capsys, *arguments, code=0):
     """Run a command; return standard output and standard error."""
     assert run(["log", *arguments]) == code
     return capsys.readouterr()
@@ -44,7 +44,7 @@ def output_of(capsys, *arguments, code=0):
 
 def rows(capsys, *arguments, code=0):
     """Run a command; return its JSON objects, an object per line."""
-    out = output_of(capsys, *arguments, "--output", "ndjson", code=code).out
+    out = outputs(capsys, *arguments, "--output", "ndjson", code=code).out
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -52,7 +52,7 @@ def rows(capsys, *arguments, code=0):
 
 
 def test_verify_of_a_healthy_directory_is_a_single_line(capsys, healthy):
-    out, error = output_of(capsys, "verify", "--data-dir", str(healthy.path))
+    out, error = outputs(capsys, "verify", "--data-dir", str(healthy.path))
     assert out.splitlines() == [out.strip()]
     assert "4 logs" in out and "0 faults, 0 warnings" in out
     assert error == ""
@@ -60,7 +60,7 @@ def test_verify_of_a_healthy_directory_is_a_single_line(capsys, healthy):
 
 def test_verify_names_a_fault_in_a_line_and_exits_with_1(capsys, healthy):
     path, file_pos = damage(healthy)
-    out, _ = output_of(capsys, "verify", "--data-dir", str(healthy.path), code=1)
+    out, _ = outputs(capsys, "verify", "--data-dir", str(healthy.path), code=1)
     fault = out.splitlines()[0]
     assert fault.startswith("fault: public/default/orders/0: ")
     assert f"{path} at byte {file_pos}, offsets 3 to 5: body checksum is wrong" in fault
@@ -69,9 +69,7 @@ def test_verify_names_a_fault_in_a_line_and_exits_with_1(capsys, healthy):
 
 def test_verify_as_json_has_all_findings(capsys, healthy):
     path, file_pos = damage(healthy)
-    out, _ = output_of(
-        capsys, "verify", "--data-dir", str(healthy.path), "--output", "json", code=1
-    )
+    out, _ = outputs(capsys, "verify", "--data-dir", str(healthy.path), "--output", "json", code=1)
     answer = json.loads(out)
     (finding,) = answer["findings"]
     assert finding == {
@@ -94,20 +92,20 @@ def test_verify_as_json_has_all_findings(capsys, healthy):
 
 def test_a_warning_alone_is_no_failure(capsys, healthy):
     flip(healthy.file("watermark"), 512 + 30)
-    out, _ = output_of(capsys, "verify", "--data-dir", str(healthy.path))
+    out, _ = outputs(capsys, "verify", "--data-dir", str(healthy.path))
     assert out.startswith("warning: ")
 
 
 def test_verify_beside_a_broker_reports_the_broker(capsys, healthy):
     directory = LogDirectory(healthy.path)
-    out, _ = output_of(capsys, "verify", "--data-dir", str(healthy.path))
+    out, _ = outputs(capsys, "verify", "--data-dir", str(healthy.path))
     assert "each log was checked up to its watermark slot" in out
     directory.crash()
 
 
 @pytest.mark.parametrize("command", [["verify"], ["repair", "--yes"], ["dump", "orders"]])
 def test_a_folder_without_data_is_not_found(capsys, tmp_path, command):
-    _, error = output_of(capsys, *command, "--data-dir", str(tmp_path / "nothing"), code=4)
+    _, error = outputs(capsys, *command, "--data-dir", str(tmp_path / "nothing"), code=4)
     assert "is no data directory" in error
     assert not (tmp_path / "nothing").exists()
 
@@ -132,7 +130,7 @@ def test_dump_lists_batches_with_their_places(capsys, healthy):
 
 
 def test_dump_as_a_table_has_a_line_for_each_batch(capsys, healthy):
-    out, _ = output_of(capsys, "dump", "orders/0", "--data-dir", str(healthy.path))
+    out, _ = outputs(capsys, "dump", "orders/0", "--data-dir", str(healthy.path))
     lines = out.splitlines()
     assert lines[0] == "public/default/orders/0 (partition 1)"
     assert lines[1].split()[:3] == ["offsets", "records", "format"]
@@ -165,7 +163,7 @@ def test_topics_and_partitions_are_found_by_each_form_of_name(capsys, healthy, p
     ],
 )
 def test_an_unknown_name_is_refused(capsys, healthy, place, code, text):
-    _, error = output_of(capsys, "dump", place, "--data-dir", str(healthy.path), code=code)
+    _, error = outputs(capsys, "dump", place, "--data-dir", str(healthy.path), code=code)
     assert text in error
 
 
@@ -179,8 +177,8 @@ def test_from_and_count_bound_batches_and_records(capsys, healthy):
         (5, "value 5"),
         (6, "value 6"),
     ]
-    output_of(capsys, *place, "--from", "-1", code=2)
-    output_of(capsys, *place, "--count", "-1", code=2)
+    outputs(capsys, *place, "--from", "-1", code=2)
+    outputs(capsys, *place, "--count", "-1", code=2)
 
 
 def test_dump_reports_unreadable_parts_at_their_place(capsys, healthy):
@@ -191,7 +189,7 @@ def test_dump_reports_unreadable_parts_at_their_place(capsys, healthy):
         assert (hole["base_offset"], hole["next_offset"]) == (3, 6)
         assert (hole["file"], hole["position"]) == (path, file_pos)
         assert len(listed) == (10 if flags else 4)
-        out, _ = output_of(capsys, "dump", "orders/0", "--data-dir", str(healthy.path), *flags)
+        out, _ = outputs(capsys, "dump", "orders/0", "--data-dir", str(healthy.path), *flags)
         assert "offsets 3 to 5: cannot be read, body checksum is wrong" in out
 
 
@@ -245,7 +243,7 @@ def test_bytes_are_never_mangled_in_json(capsys, strange):
 
 
 def test_dump_writes_no_terminal_control_characters(capsys, strange):
-    out, _ = output_of(capsys, "dump", "orders", "--records", "--data-dir", str(strange.path))
+    out, _ = outputs(capsys, "dump", "orders", "--records", "--data-dir", str(strange.path))
     assert "\x1b" not in out
     assert "\\x1b[2J" in out
     assert "b'\\xff\\x00'" in out
@@ -255,31 +253,31 @@ def test_dump_writes_no_terminal_control_characters(capsys, strange):
 
 
 def test_repair_of_a_healthy_directory_does_nothing(capsys, healthy):
-    out, _ = output_of(capsys, "repair", "--data-dir", str(healthy.path))
+    out, _ = outputs(capsys, "repair", "--data-dir", str(healthy.path))
     assert out.strip() == "there is nothing to repair"
 
 
 def test_repair_without_a_terminal_shows_the_plan_and_refuses(capsys, healthy, monkeypatch):
     damage(healthy)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    out, error = output_of(capsys, "repair", "--data-dir", str(healthy.path), code=2)
+    out, error = outputs(capsys, "repair", "--data-dir", str(healthy.path), code=2)
     assert "offsets 3 to 5 are lost, 3 records" in out
     assert "--yes" in error
-    output_of(capsys, "verify", "--data-dir", str(healthy.path), code=1)
+    outputs(capsys, "verify", "--data-dir", str(healthy.path), code=1)
 
 
 @pytest.mark.parametrize(("typed", "code"), [("n\n", 1), ("\n", 1), ("y\n", 0), ("YES\n", 0)])
 def test_repair_on_a_terminal_asks(capsys, healthy, monkeypatch, typed, code):
     damage(healthy)
     monkeypatch.setattr(sys, "stdin", FakeTerminal(typed))
-    out, _ = output_of(capsys, "repair", "orders", "--data-dir", str(healthy.path), code=code)
+    out, _ = outputs(capsys, "repair", "orders", "--data-dir", str(healthy.path), code=code)
     assert ("1 repairs done" in out) == (code == 0)
-    output_of(capsys, "verify", "--data-dir", str(healthy.path), code=code)
+    outputs(capsys, "verify", "--data-dir", str(healthy.path), code=code)
 
 
 def test_repair_beside_a_broker_is_refused(capsys, healthy):
     directory = LogDirectory(healthy.path)
-    _, error = output_of(capsys, "repair", "--yes", "--data-dir", str(healthy.path), code=1)
+    _, error = outputs(capsys, "repair", "--yes", "--data-dir", str(healthy.path), code=1)
     assert "is in use by process" in error
     directory.crash()
 
@@ -287,7 +285,7 @@ def test_repair_beside_a_broker_is_refused(capsys, healthy):
 def test_irreparable_damage_is_reported_as_a_failure(capsys, healthy):
     first = healthy.segments()[0]
     first.with_name(f"{4:020d}.log").write_bytes(first.read_bytes())
-    out, error = output_of(capsys, "repair", "--yes", "--data-dir", str(healthy.path), code=1)
+    out, error = outputs(capsys, "repair", "--yes", "--data-dir", str(healthy.path), code=1)
     assert "nothing was changed" in out
     assert "not repaired: public/default/orders/0" in error
 
@@ -304,19 +302,19 @@ def test_a_broker_that_cannot_start_names_the_repair_and_starts_after_it(capsys,
             assert wire.produce("orders", message(None, b"order %d" % number)) == (0, number)
         wire.commit("billing", "orders", 1)
         data_dir = str(broker.data_dir)
-        out, _ = output_of(capsys, "verify", "--data-dir", data_dir)
+        out, _ = outputs(capsys, "verify", "--data-dir", data_dir)
         assert f"process {broker.pid} runs a broker there" in out
         broker.kill()
-    output_of(capsys, "verify", "--data-dir", data_dir)
+    outputs(capsys, "verify", "--data-dir", data_dir)
     path, file_pos, _ = places(broker.data_dir)[1]
     flip(path, file_pos + HEADER_BYTES + 2)
     flip(broker.data_dir / "cursors" / f"{0:020d}.log", 64 + HEADER_BYTES + 3)
     code, _, error = broker.run_to_end()
     assert (code, len(error.strip().splitlines())) == (1, 1)
     assert f"`braidlog log repair --data-dir {data_dir}` mends it" in error
-    output_of(capsys, "verify", "--data-dir", data_dir, code=1)
-    output_of(capsys, "repair", "--yes", "--data-dir", data_dir)
-    output_of(capsys, "verify", "--data-dir", data_dir)
+    outputs(capsys, "verify", "--data-dir", data_dir, code=1)
+    outputs(capsys, "repair", "--yes", "--data-dir", data_dir)
+    outputs(capsys, "verify", "--data-dir", data_dir)
     with broker, KafkaWire(broker.address("kafka")) as wire:
         assert wire.produce("orders", message(None, b"order 4")) == (0, 4)
         values, offset = {}, 0
@@ -328,7 +326,7 @@ def test_a_broker_that_cannot_start_names_the_repair_and_starts_after_it(capsys,
             offset = records[-1][0] + 1
         assert values == {at: b"order %d" % at for at in (0, 2, 3, 4)}
         assert broker.stop() == 0
-    output_of(capsys, "verify", "--data-dir", data_dir)
+    outputs(capsys, "verify", "--data-dir", data_dir)
 
 
 @pytest.mark.parametrize("command", [["verify"], ["dump", "orders"]])

@@ -6,7 +6,7 @@ import pytest
 
 from braidlog.broker.positions.subscriptions import KafkaCommit
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import Heard, MetadataParts
+from tests.broker.metadata_fakes import MetadataParts, RecordingListener
 from tests.scripts import cases
 
 ORDERS = TopicName("public", "default", "orders")
@@ -20,7 +20,7 @@ class SubscriptionPlayer:
         self.house.create(ORDERS, 1)
         topic = self.house.topics.get(ORDERS)
         self.subscription = self.house.subscriptions.open(topic, b"billing")
-        self.heard = Heard()
+        self.heard = RecordingListener()
         self.subscription.listeners.add(self.heard)
 
     def commit(self, offset, *metadata):

@@ -9,7 +9,7 @@ from braidlog.broker.limits import StateLimits
 from braidlog.broker.positions.room import NAME_BYTES_MAX
 from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import Heard, MetadataParts
+from tests.broker.metadata_fakes import MetadataParts, RecordingListener
 
 ORDERS = TopicName("public", "default", "orders")
 PAYMENTS = TopicName("public", "default", "payments")
@@ -35,7 +35,7 @@ def subscription(house, name):
 
 
 def told_of(subscription):
-    heard = Heard()
+    heard = RecordingListener()
     subscription.listeners.add(heard)
     return heard
 

@@ -18,7 +18,7 @@ from braidlog.storage.log.folder_reader import list_partitions
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.tools.findings import Level
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
-from tests.broker.metadata_fakes import Heard
+from tests.broker.metadata_fakes import RecordingListener
 from tests.broker.records import append, read_values
 from tests.broker.test_broker import config_for
 from tests.storage.files_twins import StoppingDisk
@@ -60,7 +60,7 @@ def faults(path):
 
 
 async def test_records_positions_and_numbers_stay_and_the_old_name_is_free(broker):
-    heard = Heard()
+    heard = RecordingListener()
     before = await filled(broker)
     ids, number = before.meta.partition_ids, broker.topics.number(before)
     broker.topics.listeners.add(heard)
@@ -137,7 +137,7 @@ async def test_an_append_by_the_old_name_wakes_waits_by_the_new_name(broker, mon
     monkeypatch.setattr(broker._partitions, "prepare_names", prepare_and_append)
     async with trio.open_nursery() as nursery:
 
-        class WaitingListener(Heard):
+        class WaitingListener(RecordingListener):
             def topic_changed(self, topic, event):
                 if event is TopicEvent.CREATED:
                     assert topic.partitions[0].high_watermark == 2
@@ -165,7 +165,7 @@ async def test_delivery_under_the_old_name_ends_and_under_the_new_one_begins_at_
     broker.dispatchers.attach(dispatcher, consumer)
     dispatchers = []
 
-    class Joining(Heard):
+    class Joining(RecordingListener):
         def topic_changed(self, topic, event):
             if event is TopicEvent.CREATED:
                 dispatchers.append(broker.dispatchers.find(topic.partitions[0], b"billing"))

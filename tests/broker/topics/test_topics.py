@@ -6,7 +6,7 @@ from braidlog.broker.topics.topic import TopicEvent
 from braidlog.broker.topics.topics import CREATE_ATTEMPTS
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, MetadataParts
+from tests.broker.metadata_fakes import NOW_US, FakeFactory, MetadataParts, RecordingListener
 from tests.broker.pieces import counting
 
 ORDERS = TopicName("public", "default", "orders")
@@ -249,7 +249,7 @@ async def test_a_start_repairs_a_growth_with_lost_cursors(house, topics):
 
 
 async def test_listeners_are_notified_about_topics(topics):
-    heard = Heard()
+    heard = RecordingListener()
     topics.listeners.add(heard)
     await topics.create(ORDERS, 1)
     await topics.add_partitions(ORDERS, 2)

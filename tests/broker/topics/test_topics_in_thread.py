@@ -9,7 +9,7 @@ import trio.testing
 from braidlog.broker import errors
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.metadata.names import TopicName
-from tests.broker.metadata_fakes import FakeFactory, Heard, MetadataParts
+from tests.broker.metadata_fakes import FakeFactory, MetadataParts, RecordingListener
 from tests.waiting import until
 
 ORDERS = TopicName("public", "default", "orders")
@@ -50,7 +50,7 @@ async def begun(house, count=1):
 
 
 async def test_a_topic_is_visible_once_its_folders_exist(house):
-    heard = Heard()
+    heard = RecordingListener()
     house.topics.listeners.add(heard)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(house.topics.create, ORDERS, 3)

@@ -9,13 +9,11 @@ def plain(base):
     return f"{base:020d}.log"
 
 
-def compacted_name(base, end, generation, suffix=".log"):
+def joined(base, end, generation, suffix=".log"):
     return f"{base:020d}-{end:020d}-{generation}{suffix}"
 
 
-@pytest.mark.parametrize(
-    "name", [plain(0), plain(7), compacted_name(0, 9, 1), compacted_name(3, 4, 12, ".view")]
-)
+@pytest.mark.parametrize("name", [plain(0), plain(7), joined(0, 9, 1), joined(3, 4, 12, ".view")])
 def test_names_round_trip(name):
     parsed = parse_name(name)
     assert parsed is not None
@@ -27,10 +25,10 @@ def test_names_round_trip(name):
     [
         "7.log",
         plain(0) + ".new",
-        compacted_name(9, 9, 1),
-        compacted_name(0, 9, 0),
+        joined(9, 9, 1),
+        joined(0, 9, 0),
         "watermark",
-        compacted_name(0, 9, 1) + ".index",
+        joined(0, 9, 1) + ".index",
     ],
 )
 def test_other_names_are_ignored(name):
@@ -42,21 +40,21 @@ def test_a_compacted_file_replaces_segments_that_begin_within_it():
         plain(0),
         plain(10),
         plain(20),
-        compacted_name(0, 20, 1),
-        compacted_name(0, 10, 1),
-        compacted_name(0, 20, 2),
+        joined(0, 20, 1),
+        joined(0, 10, 1),
+        joined(0, 20, 2),
     ]
     current, replaced = segment_names(names)
     assert current == [SegmentName(0, 2, 20), SegmentName(20)]
     assert [name.file_name for name in replaced] == [
         plain(10),
-        compacted_name(0, 20, 1),
-        compacted_name(0, 10, 1),
+        joined(0, 20, 1),
+        joined(0, 10, 1),
         plain(0),
     ]
 
 
 def test_the_newest_view_is_first():
-    names = [compacted_name(0, 20, 1, ".view"), compacted_name(0, 30, 2, ".view"), plain(0)]
+    names = [joined(0, 20, 1, ".view"), joined(0, 30, 2, ".view"), plain(0)]
     assert [view.generation for view in view_names(names)] == [2, 1]
     assert segment_names(names)[0] == [SegmentName(0)]

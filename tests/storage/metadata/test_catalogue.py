@@ -23,7 +23,7 @@ def catalogue(journal):
     return JournalCatalogue(journal, now_us=5).catalogue
 
 
-def add_topic(catalogue, name=ORDERS, partitions=1, **more):
+def create(catalogue, name=ORDERS, partitions=1, **more):
     partition_ids = [catalogue.next_partition_id() for _ in range(partitions)]
     more = {"partitioned": partitions > 1, "created_us": 9, **more}
     catalogue.create_topic(name, partition_ids, **more)
@@ -61,7 +61,7 @@ def test_a_new_catalogue_has_the_default_namespace_and_nothing_else(catalogue, j
 
 
 def test_a_topic_is_found_by_name_and_by_either_number(catalogue):
-    meta = add_topic(catalogue, partitions=3, settings={"retention_ms": 5, "compact": True})
+    meta = create(catalogue, partitions=3, settings={"retention_ms": 5, "compact": True})
     assert meta.partition_ids == [1, 2, 3]
     assert meta.settings == {"retention_ms": 5, "compact": True}
     assert meta.partitioned
@@ -77,9 +77,9 @@ def test_a_topic_is_found_by_name_and_by_either_number(catalogue):
 
 def test_topics_of_a_namespace_are_listed_by_name(catalogue):
     catalogue.create_namespace("public", "shop", created_us=1)
-    add_topic(catalogue, PAID)
-    add_topic(catalogue, TopicName("public", "shop", "a"))
-    add_topic(catalogue, ORDERS)
+    create(catalogue, PAID)
+    create(catalogue, TopicName("public", "shop", "a"))
+    create(catalogue, ORDERS)
     assert [meta.name.topic for meta in catalogue.topics("public", "default")] == ["orders", "paid"]
     assert [meta.name.topic for meta in catalogue.topics("public", "shop")] == ["a"]
     assert catalogue.topics("public", "none") == []
@@ -94,15 +94,15 @@ def test_numbers_chosen_by_iggy_clients_have_priority(catalogue):
     numbers = [catalogue.stream_id(meta) for meta in catalogue.namespaces()]
     assert len(set(numbers)) == 4
     assert catalogue.stream_id(catalogue.namespace("public", "large")) == MADE_ID_FIRST + 3
-    next_id = catalogue.topic_id(add_topic(catalogue, ORDERS)) + 1
-    assert catalogue.topic_id(add_topic(catalogue, PAID, iggy_id=next_id)) == next_id
-    assert catalogue.topic_id(add_topic(catalogue, TopicName("public", "default", "x"))) > next_id
+    next_id = catalogue.topic_id(create(catalogue, ORDERS)) + 1
+    assert catalogue.topic_id(create(catalogue, PAID, iggy_id=next_id)) == next_id
+    assert catalogue.topic_id(create(catalogue, TopicName("public", "default", "x"))) > next_id
 
 
 def test_numbers_are_never_reused_even_after_a_snapshot(catalogue, journal):
     catalogue.create_namespace("public", "shop", created_us=1)
     stream_id = catalogue.stream_id(catalogue.namespace("public", "shop"))
-    meta = add_topic(catalogue, TopicName("public", "shop", "a"), partitions=2)
+    meta = create(catalogue, TopicName("public", "shop", "a"), partitions=2)
     catalogue.delete_topic(meta.topic_id)
     catalogue.delete_namespace("public", "shop")
     for again in (journal.reopened(), shortened(journal)):
@@ -110,7 +110,7 @@ def test_numbers_are_never_reused_even_after_a_snapshot(catalogue, journal):
         assert catalogue.namespace("public", "shop") is None
         catalogue.create_namespace("public", "shop", created_us=1)
         assert catalogue.stream_id(catalogue.namespace("public", "shop")) > stream_id
-        new = add_topic(catalogue, TopicName("public", "shop", "a"))
+        new = create(catalogue, TopicName("public", "shop", "a"))
         assert new.topic_id > meta.topic_id
         assert catalogue.topic_id(new) > catalogue.topic_id(meta)
         assert new.partition_ids[0] > max(meta.partition_ids)
@@ -124,7 +124,7 @@ def test_partition_numbers_begin_above_the_highest_folder(catalogue):
 
 
 def test_changes_of_a_topic_are_persistent(catalogue, journal):
-    topic_id = add_topic(catalogue).topic_id
+    topic_id = create(catalogue).topic_id
     schema = SchemaMeta(2, "Order", b"{}", {"a": "b"})
     catalogue.set_partitions(topic_id, [1, 5], partitioned=True)
     catalogue.alter_settings(topic_id, {"retention_bytes": 7})
@@ -146,7 +146,7 @@ def test_changes_of_a_topic_are_persistent(catalogue, journal):
 
 
 def test_topics_do_not_share_schemas_and_groups(catalogue):
-    first, second = add_topic(catalogue), add_topic(catalogue, PAID)
+    first, second = create(catalogue), create(catalogue, PAID)
     catalogue.create_group(first.topic_id, "g")
     catalogue.add_schema(first.topic_id, SchemaMeta(1, "", b"", {}))
     assert second.groups == []
@@ -154,7 +154,7 @@ def test_topics_do_not_share_schemas_and_groups(catalogue):
 
 
 def test_group_numbers_increase_and_a_requested_number_is_used(catalogue, journal):
-    topic_id = add_topic(catalogue).topic_id
+    topic_id = create(catalogue).topic_id
     catalogue.create_group(topic_id, "a")
     catalogue.create_group(topic_id, "b", 7)
     catalogue.create_group(topic_id, "c")
@@ -177,7 +177,7 @@ def test_a_producer_keeps_its_number(catalogue, journal):
 
 
 def test_a_refused_change_changes_nothing(catalogue, journal):
-    topic_id = add_topic(catalogue).topic_id
+    topic_id = create(catalogue).topic_id
     before = state_of(JournalCatalogue(journal.reopened(), now_us=0).catalogue)
     journal.full = True
     for change in (
@@ -193,7 +193,7 @@ def test_a_refused_change_changes_nothing(catalogue, journal):
 
 
 def test_a_record_about_an_unknown_topic_is_an_error(catalogue, journal):
-    catalogue.bump_topic_epoch(add_topic(catalogue).topic_id)
+    catalogue.bump_topic_epoch(create(catalogue).topic_id)
     del journal.records[1]
     with pytest.raises(DamagedLog, match="EpochSet of unknown 1"):
         JournalCatalogue(journal, now_us=0)
@@ -212,9 +212,7 @@ def change_at_random(rng, catalogue):
     elif kind < 0.3 or meta is None:
         name = TopicName("public", namespace, str(rng.randrange(5)))
         if catalogue.topic(name) is None:
-            add_topic(
-                catalogue, name, partitions=rng.randrange(3), settings={"s": rng.random() < 0.5}
-            )
+            create(catalogue, name, partitions=rng.randrange(3), settings={"s": rng.random() < 0.5})
     elif kind < 0.5:
         catalogue.delete_topic(meta.topic_id)
     elif kind < 0.55 and not catalogue.topics("public", namespace):
@@ -292,7 +290,7 @@ def test_a_restored_number_is_not_taken_from_a_client(catalogue):
     "schema", [SchemaMeta(2, b"\xff", b"", {}), SchemaMeta(2, "name", b"", {"key": b"\xff"})]
 )
 def test_a_binary_schema_name_is_refused_without_effect(catalogue, journal, schema):
-    meta = add_topic(catalogue)
+    meta = create(catalogue)
     before = list(journal.records)
     with pytest.raises(UnwritableChange):
         catalogue.add_schema(meta.topic_id, schema)
@@ -302,7 +300,7 @@ def test_a_binary_schema_name_is_refused_without_effect(catalogue, journal, sche
 
 def test_a_rename_keeps_numbers_content_and_holders(catalogue, journal):
     catalogue.create_namespace("public", "shop", created_us=1, iggy_id=7)
-    before = add_topic(catalogue, TopicName("public", "shop", "a"), partitions=2, iggy_id=3)
+    before = create(catalogue, TopicName("public", "shop", "a"), partitions=2, iggy_id=3)
     catalogue.create_group(before.topic_id, "g")
     catalogue.rename_topic(before.topic_id, "b")
     catalogue.rename_namespace("public", "shop", "store")
@@ -319,7 +317,7 @@ def test_a_rename_keeps_numbers_content_and_holders(catalogue, journal):
 
 def test_only_a_rename_record_has_the_later_layout(catalogue, journal):
     """An earlier program reads all other records, and a snapshot."""
-    meta = add_topic(catalogue)
+    meta = create(catalogue)
     catalogue.rename_topic(meta.topic_id, "b")
     catalogue.producer_id(b"p")
     assert [record[0] for record in journal.records][-2:] == [3, 2]
@@ -327,7 +325,7 @@ def test_only_a_rename_record_has_the_later_layout(catalogue, journal):
 
 
 def test_a_record_with_a_schema_has_the_layout_that_names_its_time(catalogue, journal):
-    meta = add_topic(catalogue)
+    meta = create(catalogue)
     catalogue.add_schema(meta.topic_id, SchemaMeta(1, "", b"", {}, created_us=5))
     assert [record[0] for record in journal.records][-1] == 7
     shorter = shortened(journal)
@@ -338,7 +336,7 @@ def test_a_record_with_a_schema_has_the_layout_that_names_its_time(catalogue, jo
 
 
 def test_a_schema_of_an_earlier_program_has_no_time(catalogue, journal):
-    meta = add_topic(catalogue)
+    meta = create(catalogue)
     added = [[7, meta.topic_id, [1, "", b"", {"a": "b"}]]]  # Change 7 without the time.
     journal.append(b"\x02" + msgspec.msgpack.encode(added))
     for seen in (journal.reopened(), shortened(journal.reopened())):
@@ -347,7 +345,7 @@ def test_a_schema_of_an_earlier_program_has_no_time(catalogue, journal):
 
 
 def test_a_name_goes_to_the_later_holder_if_a_deletion_is_lost(catalogue, journal):
-    first, two = (add_topic(catalogue, TopicName("public", "default", name)) for name in "ab")
+    first, two = (create(catalogue, TopicName("public", "default", name)) for name in "ab")
     catalogue.delete_topic(two.topic_id)
     end = len(journal.records) - 1
     catalogue.rename_topic(first.topic_id, "b")

@@ -52,7 +52,7 @@ def begin_fetch(ask, nursery):
     return begin_fetch
 
 
-def values_and_counts(messages):
+def deliveries(messages):
     return [(int(message["value"]), message["redeliveryCount"]) for message in messages]
 
 
@@ -115,7 +115,7 @@ async def test_every_spelling_of_the_paths(orders, ask, produce, base, created, 
     await produce([5])
     identity = (await ask("POST", f"{base}/{created}", EARLIEST)).json["id"]
     answer = await ask("GET", f"{base}/{used}/{identity}/messages?timeout=1000")
-    assert values_and_counts(answer.json["messages"]) == [(5, 0)]
+    assert deliveries(answer.json["messages"]) == [(5, 0)]
     assert (await ask("DELETE", f"{base}/{used}/{identity}")).status == 204
 
 
@@ -124,7 +124,7 @@ async def test_a_new_subscription_starts_at_the_end_by_default(orders, ask, prod
     identity = (await ask("POST", SUBSCRIPTION, {})).json["id"]
     await produce([1])
     path = f"{SUBSCRIPTION}/consumer/{identity}/messages"
-    assert values_and_counts(await fetch(ask, path)) == [(1, 0)]
+    assert deliveries(await fetch(ask, path)) == [(1, 0)]
 
 
 async def test_a_fetch_waits_for_its_first_message(produce, create, begin_fetch):
@@ -134,7 +134,7 @@ async def test_a_fetch_waits_for_its_first_message(produce, create, begin_fetch)
     with trio.fail_after(5):
         while not answers:
             await trio.sleep(0.01)
-    assert values_and_counts(answers[0]) == [(1, 0), (2, 0)]
+    assert deliveries(answers[0]) == [(1, 0), (2, 0)]
 
 
 async def test_a_fetch_that_waits_holds_no_room(broker, ask, produce, create, nursery):
@@ -156,7 +156,7 @@ async def test_a_fetch_that_waits_holds_no_room(broker, ask, produce, create, nu
 async def test_an_unacknowledged_message_is_not_sent_twice_at_once(ask, produce, create):
     await produce([0, 1])
     path = await create()
-    assert values_and_counts(await fetch(ask, path)) == [(0, 0), (1, 0)]
+    assert deliveries(await fetch(ask, path)) == [(0, 0), (1, 0)]
     assert await fetch(ask, path) == []
 
 
@@ -167,7 +167,7 @@ async def test_a_head_request_of_a_fetch_takes_no_message(app, ask, produce, cre
     with trio.fail_after(5):
         answer = await call(app, "HEAD", messages, headers={"Accept": accept}, leave=trio.Event())
     assert answer.status == 200
-    assert values_and_counts(await fetch(ask, messages)) == [(0, 0)]
+    assert deliveries(await fetch(ask, messages)) == [(0, 0)]
 
 
 @pytest.mark.parametrize("query", ["max_messages=2", "max_bytes=2"])
@@ -175,7 +175,7 @@ async def test_a_fetch_after_a_limited_fetch_continues(ask, produce, create, que
     await produce(range(5))
     path = await create()
     query = f"?timeout=0&{query}"
-    fetches = [values_and_counts(await fetch(ask, path, query)) for _ in range(3)]
+    fetches = [deliveries(await fetch(ask, path, query)) for _ in range(3)]
     seen = [[value for value, _ in fetch_answer] for fetch_answer in fetches]
     assert seen == [[0, 1], [2, 3], [4]]
 
@@ -183,8 +183,8 @@ async def test_a_fetch_after_a_limited_fetch_continues(ask, produce, create, que
 async def test_a_first_message_above_max_bytes_is_still_sent(ask, produce, create):
     await produce([123456, 7])
     path = await create()
-    assert values_and_counts(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(123456, 0)]
-    assert values_and_counts(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(7, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(123456, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(7, 0)]
 
 
 async def test_two_consumers_share_and_a_closed_consumers_messages_go_to_the_other(
@@ -192,11 +192,11 @@ async def test_two_consumers_share_and_a_closed_consumers_messages_go_to_the_oth
 ):
     await produce(range(4))
     first, second = await create("w1"), await create("w2")
-    shared = values_and_counts(await fetch(ask, first, "?timeout=0&max_messages=2"))
-    two = values_and_counts(await fetch(ask, second))
+    shared = deliveries(await fetch(ask, first, "?timeout=0&max_messages=2"))
+    two = deliveries(await fetch(ask, second))
     assert sorted(shared + two) == [(n, 0) for n in range(4)]
     await ask("DELETE", first.removesuffix("/messages").replace("consumer/", "consumers/"))
-    assert sorted(values_and_counts(await fetch(ask, second, "?timeout=1000"))) == [
+    assert sorted(deliveries(await fetch(ask, second, "?timeout=1000"))) == [
         (v, 1) for v, _ in shared
     ]
 
@@ -206,7 +206,7 @@ async def test_a_negative_acknowledgement_returns_the_message(ask, produce, crea
     path = await create()
     await fetch(ask, path)
     await ack(ask, ids[1], kind="Negative")
-    assert values_and_counts(await fetch(ask, path, "?timeout=1000")) == [(1, 1)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(1, 1)]
 
 
 async def test_a_late_acknowledgement_returns_the_message(app, ask, produce, create):
@@ -217,7 +217,7 @@ async def test_a_late_acknowledgement_returns_the_message(app, ask, produce, cre
     await app.consumers.sweep(trio.current_time() + 4)
     assert await fetch(ask, path) == []
     await app.consumers.sweep(trio.current_time() + 6)
-    assert values_and_counts(await fetch(ask, path, "?timeout=1000")) == [(1, 1), (2, 1)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(1, 1), (2, 1)]
 
 
 async def test_without_ack_timeout_no_message_is_returned(app, ask, produce, create):
@@ -239,7 +239,7 @@ async def test_an_idle_consumer_ends_and_its_id_can_be_reused(app, ask, produce,
     await app.consumers.sweep(trio.current_time())
     answer = await ask("GET", path)
     assert (answer.status, answer.json["error_code"]) == (404, 40403)
-    assert values_and_counts(await fetch(ask, other, "?timeout=1000")) == [(0, 1), (1, 1)]
+    assert deliveries(await fetch(ask, other, "?timeout=1000")) == [(0, 1), (1, 1)]
     assert await create(id="cash-1") == path
 
 
@@ -259,7 +259,7 @@ async def test_a_newer_fetch_replaces_an_open_fetch(produce, create, begin_fetch
     assert (older, newer) == ([[]], [])
     await produce([1])
     await wait_all_tasks_blocked(0.02)
-    assert values_and_counts(newer[0]) == [(1, 0)]
+    assert deliveries(newer[0]) == [(1, 0)]
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["deletion", "stop"])
@@ -283,7 +283,7 @@ async def test_a_disconnected_client_keeps_no_message(app, ask, produce, create,
     await wait_all_tasks_blocked(0.01)
     await produce([1])
     await wait_all_tasks_blocked(0.01)
-    assert values_and_counts(await fetch(ask, path)) == [(1, 0)]
+    assert deliveries(await fetch(ask, path)) == [(1, 0)]
 
 
 async def _leaving(app, path, leave):
@@ -297,7 +297,7 @@ async def test_a_seek_redelivers_everything(ask, produce, create):
     await ack(ask, *ids)
     answer = await ask("POST", CURSOR, {"type": "Seek", "messageIds": [ids[1]]})
     assert answer.status == 200, answer.body
-    assert values_and_counts(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
 
 
 async def test_an_ended_subscription_ends_its_consumers(broker, orders, ask, create):
@@ -319,16 +319,16 @@ async def test_a_new_partition_is_read_too(broker, orders, ask, produce, create)
 async def test_the_other_kinds(ask, produce, create, kind):
     ids = await produce(range(4))
     path = await create(subscription_type=kind)
-    assert values_and_counts(await fetch(ask, path, "?timeout=1000&max_messages=3")) == [
+    assert deliveries(await fetch(ask, path, "?timeout=1000&max_messages=3")) == [
         (0, 0),
         (1, 0),
         (2, 0),
     ]
-    assert values_and_counts(await fetch(ask, path)) == [(3, 0)]
+    assert deliveries(await fetch(ask, path)) == [(3, 0)]
     cursor = await ack(ask, ids[2], kind="Cumulative")
     assert (cursor["type"], cursor["backlog"]) == (kind, 1)
     await ack(ask, ids[3], kind="Negative")
-    assert [value for value, _ in values_and_counts(await fetch(ask, path, "?timeout=1000"))] == [3]
+    assert [value for value, _ in deliveries(await fetch(ask, path, "?timeout=1000"))] == [3]
 
 
 @pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
@@ -338,7 +338,7 @@ async def test_a_delayed_message_waits(ask, create, kind):
     body = {"messages": [later, due, {"value": "2"}]}
     await ask("POST", f"{BASE}/partitions/1", body)
     path = await create(subscription_type=kind)
-    assert values_and_counts(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
     stats = (await ask("GET", "/admin/v2/persistent/public/default/orders/stats")).json
     shown = stats["subscriptions"]["billing"]
     assert [shown[key] for key in ("msgBacklog", "msgBacklogNoDelayed", "msgDelayed")] == [3, 2, 1]
@@ -349,7 +349,7 @@ async def test_a_delayed_message_waits(ask, create, kind):
 async def test_ordered_subscriptions_delay_no_message(ask, create):
     await ask("POST", f"{BASE}/partitions/1", {"messages": [{"value": "0", "deliverAt": 2**42}]})
     path = await create(subscription_type="Exclusive")
-    assert values_and_counts(await fetch(ask, path, "?timeout=1000")) == [(0, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(0, 0)]
 
 
 async def test_a_second_exclusive_consumer_is_refused(ask, create):
@@ -442,7 +442,7 @@ async def test_a_consumer_of_another_listener_shares_the_messages(
     dispatcher.flow(other, 10)
     await produce(range(100))
     await wait_all_tasks_blocked(0.02)
-    seen = [value for value, _ in values_and_counts(await fetch(ask, path))]
+    seen = [value for value, _ in deliveries(await fetch(ask, path))]
     assert len(other.taken) >= 10
     assert sorted(seen + other.taken) == list(range(100))
     cursor = (await ask("GET", CURSOR)).json["cursor"]
@@ -477,9 +477,9 @@ async def test_a_pulsar_batch_is_delivered_message_by_message(broker, orders, as
     cursor = await ack(ask, first[0]["messageId"], first[2]["messageId"])
     assert cursor["partitions"][1]["individually_acked"] == [[2, 2]]
     assert cursor["partitions"][1]["mark_delete"] == "CAIQABgBIAA="
-    assert values_and_counts(await fetch(ask, path)) == [(3, 0)]
+    assert deliveries(await fetch(ask, path)) == [(3, 0)]
     await ack(ask, first[1]["messageId"], kind="Negative")
-    assert [value for value, _ in values_and_counts(await fetch(ask, path, "?timeout=1000"))] == [
+    assert [value for value, _ in deliveries(await fetch(ask, path, "?timeout=1000"))] == [
         1,
         3,
     ]

@@ -7,8 +7,8 @@ from tests.protocols.http.pip64.test_consumers import (
     EARLIEST,
     SUBSCRIPTION,
     PulsarLike,
+    deliveries,
     fetch,
-    told,
 )
 from tests.waiting import until
 
@@ -49,7 +49,7 @@ async def test_skipping_unreadable_records_keeps_another_consumers_messages(
     await until(lambda: other.taken)
     await ask("POST", f"{BASE}/partitions/1", {"messages": [{"value": "7"}]})
     await until(lambda: messages)
-    assert told(messages) == [(7, 0)]
+    assert deliveries(messages) == [(7, 0)]
     assert list(other.pending) == other.taken == [1]
     subscription = broker.subscriptions.find(orders, b"billing")
     assert subscription.committed(1).offset == 1

@@ -7,9 +7,9 @@ from trio.testing import wait_all_tasks_blocked
 from tests.protocols.http.pip64.test_consumers import (
     CURSOR,
     SUBSCRIPTION,
+    deliveries,
     fetch,
     produce,
-    told,
 )
 from tests.waiting import until
 
@@ -23,7 +23,7 @@ async def test_a_consumer_stays_attached_after_a_seek(
 ):
     await produce(range(3))
     path = await create(subscription_type=kind)
-    assert told(await fetch(ask, path, "?timeout=1000")) == [(0, 0), (1, 0), (2, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(0, 0), (1, 0), (2, 0)]
     if way == "http":
         answer = await ask("POST", CURSOR, {"type": "Seek", "position": "earliest"})
         cursor = answer.json["cursor"]
@@ -38,7 +38,7 @@ async def test_a_consumer_stays_attached_after_a_seek(
     other = "Shared" if kind != "Shared" else "Exclusive"
     answer = await ask("POST", SUBSCRIPTION, {"name": "w2", "subscription_type": other})
     assert (answer.status, answer.json["error_code"]) == (409, 40903)
-    assert told(await fetch(ask, path, "?timeout=1000")) == [(0, 0), (1, 0), (2, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(0, 0), (1, 0), (2, 0)]
 
 
 async def test_a_consumer_that_ends_during_a_seek_stays_ended(broker, orders, ask, create, nursery):
@@ -76,7 +76,7 @@ async def test_a_fetch_during_a_seek_continues_after_the_seek(
     answers = []
 
     async def wait():
-        answers.extend(told(await fetch(ask, path, "?timeout=60000")))
+        answers.extend(deliveries(await fetch(ask, path, "?timeout=60000")))
 
     nursery.start_soon(wait)
     await wait_all_tasks_blocked()

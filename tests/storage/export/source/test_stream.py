@@ -35,7 +35,7 @@ def reader(data, **texts):
     )
 
 
-def checkpoint(offset, partition_id=1):
+def place_at(offset, partition_id=1):
     return {TOPIC: {"0": [offset, partition_id]}}
 
 
@@ -48,19 +48,19 @@ def test_spark_receives_the_limit_of_the_options(data):
 def test_a_micro_batch_keeps_to_its_limit_and_ends_with_the_same_offset(data):
     fill(data, 7)
     stream = reader(data)
-    assert stream.initialOffset() == checkpoint(0)
-    assert stream.latestOffset(checkpoint(0), ReadMaxRows(5)) == checkpoint(5)
-    assert stream.latestOffset(checkpoint(5), ReadMaxRows(5)) == checkpoint(7)
-    assert stream.latestOffset(checkpoint(7), ReadMaxRows(5)) == checkpoint(7)
-    assert stream.reportLatestOffset() == checkpoint(7)
-    few = stream.latestOffset(checkpoint(0), ReadMaxBytes(1))
-    assert few == checkpoint(1)
+    assert stream.initialOffset() == place_at(0)
+    assert stream.latestOffset(place_at(0), ReadMaxRows(5)) == place_at(5)
+    assert stream.latestOffset(place_at(5), ReadMaxRows(5)) == place_at(7)
+    assert stream.latestOffset(place_at(7), ReadMaxRows(5)) == place_at(7)
+    assert stream.reportLatestOffset() == place_at(7)
+    few = stream.latestOffset(place_at(0), ReadMaxBytes(1))
+    assert few == place_at(1)
 
 
 def test_rows_are_between_two_offsets(data):
     fill(data, 7)
     stream = reader(data, minPartitions="2")
-    parts = stream.partitions(checkpoint(2), checkpoint(6))
+    parts = stream.partitions(place_at(2), place_at(6))
     offsets = [
         row for part in parts for batch in stream.read(part) for row in batch["offset"].to_pylist()
     ]
@@ -72,37 +72,35 @@ def test_available_now_reads_the_log_up_to_its_start(data):
     stream = reader(data)
     stream.prepareForTriggerAvailableNow()
     fill(data, 3)
-    assert stream.latestOffset(checkpoint(0), ALL) == checkpoint(3)
-    assert stream.latestOffset(checkpoint(3), ALL) == checkpoint(3)
+    assert stream.latestOffset(place_at(0), ALL) == place_at(3)
+    assert stream.latestOffset(place_at(3), ALL) == place_at(3)
 
 
 def test_a_small_batch_waits_for_the_delay(data):
     fill(data, 3)
     waits = reader(data, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
-    assert waits.latestOffset(checkpoint(0), ALL) == checkpoint(0)
+    assert waits.latestOffset(place_at(0), ALL) == place_at(0)
     fill(data, 7)
-    assert waits.latestOffset(checkpoint(0), ALL) == checkpoint(10)
+    assert waits.latestOffset(place_at(0), ALL) == place_at(10)
     hurries = reader(data, minOffsetsPerTrigger="100", maxTriggerDelay="0s")
-    assert hurries.latestOffset(checkpoint(0), ALL) == checkpoint(10)
+    assert hurries.latestOffset(place_at(0), ALL) == place_at(10)
 
 
 def test_a_new_partition_begins_at_its_log_start(data):
     fill(data, 3)
     data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
-    ends = reader(data).latestOffset(checkpoint(3), ALL)
+    ends = reader(data).latestOffset(place_at(3), ALL)
     assert ends == {TOPIC: {"0": [3, 1], "1": [0, 2]}}
 
 
 def test_a_recreated_topic_is_an_error_or_read_from_its_start(data):
     fill(data, 3)
     with pytest.raises(DataLoss, match="deleted and made again"):
-        reader(data).latestOffset(checkpoint(3, partition_id=9), ALL)
+        reader(data).latestOffset(place_at(3, partition_id=9), ALL)
     stream = reader(data, failOnDataLoss="false")
-    end = stream.latestOffset(checkpoint(3, partition_id=9), ALL)
-    assert end == checkpoint(3)
-    assert [part.span.start for part in stream.partitions(checkpoint(3, partition_id=9), end)] == [
-        0
-    ]
+    end = stream.latestOffset(place_at(3, partition_id=9), ALL)
+    assert end == place_at(3)
+    assert [part.span.start for part in stream.partitions(place_at(3, partition_id=9), end)] == [0]
 
 
 def deleted_topic_reader(data, **options):
@@ -116,21 +114,19 @@ def deleted_topic_reader(data, **options):
 def test_a_deleted_topic_is_an_error_or_skipped(data):
     stream, known = deleted_topic_reader(data)
     with pytest.raises(BadOption, match="no topic public/default/gone"):
-        stream.latestOffset({**known, **checkpoint(0)}, ALL)
+        stream.latestOffset({**known, **place_at(0)}, ALL)
     stream, known = deleted_topic_reader(data, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="no topic public/default/gone"):
-        end = stream.latestOffset({**known, **checkpoint(0)}, ALL)
-    assert end == {**known, **checkpoint(6)}
-    assert [part.span.topic for part in stream.partitions({**known, **checkpoint(0)}, end)] == [
-        TOPIC
-    ]
+        end = stream.latestOffset({**known, **place_at(0)}, ALL)
+    assert end == {**known, **place_at(6)}
+    assert [part.span.topic for part in stream.partitions({**known, **place_at(0)}, end)] == [TOPIC]
 
 
 def test_available_now_skips_a_deleted_topic(data):
     stream, known = deleted_topic_reader(data, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="no topic public/default/gone"):
         stream.prepareForTriggerAvailableNow()
-    assert stream.latestOffset({**known, **checkpoint(0)}, ALL) == {**known, **checkpoint(3)}
+    assert stream.latestOffset({**known, **place_at(0)}, ALL) == {**known, **place_at(3)}
 
 
 def test_an_assigned_deleted_partition_is_skipped(data):
@@ -138,7 +134,7 @@ def test_an_assigned_deleted_partition_is_skipped(data):
     assign = '{"orders": [0], "gone": [0]}'
     stream = reader(data, failOnDataLoss="false", assign=assign)
     with pytest.warns(UserWarning, match="no partition 0 of topic public/default/gone"):
-        assert stream.latestOffset(checkpoint(0), ALL) == checkpoint(3)
+        assert stream.latestOffset(place_at(0), ALL) == place_at(3)
 
 
 def test_a_new_stream_needs_existing_topics(data):
@@ -150,4 +146,4 @@ def test_a_new_stream_needs_existing_topics(data):
 
 def test_a_log_that_ends_before_the_checkpoint_is_an_error(data):
     with pytest.raises(DataLoss, match="the log ends at 0, not 3"):
-        reader(data).latestOffset(checkpoint(3), ALL)
+        reader(data).latestOffset(place_at(3), ALL)
