@@ -27,7 +27,7 @@ from tests.protocols.http.asgi import call
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import Talk
 from tests.protocols.kafka import forms as m
-from tests.protocols.kafka.talk import another
+from tests.protocols.kafka.talk import second_client
 from tests.protocols.pulsar.talk import RawPulsar
 
 ANNA = Principal("anna")
@@ -180,7 +180,7 @@ async def test_a_watcher_is_notified_of_visible_topics_and_changed_permissions(
 
 
 async def test_kafkas_lists_have_only_visible_topics(granted, open_client):
-    client = await another(open_client)
+    client = await second_client(open_client)
 
     async def listed():
         topics = (await client.call(m.MetadataRequest([]))).topics
@@ -197,7 +197,7 @@ async def test_kafkas_lists_have_only_visible_topics(granted, open_client):
 
 
 async def test_kafkas_groups_are_described_with_visible_topics_only(granted, open_client):
-    member, asking = await another(open_client), await another(open_client)
+    member, asking = await second_client(open_client), await second_client(open_client)
 
     async def described(group):
         wanted = DescribeGroupsRequest(groups=[group])
@@ -235,7 +235,7 @@ async def test_kafkas_groups_are_described_with_visible_topics_only(granted, ope
 
 
 async def test_a_hidden_group_in_use_looks_like_a_missing_group(broker, granted, open_client):
-    member, asking = await another(open_client), await another(open_client)
+    member, asking = await second_client(open_client), await second_client(open_client)
     await granted("public/default")
     protocols = [JoinGroupRequestProtocol(name=b"range", metadata=subscription_of([b"secret"]))]
     join = JoinGroupRequest(
@@ -274,7 +274,7 @@ async def test_deleting_a_group_keeps_its_part_on_other_topics(broker, granted, 
     for name in ("seen", "secret"):
         broker.subscriptions.open(broker.topics.get(topic(name)), b"shared").commit(0, 0)
     await broker.permissions.grant(Grant("anna", "delete", "public/default/seen"))
-    client = await another(open_client)
+    client = await second_client(open_client)
     await client.call_with_table(DeleteGroupsRequest(groups_names=[b"shared"]), 1)
     assert broker.subscriptions.find(broker.topics.get(topic("seen")), b"shared") is None
     assert broker.subscriptions.find(broker.topics.get(topic("secret")), b"shared") is not None

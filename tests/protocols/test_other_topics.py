@@ -25,7 +25,7 @@ from tests.protocols.iggy import test_access as iggy_samples
 from tests.protocols.iggy.talk import Talk
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka import test_access as kafka_samples
-from tests.protocols.kafka.talk import FOO_NAME, another
+from tests.protocols.kafka.talk import FOO_NAME, second_client
 from tests.protocols.pulsar import talk as pulsar
 from tests.protocols.pulsar import test_access as pulsar_samples
 
@@ -74,7 +74,7 @@ HTTP_BODIES = {
 
 async def kafka_answers(broker, has_more):
     async with open_listeners(broker) as connect:
-        client = await another(connect)
+        client = await second_client(connect)
         await client.call(m.MetadataRequest([b"foo"]))
         if has_more:
             theirs = await broker.topics.create(TopicName("public", "default", "theirs"), 1)

@@ -29,7 +29,7 @@ from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.description_permissions import block
 from tests.protocols.iggy.talk import FIRST, NEXT, Talk
-from tests.protocols.iggy.test_permissions import NOTHING, TOPIC_PERMISSIONS, given
+from tests.protocols.iggy.test_permissions import NOTHING, TOPIC_PERMISSIONS, permission_flags
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import HANG_S, PAUSE_S, until
 
@@ -163,7 +163,7 @@ async def test_the_login_is_forwarded(tmp_path):
             (await root.ask(200, stream=named("st")))["stream"]["id"],
             (await root.ask(GET_TOPIC, stream=named("st"), topic=named(pair.topic)))["topic"]["id"],
         ]
-        rights = {numbers[1]: given(TOPIC_PERMISSIONS, "poll_messages")}
+        rights = {numbers[1]: permission_flags(TOPIC_PERMISSIONS, "poll_messages")}
         allowed = block(NOTHING, {numbers[0]: ([0] * 6, rights)})
         assert await root.status(PERMISSIONS, user=named("bob"), permissions=allowed) == 0
         with trio.fail_after(HANG_S):

@@ -15,8 +15,8 @@ from tests.protocols.http.pip64.test_consumers import (
     EARLIEST,
     SUBSCRIPTION,
     PulsarLike,
+    deliveries,
     fetch,
-    told,
 )
 from tests.protocols.http.pip64.test_passed_over import encrypted_entry
 from tests.waiting import until
@@ -44,12 +44,12 @@ def produce(ask):
 async def test_a_consumer_without_acknowledgements_has_a_limit(broker, produce, path, ask):
     broker.shared_states["http"] = HttpLimits(consumer_unacked=3)
     ids = await produce(*range(5))
-    assert told(await fetch(ask, path)) == [(0, 0), (1, 0), (2, 0)]
+    assert deliveries(await fetch(ask, path)) == [(0, 0), (1, 0), (2, 0)]
     answer = await ask("GET", path)
     assert (answer.status, answer.json["error_code"]) == (429, 42901)
     assert "at most 3" in answer.json["reason"]
     await ask("POST", CURSOR, {"type": "Individual", "messageIds": ids[:1]})
-    assert told(await fetch(ask, path)) == [(3, 0)]
+    assert deliveries(await fetch(ask, path)) == [(3, 0)]
 
 
 async def test_a_consumer_has_a_limit_of_partitions(broker, orders, ask):
@@ -68,12 +68,12 @@ async def test_an_unreadable_record_is_reported_with_the_id_to_skip_it(
     partition = orders.partitions[1]
     partition.append([body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1)
     await produce(2)
-    assert told(await fetch(ask, path)) == [(0, 0)]
+    assert deliveries(await fetch(ask, path)) == [(0, 0)]
     answer = await ask("GET", f"{path}?timeout=0")
     assert (answer.status, answer.json["error_code"]) == (500, 50002)
     assert "acknowledge ledger 2, entry 1 to pass it" in answer.json["reason"]
     await ask("POST", CURSOR, {"type": "Individual", "messageIds": ["CAIQARgB"]})
-    assert told(await fetch(ask, path, "?timeout=1000")) == [(2, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(2, 0)]
 
 
 async def test_records_removed_meanwhile_are_not_delivered(app, broker, orders, produce, path, ask):
@@ -85,7 +85,7 @@ async def test_records_removed_meanwhile_are_not_delivered(app, broker, orders, 
     assert await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB)) == []
     subscriber.finish(fetch_)
     await produce(7)
-    assert told(await fetch(ask, path, "?timeout=1000")) == [(7, 0)]
+    assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(7, 0)]
 
 
 async def test_records_acknowledged_meanwhile_are_not_delivered(app, broker, produce, path, ask):
@@ -95,8 +95,8 @@ async def test_records_acknowledged_meanwhile_are_not_delivered(app, broker, pro
     await fetch_.came.wait()
     await subscriber.wait_until_full(fetch_)
     await ask("POST", CURSOR, {"type": "Cumulative", "messageIds": ids[1:2]})
-    deliveries = await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB))
-    assert [delivery.record.record.value for delivery in deliveries] == [b"2"]
+    given_out = await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB))
+    assert [delivery.record.record.value for delivery in given_out] == [b"2"]
 
 
 async def test_a_fetch_does_not_wait_for_later_messages(app, orders, produce, path, ask):
@@ -114,7 +114,7 @@ async def test_a_fetch_does_not_wait_for_later_messages(app, orders, produce, pa
 
 async def test_a_seek_during_a_fetch_redelivers_everything(produce, path, ask, nursery):
     ids = await produce(0, 1)
-    assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]
+    assert deliveries(await fetch(ask, path)) == [(0, 0), (1, 0)]
     messages = []
 
     async def wait():
@@ -125,7 +125,7 @@ async def test_a_seek_during_a_fetch_redelivers_everything(produce, path, ask, n
     answer = await ask("POST", CURSOR, {"type": "Seek", "messageIds": ids[1:]})
     assert answer.status == 200, answer.body
     await until(lambda: messages)
-    assert told(messages) == [(1, 0)]
+    assert deliveries(messages) == [(1, 0)]
 
 
 async def test_an_exclusive_subscription_replaces_a_silent_consumer(app, orders, ask, produce):
@@ -133,12 +133,14 @@ async def test_an_exclusive_subscription_replaces_a_silent_consumer(app, orders,
     kind = {"subscription_type": "Exclusive", **EARLIEST}
     first = (await ask("POST", SUBSCRIPTION, {"id": "first", **kind})).json["id"]
     path = f"{SUBSCRIPTION}/consumers/{first}/messages"
-    assert told(await fetch(ask, path)) == [(5, 0)]
+    assert deliveries(await fetch(ask, path)) == [(5, 0)]
     assert (await ask("POST", SUBSCRIPTION, {"id": "second", **kind})).status == 409
     consumer_of(app, "first").last_used -= 1000.0
     created = await ask("POST", SUBSCRIPTION, {"id": "second", **kind})
     assert created.status == 201, created.body
-    assert told(await fetch(ask, path.replace("first", "second"), "?timeout=1000")) == [(5, 0)]
+    assert deliveries(await fetch(ask, path.replace("first", "second"), "?timeout=1000")) == [
+        (5, 0)
+    ]
 
 
 async def test_a_non_durable_reader_has_its_name_alone(broker, orders, ask):
