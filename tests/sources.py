@@ -16,7 +16,7 @@ CODE = (*PRODUCT, "braidlog/testing", "scripts", "tests", "conformance")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Source:
     """A Python file of the project; its tree is walked once."""
 

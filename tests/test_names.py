@@ -1,9 +1,10 @@
-"""Rules for names: a variable says what it holds, and a class name has a single meaning."""
+"""Rules for names: nouns of the field, a single meaning for a class, and no missing import."""
 
 import ast
 from collections import defaultdict
+from functools import cache
 
-from tests.sources import sources
+from tests.sources import Source, sources
 
 # The field has a noun for each of these: record, batch, topic, partition, member, answer ...
 VAGUE = {"one", "ones", "found", "told", "made", "kept", "heir", "some", "given", "taken"}
@@ -43,13 +44,12 @@ def test_variables_have_the_fields_nouns() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-def test_functions_of_the_product_have_the_fields_nouns() -> None:
+def test_functions_have_the_fields_nouns() -> None:
     offenders = [
         f"{source.path}:{node.lineno}: {node.name}"
         for source in sources()
         for node in ast.walk(source.tree)
-        if source.package != "tests"
-        and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name.strip("_") in VAGUE
     ]
     assert not offenders, "\n".join(offenders)
@@ -64,3 +64,30 @@ def test_a_class_name_stands_for_a_single_thing() -> None:
     offenders = [f"{name}: {', '.join(at)}" for name, at in repeated.items() if name not in SHARED]
     assert not offenders, "\n".join(sorted(offenders))
     assert repeated.keys() == SHARED.keys(), "a name of the list is no longer repeated"
+
+
+def test_programs_import_names_that_exist() -> None:
+    """mypy checks the product alone, and a program of the conformance runs seldom."""
+    by_module = {source.path.removesuffix(".py").replace("/", "."): source for source in sources()}
+    offenders = []
+    for source in sources():
+        for line, name in source.imports:
+            module, _, imported = name.rpartition(".")
+            if module in by_module and imported not in names_in(by_module[module]):
+                offenders.append(f"{source.path}:{line}: {name}")
+    assert not offenders, "\n".join(offenders)
+
+
+@cache
+def names_in(source: Source) -> set[str]:
+    """Return the names of a module: defined, imported or bound anywhere."""
+    imported = {name.rpartition(".")[2] for _, name in source.imports}
+    bound = {bound_name(node) for node in ast.walk(source.tree)}
+    aliases = {
+        alias.asname
+        for node in ast.walk(source.tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+        if alias.asname is not None
+    }
+    return {name for _, name in source.defined()} | imported | bound | aliases

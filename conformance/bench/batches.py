@@ -13,7 +13,7 @@ import sys
 from contextlib import ExitStack
 
 from conformance.bench.peer_rows import Figures, PeerRow, PeerServer
-from conformance.bench.peers import WARM_UP_S, generator, given, measure, medians
+from conformance.bench.peers import WARM_UP_S, generator, measure, medians, parse_server
 from conformance.server import RunningBroker
 
 BATCHES = 3  # First version of Produce that carries record batches.
@@ -73,7 +73,7 @@ def main() -> int:
     row = PeerRow("batches", "kafka", generator(options.load, "raw", "-size", "100"))
     runs: dict[str, list[Figures]] = {}
     with ExitStack() as stack:
-        servers = [given("kafka", f"{KAFKA}={options.kafka},{BATCHES}")]
+        servers = [parse_server("kafka", f"{KAFKA}={options.kafka},{BATCHES}")]
         servers += [braidlog(mode, stack) for mode in MODES]
         for server in servers:
             measure(server, row, options.warm_up)

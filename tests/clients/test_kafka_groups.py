@@ -50,13 +50,16 @@ class Member:
             }
         )
         self.consumer.subscribe(
-            [topic], on_assign=self._given, on_revoke=self._taken, on_lost=self._taken
+            [topic],
+            on_assign=self._add_assigned,
+            on_revoke=self._drop_revoked,
+            on_lost=self._drop_revoked,
         )
 
-    def _given(self, _: Any, assigned: Sequence[Any]) -> None:
+    def _add_assigned(self, _: Any, assigned: Sequence[Any]) -> None:
         self.partitions |= {partition.partition for partition in assigned}
 
-    def _taken(self, _: Any, revoked: Sequence[Any]) -> None:
+    def _drop_revoked(self, _: Any, revoked: Sequence[Any]) -> None:
         gone = [partition.partition for partition in revoked]
         self.partitions -= set(gone)
         self.revoked += gone

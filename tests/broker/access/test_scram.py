@@ -28,10 +28,10 @@ class ScramUsers:
             self.users,
             TokenVerifier(AccessConfig()),
             required=True,
-            on_attempt=self._told,
+            on_attempt=self._note_failure,
         )
 
-    def _told(self, attempt):
+    def _note_failure(self, attempt):
         if not attempt.succeeded:
             self.failures.append((attempt.method, attempt.at, attempt.name))
 

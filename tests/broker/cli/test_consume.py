@@ -145,12 +145,12 @@ def test_an_import_keeps_every_byte_and_time(topic, tmp_path, capsys):
     assert run(["consume", f"{topic}-copy", "--output", "ndjson"]) == 0
     places = ("topic", "messageId", "append_us")
 
-    def kept(text):
+    def without_places(text):
         lines = [json.loads(line) for line in text.strip().split("\n")]
         return [{k: v for k, v in line.items() if k not in places} for line in lines]
 
-    copied = kept(capsys.readouterr().out)
-    assert copied == kept(first)
+    copied = without_places(capsys.readouterr().out)
+    assert copied == without_places(first)
     by_value = {message["value"]: message for message in copied}
     assert by_value[""]["headers"] == [*headers, header_base64]
     assert by_value["/w=="]["key"] == "gA=="

@@ -36,11 +36,11 @@ def ask(calls, nursery):
     def ask(times=1, nursery=nursery):
         answers = []
 
-        async def one():
+        async def ask_once():
             answers.append(await gathered())
 
         for _ in range(times):
-            nursery.start_soon(one)
+            nursery.start_soon(ask_once)
         return answers
 
     return ask

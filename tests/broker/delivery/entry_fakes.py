@@ -168,13 +168,13 @@ class FakePartition:
         await trio.lowlevel.checkpoint()
         if self.gate is not None:
             await self.gate.wait()
-        return self._found(offset, bytes_max)
+        return self._batches_at(offset, bytes_max)
 
     def read_warm(self, offset, bytes_max):
         is_there = self.is_warm and self.gate is None
-        return self._found(offset, bytes_max) if is_there else None
+        return self._batches_at(offset, bytes_max) if is_there else None
 
-    def _found(self, offset, bytes_max):
+    def _batches_at(self, offset, bytes_max):
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         batches, size = [], 0
@@ -203,8 +203,8 @@ class FailingPartition(FakePartition):
         self.failing = set()
         self.failures = 0
 
-    def _found(self, offset, bytes_max):
-        batches = super()._found(offset, bytes_max)
+    def _batches_at(self, offset, bytes_max):
+        batches = super()._batches_at(offset, bytes_max)
         for number, batch in enumerate(batches):
             if batch.base_offset in self.failing:
                 if number == 0:

@@ -316,7 +316,7 @@ class FarPartition(FakePartition):
         await trio.lowlevel.checkpoint()
         if not self.answers:
             raise StorageFull("the object store does not answer")
-        return self._found(offset, bytes_max)
+        return self._batches_at(offset, bytes_max)
 
     def read_warm(self, offset, bytes_max):
         return None
@@ -374,9 +374,9 @@ class AskedPartition(FakePartition):
         super().__init__()
         self.asked = []
 
-    def _found(self, offset, bytes_max):
+    def _batches_at(self, offset, bytes_max):
         self.asked.append(bytes_max)
-        return super()._found(offset, bytes_max)
+        return super()._batches_at(offset, bytes_max)
 
 
 async def test_less_is_read_ahead_for_entries_made_from_other_records(kind):

@@ -351,20 +351,20 @@ class KeySharedGame:
         )
 
     async def ack(self):
-        consumer, mine = self.some()
+        consumer, mine = self.held_sample()
         await self.play.ack(consumer, *mine)
         for offset in mine:
             self.acked.add(offset)
             del self.held[offset]
 
     def nack(self):
-        consumer, mine = self.some()
+        consumer, mine = self.held_sample()
         if mine:
             self.play.nack(consumer, *mine)
             for offset in mine:
                 del self.held[offset]
 
-    def some(self):
+    def held_sample(self):
         consumer = self.rng.choice(self.consumers)
         mine = [offset for offset, holder in self.held.items() if holder is consumer]
         return consumer, self.rng.sample(mine, self.rng.randint(0, len(mine)))

@@ -135,12 +135,12 @@ class DeliveryModel:
             return
         position = self.random.choice([0, *self.counts])
 
-        async def there():
+        async def new_position():
             return position
 
         for consumer in list(self.consumers):
             self.forget(consumer)
-        await self.play.dispatcher.reset(there)
+        await self.play.dispatcher.reset(new_position)
         self.acked = set(range(position))
 
     def commit(self):

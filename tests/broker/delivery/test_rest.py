@@ -97,7 +97,7 @@ class WakingPartition(FakePartition):
 
     def read_warm(self, offset, bytes_max):
         is_there = self.gate is None and self.rng.random() < 0.8
-        return self._found(offset, bytes_max) if is_there else None
+        return self._batches_at(offset, bytes_max) if is_there else None
 
     async def wait_for(self, offset, at_once=None):
         await self.waiters.wait_any([(self, offset)], at_once)

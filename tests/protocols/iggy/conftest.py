@@ -10,10 +10,10 @@ from tests.protocols.iggy.vtalk import CREATE_STREAM, STREAM, VClient
 async def connect(broker, open_client):
     """Yield `connect`: `await connect()` returns a connection that has not logged in."""
 
-    async def one(**options):
+    async def open_talk(**options):
         return Talk(await open_client("iggy", **options))
 
-    return one
+    return open_talk
 
 
 @pytest.fixture

@@ -110,13 +110,13 @@ def test_permissions_count_from_the_dialects_base(dialect, base):
 
 @bases
 def test_records_count_from_the_dialects_base(dialect, base):
-    def told(record: object) -> int:
+    def first_number(record: object) -> int:
         return int.from_bytes(dialect.write([record])[:4], "little")
 
     expected = 6 + base
-    assert told(r.StreamInfo(7, 1, 0, 0, 0, "s")) == expected
-    assert told(r.TopicDetails(7, 1, 0, 0, 1, 0, 1, 0, 0, "t")) == expected
-    assert told(r.GroupInfo(7, 1, 0, "g")) == expected
+    assert first_number(r.StreamInfo(7, 1, 0, 0, 0, "s")) == expected
+    assert first_number(r.TopicDetails(7, 1, 0, 0, 1, 0, 1, 0, 0, "t")) == expected
+    assert first_number(r.GroupInfo(7, 1, 0, "g")) == expected
     membership = dialect.write([r.JoinedGroup(7, 8, 9)])
     assert struct.unpack("<III", membership) == (expected, expected + 1, expected + 2)
 

@@ -297,11 +297,11 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", EMPTY)
 async def test_permissions_that_are_all_false_are_kept_and_read_back(broker, talk, bob, name):
-    async def told():
+    async def stored_permissions():
         return (await talk.ask(GET, user=named("bob")))["permissions"]
 
     await set_permissions(talk, EMPTY[name])
-    assert await told() == EMPTY[name]
+    assert await stored_permissions() == EMPTY[name]
     assert broker.users.find("bob").permitted
     may_read = name == "nothing beside something"
     assert await poll(bob, "tp") == (0 if may_read else ErrorCode.UNAUTHORIZED)
@@ -309,9 +309,9 @@ async def test_permissions_that_are_all_false_are_kept_and_read_back(broker, tal
     assert (await talk.ask(GET, user=named("bobby")))["permissions"] == EMPTY[name]
     assert await talk.status(UPDATE, user=named("bobby"), username="bob", status=None) == 0
     await set_permissions(talk, everywhere("read_users"))
-    assert await told() == everywhere("read_users")
+    assert await stored_permissions() == everywhere("read_users")
     await set_permissions(talk, None)
-    assert await told() is None
+    assert await stored_permissions() is None
 
 
 async def test_a_user_is_created_with_permissions_that_are_all_false(talk):

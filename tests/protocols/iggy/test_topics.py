@@ -317,14 +317,14 @@ async def test_an_expiry_is_in_microseconds_and_stored_in_milliseconds(broker, t
     await talk.create_topic(expiry=1_500_001)
     name = TopicName("public", "st", "tp")
 
-    async def told() -> int:
+    async def shown_expiry() -> int:
         return (await talk.ask(GET, **TOPIC))["topic"]["expiry"]
 
-    assert await told() == 1_500_001
+    assert await shown_expiry() == 1_500_001
     assert broker.topics.get(name).meta.settings["retention_ms"] == 1501
     await broker.topics.alter_settings(name, {"retention_ms": 2000})  # By another protocol.
-    assert await told() == 2_000_000
+    assert await shown_expiry() == 2_000_000
     changed = {"compression": 1, "max_size": 0, "replication": 0}
     for expiry in (1_999_999, 3_000_000, 7):
         assert await talk.status(304, **TOPIC, name="tp", expiry=expiry, **changed) == 0
-        assert await told() == expiry
+        assert await shown_expiry() == expiry

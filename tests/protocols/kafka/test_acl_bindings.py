@@ -132,13 +132,13 @@ def test_filters_match_as_in_kafka() -> None:
     prefixed = acl(TOPIC, "ord", READ, pattern=PREFIXED)
     everything = [literal, star, prefixed]
 
-    def found(**fields: object) -> list[Binding]:
+    def fitting(**fields: object) -> list[Binding]:
         return [binding for binding in everything if any_acl(**fields).matches(binding)]
 
-    assert found() == everything
-    assert found(kind=GROUP) == found(operation=WRITE) == found(principal="User:bert") == []
-    assert found(name="orders", pattern=LITERAL) == [literal]
-    assert found(name="ord", pattern=PREFIXED) == [prefixed]
-    assert found(name="orders") == [literal]
-    assert found(name="orders", pattern=MATCH) == everything
-    assert found(name="or", pattern=MATCH) == [star]
+    assert fitting() == everything
+    assert fitting(kind=GROUP) == fitting(operation=WRITE) == fitting(principal="User:bert") == []
+    assert fitting(name="orders", pattern=LITERAL) == [literal]
+    assert fitting(name="ord", pattern=PREFIXED) == [prefixed]
+    assert fitting(name="orders") == [literal]
+    assert fitting(name="orders", pattern=MATCH) == everything
+    assert fitting(name="or", pattern=MATCH) == [star]

@@ -72,7 +72,7 @@ class WebSocketPeer:
     def send_raw(self, data):
         self.into.send_nowait(data)
 
-    async def taken(self):
+    async def take_events(self):
         await wait_all_tasks_blocked()
         events, self.events = self.events, []
         return events
@@ -165,7 +165,7 @@ async def test_ping_between_fragments_is_answered(client, nursery):
         frame(0x1, b"a", is_last=False) + frame(0x9, b"are you there") + frame(0x0, b"b")
     )
     assert (await client.socket.receive())["text"] == "ab"
-    (pong,) = await client.taken()
+    (pong,) = await client.take_events()
     assert isinstance(pong, Pong) and pong.payload == b"are you there"
 
 
@@ -174,10 +174,10 @@ async def test_close_is_answered_and_ends_the_messages(client):
     end = {"type": "websocket.disconnect", "code": 1000, "reason": "done"}
     assert await client.socket.receive() == end
     assert await client.socket.receive() == end
-    (answer,) = await client.taken()
+    (answer,) = await client.take_events()
     assert isinstance(answer, CloseConnection) and answer.code == 1000
     await client.socket.send("too late")
-    assert await client.taken() == []
+    assert await client.take_events() == []
 
 
 async def test_lost_client_is_a_disconnect(client):
@@ -207,7 +207,7 @@ async def test_frames_that_break_the_rules_close_with_their_code(client, data, c
     client.send_raw(data)
     end = await client.socket.receive()
     assert (end["type"], end["code"]) == ("websocket.disconnect", code)
-    (closed,) = await client.taken()
+    (closed,) = await client.take_events()
     assert isinstance(closed, CloseConnection) and closed.code == code
 
 
@@ -220,7 +220,7 @@ async def test_too_large_message_is_refused_before_its_end(client, is_one_frame)
         for _ in range(LIMIT):
             client.send_raw(frame(0x0, b"x", is_last=False))
     assert (await client.socket.receive())["code"] == TOO_LARGE
-    (closed,) = await client.taken()
+    (closed,) = await client.take_events()
     assert closed.code == TOO_LARGE and str(LIMIT) in closed.reason
 
 
@@ -278,7 +278,7 @@ async def test_finish_ends_when_the_client_answers(client, nursery, autojump_clo
 async def test_frames_of_several_tasks_stay_whole(client, nursery):
     for number in range(20):
         nursery.start_soon(client.socket.send, f"{number} " * 50)
-    received = [event.data for event in await client.taken()]
+    received = [event.data for event in await client.take_events()]
     assert sorted(received) == sorted(f"{number} " * 50 for number in range(20))
 
 

@@ -37,14 +37,14 @@ def kafka_wrapped(number: int) -> tuple[Codec, bytes]:
 
 
 def batches_packed(number: int) -> tuple[Codec, bytes]:
-    def one(members: list[Record]) -> bytes:
+    def packed_again(members: list[Record]) -> bytes:
         inner = PACK[number](KAFKA_BATCHES.encode(members, BASE)[61:])
         head = {"base_ms": 5000, "max_ms": 5000}
         changed = bytearray(batch(inner, len(members), attributes=number, **head))
         changed[:8] = members[0].offset.to_bytes(8, "big")
         return bytes(changed)
 
-    return KAFKA_BATCHES, one(records()[:4]) + one(records()[4:])
+    return KAFKA_BATCHES, packed_again(records()[:4]) + packed_again(records()[4:])
 
 
 def pulsar_batched(number: int) -> tuple[Codec, bytes]:

@@ -36,7 +36,7 @@ class Home:
         return size
 
     @property
-    def kept(self):
+    def reserved_bytes(self):
         return os.path.getsize(self.path)
 
 
@@ -53,25 +53,25 @@ def test_the_reserves_blocks_are_allocated(home):
 
 def test_a_change_with_room_does_not_use_the_reserve(home):
     assert home.reserve.use_reserve(home.write) == 0
-    assert home.kept == SIZE
+    assert home.reserved_bytes == SIZE
 
 
 @pytest.mark.parametrize("blocks", [1, 3, PIECE_BYTES // BLOCK_BYTES + 3, BLOCKS_KEPT])
 def test_a_permitted_change_on_a_full_disk_gets_its_blocks(home, blocks):
     home.disk.fill()
     assert home.reserve.use_reserve(lambda: home.write(blocks)) == 0
-    assert home.kept == SIZE - blocks * BLOCK_BYTES
+    assert home.reserved_bytes == SIZE - blocks * BLOCK_BYTES
     assert not home.reserve.is_whole
     with pytest.raises(StorageFull):
         home.write()  # A change without permission gets no reserve.
-    assert home.kept == SIZE - blocks * BLOCK_BYTES
+    assert home.reserved_bytes == SIZE - blocks * BLOCK_BYTES
 
 
 def test_the_reserve_has_room_for_a_number_of_changes(home):
     home.disk.fill()
     for _ in range(BLOCKS_KEPT):
         home.reserve.use_reserve(home.write)
-    assert home.kept == 0
+    assert home.reserved_bytes == 0
     with pytest.raises(StorageFull):
         home.reserve.use_reserve(home.write)
 
@@ -87,7 +87,7 @@ def test_a_piece_taken_by_others_is_completed_by_the_next(home):
         return home.write()
 
     home.reserve.use_reserve(act)
-    assert home.kept == SIZE - PIECE_BYTES - BLOCK_BYTES
+    assert home.reserved_bytes == SIZE - PIECE_BYTES - BLOCK_BYTES
 
 
 def test_the_reserve_is_refilled_once_there_is_room(home):
@@ -98,7 +98,7 @@ def test_the_reserve_is_refilled_once_there_is_room(home):
     home.disk.blocks += BLOCKS_KEPT
     home.reserve.make()
     assert home.reserve.is_whole
-    assert home.kept == SIZE
+    assert home.reserved_bytes == SIZE
 
 
 def test_the_reserve_takes_all_room_of_a_small_disk(tmp_path):
@@ -114,7 +114,7 @@ def test_room_is_checked_by_allocating_and_freeing(home):
     assert home.reserve.has_room(free * BLOCK_BYTES)
     assert not home.reserve.has_room(free * BLOCK_BYTES + 1)
     assert home.disk.blocks_free == free
-    assert home.kept == SIZE
+    assert home.reserved_bytes == SIZE
     home.disk.fill()
     assert not home.reserve.has_room(1)
 
@@ -140,7 +140,7 @@ def test_a_start_refills_the_reserve_after_any_crash(home, left):
         os.truncate(home.path, left)
     home.start()
     assert home.reserve.is_whole
-    assert home.kept == SIZE
+    assert home.reserved_bytes == SIZE
 
 
 def test_a_start_allocates_blocks_that_a_copy_left_out(home):
@@ -157,7 +157,7 @@ def test_the_reserve_is_kept_if_room_is_not_missing(home, number):
 
     with pytest.raises(StorageFull):
         home.reserve.use_reserve(act)
-    assert home.kept == SIZE
+    assert home.reserved_bytes == SIZE
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSPC, errno.EROFS])

@@ -22,7 +22,7 @@ async def running(folder, *, dies=False):
     broker = Broker.open(config_for(folder))
     app = make_app(broker, RestOptions(), broker.stopping)
 
-    async def asked(method, path, body=None, status=200):
+    async def checked_call(method, path, body=None, status=200):
         answer = await call(app, method, path, body)
         assert answer.status == status, (path, answer.body)
         if status == 204:
@@ -31,7 +31,7 @@ async def running(folder, *, dies=False):
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.run)
-        yield asked
+        yield checked_call
         nursery.cancel_scope.cancel()
     if dies:
         broker.abandon()
