@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from contextlib import closing
 from typing import Any
 
 from braidlog.broker.cli.message_text import cell, head, line, time_text
@@ -61,16 +62,13 @@ class Printer:
         if self._output == "table":
             columns = RECORD_COLUMNS if self._records else BATCH_COLUMNS
             print(f"{name} (partition {part.partition_id})\n{head(columns)}")
-        reading = PartitionDump(part, running=self._running)
-        try:
+        with closing(PartitionDump(part, running=self._running)) as reading:
             items = reading.records(from_offset) if self._records else reading.batches(from_offset)
             for item in items:
                 if self._left == 0:
                     return
                 self._print(name, item)
                 self._left = None if self._left is None else self._left - 1
-        finally:
-            reading.close()
 
     def end(self) -> None:
         """Complete the output."""

@@ -11,6 +11,7 @@ import enum
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -234,8 +235,7 @@ class Compactor:
         return failure
 
     async def _run_steps(self, partition: Partition, compaction: Compaction) -> None:
-        steps = compaction.steps()
-        try:
+        with closing(compaction.steps()) as steps:
             while True:
                 began_s = time.perf_counter()
                 is_over, writer = await run_in_thread(_piece, steps)
@@ -249,8 +249,6 @@ class Compactor:
                     await self._durability.reached(self._durability.ticket)
                 rest_s = min(time.perf_counter() - began_s, COMPACTION_REST_S_MAX)
                 await trio.sleep(rest_s)
-        finally:
-            steps.close()
 
     def _tell(self, partition: Partition, compaction: Compaction, kind: str, failure: str) -> None:
         done, metrics = compaction.done, self._metrics

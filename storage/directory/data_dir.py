@@ -10,6 +10,7 @@ import resource
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Protocol
 
@@ -233,11 +234,8 @@ class DataDir:
     def _make_folder(self, new: NewPartition) -> NewLog:
         folder = self.partition_folder(new.partition_id)
         self.files.make_folder(folder)
-        topic_file = self.files.create(os.path.join(folder, TOPIC_NAME))
-        try:
+        with closing(self.files.create(os.path.join(folder, TOPIC_NAME))) as topic_file:
             topic_file.write_at([pack_topic_file(_content(new))], 0)
-        finally:
-            topic_file.close()
         return make_log(self.files, folder, new.partition_id)
 
     def _sync_folders(self, folders: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ end, and an empty snapshot is on disk before the first comparison. FORMAT.md sec
 """
 
 import os
+from contextlib import closing
 from struct import Struct
 from typing import Final
 
@@ -70,12 +71,9 @@ def save(files: Files, log: Log, packed: bytes) -> None:
     """
     path = os.path.join(log.folder, SEQUENCES_NAME)
     files.unlink(f"{path}.new")
-    file = files.create(f"{path}.new")
-    try:
+    with closing(files.create(f"{path}.new")) as file:
         file.write_at([packed], 0)
         file.datasync()
-    finally:
-        file.close()
     with may_be_gone(log.folder):
         files.rename(f"{path}.new", path)
     files.sync_folder(log.folder)

@@ -7,6 +7,7 @@ no catalogue.
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.files import FileGone, Files
@@ -31,11 +32,8 @@ def write_new_name(files: Files, folder: str, content: TopicFile) -> None:
     path = os.path.join(folder, NEW_TOPIC_NAME)
     with may_be_gone(folder):
         files.unlink(path)  # A change that did not happen may have left a prepared file.
-        file = files.create(path)
-        try:
+        with closing(files.create(path)) as file:
             file.write_at([pack_topic_file(content)], 0)
-        finally:
-            file.close()
 
 
 def sync_names(files: Files, folders: Sequence[str]) -> None:
@@ -45,11 +43,8 @@ def sync_names(files: Files, folders: Sequence[str]) -> None:
         return
     for folder in folders:
         with may_be_gone(folder):
-            file = files.open(os.path.join(folder, NEW_TOPIC_NAME))
-            try:
+            with closing(files.open(os.path.join(folder, NEW_TOPIC_NAME))) as file:
                 file.datasync()
-            finally:
-                file.close()
             files.sync_folder(folder)
 
 

@@ -120,13 +120,8 @@ class JournalRepair:
         survey: Survey = self.survey
         base = max(survey.end_offset, survey.proven, *(base_offset + 1 for base_offset in bases), 0)
         header = SegmentHeader(identity.kind, new_salt(), 1, base, FLAG_SNAPSHOT)
-        writer = SegmentWriter(files, self._folder, named_header(header, files))
-        try:
+        with SegmentWriter(files, self._folder, named_header(header, files)) as writer:
             end = writer.snapshot(self.journal.snapshots)
-            writer.finish()
-        except BaseException:  # Also on an interrupt: leave no half-written file.
-            writer.abandon()
-            raise
         for old in bases:
             aside.move(segment_path(self._folder, old), f"{self.name}.{old:020d}.log")
         slot_path = os.path.join(self._folder, WATERMARK_NAME)

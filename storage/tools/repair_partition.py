@@ -87,13 +87,8 @@ class PartitionRepair:
         identity = self._identity
         header = SegmentHeader(identity.kind, new_salt(), identity.partition_id, base)
         header = named_header(header, self._files)
-        writer = SegmentWriter(self._files, identity.folder, header)
-        try:
+        with SegmentWriter(self._files, identity.folder, header) as writer:
             writer.gap(offset, next_offset)
-            writer.finish()
-        except BaseException:  # An interrupt too: leave no half-written file.
-            writer.abandon()
-            raise
 
     def _step_for_segment(self, segment: Segment, holes: Sequence[Hole]) -> RepairStep:
         lines = [self._loss(hole) for hole in holes]
@@ -118,10 +113,8 @@ class PartitionRepair:
         if not is_lost:
             assert segment.header is not None, "its batches were found with it"
             header = segment.header
-        writer = SegmentWriter(
-            self._files, identity.folder, header, segment.newest_append_us, segment.path
-        )
-        try:
+        newest_us = segment.newest_append_us
+        with SegmentWriter(self._files, identity.folder, header, newest_us, segment.path) as writer:
             pos = SEGMENT_HEADER_BYTES
             for hole in holes:
                 if hole.header is not None:
@@ -130,10 +123,6 @@ class PartitionRepair:
                 writer.gap(hole.offset, hole.end_offset)
                 pos = hole.end_pos
             writer.copy(segment, pos, segment.size)
-            writer.finish()
-        except BaseException:  # An interrupt too: leave no half-written file.
-            writer.abandon()
-            raise
         segment.close()
 
 

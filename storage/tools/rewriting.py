@@ -6,7 +6,9 @@ its place. For `log repair`; knows batches, not the reason for a repair.
 
 import os
 from collections.abc import Iterable
+from contextlib import closing
 from time import time_ns
+from typing import Self
 
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.batch import (
@@ -35,7 +37,9 @@ NEW_SUFFIX = ".new"
 
 
 class SegmentWriter:
-    """A segment file in the making; nobody sees it before `finish`."""
+    """A segment file in the making, which nobody sees before `finish`. As a context manager, it
+    is finished at the end of the block, and abandoned after an error or interrupt.
+    """
 
     def __init__(
         self,
@@ -128,8 +132,16 @@ class SegmentWriter:
         self._files.rename(self.path + NEW_SUFFIX, self.path)
         self._files.sync_folder(self._folder)
 
-    def abandon(self) -> None:
-        """Leave nothing behind."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self._abandon()
+
+    def _abandon(self) -> None:
         self._file.close()
         self._files.unlink(self.path + NEW_SUFFIX)
 
@@ -148,14 +160,12 @@ class SetAside:
         if target is None:
             return
         self._files.unlink(target + NEW_SUFFIX)
-        source = self._files.open(path)
-        copy = self._files.create(target + NEW_SUFFIX)
-        try:
+        with (
+            closing(self._files.open(path)) as source,
+            closing(self._files.create(target + NEW_SUFFIX)) as copy,
+        ):
             copy_bytes(source, copy)
             copy.datasync()
-        finally:
-            source.close()
-            copy.close()
         self._files.rename(target + NEW_SUFFIX, target)
         self._files.sync_folder(self._folder)
 
@@ -203,12 +213,9 @@ class SetAside:
 def write_whole(files: Files, path: str, data: bytes) -> None:
     """Put `data` there whole or not at all, durable. Raises: StorageFull, StorageFailed."""
     files.unlink(path + NEW_SUFFIX)
-    file = files.create(path + NEW_SUFFIX)
-    try:
+    with closing(files.create(path + NEW_SUFFIX)) as file:
         file.write_at([data], 0)
         file.datasync()
-    finally:
-        file.close()
     files.rename(path + NEW_SUFFIX, path)
     files.sync_folder(os.path.dirname(path))
 

@@ -4,6 +4,7 @@ Includes all changes that are durable by the journal's watermark slot. Knows no 
 """
 
 import os
+from contextlib import closing
 
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.batch import HEADER_BYTES
@@ -38,8 +39,7 @@ def _read(data_dir: str) -> Catalogue:
     os.stat(folder)  # Raises OSError; without a journal folder there is no catalogue.
     identity = LogIdentity(folder, JOURNAL_KINDS[NAME], 1)
     slot = read_watermark(folder, identity.partition_id, identity.kind)
-    files = LocalFiles(data_dir, handles_max=HANDLES_MAX, read_only=True)
-    try:
+    with closing(LocalFiles(data_dir, handles_max=HANDLES_MAX, read_only=True)) as files:
         survey = LogSurvey(files, identity, slot, slot.durable_offset)
         records = JournalRecords()
         for good in survey.batches():
@@ -55,5 +55,3 @@ def _read(data_dir: str) -> Catalogue:
             raise DamagedLog(hole.path, hole.file_pos, hole.offset, hole.reason)
         bodies = records.records(result, start)
         return JournalCatalogue(StoredJournal(bodies, records.damage), now_us=0).catalogue
-    finally:
-        files.close()

@@ -5,6 +5,7 @@ Knows log reader, decoder and table; of Spark only the classes for pickling.
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +44,9 @@ class ReadSettings:
     def rows(self, span: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
         tune_process()
-        dead = _DeadLetters(self, span)
-        try:
+        with closing(_DeadLetters(self, span)) as dead:
             yield from self._rows(span, dead)
             dead.finish()
-        finally:
-            dead.close()
 
     def _rows(self, span: OffsetRange, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
         start = span.start
