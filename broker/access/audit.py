@@ -1,6 +1,6 @@
 """The audit log: logins, access decisions and changes, each with principal, host and result.
 
-The lines are JSON, in a separate file. Noting costs one table lookup; a task writes the lines in a
+The lines are JSON, in a separate file. An event costs a lookup in a table; a task writes in a
 thread. Repeats are written once a minute with their count, so that neither a busy client nor
 a hostile client can fill the disk. The module knows no protocol and no rule.
 """
@@ -30,7 +30,7 @@ REMEMBERED_MAX: Final = 10_000
 # Lines that wait for the disk, some 300 bytes each; further lines are counted and dropped.
 WAITING_MAX: Final = 10_000
 WRITE_INTERVAL_S: Final = 0.2
-# Lines of one interval: five thousand a second. New names cannot fill the disk faster.
+# Lines of an interval: five thousand a second. New names cannot fill the disk faster.
 LINES_MAX: Final = 1000
 # At this size the file becomes `audit.jsonl.1` and replaces the previous `audit.jsonl.1`.
 OLDER: Final = ".1"
@@ -38,7 +38,7 @@ FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
-# The common fields of events of one kind; the first field is the kind's name.
+# The common fields of a kind of events; the first field is the kind's name.
 Key = tuple[Any, ...]
 
 
