@@ -28,10 +28,7 @@ class AccessRules(Protocol):
 
 
 class Access:
-    """Asks the rules for the broker. Without rules every client may do everything.
-
-    Implements `AccessRules`.
-    """
+    """Asks the rules; without rules every client may do everything. Implements `AccessRules`."""
 
     def __init__(
         self,

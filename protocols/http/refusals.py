@@ -1,6 +1,4 @@
-"""The HTTP library's own refusals, in the form of this listener's errors. Knows h11's events and no
-connection.
-"""
+"""The HTTP library's own refusals, as this listener's errors. Knows h11's events only."""
 
 from __future__ import annotations
 

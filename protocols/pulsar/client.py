@@ -41,10 +41,7 @@ OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 
 
 class PulsarClient:
-    """The client of a connection: producers, consumers, lanes, answers.
-
-    Implements `ConsumerOwner`.
-    """
+    """The client of a connection: producers, consumers, lanes. Implements `ConsumerOwner`."""
 
     def __init__(self, shared: SharedState, connection: Connection, options: PulsarOptions) -> None:
         """Take `shared`, the common state of a broker's Pulsar connections."""

@@ -42,10 +42,7 @@ class BrokerUnreachable(OSError):
 
 
 class BrokerReader:
-    """A broker by the URL of its HTTP listener, `http://[:TOKEN@]HOST[:PORT]`.
-
-    Implements `ExportLog`.
-    """
+    """A broker by its HTTP listener, `http://[:TOKEN@]HOST[:PORT]`. Implements `ExportLog`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -24,10 +24,7 @@ from braidlog.storage.shared.shard_rounds import ShardLink, ShardRounds
 
 
 class SharedLog:
-    """The `Log` of a partition that this session owns. `open_shared_log` makes instances.
-
-    Implements `Extent`.
-    """
+    """The `Log` of a partition of this session, by `open_shared_log`. Implements `Extent`."""
 
     __slots__ = (
         "_link",
