@@ -140,10 +140,13 @@ class SparseIndex:
     def cut(self, file_pos: int) -> None:
         """Drop the entries for batches after `file_pos`: they are added again or were cut off."""
         with self._lock:
-            while self._entries and ENTRY.unpack(self._entries[-ENTRY_BYTES:])[1] > file_pos:
+            while self._entries and self._last_pos() > file_pos:
                 del self._entries[-ENTRY_BYTES:]
             if self._written > len(self._entries):
                 self._written = -1
+
+    def _last_pos(self) -> int:
+        return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
     def flush(self) -> bool:
         """Write the waiting entries, if any, and if the disk is not full. Raises StorageFailed."""

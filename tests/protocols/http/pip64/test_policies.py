@@ -4,6 +4,7 @@ import pytest
 from trio.testing import wait_all_tasks_blocked
 
 from tests.protocols.http.pip64.conftest import BASE, ORDERS
+from tests.waiting import until
 
 SUBSCRIPTION = f"{BASE}/subscription/billing"
 AVRO = '{"type":"record","name":"Item","fields":[{"name":"count","type":"int"}]}'
@@ -26,8 +27,9 @@ async def test_the_answer_waits_for_the_publish_rate(orders, ask, limit, nursery
         answered.append((await ask("POST", BASE, body)).status)
 
     nursery.start_soon(produce)
+    await until(lambda: orders.partitions[0].high_watermark == 50)
     await wait_all_tasks_blocked(0.05)
-    assert orders.partitions[0].high_watermark == 50 and not answered
+    assert not answered
     nursery.cancel_scope.cancel()
 
 
