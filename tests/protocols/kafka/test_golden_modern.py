@@ -15,7 +15,7 @@ from conformance.golden.cases import CASES
 from conformance.golden.comparing import compare, read_known
 from conformance.golden.talk import GoldenRow, note_member, read_table, requests
 from tests.protocols.kafka.golden import VECTORS
-from tests.protocols.kafka.talk import OpenClient, another
+from tests.protocols.kafka.talk import OpenClient, second_client
 
 RECORDED = read_table(Path(VECTORS) / "golden-answers-4.3.1.tsv")
 KNOWN = read_known(Path(VECTORS) / "differences-4.3.1.tsv")
@@ -52,9 +52,9 @@ async def test_every_answer_is_kafkas_but_for_the_known_differences(
     topic = await broker.topics.create(TopicName("public", "default", TOPIC.decode()), 2)
     ids = {TOPIC: id_of(topic)}
     rows = []
-    lasting = await another(open_client)
+    lasting = await second_client(open_client)
     for case, version, body in requests(ids, RECORDED.versions):
-        client = lasting if case.stays else await another(open_client)
+        client = lasting if case.stays else await second_client(open_client)
         await client.stream.send_all(frame_of(version, body))
         frame = await client.frame()
         answer = body_of(body.KEY, version, None if frame is None else bytes(frame)[SIZE_BYTES:])
