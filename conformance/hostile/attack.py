@@ -58,7 +58,7 @@ def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | s
     before = requests(broker, counted_as)
     begun = time.monotonic()
     talks = speeches(protocol, frames, random.Random(seed), sent)
-    _Attack(broker.address(protocol.name), talks).run(sent)
+    _Attack(broker.address(protocol.listener or protocol.name), talks).run(sent)
     sent.seconds = time.monotonic() - begun
     handled = requests(broker, counted_as)
     handled.subtract(before)

@@ -7,6 +7,7 @@ from conformance.hostile import (
     rows_iggy_websocket,
     rows_kafka,
     rows_pulsar,
+    rows_pulsar_websocket,
     rows_zookeeper,
 )
 from conformance.hostile.rows import Protocol
@@ -19,5 +20,6 @@ OPTIONAL = dict.fromkeys(("iggy-websocket", "iggy-http", "zookeeper"), ANY_PORT)
 def protocols() -> dict[str, Protocol]:
     """Return the attack on each listener, by its name."""
     iggy = (rows_iggy, rows_iggy_websocket, rows_iggy_http)
-    modules = (rows_kafka, rows_pulsar, *iggy, rows_http, rows_zookeeper)
+    pulsar = (rows_pulsar, rows_pulsar_websocket)
+    modules = (rows_kafka, *pulsar, *iggy, rows_http, rows_zookeeper)
     return {protocol.name: protocol for protocol in (module.protocol() for module in modules)}

@@ -60,9 +60,10 @@ class ConnectionKind:
 class Protocol:
     """The attack on a listener."""
 
-    name: str  # of the listener
+    name: str  # of the listener, unless `listener` names the listener
     talks: Sequence[ConnectionKind]
     counted_as: str = ""  # Name of its requests in the metrics, if not the listener's.
+    listener: str = ""
 
 
 def recorded(path: str) -> Iterator[list[str]]:

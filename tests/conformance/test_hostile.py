@@ -19,9 +19,10 @@ pytestmark = pytest.mark.slow
 
 # The program `conformance.hostile` sends more.
 FRAMES = {"kafka": 4000, "pulsar": 4000, "http": 500, "iggy-websocket": 1000, "zookeeper": 4000}
-FRAMES |= {"iggy-http": 400}
+FRAMES |= {"iggy-http": 400, "pulsar-websocket": 1000}
 # One frame in so many reaches a handler, where many mutations hit the frames around the commands.
 LEAST_HANDLED = {"http": 10, "iggy-websocket": 10, "iggy-http": 10, "zookeeper": 3}
+LEAST_HANDLED["pulsar-websocket"] = 10
 SEED = 1
 # D0's frames come with a login and without.
 DIALECTS = ("D0", "D1a", "D1b", "D2", "D3", "D4", "D5", "V", "W")

@@ -1,14 +1,24 @@
 """The attack covers every served command in each version, and each method of each path."""
 
+import json
 import random
 import struct
+from urllib.parse import parse_qs
 
+import msgspec
 import pytest
 import trio
 from starlette.routing import Match
 
 from braidlog.protocols.http.app import make_routes
 from braidlog.protocols.http.options import RestOptions
+from braidlog.protocols.http.websocket.consumer import COMMANDS as WEBSOCKET_COMMANDS
+from braidlog.protocols.http.websocket.frames import Command, SentMessage
+from braidlog.protocols.http.websocket.parameters import (
+    ConsumerParameters,
+    ProducerParameters,
+    ReaderParameters,
+)
 from braidlog.protocols.iggy.all_dialects import BY_NAME
 from braidlog.protocols.iggy.http.routes import ROWS
 from braidlog.protocols.iggy.layouts_v import V
@@ -49,6 +59,43 @@ def test_every_pulsar_command_is_attacked():
         (kind,) = (value for number, value in pulsar.parse(frame[8 : 8 + size]) if number == 1)
         commands.add(kind)
     assert not {int(kind) for kind in PULSAR_COMMANDS} - commands
+
+
+class NotedTexts(dict):
+    """Query parameters that are all absent, and notes which are asked for."""
+
+    def __init__(self):
+        self.asked = set()
+
+    def get(self, name, default=None):
+        self.asked.add(name)
+        return default
+
+    def __contains__(self, name):
+        self.asked.add(name)
+        return False
+
+
+def parameters_of(cls):
+    texts = NotedTexts()
+    cls.read(texts)
+    return texts.asked
+
+
+def test_every_part_of_pulsars_websocket_api_is_attacked():
+    protocol = protocols()["pulsar-websocket"]
+    rows = [row for talk in protocol.talks for row in talk.commands]
+    texts = [json.loads(row.inner) for row in rows if row.inner]
+    assert {text.get("type") for text in texts} >= set(WEBSOCKET_COMMANDS)
+    fields = {field.encode_name for field in msgspec.structs.fields(SentMessage)}
+    fields |= {field.encode_name for field in msgspec.structs.fields(Command)}
+    assert {name for text in texts for name in text} >= fields
+    targets = [frame.split(b" ")[1].decode() for frame in frames(protocol) if frame[:3] == b"GET"]
+    sent = {name for target in targets for name in parse_qs(target.partition("?")[2])}
+    for cls in (ProducerParameters, ConsumerParameters, ReaderParameters):
+        assert sent >= parameters_of(cls)
+    for row in rows:
+        assert row.wrap is None or row.wrap(row.inner) == row.frame
 
 
 def test_every_zookeeper_operation_is_attacked():
