@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 DROPS = {"msgDropRate": 0.0, "msgDropCounter": 0}  # Of a subscription.
 
+NO_PROPERTIES = "properties of a non-persistent topic are not stored here"
+
 
 class AdminNonPersistent(AdminHandlers):
     """Handlers of a broker's non-persistent topics."""
@@ -89,7 +91,8 @@ class AdminNonPersistent(AdminHandlers):
     async def create(self, request: Request) -> Response:
         """Create a non-persistent topic without partitions."""
         name, index = name_of(request)
-        await self._body(request)
+        if await self._body(request):
+            raise RequestRefused(NOT_SUPPORTED, NO_PROPERTIES)
         if index is None:
             self._non_persistent.create(name)
         else:  # Partitions exist, or cannot be created separately.
@@ -123,8 +126,7 @@ class AdminNonPersistent(AdminHandlers):
         name, index = name_of(request)
         count, properties = await partition_count(self._bodies, request)
         if properties:
-            text = "properties of a non-persistent topic are not stored here"
-            raise RequestRefused(NOT_SUPPORTED, text)
+            raise RequestRefused(NOT_SUPPORTED, NO_PROPERTIES)
         if index is not None:
             raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
         known = self._non_persistent.partitions(name)

@@ -56,6 +56,7 @@ PERSISTENCE: Final = (
     "bookkeeperAckQuorum",
     "managedLedgerMaxMarkDeleteRate",
 )
+STORAGE_CLASS: Final = "managedLedgerStorageClassName"
 # Pulsar's kinds of quota, each with its settings for limit and policy.
 QUOTA_KINDS: Final = {
     "destination_storage": ("backlog_bytes", "backlog_bytes_policy"),
@@ -212,6 +213,8 @@ def _read_persistence(body: object, _: Request) -> Changes:
         return {"persistence": None}
     if not isinstance(body, dict):
         raise RequestRefused(BAD_BODY, f"expected an object with {', '.join(PERSISTENCE)}")
+    if body.get(STORAGE_CLASS) is not None:
+        raise RequestRefused(NOT_SUPPORTED, f"{STORAGE_CLASS}: there is a single kind of storage")
     counts = [as_number(body.get(name, 0)) for name in PERSISTENCE[:3]]
     rate = body.get(PERSISTENCE[3], 0.0)
     is_number = isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate < 1e9

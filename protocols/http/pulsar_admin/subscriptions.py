@@ -16,6 +16,7 @@ from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_POSITION,
     MESSAGE_NOT_FOUND,
+    NOT_SUPPORTED,
     NOTHING_TO_EXPIRE,
     SUBSCRIPTION_BUSY,
     SUBSCRIPTION_EXISTS,
@@ -84,6 +85,8 @@ class AdminSubscriptions(AdminHandlers):
         if self._broker.topics.find(place) is None and index is None:
             await made_by_itself(self._broker, request, place)
         topic, partitions = topic_of(self._broker, request)
+        if query.truth(request, ("replicated",)):
+            raise RequestRefused(NOT_SUPPORTED, "replicated subscriptions are not served here")
         name = subscription_name(request, is_new=True)
         existing = self._broker.subscriptions.find(topic, name)
         if existing is not None and all(
