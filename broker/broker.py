@@ -305,7 +305,9 @@ class Broker:
             raise
 
     async def run(self) -> None:
-        """Commit, flush, retain, tidy up and time turns, until cancelled. Raises StorageFailed."""
+        """Commit, flush, apply retention, tidy up and time the turns of the event loop, until
+        cancelled. Raises StorageFailed.
+        """
         turns = self.metrics.histogram("braidlog_loop_turn_seconds")
         passes = self.poller.pass_listeners
         with measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms, passes):
@@ -348,7 +350,9 @@ class Broker:
         self.waiters.stop()
 
     def close(self) -> None:
-        """Make everything durable and release the directory, after `run`. Raises StorageFailed."""
+        """Make everything durable and release the directory. `run` must have ended. Raises
+        StorageFailed.
+        """
         self.dispatchers.close()
         self.retire_discarded()
         self.committer.commit()
@@ -360,11 +364,15 @@ class Broker:
         self._storage.abandon()
 
     def close_idle_files(self) -> bool:
-        """Close some unused log files, to free a descriptor. Return True if any was closed."""
+        """Close some unused log files, to free a descriptor for an accept. Return True if any was
+        closed.
+        """
         return self._storage.files.close_oldest_idle(CLOSED_FOR_ACCEPT)
 
     def retire_discarded(self) -> None:
-        """Close the partitions of deleted topics; `run` does it in pieces. Raises StorageFailed."""
+        """Close the partitions of deleted topics; `run` does it piece by piece. Raises
+        StorageFailed.
+        """
         for _ in self._partitions.retire_discarded():
             pass
 
@@ -425,11 +433,15 @@ class Broker:
         return self._connection_ids
 
     async def wait_any(self, targets: Sequence[tuple[Awaited, int]]) -> None:
-        """Return when a high watermark exceeds its offset, a partition goes or the broker stops."""
+        """Return when a partition's high watermark exceeds its offset, a partition is removed, or
+        the broker stops.
+        """
         await self.waiters.wait_any(targets)
 
     def _raise_epoch(self, topic: Topic) -> int:
-        """Store that a producer has the topic's epoch, except for a non-persistent topic."""
+        """Store that the topic's epoch was given to a producer; nothing is stored for a
+        non-persistent topic.
+        """
         if not topic.is_persistent:
             topic.meta.topic_epoch += 1
             return 0

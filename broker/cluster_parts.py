@@ -121,7 +121,9 @@ class ClusterParts:
         await self.spread(ticket, None)
 
     async def spread(self, ticket: int, altered: TopicName | None) -> None:
-        """Wait until a change of the catalogue is published and followed (see `spread`)."""
+        """Wait until a change of the catalogue is published, and other brokers have followed the
+        change (see `ClusterPeers.spread`).
+        """
         await self._durability.reached(ticket)
         await self.peers.spread(self.shared_catalogue.place, altered)
 
@@ -145,7 +147,9 @@ def _refuse(placement: ClusterPlacement, topic_id: int, name: TopicName | None) 
 
 
 def _secret(file: str | None, from_database: str) -> bytes:
-    """Return the brokers' secret, from environment, file or `cluster init`. Raises ConfigError."""
+    """Return the secret that all brokers share: from the environment, else the file, else from
+    `cluster init`. Raises ConfigError.
+    """
     if secret_text := os.environ.get(SECRET_VARIABLE):
         return secret_text.encode()
     if file is None:

@@ -106,7 +106,9 @@ class Conflict(BrokerError):
 
 
 class NotOwner(BrokerError):
-    """Another broker owns the topic or catalogue. Nothing was done; the caller may ask again."""
+    """Another broker owns the topic or the catalogue. Nothing was done: the caller may ask the
+    owner, and again after a pause.
+    """
 
     def __init__(self, text: str, node_id: int = 0, *, is_unowned: bool = False) -> None:
         """`node_id` is the owner's number, 0 if unknown now. `is_unowned`: this broker knows of no
@@ -118,7 +120,9 @@ class NotOwner(BrokerError):
 
 
 class Unanswered(BrokerError):
-    """No answer to a request for a change, which may have been made: do not ask again."""
+    """The asked broker did not answer a request for a change. The change may have been made, so the
+    caller must not ask again.
+    """
 
 
 class NotAuthorized(BrokerError):

@@ -23,7 +23,10 @@ class Kind(StrEnum):
 
 
 class Family:
-    """A metric: name, explanation, samples, and label names in the order of their values."""
+    """A metric: name, explanation and samples.
+
+    `labels` are the label names, in the order of the values of a sample.
+    """
 
     __slots__ = ("_labels", "_sample_name", "kind", "lines", "name", "text")
 

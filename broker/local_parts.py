@@ -71,7 +71,9 @@ class Parts(Protocol):
     def registries(
         self, topics: Topics, namespaces: Namespaces
     ) -> tuple[TopicRegistry, NamespaceRegistry]:
-        """Return the registries for clients, over this broker's; called once, before `recover`."""
+        """Return the registries that clients use, over the registries of this broker; called once,
+        before `recover`.
+        """
 
     def nodes_journal(self) -> Journal:
         """Open the journal of nodes of ZooKeeper's clients. Raises NotOwner, storage errors."""

@@ -168,7 +168,9 @@ class Metrics:
         self._has_topic = has_topic
 
     def of_user(self, name: str, user: str) -> Number:
-        """Return that counter or gauge of a user; USER_FIGURES_MAX users have their own."""
+        """Return the counter or gauge of that family for a user; USER_FIGURES_MAX users have their
+        own.
+        """
         if user not in self._users:
             if len(self._users) >= USER_FIGURES_MAX:
                 return self.number(name, OTHER_USERS)
@@ -176,7 +178,9 @@ class Metrics:
         return self.number(name, user)
 
     def number(self, name: str, *labels: str) -> Number:
-        """Return the counter or gauge of that family with these label values, in order."""
+        """Return the counter or gauge of that family (`COUNTERS`, `GAUGES`) with these label
+        values, in order.
+        """
         key = (name, labels)
         number = self._numbers.get(key)
         if number is None:
@@ -194,7 +198,9 @@ class Metrics:
     def by_kind(
         self, name: str, protocol: str, kinds: Mapping[RequestT, str]
     ) -> Mapping[RequestT, Number]:
-        """Return a counter for each of `kinds`, by label. All connections share the mapping."""
+        """Return a counter for each of a protocol's kinds of requests, which `kinds` maps to
+        labels. All connections share the mapping.
+        """
         key = (name, protocol)
         if key not in self._by_kind:
             self._by_kind[key] = {
@@ -247,7 +253,9 @@ class Metrics:
         return list(self._requests.values())
 
     def copied_numbers(self) -> dict[tuple[str, tuple[str, ...]], Number]:
-        """Return numbers by family and labels, for any thread, without an object for each."""
+        """Return the counters and gauges by family and labels, for any thread. Makes no object for
+        each number: 4 ms of the loop for 200,000.
+        """
         return self._numbers.copy()
 
     def hold_lost(self, topic: str, subscription: str, records: int) -> None:
@@ -329,7 +337,9 @@ def _always(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """A copy of a histogram: (limit, count of values up to it), and the sum of all values."""
+    """A copy of a histogram: (limit, count of values up to the limit), and the sum of
+    all values.
+    """
 
     buckets: list[tuple[str, int]]
     total: float
@@ -378,7 +388,9 @@ class Snapshot:
         return replace(self, numbers=left)
 
     def by_topic(self, names: Collection[str]) -> dict[str, dict[str, int]]:
-        """Return numbers with the labels protocol and topic, summed over the protocols."""
+        """Return counters and gauges with the labels protocol and topic, as sums over the
+        protocols.
+        """
         totals: dict[str, dict[str, int]] = {name: {} for name in names}
         for (name, labels), number in self.numbers.items():
             if name in totals:

@@ -304,7 +304,9 @@ def _stop_at_once(number: int, _: object = None) -> NoReturn:
 
 
 def _reload_certificates(broker: Broker) -> None:
-    """Use the present certificate files for new connections, and log the files."""
+    """Use the present content of the certificate files for new connections. Log the files that were
+    read again, and that settings were not.
+    """
     count = sum(listener.tls is not None for listener in broker.listeners.values())
     log.info("reloaded", listeners=count, audit=broker.audit.is_on, settings="need a restart")
     for listener in broker.listeners.values():
@@ -365,7 +367,9 @@ def first_error(error: BaseException) -> BaseException:
 
 
 def _way_past(config: Config) -> str:
-    """Return the commands to run for a broker that does not start: its log is damaged."""
+    """Return the commands for an operator of a broker that does not start because of a
+    damaged log.
+    """
     place = f"--data-dir {shlex.quote(str(config.data_dir))}"
     return f"`braidlog log verify {place}` tells all of it, `braidlog log repair {place}` mends it"
 

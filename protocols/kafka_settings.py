@@ -17,7 +17,9 @@ SETTINGS: Final = {row.kafka: row for row in TOPIC_SETTINGS.values() if row.kafk
 
 
 def parse_setting(row: TopicSetting, text: str) -> Setting:
-    """Return a setting's value from Kafka's text. Raises ValueError with the fault."""
+    """Return a setting's value from the text of Kafka's clients. Raises ValueError with the
+    fault.
+    """
     try:
         if row.choices:
             words = {frozenset(choice.split(",")): choice for choice in row.choices}

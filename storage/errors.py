@@ -138,7 +138,9 @@ class UnreadableBody(BodyError):
 
 
 class StoreUnanswered(StorageFull):
-    """The shared store did not answer, or asked to retry: the outcome is unknown."""
+    """The shared store did not answer, or answered "try again": the request may or may not have
+    been carried out.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text, errno.EAGAIN)

@@ -24,7 +24,9 @@ class AccessRules(Protocol):
         """Return True if the principal may do the action."""
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Return True if the principal may do anything in that tenant or namespace, if any."""
+        """Return True if the principal may do anything in that tenant or namespace, existing or
+        not.
+        """
 
 
 class Access:
@@ -37,7 +39,9 @@ class Access:
         quotas: Quotas | None = None,
         refused: Callable[[Principal], object] = lambda principal: None,
     ) -> None:
-        """`audit` notes each check, `quotas` each new topic, `refused` each refused principal."""
+        """`audit` notes each check and `quotas` each created topic; `refused` is called with each
+        refused principal.
+        """
         self._refused = refused
         self.rules = rules
         self._audit = audit

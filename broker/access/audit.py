@@ -152,7 +152,10 @@ class AuditLog:
         self._note_kind(key, 1)
 
     def _note_counts(self, now: float) -> None:
-        """Write a line for each kind whose time is up, and forget kinds without new events."""
+        """Write a line with the count of each kind whose time is up.
+
+        A kind without events since the last line is forgotten.
+        """
         repeats = self._repeats
         while repeats:
             key, repeat = next(iter(repeats.items()))

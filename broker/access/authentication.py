@@ -20,7 +20,10 @@ from braidlog.storage.metadata.user_records import ScramKey
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated client, and the proof for later checks; `expires_s` since 1970, or None."""
+    """An authenticated client, with the proof that later checks need.
+
+    `expires_s` is in seconds since 1970; None never expires.
+    """
 
     principal: Principal
     expires_s: float | None = None
@@ -54,7 +57,10 @@ def host_of(at: str) -> str:
 
 
 class Authentication:
-    """The methods of login. Each raises NotAuthenticated, alike for a wrong name or password."""
+    """The methods of login. Each method raises NotAuthenticated.
+
+    The text of the error is the same for a wrong name and a wrong password.
+    """
 
     def __init__(
         self,
@@ -64,14 +70,19 @@ class Authentication:
         required: bool,
         on_attempt: Callable[[Attempt], None],
     ) -> None:
-        """With `required`, a client must log in first. `on_attempt` gets each attempt."""
+        """With `required`, a client must log in before any other request. `on_attempt` is called
+        with each attempt.
+        """
         self.required = required
         self._users = users
         self._verifier = verifier
         self._on_attempt = on_attempt
 
     async def password(self, name: str, password: str, at: str) -> Identity:
-        """Log in by name and password; `at` is the protocol and the client's host."""
+        """Log in by name and password; `at` is the protocol and the client's host.
+
+        Raises NotAuthenticated, LimitExceeded.
+        """
         try:
             user = await self._users.verify(name, password, host_of(at))
         except NotAuthenticated:
@@ -83,7 +94,10 @@ class Authentication:
     async def configured_password(
         self, name: str, password: str, expected: str, at: str
     ) -> Identity:
-        """Log in by a listener's own name and password, otherwise as `password`."""
+        """Log in by the name and password of a listener's settings; otherwise as `password`.
+
+        Raises NotAuthenticated, LimitExceeded.
+        """
         try:
             await self._users.verify_configured(name, password, expected, host_of(at))
         except NotAuthenticated:
@@ -93,11 +107,17 @@ class Authentication:
         return self._vouched_for(Principal(name))
 
     def scram(self, mechanism: str, at: str) -> ScramLogin:
-        """Begin a login by SCRAM-SHA-256 or -512, which sends no password. `at`: see `password`."""
+        """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password.
+
+        `at` is as in `password`.
+        """
         return ScramLogin(mechanism, at, self._users, self._on_attempt)
 
     def bearer(self, token: str, at: str) -> Identity:
-        """Log in by a signed token or a Braidlog access token; `at` as in `password`."""
+        """Log in by a signed token or a Braidlog access token; `at` as in `password`.
+
+        Raises NotAuthenticated.
+        """
         try:
             if looks_signed(token):
                 proved = self._verifier.verify(token)
@@ -126,7 +146,10 @@ class Authentication:
         raise NotAuthenticated("no certificate with a common name")
 
     def listener(self, name: str, at: str) -> Identity:
-        """Log in as the user that all clients of the listener act as; `at` as in `password`."""
+        """Log in as the user that all clients of the listener act as; `at` as in `password`.
+
+        Raises NotAuthenticated.
+        """
         return self._vouched("listener", name, at)
 
     def renewed(self, identity: Identity) -> Principal:
@@ -165,7 +188,10 @@ class Authentication:
         return Identity(principal, expires_s, deactivations=count)
 
     def _check_active_since(self, identity: Identity, user: UserMeta | None) -> None:
-        """Check that the user was not deactivated since the login, however briefly."""
+        """Check that the user was not deactivated since the login, however briefly.
+
+        Raises NotAuthenticated.
+        """
         if self._users.deactivations(user) > identity.deactivations:
             raise NotAuthenticated(f"user {identity.principal.name} was made inactive")
 
@@ -216,7 +242,10 @@ class ScramLogin:
         return self._server.challenge(self._key)
 
     def finish(self, message: bytes) -> tuple[bytes, Identity]:
-        """Return the answer to the client's last message, and the identity."""
+        """Return the answer to the client's last message, and the identity.
+
+        Raises NotAuthenticated.
+        """
         assert self._key is not None, "the first message comes first"
         try:
             answer = self._server.finish(message)

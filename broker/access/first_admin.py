@@ -40,7 +40,10 @@ async def make_first_admin(broker: Broker) -> None:
 
 
 def write_new_password(path: Path) -> str:
-    """Write a random password to a file for the broker's own account alone. Raises OSError."""
+    """Write a random password to a file that only the broker's own account can read.
+
+    Raises OSError.
+    """
     password = new_token()
     path.unlink(missing_ok=True)  # Left by a start that ended before the user was created.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -36,7 +36,10 @@ class LoginThrottle:
         self._let_in: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     def wait_s(self, keys: tuple[str, ...], now: float) -> float:
-        """Return the seconds until these keys may try again, or 0 or less. `now` in seconds."""
+        """Return the seconds until these keys may try again; 0 or less: at once.
+
+        `now` in seconds.
+        """
         known = (self._failures.get(key) for key in keys)
         return max(
             (failures.until - now for failures in known if failures is not None), default=0.0

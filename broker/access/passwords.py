@@ -66,7 +66,10 @@ class Passwords:
     async def verify(
         self, password_hash: str, password: str, check: Callable[[], None] = lambda: None
     ) -> bool:
-        """Return True if the password fits; `check` may refuse to hash. Raises LimitExceeded."""
+        """Return True if the password fits that hash. Raises LimitExceeded.
+
+        `check` is called before the hashing, and raises to refuse the hashing.
+        """
         if self.remembers(password_hash, password):
             self._remembered.move_to_end(password_hash)
             return True
@@ -87,7 +90,10 @@ class Passwords:
     async def verify_unknown_user(
         self, password: str, check: Callable[[], None] = lambda: None
     ) -> None:
-        """Take the time of a check: an unknown name takes as long as a wrong password."""
+        """Spend the time of a check, so that an unknown name takes as long as a wrong password.
+
+        `check` is as in `verify`. Raises LimitExceeded.
+        """
         if self._dummy is None:
             self._dummy = await self._in_turn(self._hash, secrets.token_hex(), check=check)
         await self._in_turn(self._matches, self._dummy, password, check=check)
@@ -153,12 +159,18 @@ def new_token() -> str:
 
 
 def token_digest(token: str) -> bytes:
-    """Return the stored digest of an access token, which is random: a plain hash is enough."""
+    """Return the stored digest of an access token.
+
+    The token is random, so a plain hash is enough.
+    """
     return hashlib.sha256(token.encode()).digest()
 
 
 def _scram_key(mechanism: str, password: str) -> ScramKey:
-    """Derive a key (RFC 5802, section 3). SASLprep of the password is the client's duty."""
+    """Derive a key (RFC 5802, section 3).
+
+    The password is used as it is: SASLprep is the client's duty.
+    """
     name = SCRAM_HASHES[mechanism]
     salt = secrets.token_bytes(SCRAM_SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, SCRAM_ITERATIONS)

@@ -1,4 +1,7 @@
-"""The terms of access control: principal, action, resource. Knows no rule and no topic."""
+"""The terms of access control: principal (the client), action, resource (the object).
+
+The module knows no protocol, no rule and no topic.
+"""
 
 from __future__ import annotations
 

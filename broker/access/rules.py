@@ -101,7 +101,10 @@ class GrantedRules:
         return self._catalogue.change_users(Granted(grant))
 
     async def revoke(self, grant: Grant) -> int:
-        """Revoke a permission; return the ticket. Raises UserNotFound without that permission."""
+        """Revoke a permission, and return the ticket.
+
+        Raises UserNotFound if the permission does not exist, StorageFull, StorageFailed.
+        """
         if grant not in self._book.grants:
             raise errors.UserNotFound(
                 f"{grant.subject} was not granted {grant.action} on {grant.resource}"

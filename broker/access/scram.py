@@ -34,7 +34,10 @@ class ScramServer:
         self._key: ScramKey | None = None
 
     def read_first(self, message: bytes) -> str:
-        """Return the name in the client's first message (RFC 5802), or raise NotAuthenticated."""
+        """Return the name in the client's first message (RFC 5802, section 5.1).
+
+        Raises NotAuthenticated.
+        """
         text = _text(message)
         parts = text.split(",", 2)
         if len(parts) < 3 or parts[0] not in ("n", "y"):
@@ -57,7 +60,10 @@ class ScramServer:
         return self._challenge.encode()
 
     def finish(self, message: bytes) -> bytes:
-        """Return the server's last message if the client's proof is right, or raise."""
+        """Return the server's last message if the client's proof is right.
+
+        Raises NotAuthenticated.
+        """
         assert self._key is not None, "the challenge comes first"
         without_proof, nonce, proof = _text(message).rpartition(",p=")
         fields = _fields(without_proof)

@@ -139,7 +139,10 @@ class Users:
         return _active(user) if must_be_active else user
 
     def verify_token(self, token: str, address: str) -> tuple[UserMeta, TokenMeta]:
-        """Return the active user and the stored token of an access token, or raise."""
+        """Return the active user of this access token, and the stored token.
+
+        `address` is the client's host. Raises NotAuthenticated.
+        """
         digest = token_digest(token)
         user = self._book.by_token(digest)
         if user is None:  # Tokens cannot be guessed, so a correct token never has to wait.
@@ -151,7 +154,10 @@ class Users:
         return _active(user), token_meta
 
     def scram_key(self, name: str, mechanism: str, address: str) -> ScramKey:
-        """Return the key for a SCRAM login; an invented key for an unknown name."""
+        """Return the key for a SCRAM login of that name; an invented key for an unknown name.
+
+        Raises NotAuthenticated after too many failures in a row.
+        """
         self._check_throttle(self._scram_keys(name, address))
         user = self._book.find(name)
         for key in () if user is None else user.scram:
@@ -177,7 +183,10 @@ class Users:
     async def verify_configured(
         self, name: str, password: str, expected: str, address: str
     ) -> None:
-        """Check a name and password of settings, not of a stored user; otherwise as `verify`."""
+        """Check a name and password against the settings, which belong to no stored user.
+
+        Otherwise as `verify`. Raises NotAuthenticated, LimitExceeded.
+        """
         keys = _throttle_keys(name, address)
         right = hmac.compare_digest(password.encode(), expected.encode())
         check = partial(self._check_throttle, keys, known=right)
@@ -312,7 +321,10 @@ class Users:
         return self._revoke_all(before) if renamed else ticket
 
     async def delete(self, user: UserMeta) -> int:
-        """Remove a user with all tokens and permissions. A later namesake starts without."""
+        """Remove a user with all tokens and permissions. Raises UserNotFound.
+
+        A later user of that name starts without them.
+        """
         current = self._current(user)
         self._revoke_all(current.name)
         return self._catalogue.change_users(UserGone(current.user_id))

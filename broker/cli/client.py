@@ -162,7 +162,9 @@ class AdminClient:
     def call(
         self, method: str, path: str, body: object = None, accept: str = "*/*"
     ) -> tuple[int, bytes, Message]:
-        """Send a request; return status, content, headers. Status 400 or more raises AdminError."""
+        """Send a request and return status, content and headers of the answer; a status of 400 or
+        more raises AdminError.
+        """
         self.send(method, path, body, accept)
         return self.receive()
 

@@ -81,7 +81,9 @@ def _load(file: str | None, set_: list[str] | None) -> tuple[Config, list[Listen
 
 
 def _read(settings: Config) -> tuple[Config, list[Listener]]:
-    """Return the settings and the listeners with checked options. Raises ConfigError."""
+    """Return the settings and the listeners, whose adapters check their options. Raises
+    ConfigError.
+    """
     from braidlog.broker.server.listener import make_listeners
 
     return settings, make_listeners(settings)

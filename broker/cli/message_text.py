@@ -33,7 +33,9 @@ def head(columns: Sequence[tuple[str, int]]) -> str:
 
 
 def cell(data: bytes | None, most: int | None = None) -> str:
-    """Return bytes as text for people: `-` for absent, controls escaped, cut to `most`."""
+    """Return bytes as text for people: `-` for absent, control characters escaped, text longer
+    than `most` cut.
+    """
     if data is None:
         return "-"
     try:

@@ -70,7 +70,9 @@ class ProgressBar:
 
 @contextmanager
 def progress(label: str, unit: Unit = "bytes", *, hidden: bool = False) -> Iterator[Advance]:
-    """Yield a function of the done and the whole amount, shown on a terminal if not `hidden`."""
+    """Yield a function of the amount done and the whole amount; show both if standard error is a
+    terminal and not `hidden`.
+    """
     stream = sys.stderr
     if hidden or not stream.isatty():
         yield lambda done, total: None

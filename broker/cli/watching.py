@@ -1,4 +1,7 @@
-"""`braidlog connections`, `stats` and `health` of a running broker, by its JSON API."""
+"""`braidlog connections`, `stats` and `health`: the state of a running broker.
+
+Knows no broker but its JSON API.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,9 @@ class PeerCallHandler:
         return outcomes
 
     async def _committed(self, call: Call) -> list[tuple[object, ...]]:
-        """Return topic, partition and position of each, safe from a crash, or errors first."""
+        """Return topic, partition and position of each, once a crash takes back none of them; an
+        error follows a missing position.
+        """
         broker = self._broker
         group, wanted = call.arguments
         commits: list[tuple[object, ...]] = []

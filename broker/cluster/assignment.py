@@ -22,7 +22,9 @@ RANKS_MAX: Final = 1 << 16
 
 @lru_cache(RANKS_MAX)
 def rank(shard: int, node: int) -> int:
-    """Return the rank of a node for a shard, which the highest rank should own."""
+    """Return the rank of a node for a shard: the node with the highest rank should own
+    the shard.
+    """
     return int.from_bytes(blake2b(f"{shard}/{node}".encode(), digest_size=8).digest())
 
 
@@ -32,7 +34,9 @@ def best(shard: int, nodes: Collection[int]) -> int:
 
 
 def to_take(view: ClusterView, session: int, free_s: Mapping[int, float]) -> list[int]:
-    """Return the shards that this session should take now. `free_s`: seconds seen free."""
+    """Return the shards that this session should take now. `free_s`: seconds that each was seen
+    free.
+    """
     live = view.live
     if session not in live or live[session].drains:
         return []

@@ -62,7 +62,9 @@ def _delete(_: NamespaceRegistry, tenant: str, namespace: str) -> Iterator[Right
 def _alter(
     namespaces: NamespaceRegistry, tenant: str, namespace: str, changes: Mapping[str, object]
 ) -> Iterator[Right]:
-    """Return the rights to alter a namespace and its partitioned non-persistent topics."""
+    """Return the rights to alter a namespace, whose settings also list partitioned non-persistent
+    topics.
+    """
     meta = namespaces.find(tenant, namespace)
     for key, value in changes.items():
         if not key.startswith(PARTITIONS_OF):

@@ -372,13 +372,17 @@ class ClusterPeers:
         return address
 
     async def _ask(self, owner: Owner, call: Call) -> Reply:
-        """Send a call. Raises the response's error; NotOwner, Unanswered without a response."""
+        """Send a call. Raises the error in the response; NotOwner, Unanswered without a
+        response.
+        """
         reply = await self._reply(owner, call)
         _raise_told(reply)
         return reply
 
     async def _reply(self, owner: Owner, call: Call) -> Reply:
-        """Return the response, maybe an error. Raises NotOwner if not sent, Unanswered if lost."""
+        """Return the response, which may be an error. Raises NotOwner if the call was not sent,
+        Unanswered without a response.
+        """
         address = self._address(owner)
         async with self._limit:
             try:
@@ -391,7 +395,9 @@ class ClusterPeers:
                 raise errors.Unanswered(text) from error
 
     async def _connected(self, address: tuple[str, int]) -> trio.SocketStream:
-        """Return an idle connection that has not ended, or a new connection. Raises NotSent."""
+        """Return an idle connection that the other side has not ended, or a new connection. Raises
+        NotSent.
+        """
         idle = self._idle.get(address, [])
         while idle:
             stream = idle.pop()
@@ -437,7 +443,9 @@ async def _at_each(
 
 @contextmanager
 def _nothing_done() -> Iterator[None]:
-    """Turn Unanswered into NotOwner for a call that changes nothing and can be repeated."""
+    """Turn Unanswered into NotOwner for a call that changes nothing, as the call can be
+    repeated.
+    """
     try:
         yield
     except errors.Unanswered as error:

@@ -19,7 +19,9 @@ class _Turn(Generic[T]):
 
 
 class Gathered(Generic[T]):
-    """Runs a call at a time; tasks that ask meanwhile share the next call's fresh result."""
+    """Runs a single call at a time. Tasks that ask meanwhile share the next call, so no result is
+    older than the request.
+    """
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         """`call` runs in a task that asks, and is cancelled with that task."""
@@ -28,7 +30,9 @@ class Gathered(Generic[T]):
         self._calling = trio.Lock()
 
     async def __call__(self) -> T:
-        """Return the result of the call, or raise the errors, in the task that made the call."""
+        """Return the result of the call. Raises the call's errors, in the task that
+        made the call.
+        """
         turn = self._gathering
         if turn is None:
             turn = self._gathering = _Turn()

@@ -40,7 +40,9 @@ class GroupAnswers:
         }
 
     async def _topics(self, tenant: str, namespace: str, expected: int) -> list[Topic]:
-        """Return this broker's topics. Raises NotOwner if their number shows a moving topic."""
+        """Return this broker's topics. Raises NotOwner for another number than expected: a topic is
+        moving.
+        """
         broker = self._broker
         topics = []
         for number, topic in enumerate(broker.topics.list(tenant, namespace), 1):

@@ -68,7 +68,9 @@ async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio
 
 
 def has_ended(stream: trio.SocketStream) -> bool:
-    """Return whether the other side, which never sends first, has ended an idle connection."""
+    """Return whether the other side has ended an idle connection. The other side never sends first,
+    so there is nothing else to read.
+    """
     poll = select.poll()
     poll.register(stream.socket.fileno(), select.POLLIN)
     return bool(poll.poll(0))
@@ -116,7 +118,9 @@ def mac(secret: bytes, side: bytes, server: bytes, client: bytes, hello: bytes) 
 
 
 async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
-    """Read exactly `size` bytes. Raises LinkLost at the stream's end, OSError, trio's errors."""
+    """Read exactly `size` bytes. Raises LinkLost at the end of the stream, OSError and trio's
+    errors.
+    """
     data = bytearray()
     while len(data) < size:
         piece = await stream.receive_some(size - len(data))

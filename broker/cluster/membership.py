@@ -101,7 +101,9 @@ class Membership:
         return self._check_owners(view)
 
     def _check_owners(self, view: ClusterView) -> bool:
-        """Return whether clients can be served: all shards have owners, a catalogue exists."""
+        """Return whether clients can be served: every shard has an owner, and a
+        catalogue exists.
+        """
         mine = self._session.epochs
         free = [row.shard for row in view.shards if row.session is None and row.shard not in mine]
         if free and not self._told_waiting:
@@ -142,7 +144,9 @@ class Membership:
     # The catalogue.
 
     async def follow(self) -> None:
-        """Follow published changes of another owner's catalogue. Raises LedgerUnanswered."""
+        """Apply published changes of the catalogue, if another broker owns it. Raises
+        LedgerUnanswered, DamagedLog, and storage errors.
+        """
         async with self._changing:
             await self._follow()
 
@@ -181,7 +185,9 @@ class Membership:
             log.info("shards_taken", session=self._session.number, shards=len(contents), s=seconds)
 
     async def _read(self, shards: Sequence[int]) -> dict[int, ShardContents]:
-        """Read each shard. A damaged shard stays unavailable, but a damaged catalogue raises."""
+        """Read each shard. A damaged shard stays unavailable; if it holds the catalogue, raise
+        DamagedLog.
+        """
         if not shards:
             return {}
         try:
@@ -267,7 +273,9 @@ class Membership:
         return not takers or all(row.session not in (None, number) for row in view.shards)
 
     async def _give(self, shards: Sequence[int]) -> None:
-        """Refuse new records for these shards, publish the others, and release the shards."""
+        """Refuse new records for these shards, publish the remaining records, and release the
+        shards.
+        """
         broker, shared = self._broker, self._shared
         parts = self._parts
         catalogue, topics = parts.shared_catalogue, parts.topics

@@ -68,7 +68,9 @@ class Peers(Protocol):
     async def commit(
         self, asker: Asker, group: bytes, commits: Sequence[tuple[int, Commit]]
     ) -> Sequence[BrokerError | None]:
-        """Commit positions at the topics' owners; return the error of each commit, in order."""
+        """Commit positions of topics at the nodes that own them; return the error of each commit,
+        if any, in order.
+        """
 
     async def committed(
         self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
@@ -149,7 +151,9 @@ class Peers(Protocol):
         """
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
-        """Drop all records of a topic, by full name. Raises NotOwner, Unanswered, NotAuthorized."""
+        """Drop all records of a topic, by its full name. Raises NotOwner, Unanswered,
+        NotAuthorized.
+        """
 
     async def stored_sizes(self) -> Mapping[str, StoredSizes]:
         """Return the sizes of other brokers' topics, by full name, without brokers that do not

@@ -57,15 +57,21 @@ class Placement:
         return None
 
     def epoch(self, name: TopicName) -> int:
-        """Return the number of a topic's ownership, which rises with each owner; 0 if alone."""
+        """Return the number of a topic's present ownership: it rises with each new owner, and is 0
+        without a cluster.
+        """
         return 0
 
     def owner_of_name(self, name: bytes) -> Owner | None:
-        """Return the other broker that owns a name without a topic, or None for this broker."""
+        """Return the other broker that owns a name without a topic (a group's members); None: this
+        broker.
+        """
         return None
 
     def keeps(self, name: TopicName) -> bool:
-        """Return whether this broker stores a topic's records, usable by clients or not."""
+        """Return whether this broker stores the records of a topic, even if clients cannot use it
+        yet.
+        """
         return True
 
     def catalogue_owner(self) -> Owner | None:
@@ -81,7 +87,9 @@ class Placement:
         return {}
 
     def is_over(self, session: int) -> bool:
-        """Return whether a session is known to have ended: not if newer than the last view."""
+        """Return whether a session is known to have ended; False for sessions newer than the last
+        view.
+        """
         return False
 
     def is_here(self, name: TopicName) -> bool:
@@ -102,14 +110,18 @@ class Placement:
 
 
 class ClusterPlacement(Placement):
-    """Locations of topics by the latest `show` of the ledger. `held`: this broker's shards."""
+    """Locations of topics from the latest `show` of the ledger. `held` are this broker's own
+    shards.
+    """
 
     is_alone = False
 
     def __init__(
         self, node_id: int, shard_of: Callable[[str], int], keeps: Callable[[int], bool]
     ) -> None:
-        """`shard_of` gives the shard of a full name; `keeps` tells if its records are here."""
+        """`shard_of` gives the shard of a full name; `keeps` is true for a shard with its records
+        here.
+        """
         super().__init__(node_id)
         self.held: set[int] = set()
         self._shard_of = shard_of
@@ -192,7 +204,9 @@ class Tries:
     """The tries of a request until a broker owns the topic or the catalogue."""
 
     def __init__(self, placement: Placement, seconds: float) -> None:
-        """Create before the first try, to miss no change of owners; `seconds` limits all tries."""
+        """Created before the first try, so that no change of owners is missed; `seconds` limits the
+        time of all tries.
+        """
         self._placement = placement
         self._changed = placement.changed
         self.deadline = trio.current_time() + seconds

@@ -55,7 +55,9 @@ class StoreWatch:
 
 
 class Upkeep:
-    """Keeps a broker's shared store small, and stops the broker as its session ends."""
+    """Keeps the shared store of a running broker small, and stops the broker at the end of its
+    session.
+    """
 
     def __init__(self, broker: Broker, shared: SharedDir) -> None:
         config = broker.config.shared

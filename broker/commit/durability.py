@@ -56,7 +56,9 @@ class CommitRounds:
         sync_seconds: Histogram | None = None,
         append_seconds: Histogram | None = None,
     ) -> None:
-        """`poller` reports a sync's end. `flush_interval_ms` limits the delay of lazy changes."""
+        """`poller` reports the end of a sync. `flush_interval_ms` limits how long a change that no
+        client waits for may stay unsynced.
+        """
         self.committer = committer
         self.waiters = waiters
         self.round_listeners: list[Callable[[int], None]] = []
@@ -147,7 +149,10 @@ class CommitRounds:
             await self._round_done.park()
 
     def _begin(self) -> None:
-        """Begin the next round if a round has gathered, none runs, and no more should gather."""
+        """Begin the next round if a round has gathered and none runs.
+
+        `run` waits if the round should gather for longer.
+        """
         if self._running is not None or (self._quiet and not self.committer.gathers):
             return
         if self.committer.wait_s() > 0:
@@ -175,7 +180,9 @@ class CommitRounds:
             self._stop(error)
 
     def _sync_answered(self) -> bool:
-        """Handle the end of a sync: after the round's last, finish the round, begin the next."""
+        """Handle the end of a sync: after the round's last sync, finish the round,
+        begin the next.
+        """
         running, syncer = self._running, self._syncer
         if running is None or syncer is None or self._failure is not None:
             return False

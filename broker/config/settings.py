@@ -80,7 +80,9 @@ class PrincipalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Login of clients (docs/security.md). Keys and secrets come from files, at the start."""
+    """Login of clients (docs/security.md). Keys and secrets are read at the start, from
+    files only.
+    """
 
     # True: clients must log in, and may do only operations granted to them.
     required: bool = False
@@ -194,7 +196,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.listeners.get(name) or ListenerConfig(name=name, protocol=name)
 
     def origin(self, dotted: str) -> str:
-        """Return the source of a setting, or a group's first setting; else its name."""
+        """Return the source of a setting, or of a group's first setting; else the
+        setting's name.
+        """
         source = _origin(dotted, self.origins)
         return dotted if source == NOWHERE else source
 
@@ -214,7 +218,10 @@ def load(
     environment: Mapping[str, str] = os.environ,
     flags: Sequence[tuple[str, str, str]] = (),
 ) -> Config:
-    """Read and check all settings; `flags` are (setting, value, text). Raises ConfigError."""
+    """Read and check all settings. Raises ConfigError.
+
+    `flags` are (setting, value, text on the command line), in order.
+    """
     settings = _Settings()
     path = (
         file
@@ -282,7 +289,9 @@ def decode(
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of `127.0.0.1:9092`, `[::1]:9092`, `localhost:9092`."""
+    """Return host and port of `127.0.0.1:9092`, `[::1]:9092` or `localhost:9092`. Raises
+    ValueError.
+    """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
@@ -457,7 +466,9 @@ def plain_value(key: str, text: str, hint: object) -> object:
 
 
 def _alternatives(hint: object) -> Iterator[object]:
-    """Iterate over an annotation's types: `Annotated[int, ...] | None` gives int, NoneType."""
+    """Iterate over the plain types of an annotation: `Annotated[int, ...] | None` gives int and
+    NoneType.
+    """
     origin = typing.get_origin(hint)
     if origin is Annotated:
         yield from _alternatives(typing.get_args(hint)[0])

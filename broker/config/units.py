@@ -34,7 +34,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_seconds(text: str, *, unit: str) -> float:
-    """Return the seconds of `250ms`, `25s`, `10m`, `7d`; a bare number counts in `unit`."""
+    """Return the seconds of `250ms`, `25s`, `10m`, `12h`, `7d`; a bare number counts in `unit`.
+
+    Raises ValueError.
+    """
     number, written_unit = _split(text, "a time such as 250ms, 30s, 12h or 7d")
     if (written_unit or unit) not in SECONDS:
         raise ValueError(f"{text!r} is not a length of time: the unit may be ms, s, m, h, d or w")

@@ -145,7 +145,10 @@ class Nodes:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Make the changes of the block as a record; an error undoes all. Raises storage errors."""
+        """Make the changes of the block as one record; an error in the block undoes them all.
+
+        Raises StorageFull, StorageFailed.
+        """
         stored = self._stored
         try:
             yield
@@ -167,14 +170,20 @@ class Nodes:
         self._stored.apply(change)
 
     def begin_session(self, session: SessionMade) -> int:
-        """Store a session or its new timeout; return the ticket. Raises LimitExceeded."""
+        """Store a session, or another timeout of a session; return the ticket.
+
+        Raises LimitExceeded, StorageFull, StorageFailed.
+        """
         if session.session_id not in self.sessions and len(self.sessions) >= self._sessions_max:
             raise LimitExceeded(f"limit of {self._sessions_max} sessions reached")
         with as_broker_errors(self._report):
             return self._stored.begin_session(session)
 
     def end_session(self, session_id: int) -> int:
-        """Remove a session, without its ephemeral nodes; return the ticket."""
+        """Remove a session; the caller deletes its ephemeral nodes. Return the ticket.
+
+        Raises StorageFull, StorageFailed.
+        """
         with as_broker_errors(self._report):
             return self._stored.end_session(session_id)
 

@@ -129,7 +129,10 @@ class Backlogs:
     # Message TTL.
 
     async def _expire_all(self, topic: Topic, partition: Partition, age_s: int) -> None:
-        """Acknowledge older entries of every subscription, up to the first newer entry."""
+        """Acknowledge entries older than that for every subscription, up to the first newer entry.
+
+        Raises BrokerError.
+        """
         lowest = min((p for _, p in self._positions(topic, partition)), default=None)
         if lowest is None or lowest >= partition.high_watermark:
             return

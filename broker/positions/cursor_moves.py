@@ -72,7 +72,10 @@ def past(cursor: StoredCursor, position: int) -> int:
 def accept_ranges(
     cursor: StoredCursor, ranges: Iterable[tuple[int, int]], room_in_all: int = RANGES_MAX
 ) -> tuple[RangeSet, int]:
-    """Return the new ranges with room in this and in all cursors, and the count without."""
+    """Return the ranges that are new and have room in this cursor and in all cursors.
+
+    The second value is the number of ranges without room.
+    """
     acked = cursor.acked or RangeSet()
     room = max(min(RANGES_MAX - len(acked), room_in_all), 0)
     fresh = RangeSet()

@@ -13,7 +13,10 @@ NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memo
 
 
 def check_new(topic: Topic, name: bytes, cursors: Positions, limits: StateLimits) -> None:
-    """Check that a topic can have that subscription. Raises LimitExceeded, PolicyViolated."""
+    """Check that a topic can have another subscription, of that name.
+
+    Raises InvalidName, TopicNotFound, LimitExceeded, PolicyViolated.
+    """
     if topic.deleted:
         raise errors.TopicNotFound(f"{topic.name} was deleted")
     if len(name) > NAME_BYTES_MAX:

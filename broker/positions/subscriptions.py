@@ -54,7 +54,9 @@ class SubscriptionListener(Protocol):
     def moved(
         self, index: int, event: CursorEvent, mover: SubscriptionListener | None = None
     ) -> None:
-        """React to a change of a cursor, made by `mover` (None: a client without a listener)."""
+        """React to a change of a cursor, made already by `mover` (None: a client without a
+        listener).
+        """
 
 
 class Subscription:
@@ -131,7 +133,9 @@ class Subscription:
         return end - start - (cursor.acked.count_within(start, end) if cursor.acked else 0)
 
     def deliveries(self, index: int) -> Sequence[Run] | None:
-        """Return how often records were given out, as last stored for a share group."""
+        """Return how often records were given out, as last stored, for a partition that members of
+        a share group have read.
+        """
         return self._cursors.deliveries((self.topic.meta.topic_id, self.name, index))
 
     def count_deliveries(self, index: int, runs: Sequence[Run]) -> None:
@@ -167,7 +171,10 @@ class Subscription:
             )
 
     def set_properties(self, properties: dict[str, str]) -> int:
-        """Replace the properties; return the ticket. Raises SubscriptionNotFound."""
+        """Replace the properties of the subscription; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
         if self._stored() is None:
             raise _not_found(self.topic, self.name)
         with as_broker_errors(self._report):
@@ -190,13 +197,19 @@ class Subscription:
         return self._move(moved, event, lazy=lazy)
 
     def start(self, index: int, position: int) -> int:
-        """Set a cursor that was never set; return the ticket. Raises as `commit`."""
+        """Set a cursor that was never set; leave a set cursor unchanged. Return the ticket.
+
+        Raises the errors of `commit`.
+        """
         if self._cursor(index) is not None:
             return self._flush_lazy()
         return self.seek(index, position)
 
     def seek(self, index: int, position: int, *, mover: SubscriptionListener | None = None) -> int:
-        """Continue at `position` without acknowledgements; return a ticket. Raises as `commit`."""
+        """Continue at `position`, forget all acknowledgements (Pulsar's seek); return the ticket.
+
+        Raises the errors of `commit`.
+        """
         moved = cursor_moves.sought(self._key(index), position)
         return self._move(moved, CursorEvent.SOUGHT, mover=mover)
 
@@ -262,7 +275,10 @@ class Subscription:
         return ticket
 
     def delete(self) -> int:
-        """End the subscription and its cursors; return a ticket, or raise SubscriptionNotFound."""
+        """End the subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
         stored = self._stored()
         if stored is None:
             raise _not_found(self.topic, self.name)
@@ -418,11 +434,16 @@ class Subscriptions:
         return 0
 
     def delete(self, topic: Topic, name: bytes) -> int:
-        """End a subscription and its cursors; return the ticket, or raise SubscriptionNotFound."""
+        """End a subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
         return self._object(topic, name).delete()
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """Notify listeners of a deleted topic, whose subscriptions are gone already."""
+        """Notify listeners of a deleted topic, whose subscriptions are gone already.
+        Subscriptions of a moved topic belong to another broker.
+        """
         if event is TopicEvent.SHRUNK:
             self._forget_partitions(topic)
         if event is TopicEvent.MOVED:

@@ -33,7 +33,9 @@ class Acked(Protocol):
 
 
 def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the offset ranges that an ack set acknowledges; the whole entry without a set."""
+    """Return the offset ranges that an ack set acknowledges; without an ack set, the
+    whole entry.
+    """
     if not ack_set:
         return [(entry.offset, entry.end)]
     wanted = 0
@@ -84,7 +86,9 @@ def wanted_count(ack_set: Sequence[int]) -> int:
 
 
 def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sort the ranges and join those that touch, so that the cursor changes only once."""
+    """Sort the ranges and join those that touch, so that the cursor changes once instead of a
+    thousand times.
+    """
     ranges.sort()
     merged = [ranges[0]]
     for start, end in ranges:

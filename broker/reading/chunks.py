@@ -29,7 +29,10 @@ class JoiningCodec(Codec, Protocol):
     """A codec of a format that has chunked messages."""
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
-        """Join all pieces of a message to a record at the last offset. Raises RecordTooLarge."""
+        """Join all pieces of a message, in order, to a record at the last piece's offset.
+
+        Raises RecordTooLarge, UnreadableBody.
+        """
 
 
 async def join_chunks(

@@ -27,7 +27,10 @@ class BatchRest:
 
 
 class CutBatches:
-    """Rests of batches returned in part, by the next offset: no second read and check."""
+    """Rests of batches that were returned in part, by the offset of the next read.
+
+    A kept rest need not be read and checked again.
+    """
 
     def __init__(self) -> None:
         """Begin with no rests."""
@@ -48,7 +51,10 @@ class CutBatches:
             self._rests.append((partition.partition_id, left))
 
     def take(self, partition: Partition, offset: int) -> BatchRest | None:
-        """Remove and return the rest at that offset. Raises as `Partition.read_warm`."""
+        """Remove and return the rest that begins at that offset.
+
+        Raises as `Partition.read_warm` does if the partition is gone.
+        """
         rests = self._rests
         if not rests:
             return None

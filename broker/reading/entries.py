@@ -113,7 +113,9 @@ class EntryId(NamedTuple):
 
 @dataclass(slots=True)
 class CumulativeAck:
-    """A cumulative ack: all offsets below `position`, and `ranges` of the entry there."""
+    """The effect of a cumulative acknowledgement: all offsets below `position`, and `ranges` of the
+    entry that begins there.
+    """
 
     position: int
     ranges: list[tuple[int, int]]
@@ -123,7 +125,9 @@ class CumulativeAck:
 
 
 def entries_in(batch: Batch, offset: int) -> list[Entry]:
-    """Return the entries of a batch stored by Pulsar, from the entry of `offset` on."""
+    """Return the entries of a batch that Pulsar stored, from the entry that contains
+    `offset` on.
+    """
     body, flags, append_us = batch.body, batch.header.flags, batch.header.append_us
     entries = [
         Entry(ref.offset, ref.record_count, body[ref.start : ref.end], flags, 0, (), 0, append_us)
@@ -180,7 +184,9 @@ def entry_chunk(entry: Entry) -> Chunk | None:
 
 
 def sticky_key(metadata: EntryMetadata) -> bytes:
-    """Return the key that selects an entry's consumer: of a batch, its first message's."""
+    """Return the key that selects the consumer of an entry. A batch has the key of its first
+    message.
+    """
     key = metadata.ordering_key  # hot: see make bench. HasField is the slowest part.
     if key or metadata.HasField("ordering_key"):
         return key
@@ -313,7 +319,9 @@ async def last_entry(partition: Partition, *, compacted: bool = False) -> EntryS
 
 
 async def last_ended(partition: Partition, position: int) -> EntrySpan | None:
-    """Return the last entry that ends at or below `position`, Pulsar's mark-delete there."""
+    """Return the last entry that ends at or below `position`: Pulsar's mark-delete for a cursor
+    there.
+    """
     span = await entry_at_or_before(partition, position - 1)
     if span is not None and span.end > position:
         span = await entry_at_or_before(partition, span.offset - 1)
@@ -332,7 +340,9 @@ def spans_in(batch: Batch) -> Sequence[EntrySpan]:
 
 
 def is_dense(batch: Batch) -> bool:
-    """Return True if each offset is a separate entry: the body need not be opened."""
+    """Return True if every offset of the batch is a separate entry, so that the body need not be
+    opened.
+    """
     header = batch.header
     return (
         not header.flags & _GAP
@@ -367,7 +377,9 @@ def _offset_of(span: EntrySpan) -> int:
 
 
 async def resolve_cumulative(partition: Partition, message_id: EntryId) -> CumulativeAck | None:
-    """Return the effect of a cumulative acknowledgement of an id, or None without effect."""
+    """Return the effect of a cumulative acknowledgement of an id; None if it
+    acknowledges nothing.
+    """
     if not _is_within(partition, message_id):
         return None
     span = await entry_at_or_before(partition, message_id.entry)

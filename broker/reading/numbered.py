@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _EntryCount:
-    """Counted entries of a batch: the wanted or None, the last counted, their number."""
+    """Entries of a batch, counted: the wanted entry, or None; the last counted entry, and the
+    number of counted entries.
+    """
 
     wanted: EntrySpan | None
     last: EntrySpan | None
@@ -50,7 +52,9 @@ async def nth_entry(
 
 
 async def nth_entry_from_end(partition: Partition, number: int) -> EntrySpan | None:
-    """Return the `number`-th last entry (from 1), or the first of fewer, None of none."""
+    """Return the `number`-th last entry (from 1); the first entry if there are fewer, None if there
+    are none.
+    """
     below, first = partition.high_watermark - 1, None
     while below >= partition.log_start_offset:
         start = partition.log_start_offset

@@ -58,7 +58,10 @@ async def read_raw(partition: Partition, offset: int, memory: OutputReservation)
 
 
 async def first_at(partition: Partition, time_us: int) -> int | None:
-    """Return the first batch with a record of that time or later, by offset, or None."""
+    """Return the offset of the first batch with a record of that time or later, else None.
+
+    Raises: StorageFailed, CorruptBatch.
+    """
     try:
         offset = await run_in_thread(partition.log.offset_at_or_after, time_us)
     except StorageError as error:

@@ -103,7 +103,9 @@ class StoredRead(abc.ABC):
         self.memory: OutputReservation | None = None
 
     def steps(self) -> Steps[None]:
-        """Read until the answer is complete. An error raises only if nothing was read before."""
+        """Read until the answer is complete. Raises BrokerError only if nothing was read before the
+        error.
+        """
         result = self.result
         self._partition.check_readable(self._asked_offset, self._format)
         try:
@@ -301,7 +303,9 @@ class StoredRead(abc.ABC):
                 self.result.left_out += passed.end - passed.start
 
     def _decode(self, batch: Batch) -> Steps[Decoded]:
-        """Return the next records of a body; a whole message takes its last chunk's place."""
+        """Return the next records of a body, with whole messages in the place of their
+        last chunks.
+        """
         try:
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:

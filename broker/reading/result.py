@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ReadResult:
-    """Records in the reader's format: `parts`, of `size` bytes, are whole entries in order."""
+    """Records in the reader's format: `parts`, `size` bytes together, are whole entries
+    in order.
+    """
 
     # of the first returned record; the start of the read if no record is returned
     first_offset: int

@@ -42,7 +42,9 @@ async def first_not_before(
 
 
 async def first_of_latest_time(partition: Partition) -> tuple[int, int] | None:
-    """Return (offset, us) of the first record of the latest publish time in ms, else None."""
+    """Return (offset, time in us) of the first record with the latest publish time in milliseconds,
+    else None. Raises BrokerError.
+    """
     latest = await first_not_before(partition, 0, timed_only=True)
     if latest is None:
         return None

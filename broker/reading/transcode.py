@@ -121,7 +121,10 @@ class _FormatReader(StoredRead):
         self._keyless: Sequence[int] = getattr(codec, "keyless", ())
 
     def fill_from(self, fills: CutBatches) -> None:
-        """Fill the answer, first with the kept rest of an earlier answer. Raises BrokerError."""
+        """Fill the answer, first with the kept rest of an earlier answer, if any.
+
+        Raises BrokerError.
+        """
         self.fills = fills
         rest = fills.take(self._partition, self._asked_offset)
         if rest is not None:
@@ -226,7 +229,9 @@ class _FormatReader(StoredRead):
     def _add_stored(
         self, body: memoryview, count: int, offsets: tuple[int, int], batch_bytes: int
     ) -> None:
-        """Add records of a batch between two offsets; to fill, only as many as have room."""
+        """Add records of a batch between two offsets; to fill the answer, only as many as have
+        room.
+        """
         result, (first_offset, next_offset) = self.result, offsets
         room = self._bytes_max - result.size
         if len(body) > room and self.fills is not None:
@@ -269,7 +274,9 @@ class _FormatReader(StoredRead):
             self._ended = True  # The next records are most likely no smaller.
 
     def _carried(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records that the format can carry, and marks for others if so set."""
+        """Return the records that the format can carry, and marks for others if the topic is set
+        so.
+        """
         carries = self._codec.carries
         if self._partition.log.settings.uncarried_records is UncarriedRecords.MARK:
             return [record if carries(record) else marked(record) for record in records]

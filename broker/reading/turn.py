@@ -19,7 +19,9 @@ CONVERTED_BYTES_PER_US = 4096
 
 
 def decoding_us(record_count: int, size_bytes: int) -> int:
-    """Return the microseconds to decode a body of this size and count and encode it again."""
+    """Return the microseconds to decode a body of this size and record count and encode
+    it again.
+    """
     return record_count * RECORD_US + size_bytes // DECODED_BYTES_PER_US
 
 
@@ -35,7 +37,9 @@ class Turn:
         self._work_us += work_us
 
     def give_way(self, work_us: int) -> Steps[None]:
-        """Count the next work; let other tasks run first if the turn would become too long."""
+        """Count work that comes next; let other tasks run before it if the turn would become too
+        long.
+        """
         if self._work_us and self._work_us + work_us > TURN_US_MAX:
             yield trio.lowlevel.checkpoint()
             self._work_us = 0

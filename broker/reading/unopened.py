@@ -92,7 +92,10 @@ def cannot_decode(batch: Batch, offset: int, error: BodyError) -> Decoded:
 
 
 def marked(record: Record) -> Record:
-    """Copy a record: an absent or empty value becomes a zero byte, and a header tells which."""
+    """Copy a record that has an absent or empty value: the new value is a zero byte.
+
+    A last header tells absent from empty.
+    """
     state = b"absent" if record.value is None else b"empty"
     header = Header(VALUE_HEADER, state, HeaderKind.STRING)
     return replace(record, value=MARK, headers=(*record.headers, header))

@@ -46,7 +46,9 @@ async def run_unpacking(
 async def run_reading(
     work: Callable[[], T], *, before_large: Callable[[int], Awaitable[None]] | None = None
 ) -> T:
-    """Run a read of the disk in a thread as `run_unpacking`, beside other small reads."""
+    """Run a read of the disk in a thread as `run_unpacking` does, beside any number of other reads
+    that are not large.
+    """
     return await _run_sized(work, None, before_large)
 
 
@@ -70,7 +72,10 @@ async def _run_sized(
 
 
 async def run_packing(work: Callable[[], T], size: int) -> T:
-    """Run `work` on `size` bytes of records in a thread, for large records a common thread."""
+    """Run `work` on records of `size` bytes in a thread; large records use the large-body thread.
+
+    Raises the errors of `work`.
+    """
     is_large = size >= LARGE_BYTES_MIN
     return await run_in_thread(work, limiter=large_limiter() if is_large else unpacking_limiter())
 
@@ -81,7 +86,9 @@ def unpacking_limiter() -> trio.CapacityLimiter:
 
 
 def large_limiter() -> trio.CapacityLimiter:
-    """Return the run's limiter of threads for large bodies and records."""
+    """Return the limiter of threads for large bodies and records; each run of the loop
+    has its own.
+    """
     return _both().large
 
 

@@ -4,7 +4,9 @@ nothing, so that the sans-I/O parts of a protocol may use this module.
 
 
 class EndConnection(Exception):
-    """End this connection without a fault: send earlier answers, then `reply`, then close."""
+    """End this connection without a fault: earlier answers are sent, then `reply`, then the
+    connection is closed.
+    """
 
     def __init__(self, reason: str, reply: bytes = b"", *, hint: str = "") -> None:
         """Take `hint`, the cause and the remedy for an operator. A hint is a constant, never a
@@ -17,4 +19,6 @@ class EndConnection(Exception):
 
 
 class ProtocolError(EndConnection):
-    """The peer broke the protocol. The driver sends `reply` (whole frames) and disconnects."""
+    """The peer broke the rules of the protocol. The driver sends `reply` (whole frames) and ends
+    the connection.
+    """

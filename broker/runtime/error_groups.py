@@ -15,7 +15,9 @@ def leaves(error: BaseException) -> Generator[BaseException, None, None]:
 
 
 def forget_frames(errors: Sequence[BaseException]) -> None:
-    """Drop tracebacks of logged errors and causes, whose frames often refer back to them."""
+    """Drop the tracebacks of logged errors and of their causes: a frame in a traceback often refers
+    to the error again.
+    """
     left: list[BaseException | None] = list(errors)
     while left:
         error = left.pop()

@@ -75,7 +75,9 @@ def short_searches() -> Iterator[None]:
 
 @contextmanager
 def no_searches() -> Iterator[None]:
-    """Collect nothing meanwhile, to create many lasting objects before the first client."""
+    """Collect nothing meanwhile: for creating many lasting objects before the broker serves
+    clients.
+    """
     gc.disable()
     try:
         yield

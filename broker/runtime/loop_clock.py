@@ -68,7 +68,9 @@ class LoopClock(trio.abc.Clock):
 
 
 def _epoll_with(fd: int) -> int | None:
-    """Return this process's epoll that watches a descriptor; None if that is unknown."""
+    """Return this process's epoll that watches a descriptor; None if the system has no such
+    information.
+    """
     try:
         for path in (PROC / "fd").iterdir():
             if path.is_symlink() and os.readlink(path) == EPOLL:

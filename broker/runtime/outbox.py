@@ -197,7 +197,9 @@ class Outbox:
             self._unsent_bytes += len(part) - sent
 
     def answer(self, parts: Sequence[Part], ticket: int = 0) -> None:
-        """Send an answer once `ticket` is durable (0: at once), in order. Never blocks."""
+        """Send an answer once `ticket` is durable (0: at once) and every earlier answer has left.
+        Never blocks.
+        """
         if self._broken:
             return
         if not self._answers and ticket <= self._tickets.durable_ticket:
@@ -216,7 +218,9 @@ class Outbox:
             self._tickets.watch(self, ticket)
 
     def release(self) -> bool:
-        """Send the answers that became durable. Return True if others wait and are watched."""
+        """Send the answers that became durable. Return True while other answers wait; these are
+        watched.
+        """
         durable = self._tickets.durable_ticket
         answers = self._answers
         while answers and answers[0][0] <= durable:
@@ -261,7 +265,9 @@ class Outbox:
             self.budget.sent()
 
     async def drained(self) -> None:
-        """Wait until unsent bytes are within the share: back-pressure for output in a loop."""
+        """Wait until unsent bytes are within the share: back-pressure for tasks that produce output
+        in a loop.
+        """
         while self._unsent_bytes > self.budget.share:
             await self._changed.park()
 
@@ -276,7 +282,9 @@ class Outbox:
             await self._changed.park()
 
     def abandon(self) -> None:
-        """Drop unsent bytes and pending answers, and accept no more: the socket is of no use."""
+        """Drop unsent bytes and pending answers, and accept no more: the socket is broken or
+        closed.
+        """
         self._broken = True
         # Both refer to the owner of this outbox.
         self._start_flusher, self._on_broken = _start_nothing, _nothing

@@ -138,7 +138,9 @@ class OutputBudget:
         return min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))
 
     async def room(self, size: int) -> None:
-        """Wait until an answer of `size` leaves a quarter free; an unused budget takes any."""
+        """Wait until an answer of `size` bytes leaves the last quarter free; an unused budget has
+        room for any answer.
+        """
         if self.has_room(size):
             return
         self._awaited_bytes += size
@@ -157,7 +159,9 @@ class OutputBudget:
         return self.used + size <= self._bytes_max or not self.used
 
     def large_size(self, size: int) -> int:
-        """Return the bytes to reserve for a record of this size: at most all that can be free."""
+        """Return the bytes to reserve for a record of this size: never more than can
+        become free.
+        """
         return min(size, self._before_last)
 
     async def large(self, size: int) -> None:
@@ -176,7 +180,9 @@ class OutputBudget:
 
 
 class OutputReservation:
-    """Bytes of the budget for an unfinished answer; the context manager returns them."""
+    """Bytes of the budget that an unfinished answer holds; a context manager that returns the
+    bytes.
+    """
 
     __slots__ = ("_budget", "_expected", "_waits", "copies", "size")
 

@@ -292,7 +292,9 @@ class EpollPoller:
 
 
 class _InTheLoop(trio.abc.Instrument):
-    """Passes by trio's loop itself: before each turn of tasks, and while no task has work."""
+    """Passes made by trio's loop itself: before each turn of the tasks, and as long as no task has
+    work.
+    """
 
     def __init__(self, poller: EpollPoller, clock: LoopClock) -> None:
         self._poller = poller

@@ -76,7 +76,9 @@ class BufferPool:
         return len(self._free)
 
     def borrow(self) -> memoryview:
-        """Lend a buffer of RECEIVE_BYTES, or RECEIVE_BYTES_SMALL if the large are all lent."""
+        """Lend a buffer of RECEIVE_BYTES, or of RECEIVE_BYTES_SMALL while all large buffers are
+        lent.
+        """
         lent = self.lent + 1
         used = lent * RECEIVE_BYTES + self.grown_bytes + self.small_bytes
         if lent > self._buffers_max or used > self.bytes_max:
@@ -168,7 +170,9 @@ class ReceiveBuffer:
         self._end += size
 
     def filled(self) -> memoryview:
-        """Return the received, unconsumed bytes; valid until a call of `room` or `rest`."""
+        """Return the received bytes that are not consumed; valid until `room` or `rest`
+        is called.
+        """
         return self._view[self._start : self._end]
 
     def consume(self, size: int) -> None:
@@ -181,7 +185,9 @@ class ReceiveBuffer:
         self._needed = size
 
     def rest(self) -> None:
-        """Return the buffer to the pool if it holds little: no bytes are expected soon."""
+        """Return the buffer to the pool if it holds little or nothing: no bytes are
+        expected soon.
+        """
         size = self._end - self._start
         if self._view is not NOTHING and size <= LEFTOVER_BYTES_MAX:
             if size:

@@ -266,7 +266,9 @@ class Receiver:
         return allowance.spend(self.begun - frames, self._spent[1] - size)
 
     def _receive(self) -> bool:
-        """Receive the socket's bytes, or return False. Raises OutOfBuffers, OSError."""
+        """Receive the socket's bytes; return False if there are none. Raises
+        OutOfBuffers, OSError.
+        """
         room = self._inlet.room()
         try:
             size = self._sock.recv_into(room)
@@ -287,7 +289,9 @@ class Receiver:
         return True
 
     async def _memory(self, error: OutOfBuffers) -> None:
-        """Wait for memory of other connections. Raises EndConnection if they return none."""
+        """Receive nothing until other connections have returned memory. Raises EndConnection if
+        they do not.
+        """
         with trio.move_on_after(RECEIVE_MEMORY_S):
             await self._pool.freed()
             return

@@ -1,4 +1,6 @@
-"""The interface between driver and sessions, a connection's handlers. Knows no protocol."""
+"""The interface between the connection driver and sessions, the handlers of a connection. Knows no
+protocol, no broker and no socket.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from typing import Any, Protocol, TypeGuard
 
 
 class Session(Protocol):
-    """The handlers of a connection, called one at a time but for `on_deadline`, `goodbye`."""
+    """The handlers of a connection. Called by the driver only, with a single call at a time except
+    for `on_deadline` and `goodbye`.
+    """
 
     def frame_size(self, view: memoryview) -> int | None:
         """Return the whole length of the next frame, the length field included; None while its
@@ -37,10 +41,14 @@ class Session(Protocol):
         """
 
     def goodbye(self) -> None:
-        """Queue the protocol's message for a stopping broker, if any; nothing is read after."""
+        """Queue the protocol's message for a stopping broker, if the protocol has such a message.
+        Nothing is read after this.
+        """
 
     async def closed(self) -> None:
-        """Clean up after any end of the connection, without nursery, under a deadline."""
+        """Clean up after the end of the connection, whatever the reason; the nursery is gone. Runs
+        under a deadline.
+        """
 
 
 class RunSession(Session, Protocol):
@@ -56,7 +64,9 @@ class RunSession(Session, Protocol):
 
 
 class HoldingSession(Session, Protocol):
-    """Needed by a session with resources that are allowed at opening, not with each command."""
+    """Needed in a session if the client holds resources that were allowed when opened and are not
+    checked with each command.
+    """
 
     def access_changed(self) -> None:
         """End resources that the client may no longer have: users or permissions were changed."""

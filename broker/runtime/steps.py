@@ -47,7 +47,9 @@ def run_now(steps: Steps[T]) -> T | None:  # hot: see make bench
 
 
 def step_into(result: T | Steps[T] | Coroutine[Any, Any, T]) -> Steps[T]:
-    """Return the result of a handler: a plain function, in steps, or a coroutine function."""
+    """Return a handler's result, whether the handler is a plain function, a function in steps, or a
+    coroutine function.
+    """
     if isinstance(result, GeneratorType):
         result = yield from result
     elif isinstance(result, Coroutine):

@@ -19,7 +19,9 @@ class HandshakeFailed(Exception):
 
 
 class LayeredSocket(Protocol):
-    """A socket below a layer, with a plain socket's methods. Raises BlockingIOError as that."""
+    """A socket below a layer, with a plain socket's own methods. Never blocks: raises
+    BlockingIOError as a plain socket does.
+    """
 
     @property
     def is_encrypted(self) -> bool:

@@ -20,7 +20,9 @@ Ts = TypeVarTuple("Ts")
 
 
 async def import_in_thread(name: str) -> None:
-    """Import a module of few brokers once, in a thread: the import takes tens of ms."""
+    """Import a module without blocking the loop, once: for modules that few brokers need, and that
+    take tens of milliseconds.
+    """
     if name not in sys.modules:
         await run_in_thread(import_module, name)
 

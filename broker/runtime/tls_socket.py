@@ -44,7 +44,9 @@ class TlsSocket:
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        """Take over a non-blocking socket. Raises OSError if the socket is not connected."""
+        """Take over a non-blocking socket. Raises OSError if the socket is not
+        connected any more.
+        """
         self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         self._sending = b""  # Bytes that the library did not accept, and that must be passed again.
 

@@ -97,14 +97,19 @@ class Layering(Protocol):
     async def open_stream(
         self, stream: socket.socket | TlsSocket, options: Options
     ) -> LayeredSocket:
-        """Do a new connection's handshake; return the frames' stream, or raise HandshakeFailed."""
+        """Do the handshake of that protocol on a new connection, and return the stream of frames.
+
+        Raises HandshakeFailed, OSError.
+        """
 
 
 class Forwarding(Protocol):
     """Optional in an adapter: serves clients that another broker forwards."""
 
     def open_forwarded(self, broker: Broker, connection: Connection, options: Options) -> Session:
-        """Return the handlers of a connection that forwards a client's frames from a broker."""
+        """Return the handlers for a connection on which another broker forwards the frames of a
+        client.
+        """
 
 
 class ForwardServing(Protocol):
@@ -118,7 +123,9 @@ class Starting(Protocol):
     """Optional in an adapter."""
 
     async def start(self, broker: Broker, options: Options, *, loopback: bool) -> None:
-        """Prepare for the first client before the listener opens. Raises storage errors."""
+        """Prepare for the first client before the listener opens. Raises OSError, StorageFull,
+        StorageFailed.
+        """
 
 
 class Working(Protocol):
@@ -132,7 +139,9 @@ class OptionsCheck(Protocol):
     """Optional in an adapter: rules for the options that are allowed at an address."""
 
     def check(self, options: Options, *, loopback: bool) -> None:
-        """Raise ValueError, with a line for the operator, for unsafe options at the address."""
+        """Raise ValueError, with a line for the operator, for options that are unsafe at the
+        address.
+        """
 
 
 def is_framed(adapter: Adapter) -> TypeGuard[FramedAdapter]:
@@ -151,7 +160,9 @@ def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
 
 
 def has_prepare(adapter: object) -> TypeGuard[Preparing]:
-    """Return True if the adapter imports the modules for serving ahead."""
+    """Return True if the adapter imports the modules that serving needs before the
+    listener opens.
+    """
     return hasattr(adapter, "prepare")
 
 
@@ -181,7 +192,9 @@ def has_work(adapter: object) -> TypeGuard[Working]:
 
 
 def alpn_protocols(adapter: Adapter) -> Sequence[str]:
-    """Return the names that a listener with TLS offers by ALPN, the adapter's."""
+    """Return the names that a listener with TLS offers by ALPN: the adapter's `alpn_protocols`, if
+    any.
+    """
     return getattr(adapter, "alpn_protocols", ())
 
 
@@ -198,7 +211,9 @@ def listening_by_default() -> list[str]:
 
 
 def load(name: str) -> Adapter:
-    """Import the adapter of that name. Raises AdapterError if that fails."""
+    """Import the adapter of that name. Raises AdapterError if the adapter is missing or cannot be
+    imported.
+    """
     points = discover()
     if name not in points:
         known = ", ".join(points) or "none"

@@ -156,7 +156,10 @@ class Connection:
         return await seen(self._broker.access, self.principal, namespace, items, resource_of)
 
     def act_for(self, principal: Principal, proof: Identity | None = None) -> None:
-        """Set the client's principal, and its proof, if any. Raises LimitExceeded, unchanged."""
+        """Set the client's principal from now on, and its proof, if there is a proof.
+
+        Raises LimitExceeded, and then changes nothing.
+        """
         allowance = self._broker.quotas.of(principal)
         if allowance is not self._allowance:
             if allowance is not None:
@@ -242,7 +245,9 @@ class Connection:
         return self._receiver.held_bytes
 
     def stalled_s(self, now: float) -> float:
-        """Return the seconds in which almost no bytes of a begun frame came, as last checked."""
+        """Return the seconds for which almost no bytes of an unfinished frame have arrived;
+        progress is noticed only in this call.
+        """
         return self._receiver.stalled_s(now, receiving=self._parked is not None)
 
     @contextmanager
@@ -336,7 +341,9 @@ class Connection:
                     await self._session.closed()
 
     def _ended_by(self, errors: Sequence[Exception]) -> None:
-        """Log the causes of the end: a bug before the client's faults before the network's."""
+        """Log the causes that ended the conversation: a bug comes before the client's faults, which
+        come before the network's.
+        """
         causes = [cause for error in errors for cause in leaves(error)]
         bugs = [cause for cause in causes if not isinstance(cause, EndConnection | OSError)]
         if bugs:
@@ -379,7 +386,10 @@ class Connection:
                 return
 
     async def _served_by_poller(self, *, has_more: bool) -> Waiting | None:
-        """Park this task until a turn has to wait; return the wait, or None at the end."""
+        """Park this task until a turn has to wait, and return the wait; None at the end.
+
+        Raises the errors of handlers.
+        """
 
         def abort(_: object) -> trio.lowlevel.Abort:
             if self._in_turn:  # The poller wakes this task at the end of the turn.
@@ -443,7 +453,9 @@ class Connection:
             return math.inf
 
     async def _finish(self) -> None:
-        """Send pending output, close the sending side, and wait a moment for the peer."""
+        """Send pending output, close the sending side, and wait a moment for the peer to close its
+        side.
+        """
         has_all = self._session is not None and self._receiver.at_end
         if has_all and self.outbox.is_empty and isinstance(self._sock, socket.socket):
             return  # Nothing to send and nothing unread: `close` ends the connection as well.

@@ -13,7 +13,9 @@ class FairSemaphore:
     """Guarantees that at most `most` is inside, and that no caller overtakes a waiting caller."""
 
     def __init__(self, most: int, make_room: Callable[[], object] = lambda: None) -> None:
-        """`make_room` is called with the lack of memory when a caller has to wait."""
+        """Take `make_room`, which is called when a caller has to wait; `missing` is
+        then the lack.
+        """
         self.held = 0
         self._most = most
         self._make_room = make_room

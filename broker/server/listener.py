@@ -128,7 +128,9 @@ async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> N
 
 
 def keep_alive(listening: socket.socket) -> None:
-    """Let the kernel probe idle connections: accepted sockets inherit the option."""
+    """Let the kernel probe idle connections: accepted sockets inherit the option, also in adapters
+    with a server. Raises OSError.
+    """
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_PROBE_S)

@@ -25,7 +25,9 @@ def tcp_state(sock: WithOptions) -> int:
 
 
 def tcp_silent_s(sock: WithOptions) -> float:
-    """Return the seconds since the peer's last bytes or the connect; 0 after the end."""
+    """Return the seconds since the last bytes from the peer, or since the connection was made; 0
+    after the end.
+    """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, SILENCE.size)
         silent_ms: int = SILENCE.unpack(info)[0]

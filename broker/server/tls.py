@@ -38,7 +38,9 @@ class TlsSettings:
     """The TLS settings of a listener, with certificates from files that a reload reads again."""
 
     def __init__(self, config: TlsConfig, protocols: Iterable[str] = ()) -> None:
-        """Offer `protocols` by ALPN (RFC 7301). Raises ValueError, of a line, and UnusableFile."""
+        """Offer `protocols` by ALPN (RFC 7301). Raises ValueError, with a single line, and
+        UnusableFile.
+        """
         self._config = config
         self._protocols = list(protocols)
         self.context = self._load()
@@ -70,7 +72,10 @@ class TlsSettings:
 
 
 def _check_readable(path: str | None) -> None:
-    """Check that a file can be read; the library's errors name no file."""
+    """Check that a file can be read. Raises UnusableFile.
+
+    The library's errors name no file, though it reads several.
+    """
     if path is None:
         return
     try:
@@ -98,7 +103,9 @@ def _unusable(certificate: str, key: str, error: ssl.SSLError) -> UnusableFile:
 
 
 def _refuse_password(key: str) -> str:
-    """Refuse an encrypted key, which the library would ask for at the terminal."""
+    """Refuse an encrypted key; without this the library asks at the terminal. Raises
+    UnusableFile.
+    """
     raise UnusableFile(key, "the private key is encrypted, expected a key without a password")
 
 

@@ -67,7 +67,9 @@ def _end_if_stalled(connection: OpenConnection, now: float) -> None:
 
 
 def free_input(connections: Collection[OpenConnection], receiving: BufferPool) -> None:
-    """End connections with stalled frames, the largest first, until half of memory is free."""
+    """End connections with stalled frames, those that hold most first, until half of the memory is
+    free.
+    """
     now = trio.current_time()
     stalled = _stalled(connections, lambda connection: connection.stalled_s(now))
     held = receiving.used
@@ -79,7 +81,9 @@ def free_input(connections: Collection[OpenConnection], receiving: BufferPool) -
 
 
 def free_output(connections: Collection[OpenConnection], sending: OutputBudget) -> None:
-    """End connections that do not read, the largest first, until half of memory is free."""
+    """End connections that do not read, those that hold most first, until half of the memory is
+    free.
+    """
     now = trio.current_time()
     stalled = _stalled(connections, lambda connection: connection.outbox.stalled_s(now))
     for connection in sorted(stalled, key=lambda slow: slow.outbox.unsent_bytes, reverse=True):

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class AutoCreation:
-    """Creates missing topics in a registry, once for all clients that ask at the same time."""
+    """Creates missing topics in a registry. Clients that ask for a topic at the same time share a
+    single creation.
+    """
 
     def __init__(self, registry: TopicRegistry, held_names: HeldNames) -> None:
         """Names in `held_names` are not created."""

@@ -58,7 +58,9 @@ class LocalCatalogue:
 
     @property
     def ticket(self) -> int:
-        """Commit ticket of the last change: once durable, every change so far is on disk."""
+        """Commit ticket of the last change: when the ticket is durable, every change so far is on
+        disk.
+        """
         return self.state.ticket
 
     @property
@@ -122,7 +124,9 @@ class LocalCatalogue:
         )
 
     async def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Set a namespace's number for Iggy's clients; None restores the number chosen here."""
+        """Set the number of a namespace for Iggy's clients; None restores the number
+        chosen here.
+        """
         return self._change(lambda: self.state.number_namespace(tenant, namespace, iggy_id))
 
     async def alter_namespace(
@@ -189,7 +193,9 @@ class LocalCatalogue:
         return self._change(lambda: self.state.bump_topic_epoch(topic_id))
 
     def producer_number(self, name: bytes, scope: int) -> tuple[int, int]:
-        """Return the number for a producer's name, and the ticket that makes it durable."""
+        """Return the number that stands for a producer's name, and the ticket that makes the number
+        durable.
+        """
         number = self._change(lambda: self.state.producer_id(name, scope))
         return number, self.state.ticket
 

@@ -63,7 +63,9 @@ class ClientLimits:
         )
 
     def check_message(self, size: int, delay_ms: int, *, is_encrypted: bool) -> None:
-        """Check a message. Raises RecordTooLarge, EncryptionRequired, PolicyViolated."""
+        """Check a message, in Apache's words. Raises RecordTooLarge, EncryptionRequired,
+        PolicyViolated.
+        """
         if self.message_bytes is not None and size > self.message_bytes:
             raise RecordTooLarge("Exceed maximum message size")
         if self.needs_encryption and not is_encrypted:
@@ -116,7 +118,9 @@ def client_limits(settings: Mapping[str, Setting]) -> ClientLimits:
 
 
 def check_topics(metas: Sequence[TopicMeta], inherited: Mapping[str, Setting], more: int) -> None:
-    """Raise PolicyViolated if these topics' namespace may not have that many more partitions."""
+    """Raise PolicyViolated if the namespace of these topics may not have so many more
+    partitions.
+    """
     most = limit_of(inherited, "topics_max")
     if most is not None and sum(len(meta.partition_ids) for meta in metas) + more > most:
         # Apache's words.

@@ -26,7 +26,9 @@ class ClusterTopics:
     """All topics of the cluster. Partitions of other brokers' topics have no log here."""
 
     def __init__(self, local: Topics, changes: CatalogueChanges) -> None:
-        """`local` has the topics in memory, and makes changes if this broker owns the catalogue."""
+        """`local` has the topics in memory, and makes the changes if this broker owns the
+        catalogue.
+        """
         self._local = local
         self._changes = changes
         self.listeners = local.listeners

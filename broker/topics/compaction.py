@@ -87,7 +87,10 @@ class Compactor:
         self._failed: dict[int, int] = {}  # Log end when a compaction failed, by partition.
 
     def ask(self, topic: Topic, index: int | None = None) -> None:
-        """Schedule compacted views of a topic or partition. Raises Conflict, NotSupported."""
+        """Schedule compacted views of a topic, or of a single partition.
+
+        Raises Conflict while such a compaction is under way, NotSupported over a shared store.
+        """
         partitions = [
             partition for partition in topic.partitions if index is None or partition.index == index
         ]
@@ -125,7 +128,9 @@ class Compactor:
         return self._statuses.get(partition.partition_id, CompactionStatus())
 
     async def run(self) -> None:
-        """Compact on request, and by the topics' settings, until cancelled."""
+        """Compact on request, and by the topics' settings, until cancelled. Raises
+        StorageFailed.
+        """
         if not self._is_possible:
             return
         while True:
@@ -202,7 +207,9 @@ class Compactor:
         return partition.log.compacted.is_overdue(end_offset, before_us)
 
     def _has_failed(self, partition: Partition) -> bool:
-        """Return whether the last compaction failed with the same records: it would fail again."""
+        """Return whether the last compaction failed and no record is new since: a retry would fail
+        too.
+        """
         return self._failed.get(partition.partition_id) == partition.next_offset
 
     async def _run(self, partition: Partition, compaction: Compaction, kind: str) -> str:
@@ -272,7 +279,9 @@ class Compactor:
 
 
 def _piece(steps: Iterator[CompactedWriter | None]) -> tuple[bool, CompactedWriter | None]:
-    """Run a compaction for a short while, or to a file's end: (whether all is done, file)."""
+    """Run a compaction for a short while, or to the end of a file: (whether all is done, that
+    file).
+    """
     until_s = time.perf_counter() + COMPACTION_PIECE_S
     for writer in steps:
         if writer is not None or time.perf_counter() >= until_s:

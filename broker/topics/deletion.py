@@ -43,7 +43,9 @@ class HeldNames:
 
 
 class Leaving:
-    """Deleted topics and partitions, in order, until their deletion is durable."""
+    """Deleted topics and partitions, in order, until a round of the committer has made their
+    deletion durable.
+    """
 
     def __init__(self, cursors: Positions, factory: PartitionFactory) -> None:
         self._cursors = cursors
@@ -60,7 +62,10 @@ class Leaving:
         self._leaving.append((topic.ticket, None, partitions))
 
     def round_ended(self, durable_ticket: int) -> None:
-        """Remove cursors and files of the durable deletions. Raises storage errors."""
+        """Remove cursors and files of the deletions that this round made durable.
+
+        Raises storage errors.
+        """
         while self._leaving and self._leaving[0][0] <= durable_ticket:
             _, topic_id, partitions = self._leaving.popleft()
             try:

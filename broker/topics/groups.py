@@ -21,14 +21,18 @@ class NamedGroups:
         self._catalogue = catalogue
 
     def list(self, topic: Topic) -> Sequence[GroupMeta]:
-        """Return a topic's groups by age; none for a deleted topic. Raises NotOwner."""
+        """Return a topic's groups in the order of creation; none for a deleted topic. Raises
+        NotOwner.
+        """
         if topic.deleted:
             return ()
         topic.check_here()
         return topic.meta.groups
 
     def count(self, topic: Topic) -> int:
-        """Return the number of groups known here: 0 if another broker owns the topic."""
+        """Return the number of groups that this broker knows: 0 if another broker owns
+        the topic.
+        """
         return 0 if topic.deleted else len(topic.meta.groups)
 
     def create(self, topic: Topic, name: str, number: int | None = None) -> int:

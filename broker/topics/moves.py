@@ -1,4 +1,7 @@
-"""Reopens topics whose shard moves here or away, with or without records."""
+"""Reopens topics whose shard moves to this broker or away, with their records or without.
+
+Knows no ledger and no client.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ class Moves:
         self._left: set[Topic] = set()
 
     def reopen(self, topic: Topic) -> None:
-        """Reopen partitions if the topic's shard moved here or away. Raises storage errors."""
+        """Reopen the partitions if the topic's shard has moved here or away. Raises
+        storage errors.
+        """
         if self._placement.is_alone:
             return
         is_kept = self._placement.keeps(topic.name)

@@ -1,4 +1,7 @@
-"""The local `NamespaceRegistry`: this broker makes every change. Knows no protocol."""
+"""The local implementation of `NamespaceRegistry`: this broker makes every change.
+
+Knows no protocol.
+"""
 
 from __future__ import annotations
 

@@ -98,7 +98,9 @@ class Partition:
 
     @property
     def is_new_here(self) -> bool:
-        """True for TAKEOVER_S after a takeover: clients may await the former owner's answers."""
+        """True for TAKEOVER_S after a takeover: clients may still await the former owner's
+        answers.
+        """
         return trio.current_time() < self._taken_over_at + TAKEOVER_S
 
     @property
@@ -147,18 +149,25 @@ class Partition:
         return self.log.size_bytes
 
     def segments(self) -> Sequence[tuple[int, int, int]]:
-        """Return (base offset, us of the last append, bytes) of each, oldest first."""
+        """Return (base offset, time of the last append in microseconds, bytes) of each, oldest
+        first.
+        """
         return self.log.segments()
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """Return about the stored bytes between two offsets. Raises as a read."""
+        """Return the approximate number of stored bytes between two offsets.
+
+        Raises OffsetOutOfRange, DamagedLog, StorageFailed.
+        """
         try:
             return self.log.bytes_between(offset, end_offset)
         except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
     def check_readable(self, offset: int, reader_format: int) -> None:
-        """Raise UnreadableRecord if a read here in this format failed and would fail again."""
+        """Raise UnreadableRecord if a read from this offset in this format failed and would fail
+        again.
+        """
         text = self.unreadable.error_text(offset, reader_format)
         if text is None or offset < self.log_start_offset or self.removed:
             return
@@ -363,7 +372,10 @@ class Partition:
     async def read_compacted(
         self, offset: int, bytes_max: int, *, before_large: BeforeLarge | None = None
     ) -> list[Batch]:
-        """Read as `read`; of the compacted view only the latest record of each key."""
+        """Read as `read`, but within the compacted view return only the latest record of each key.
+
+        Raises as `read`.
+        """
         if self.removed:
             raise self._gone()
         bytes_max = min(bytes_max, READ_BYTES_MAX)
@@ -451,12 +463,16 @@ class Partition:
         return partition
 
     def remove(self) -> None:
-        """Fail appends and reads with TopicNotFound from now on; wake waiting readers."""
+        """Fail appends and reads with TopicNotFound from now on and wake waiting readers: the topic
+        was deleted.
+        """
         self.removed = self._is_closed = True
         self._waiters.wake(self)
 
     def move_away(self) -> None:
-        """Fail appends and reads with NotOwner from now on, otherwise as `remove`."""
+        """Fail appends and reads with NotOwner from now on, otherwise as `remove`: another broker
+        owns the topic.
+        """
         self._has_moved = True
         self.remove()
 

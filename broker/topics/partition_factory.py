@@ -170,7 +170,10 @@ class Partitions:
             await run_in_thread(data_dir.reserve.make)
 
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
-        """Apply these settings to the topic's logs. Raises InvalidRequest, storage errors."""
+        """Apply these settings to the topic's logs.
+
+        Raises InvalidRequest, with nothing changed, and storage errors.
+        """
         settings = log_settings(self._config, changed)
         for partition in topic.partitions:
             partition.log.alter(settings)
@@ -182,7 +185,9 @@ class Partitions:
         self._data_dir.check_settings(log_settings(self._config, settings))
 
     async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
-        """Apply these settings to a partition's log, in a thread. Raises as `alter`."""
+        """Apply these settings to a partition's log; waits for the disk in a thread. Raises as
+        `alter`.
+        """
         settings, partition_log = log_settings(self._config, changed), partition.log
         written = Durability.WRITTEN
         if settings.durability == written != partition_log.settings.durability:
@@ -204,7 +209,9 @@ class Partitions:
         await run_in_thread(self._data_dir.take_names, _named(topics))
 
     def _settings(self, topic: Topic) -> LogSettings:
-        """Return log settings, cached from the last topic, which mostly has the same."""
+        """Return log settings, cached from the last topic: most are equal, and a start opens
+        thousands.
+        """
         settings = topic.settings
         key = tuple(settings.items())
         if key not in self._known_settings:

@@ -13,5 +13,7 @@ INT32_MAX = 0x7FFF_FFFF
 
 
 def key_partition(key: bytes, partitions: int) -> int:
-    """Return the number, from 0, for a key, as Murmur3_32Hash.java of Pulsar's clients."""
+    """Return the partition number, from 0, for a key (Murmur3_32Hash.java,
+    RoundRobinPartitionMessageRouter).
+    """
     return int((mmh3.hash(key, 0, signed=False) & INT32_MAX) % partitions)

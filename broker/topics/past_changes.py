@@ -16,7 +16,9 @@ FIRST = 1  # Numbers of changes count from 1, places in the journal from 0.
 
 
 class PastChanges:
-    """The remembered changes since this broker started, by number (`Broker.last_change`)."""
+    """The changes since this broker started, as far as they are remembered, by their numbers
+    (`Broker.last_change`).
+    """
 
     def __init__(self, catalogue: LocalCatalogue) -> None:
         """Take the catalogue whose changes are shown."""
@@ -29,7 +31,9 @@ class PastChanges:
         return history.begins_after + FIRST, history.begins_after_us
 
     def after(self, number: int) -> Iterator[tuple[int, PastChange]]:
-        """Yield the changes after a number, and their numbers. Atomic: no await meanwhile."""
+        """Yield the changes after a number, with their numbers. Atomic: no change may be made
+        meanwhile.
+        """
         for past in self._catalogue.history.after(number - FIRST):
             yield past.place + FIRST, past
 

@@ -113,5 +113,8 @@ class ProducerNumbers:
         return len(keys)
 
     def raise_epoch(self, topic: Topic) -> int:
-        """Increment the epoch of the topic's exclusive producers; return the ticket."""
+        """Increment the epoch of the topic's exclusive producers; return the ticket.
+
+        Raises StorageFull, StorageFailed.
+        """
         return self._catalogue.raise_topic_epoch(topic.meta.topic_id)

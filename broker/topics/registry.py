@@ -74,7 +74,9 @@ class TopicRegistry(Protocol):
         """Defaults for topics that set nothing else."""
 
     def inherited(self, tenant: str, namespace: str) -> Mapping[str, Setting]:
-        """Return the settings of topics without their own: the namespace's, else the broker's."""
+        """Return the settings for a namespace's topics without their own: the namespace's, else the
+        broker's.
+        """
 
     @property
     def altering(self) -> trio.Lock:
@@ -104,7 +106,10 @@ class TopicRegistry(Protocol):
         """Return the topic with the catalogue's own number, if the topic still exists."""
 
     def partition(self, name: TopicName, index: int, /) -> Partition:
-        """Return a partition, from 0. Raises TopicNotFound, PartitionNotFound, NotOwner."""
+        """Return a partition by its number, from 0.
+
+        Raises TopicNotFound, PartitionNotFound, NotOwner.
+        """
 
     def list(self, tenant: str, namespace: str, /) -> Sequence[Topic]:
         """Return the topics of a namespace, by name."""
@@ -136,7 +141,9 @@ class TopicRegistry(Protocol):
         """Check that `create` may make this topic. Raises as `create`, without Conflict."""
 
     def check_growth(self, name: TopicName, total: int, /) -> None:
-        """Check that `add_partitions` can do this; raises as that does, without Conflict."""
+        """Check that `add_partitions` may make this change. Raises as `add_partitions`, without
+        Conflict.
+        """
 
     # Changing: awaited.
 
@@ -196,7 +203,10 @@ class TopicRegistry(Protocol):
         """
 
     async def terminate(self, name: TopicName) -> int:
-        """Terminate a topic for appends; return the ticket. Raises TopicNotFound, Conflict."""
+        """Terminate a topic: clients can read its records, and append no more. Return the ticket.
+
+        Raises TopicNotFound, Conflict.
+        """
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
         """Delete a topic with its subscriptions; return the ticket. With `holds_name` clients that
@@ -235,7 +245,9 @@ class ClusterRegistry(Protocol):
 
 
 class NamespaceRegistry(Protocol):
-    """All namespaces (Iggy: streams) and tenants. A tenant was created, or has a namespace."""
+    """All namespaces (Iggy: streams), and their tenants. A tenant exists if it was created, or has
+    a namespace.
+    """
 
     @property
     def clusters(self) -> ClusterRegistry:
@@ -260,7 +272,10 @@ class NamespaceRegistry(Protocol):
         """Return the namespace of that name. Raises NamespaceNotFound."""
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
-        """Create a namespace; return the ticket. Raises InvalidName, NamespaceExists, Conflict."""
+        """Create a namespace; return the ticket.
+
+        Raises InvalidName, NamespaceExists, Conflict.
+        """
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
         """Set the number by which Iggy's clients know a namespace; None: the catalogue's number.
@@ -308,4 +323,7 @@ class NamespaceRegistry(Protocol):
         """
 
     async def delete_tenant(self, tenant: str) -> int:
-        """Forget a tenant; return the ticket. Raises TopicInUse if it has a namespace, Conflict."""
+        """Forget a tenant; return the ticket.
+
+        Raises TopicInUse while it has a namespace, NamespaceNotFound, Conflict.
+        """

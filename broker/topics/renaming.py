@@ -47,7 +47,9 @@ class _Taking:
 
 
 class Renaming:
-    """Changes names. A crash leaves the old or the new name, alike in all topics."""
+    """Changes names. A crash leaves either the old or the new name; for a namespace, in all topics
+    alike.
+    """
 
     def __init__(
         self,

@@ -103,7 +103,9 @@ class Retention:
             self._use_reserve(partial(partition.log.drop, count))
 
     def delete_below(self, partition: Partition, offset: int) -> None:
-        """Delete the durable records below an offset. Raises StorageFull, StorageFailed."""
+        """Delete the durable records below an offset. Raises the broker's StorageFull,
+        StorageFailed.
+        """
         with as_broker_errors(self._report):
             partition.log.compacted.drop_view()
             self._use_reserve(partial(partition.log.delete_below, offset))
@@ -157,7 +159,9 @@ class Retention:
         )
 
     def _position(self, topic: Topic, name: bytes, index: int) -> int | None:
-        """Return a subscription's position, or None without subscription or position."""
+        """Return a subscription's position; None if the subscription does not exist or has no
+        position.
+        """
         subscription = self._subscriptions.find(topic, name)
         return subscription.position(index) if subscription else None
 

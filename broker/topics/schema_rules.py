@@ -92,7 +92,9 @@ def check_definition(schema: SchemaMeta) -> None:
 
 
 def difference(strategy: SchemaStrategy, last: SchemaMeta, new: SchemaMeta) -> str:
-    """Return why `new` may not follow `last`, or an empty text. Raises BadDefinition."""
+    """Return the reason that `new` may not follow `last`, or an empty text. Raises BadDefinition
+    for either schema.
+    """
     if strategy is SchemaStrategy.ALWAYS_COMPATIBLE:
         return ""
     if strategy is SchemaStrategy.ALWAYS_INCOMPATIBLE:
@@ -160,7 +162,9 @@ PROMOTIONS: Final = {
 
 
 def _unreadable(reader: Definition, writer: Definition) -> str:
-    """Return why the reader's schema cannot read the writer's data, or an empty text."""
+    """Return the reason that the reader's schema cannot read the writer's data, or an
+    empty text.
+    """
     try:
         return _Resolution(_named(reader), _named(writer)).unreadable(reader, writer, "")
     except (KeyError, TypeError) as error:  # Names that are not text pass fastavro.

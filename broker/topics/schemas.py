@@ -71,7 +71,9 @@ def latest_version(schemas: Sequence[SchemaMeta]) -> int | None:
 
 
 def numbered(schemas: Sequence[SchemaMeta], version: int | None) -> tuple[int, SchemaMeta] | None:
-    """Return (version, schema) of that version, or of the latest; None if absent."""
+    """Return (version, schema) of that version, or of the latest; None if there is no
+    such schema.
+    """
     number = latest_version(schemas) if version is None else version
     schema = None if number is None else schema_of(schemas, number)
     return None if number is None or schema is None else (number, schema)
@@ -132,7 +134,10 @@ class Schemas:
         self._now_us = now_us
 
     def add(self, topic: Topic, schema: SchemaMeta) -> tuple[int, int]:
-        """Add a schema; return version and ticket. Raises IncompatibleSchema, storage errors."""
+        """Add a schema; return its version, and the ticket that makes the version durable.
+
+        Raises IncompatibleSchema, StorageFull, StorageFailed.
+        """
         version = version_of(topic, schema)
         if version is None:
             compatible(topic, schema)

@@ -66,7 +66,9 @@ def read_settings(settings: Mapping[str, Setting | None]) -> dict[str, Setting |
 def in_force(
     config: LogConfig, settings: Mapping[str, Setting | None]
 ) -> dict[str, Setting | None]:
-    """Return the settings in force for the logs of such a topic. Raises InvalidRequest."""
+    """Return the settings in force, by name, for the logs of such a topic. Raises
+    InvalidRequest.
+    """
     values = {name: value for name, value in settings.items() if value is not None}
     return asdict(log_settings(config, values))
 

@@ -96,7 +96,9 @@ class TopicSetting:
         return type(None) in typing.get_args(self.hint) and self.hint != Name
 
     def parse(self, text: str) -> Setting | None:
-        """Return the stored form of a text, which may have a unit. Raises ValueError."""
+        """Return the stored form of a user's text, which may have a unit; None for no name. Raises
+        ValueError.
+        """
         if not text.strip():
             raise ValueError("expected a value")
         if self.is_switch:

@@ -81,7 +81,9 @@ class TopicListener(Protocol):
     """Receives changes of topics. Called within the change, so it must not change topics itself."""
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """Handle a change already made; a deleted topic still has its name and partitions."""
+        """Handle a change that is already made; a deleted topic still has its name and
+        partitions.
+        """
 
 
 class Topic:
@@ -158,7 +160,9 @@ class Topic:
         self.deleted = True
 
     def describe(self, meta: TopicMeta, ticket: int) -> None:
-        """Adopt the catalogue's record, durable with `ticket`, here and in the partitions."""
+        """Adopt the catalogue's record of the topic, durable with `ticket`, here and in the
+        partitions.
+        """
         self.meta = meta
         self.ticket = ticket
         for partition in self.partitions:
@@ -168,7 +172,9 @@ class Topic:
         """Raise NotOwner for a topic of another broker; never without a cluster."""
 
     def stored_sizes(self) -> tuple[int, int, int]:
-        """Return messages (with gaps), bytes and segments; zeros for another broker's topic."""
+        """Return readable messages (gaps included), bytes and segments of all partitions; zeros if
+        another broker owns the topic.
+        """
         parts = self.partitions
         return (
             sum(part.high_watermark - part.log_start_offset for part in parts),
@@ -177,7 +183,10 @@ class Topic:
         )
 
     def partition(self, index: int) -> Partition:
-        """Return that partition, from 0. Raises PartitionNotFound, NotOwner."""
+        """Return the partition of that number, from 0, if this broker owns the topic.
+
+        Raises PartitionNotFound, NotOwner.
+        """
         if not 0 <= index < len(self.partitions):
             raise errors.PartitionNotFound(f"{self.name} has no partition {index}")
         return self.partitions[index]
@@ -250,7 +259,9 @@ def check_new_name(name: TopicName) -> None:
 
 
 def check_count(topic: Topic, seen: int | None) -> None:
-    """Check that a topic has the partitions that a change is based on. Raises Conflict."""
+    """Check that a topic still has the number of partitions that a change is based on. Raises
+    Conflict.
+    """
     count = len(topic.partitions)
     if seen not in (None, count):
         raise errors.Conflict(f"{topic.name} has {count} partitions now, not {seen}")

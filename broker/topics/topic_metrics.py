@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class TopicMetrics:
-    """Drops metrics of deleted topics and refuses counts for them. Implements `TopicListener`."""
+    """Drops metrics of deleted topics and refuses counts for missing topics: a reader may outlive
+    its topic. Implements `TopicListener`.
+    """
 
     def __init__(
         self, metrics: Metrics, topics: TopicRegistry, non_persistent: NonPersistentTopics

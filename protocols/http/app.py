@@ -277,7 +277,9 @@ def _groups(broker: Broker, routes: Routes) -> list[PathRoute]:
 def _raw_log(
     broker: Broker, bodies: BodyReader, waiting: Waiting, routes: Routes
 ) -> list[PathRoute]:
-    """Return the routes of the log as stored and of positions, for Spark's readers."""
+    """Return the routes of the log as stored, for Spark's readers, and of the positions that
+    readers store.
+    """
     route = routes.route
     raw_log = RawLogApi(broker, bodies, waiting)
     partition = f"{API}/log/{TOPIC}/{{partition}}"

@@ -1,4 +1,7 @@
-"""The areas of the HTTP API: headings of `/docs`, tags of `/openapi.json`, by paths."""
+"""The areas of the HTTP API: the headings of `/docs`, the tags of `/openapi.json`.
+
+Knows the beginnings of paths, no handler.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ class BodyBudget:
         self._uploads = 0
 
     def take(self, request: Request, have: int, more: int) -> bool:
-        """Reserve memory for a piece of a body until the request ends, or return False."""
+        """Reserve memory for a piece of a body until the request ends; return False if memory is
+        used up.
+        """
         if have + more <= self._limits.small_bytes:
             return True
         if more > self._left:
@@ -132,7 +134,9 @@ class BodyReader:
     budget: BodyBudget = field(default_factory=BodyBudget)
 
     async def read(self, request: Request, into: type[T]) -> T:
-        """Return the JSON body as an `into`; an absent body is empty. Raises RequestRefused."""
+        """Return the request's JSON body as an `into`; an absent body is the empty object. Raises
+        RequestRefused.
+        """
         body = await self._read(request)
         try:
             value = msgspec.json.decode(body or b"{}", type=into)

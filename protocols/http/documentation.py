@@ -34,7 +34,9 @@ class Documents:
 
 
 class Document(Response):
-    """An answer shared by all clients, in pieces: a slow client keeps only a piece."""
+    """An answer that all clients share, sent in pieces: for a client that does not receive, only a
+    piece stays in memory.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
@@ -47,7 +49,9 @@ class Document(Response):
 
 
 class Documentation:
-    """The documents of a listener's routes, made once (20 ms) in a worker thread."""
+    """The documents of a listener's routes, made once in a worker thread, because that takes some
+    20 ms.
+    """
 
     def __init__(self, described: Sequence[Described], version: str) -> None:
         self._described = described

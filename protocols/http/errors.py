@@ -149,5 +149,7 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
 
 
 def wire_code(error: errors.BrokerError) -> WireCode:
-    """Return the wire code of a broker error; a plug-in's class has its nearest base's."""
+    """Return the wire code of a broker error; an error class of a plug-in has the code of its
+    nearest base.
+    """
     return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 async def identity_of(authentication: Authentication, request: Request) -> Identity | None:
-    """Return the client's identity, or None if none is required. Raises NotAuthenticated."""
+    """Return the client's identity; None if no authentication is required.
+
+    Raises NotAuthenticated, LimitExceeded.
+    """
     if not authentication.required:
         return None
     header, at = request.headers.get("authorization"), origin(request)

@@ -1,4 +1,7 @@
-"""The OpenAPI document, generated from the routes and the types of bodies."""
+"""The OpenAPI document, generated from the routes.
+
+Knows the table of routes and the types of bodies, no broker.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,9 @@ def namespace_of(request: Request) -> tuple[str, str]:
 
 
 def name_of(request: Request) -> tuple[TopicName, int | None]:
-    """Return the topic of the path, and the partition's number if named. Raises RequestRefused."""
+    """Return the topic of the path, and the partition's number if the name has a number. Raises
+    RequestRefused.
+    """
     name = TopicName(*(text_of(request, part) for part in ("tenant", "namespace", "name")))
     try:
         check_topic_name(name)

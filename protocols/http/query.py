@@ -62,7 +62,9 @@ def choice(request: Request, name: str, choices: Sequence[str]) -> str:
 
 
 def entries_before(request: Request) -> int:
-    """Return the number of entries before a page not sorted by name. Raises RequestRefused."""
+    """Return the number of entries before a page that is not sorted by name: `after`. Raises
+    RequestRefused.
+    """
     before = number(request, ("after",), 0, least=0, most=None)
     assert before is not None
     return before

@@ -62,7 +62,9 @@ log = structlog.get_logger()
 
 
 class Body:
-    """A request's body as it arrives, kept while memory allows, to send it on."""
+    """A request's body while it arrives. Kept as long as memory allows, so that the body can be
+    sent to another broker too.
+    """
 
     def __init__(self, request: Request, budget: BodyBudget) -> None:
         self._request = request
@@ -73,7 +75,9 @@ class Body:
         self.has_ended = False
 
     def request(self) -> Request:
-        """Return the request with its kept body from the first byte on."""
+        """Return the request with its body from the first byte on. Only possible while the body is
+        kept.
+        """
         place = 0
 
         async def receive() -> Message:
@@ -111,7 +115,9 @@ class HttpForwarder:
     def __init__(
         self, broker: Broker, *, find_s: float = FIND_S, silent_s: float = SILENT_S
     ) -> None:
-        """`find_s` limits the search for an owner. After `silent_s`, its session is checked."""
+        """`find_s` is the time limit for finding an owner. After `silent_s` without a byte from the
+        owner its session is checked.
+        """
         self._broker = broker
         self._find_s = find_s
         self._silent_s = silent_s
@@ -138,7 +144,9 @@ class HttpForwarder:
         return serve
 
     async def _serve_once(self, request: Request, handler: Handler) -> Response:
-        """Serve or forward a request. Raises NotOwner, with no effect, if there is no owner."""
+        """Serve or forward a request. Raises NotOwner, before any effect, if no broker owns the
+        topic now.
+        """
         owner = self._owner(request)
         if owner is None:
             return await handler(request)
@@ -259,7 +267,9 @@ class _Exchange:
     def __init__(
         self, stream: trio.SocketStream, is_over: Callable[[], bool], silent_s: float
     ) -> None:
-        """`is_over` is asked after each `silent_s` of silence: True at the other session's end."""
+        """Use `stream`. After each `silent_s` of silence `is_over` is called: True once the session
+        of the other broker has ended.
+        """
         self._silent_s = silent_s
         self._stream = stream
         self._is_over = is_over

@@ -115,7 +115,9 @@ class Exchange:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wrap a wait for records, which is neither a running request nor working time."""
+        """Wrap a wait for records. The request does not count as running, and the wait not as
+        working time.
+        """
         began = time.perf_counter()
         working = self._working
         working.count -= 1
@@ -175,7 +177,9 @@ class Requests:
         return self._working.count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. A handler's bug is logged with its id and ends this request only."""
+        """Serve a request. A handler's bug is logged with the request's id and ends only this
+        request.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -269,7 +273,9 @@ async def on_broker_error(request: Request, error: Exception) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Answer a refusal of Starlette's routing: an unknown path or method."""
+    """Answer a refusal of Starlette's routing: an unknown path, or a method that the path does not
+    have.
+    """
     assert isinstance(error, HTTPException)
     exchange: Exchange = request.scope["exchange"]
     if error.status_code == errors.METHOD_NOT_ALLOWED.status:

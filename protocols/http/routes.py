@@ -47,7 +47,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A path's handler, the permission that a client needs, and the API's description."""
+    """A handler of a path's method, the permission that its client needs, and its description in
+    the API document.
+    """
 
     handler: Handler
     action: Action | None  # None: any connected client may call the handler.
@@ -68,7 +70,9 @@ Described = tuple[str, Mapping[str, Endpoint]]
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """A handler as an application, without Starlette's layers, which `routing.py` repeats."""
+    """A handler as an application. Starlette would wrap a function in its own layers, which repeat
+    the work of `routing.py`.
+    """
 
     serve: Handler
 
@@ -86,7 +90,9 @@ class Routes:
         self._forwarder = None if broker.peers.is_alone else HttpForwarder(broker)
 
     def route(self, path: str, **methods: Endpoint) -> PathRoute:
-        """Return the route of a path with all its methods, which an answer can list."""
+        """Return the route of a path with all its methods, so that the answer to an unknown method
+        can list them.
+        """
         self.described.append((path, methods))
         return self.undescribed(path, **methods)
 
@@ -110,7 +116,9 @@ class Routes:
         return PathRoute(path, _Endpoint(serve), list(methods))
 
     async def _admit(self, request: Request, served: Endpoint) -> None:
-        """Authenticate the client and check its permissions, or raise."""
+        """Authenticate the client and check its permissions. Raises NotAuthenticated,
+        NotAuthorized, LimitExceeded.
+        """
         broker, exchange = self._broker, request.scope["exchange"]
         identity = await identity_of(broker.authentication, request)
         if identity is not None:
@@ -185,7 +193,9 @@ def group_check(broker: Broker, request: Request, topic: Topic) -> Callable[[byt
 
 
 async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> Topic:
-    """Create a topic because a client uses the name. Raises as `Topics.auto_create`."""
+    """Create a topic because a client uses the topic's name. Raises NotAuthorized, and every error
+    of `Topics.auto_create`.
+    """
     exchange = request.scope["exchange"]
     resource = Resource.of_topic(name)
     broker.access.check(exchange.principal, Action.CREATE, resource, exchange.at)

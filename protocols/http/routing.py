@@ -92,7 +92,9 @@ class Answering:
 
 
 def _by_shape(routes: Sequence[PathRoute]) -> dict[Shape, list[PathRoute]]:
-    """Return, for each shape, the routes that may match such paths, in the table's order."""
+    """Return for each shape the routes that may match paths of the shape, in the order of the
+    table.
+    """
     shaped = [(_shape(route), route) for route in routes]
     shapes = {shape for shape, _ in shaped}
     return {

@@ -57,7 +57,9 @@ class Waiting:
             self.count -= 1
 
     async def pause(self, request: Request, seconds: float) -> None:
-        """Wait before an answer, as no running request, until timeout or broker stop."""
+        """Wait before an answer, until the timeout ends or the broker stops. The request does not
+        count as running. Raises ClientDisconnect.
+        """
         exchange: Exchange = request.scope["exchange"]
         with exchange.waiting():
             await self._race(request, seconds, trio.sleep_forever)

@@ -93,7 +93,9 @@ class Binding:
 
 
 def grant_of(binding: Binding, namespace: str) -> Grant:
-    """Return the permission for an ACL in the listener's `namespace`. Raises ValueError."""
+    """Return the permission for an ACL; `namespace` is that of the listener. Raises ValueError for
+    an ACL without such a permission.
+    """
     words = WORDS.get(binding.resource)
     if words is None:
         raise ValueError("permissions are for topics, groups and the cluster")

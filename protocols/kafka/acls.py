@@ -112,7 +112,9 @@ async def _grant(context: KafkaContext, creation: AclCreation) -> int:
 
 
 async def delete_acls(context: KafkaContext, request: DeleteAclsRequest) -> KafkaAnswer:
-    """Revoke the permissions with an ACL that fits a filter, with all their other ACLs."""
+    """Revoke the permissions with an ACL that fits a filter; other ACLs of these permissions go,
+    too.
+    """
     results, refused, ticket = [], _refused(context), 0
     for wanted in request.filters:
         code, text = refused
@@ -186,7 +188,9 @@ def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> Binding:
 
 
 def _check(context: KafkaContext) -> None:
-    """Check that there is access control, and that the client may change it."""
+    """Check that there is access control, and that the client may change it. Raises
+    AdminRefused.
+    """
     try:
         context.connection.check(context.action, THE_CLUSTER)
     except NotAuthorized as error:

@@ -1,4 +1,7 @@
-"""The Kafka listener as `broker/` sees it: Kafka 0.8 and current clients on one port."""
+"""The Kafka listener as `broker/` sees it: Kafka 0.8 and current clients on one port.
+
+`tables.py` lists the api keys and versions that are served.
+"""
 
 from __future__ import annotations
 

@@ -266,7 +266,9 @@ def refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
 
 
 def user_refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
-    """As `refusal`, for changes that the catalogue's owner, the controller, makes."""
+    """As `refusal`, for changes of users and permissions: the owner of the catalogue makes them,
+    which Metadata shows as the controller.
+    """
     if isinstance(error, NotOwner):
         context.count_error(Code.NOT_CONTROLLER)
         return Code.NOT_CONTROLLER, str(error).encode()

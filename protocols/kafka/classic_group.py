@@ -48,7 +48,10 @@ class MemberRefused(CodeRefused):
 
 
 class KafkaGroup:
-    """A group, its members in order of arrival, and `next_due`, when the owner looks again."""
+    """A group with its members in order of arrival.
+
+    The owner looks again at `next_due`, and after each change of that time.
+    """
 
     def __init__(
         self,

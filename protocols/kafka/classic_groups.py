@@ -181,7 +181,9 @@ async def _sync(context: KafkaContext, request: SyncGroupRequest) -> SyncGroupRe
 
 
 def _modern(context: KafkaContext, group: bytes | None) -> ConsumerGroup | None:
-    """Return a consumer group with members, some of them classic. Raises MemberRefused."""
+    """Return a group of the consumer protocol with members, which has classic members, too. Raises
+    MemberRefused.
+    """
     modern = context.groups.find_modern(checked_name(context, group))
     return modern if modern is not None and modern.members else None
 
@@ -301,7 +303,9 @@ def _member(
 def checked_name(
     context: KafkaContext, name: bytes | None, *, is_coordinator: bool = True
 ) -> bytes:
-    """Return the name of a usable group, coordinated here if that matters, or refuse."""
+    """Return the name of a group that the client may use, and that this broker coordinates unless
+    that does not matter. Raises MemberRefused.
+    """
     if not name:
         raise MemberRefused(Code.INVALID_GROUP_ID)
     if is_coordinator and not context.coordinates(name):

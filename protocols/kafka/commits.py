@@ -73,7 +73,10 @@ class Elsewhere:
 
 
 def commit_offsets(context: KafkaContext, request: OffsetCommitRequest) -> Steps[KafkaAnswer]:
-    """Store each position as given, even beyond the log end, many at once."""
+    """Store each position as given, even beyond the log end.
+
+    Many are written at once; each partition gets its own code.
+    """
     by_id = context.version >= TOPIC_IDS_VERSION
     topics = by_partition(
         (topic.topic_id if by_id else topic.name, partition.partition_index, partition)
@@ -122,7 +125,9 @@ async def _commit_elsewhere(
 def _commit(
     context: KafkaContext, request: OffsetCommitRequest, piece: list[Wanted]
 ) -> tuple[list[int | Elsewhere], int]:
-    """Commit a piece. Return each partition's code or owner, and the answer's ticket."""
+    """Commit a piece. Return a code or the owning broker for each partition, and the ticket that
+    the answer waits for.
+    """
     if request.group_id is None:
         return [Code.UNKNOWN] * len(piece), 0
     if context.version >= MEMBERS_VERSION:

@@ -80,7 +80,9 @@ def _described(
 
 
 def _check_broker(context: KafkaContext, name: bytes | None) -> None:
-    """Check that the client may see that broker's settings, and that it is this broker."""
+    """Check that the client may see the settings of a broker, which is this broker. Raises
+    AdminRefused.
+    """
     try:
         context.connection.check(context.action, CLUSTER)
     except NotAuthorized as error:

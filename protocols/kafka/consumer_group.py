@@ -69,7 +69,9 @@ class ConsumerGroup:
     protocol_type = b"consumer"  # as tools show it
 
     def __init__(self, name: bytes, *, may_downgrade: bool = True) -> None:
-        """Start without members. `may_downgrade`: the last classic members get a classic group."""
+        """Start without members. `may_downgrade`: if only classic members are left, they get a
+        classic group.
+        """
         self.name = name
         self.stands = False  # A downgrade keeps the assignments.
         self._may_downgrade = may_downgrade
@@ -356,7 +358,9 @@ class ConsumerGroup:
         return self.epoch == self.target_epoch and member.member_id not in self._off_target
 
     def reconcile(self, member: ConsumerMember, owned: Places | None, now: float) -> bool:
-        """Bring a member nearer to its target, by what it has. Return True for another outcome."""
+        """Bring a member nearer to its target, after what it says it has. Return True if what it
+        may have has changed.
+        """
         self.heard(member, now)
         if member.revoking:
             if owned is None or owned & member.revoking:
@@ -454,7 +458,9 @@ class ConsumerGroup:
         return self.find(member_id, instance_id)
 
     def must_rejoin(self, member: ConsumerMember) -> bool:
-        """Return True if a classic member has to join again, to give up or get partitions."""
+        """Return True if a classic member has to join again: for a new assignment, to give up
+        partitions, or for partitions that are free now.
+        """
         if member.epoch < self.target_epoch or member.revoking:
             return True
         missing = member.target - member.assigned

@@ -66,7 +66,9 @@ class ConsumerMember:
         return self.epoch == AWAY_EPOCH
 
     def may_commit(self, epoch: int, places: Iterable[Place]) -> bool:
-        """Return True for the member's own epoch, or a former epoch with all these partitions."""
+        """Return True if a commit's epoch is right: the member's own, or a former epoch in which
+        the member had all these partitions already.
+        """
         if epoch >= self.epoch:
             return epoch == self.epoch
         epochs = self.place_epochs

@@ -106,7 +106,10 @@ class KafkaContext:
         return pause_s
 
     def topic(self, name: bytes | None) -> Topic:
-        """Return the topic of a request, after the check of the action. Raises NotAuthorized."""
+        """Return the topic that a request names, after checking the request's action.
+
+        Raises NotAuthorized, TopicNotFound.
+        """
         try:
             topic_name = self.names.topic_name(name)
         except IllegalName as error:

@@ -36,7 +36,9 @@ def epoch_of(context: KafkaContext, name: TopicName) -> int:
 
 
 def check_epoch(context: KafkaContext, name: TopicName, known: int) -> None:
-    """Check the leader epoch that a client knows, if any. Raises FencedEpoch, UnknownEpoch."""
+    """Check the leader epoch that a client knows, below 0 for none. Raises FencedEpoch,
+    UnknownEpoch.
+    """
     if known < 0:
         return
     present = epoch_of(context, name)
@@ -46,7 +48,9 @@ def check_epoch(context: KafkaContext, name: TopicName, known: int) -> None:
 
 
 def leader_in(context: KafkaContext, error: BrokerError, name: TopicName) -> Leader | None:
-    """Return the leader that a refusal names: after LED_ELSEWHERE, if there is a leader."""
+    """Return the leader that a refusal for a topic names: after an error of LED_ELSEWHERE, if there
+    is a leader now.
+    """
     if not isinstance(error, LED_ELSEWHERE):
         return None
     address = context.address_of(context.broker.placement.owner(name))

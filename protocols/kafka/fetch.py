@@ -125,7 +125,9 @@ def _begin(context: KafkaContext, partition: Partition, target: FetchTarget) -> 
 
 
 class _Refusals:
-    """The answers of unreadable partitions, 50,000 at most: a shared object for the same."""
+    """The answers of partitions that cannot be read. A request may name 50,000 of them, so answers
+    that are the same are a single object.
+    """
 
     def __init__(self, context: KafkaContext) -> None:
         self._context = context
@@ -163,7 +165,9 @@ class _Fetching:
         *,
         is_refused: bool,
     ) -> None:
-        """`held` is the answer's share of the output budget; `is_refused` tells of refusals."""
+        """Take `held`, the answer's share of the output budget, and `is_refused`, set if some
+        partition cannot be read at all.
+        """
         version = context.version
         self._context = context
         self._readings = readings
@@ -187,7 +191,9 @@ class _Fetching:
         return not any(reading.size for reading in self._readings)
 
     def is_enough(self) -> bool:
-        """Return True if the fetch should answer now: on an error, enough bytes, or no targets."""
+        """Return True if the fetch should answer now: on an error, with enough bytes, or for an
+        empty request.
+        """
         if self._is_refused:
             return True
         size = 0
@@ -234,7 +240,9 @@ class _Fetching:
                 await run(self.read_all())
 
     def _forget_files(self) -> bool:
-        """Drop parts still in files, which a long wait must not keep open; return if any were."""
+        """Drop parts that are still in files; a client's long wait must not hold files open. Return
+        True if there were any.
+        """
         had_files = False
         for reading in self._readings:
             if not all_in_memory(reading.parts):
@@ -415,7 +423,9 @@ def _first(result: ReadResult) -> Buffer:
 
 
 def _joined(result: ReadResult) -> list[Part]:
-    """Return the parts read; small parts, as objects much larger than their bytes, joined."""
+    """Return the parts read; many small parts are joined, as each object is several times as large
+    as its bytes.
+    """
     parts = result.parts
     is_small = len(parts) > JOINED_PARTS_MIN and result.size < len(parts) * SMALL_PART_BYTES
     if is_small and all_in_memory(parts):

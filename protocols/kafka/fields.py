@@ -46,7 +46,10 @@ class FieldReader(BigEndianReader):
     __slots__ = ("_inline_max", "named")
 
     def __init__(self, view: memoryview, pos: int = 0, *, inline_max: int = ENTRIES_MAX) -> None:
-        """Begin to read at byte `pos`; more than `inline_max` entries raise ManyEntries."""
+        """Begin to read a request at byte `pos` of its frame.
+
+        Reading more than `inline_max` topics and partitions raises ManyEntries.
+        """
         self._view = view
         self._pos = pos
         self._end = len(view)
@@ -71,7 +74,9 @@ class FieldReader(BigEndianReader):
             raise ManyEntries
 
     def uvarint(self) -> int:
-        """Return an unsigned number of up to 32 bits, in 7-bit groups. Raises ProtocolError."""
+        """Return an unsigned number of up to 32 bits, in groups of 7 bits, lowest first. Raises
+        ProtocolError.
+        """
         pos = self._pos  # hot: see make bench
         if pos < self._end and self._view[pos] < 0x80:
             self._pos = pos + 1

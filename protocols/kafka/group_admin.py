@@ -127,7 +127,9 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
 
 
 async def group_exists(context: KafkaContext, name: bytes) -> bool:
-    """Return True if a group has members, or positions that the client may act on."""
+    """Return True if a group has members, or positions that the client may act on. Raises
+    BrokerError.
+    """
     group = context.groups.find(name) or context.groups.find_modern(name)
     if (group is not None and group.members) or _is_left(context, group):
         return True
@@ -137,7 +139,9 @@ async def group_exists(context: KafkaContext, name: bytes) -> bool:
 
 
 def _is_left(context: KafkaContext, group: KafkaGroup | ConsumerGroup | None) -> bool:
-    """Return True if a group's last member left lately, and the client may see all topics."""
+    """Return True if the group's last member left lately, and the client may see all topics: those
+    of such a group are unknown.
+    """
     if group is None or not group.exists(trio.current_time()):
         return False
     place = (context.names.tenant, context.names.namespace)
@@ -270,7 +274,9 @@ def _topics(context: KafkaContext) -> list[Topic]:
 
 
 async def _topics_of(context: KafkaContext, name: bytes) -> list[Topic]:
-    """The topics here with a subscription of that name on which the client may act."""
+    """The topics of this broker with a subscription of that name on which the client may act: the
+    check of the group's name covers no topic.
+    """
     broker, principal = context.broker, context.connection.principal
     return [
         topic

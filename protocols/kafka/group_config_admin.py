@@ -98,7 +98,9 @@ async def alter_group(
 
 
 def _check_dead_letters(context: KafkaContext, topic: str) -> None:
-    """Check that a topic exists for the group's dead letters, and the client may produce."""
+    """Check that a topic can take the group's dead letters: it exists, and the client may produce
+    there. Raises AdminRefused, NotAuthorized.
+    """
     try:
         name = context.names.topic_name(topic.encode())
     except IllegalName:

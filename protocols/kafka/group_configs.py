@@ -153,7 +153,9 @@ def _prefix(group: bytes) -> str:
 async def change_settings(
     context: KafkaContext, group: bytes, changes: Mapping[str, str | None], *, is_check: bool
 ) -> int:
-    """Set or unset a group's settings; return the ticket. Raises as `alter_namespace`."""
+    """Set or unset settings of a group; return the ticket. Raises InvalidRequest, LimitExceeded and
+    the errors of `alter_namespace`.
+    """
     prefix = _prefix(group)
     stored: dict[str, Setting | None] = {}
     for name, value in changes.items():

@@ -1,4 +1,6 @@
-"""Kafka's group coordinator: groups with members, and tasks that wait for changes."""
+"""Kafka's group coordinator: a broker's groups with members, and the tasks that wait for their
+changes. Knows no request.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ class GroupCoordinator:
         return KafkaGroup(name, call=self.polls.call, initial_delay_s=self._initial_delay_s)
 
     def find_modern(self, name: bytes) -> ConsumerGroup | None:
-        """Return the group of the consumer protocol, if it has had members, without the dead."""
+        """Return the group of the consumer protocol, after removing dead members; None if it has
+        had no members, or is a classic group again.
+        """
         group = self._modern.get(name)
         if group is not None:
             count = len(group.members)
@@ -105,7 +109,9 @@ class GroupCoordinator:
         return modern
 
     def note_modern_change(self, group: ConsumerGroup) -> None:
-        """Note a changed group, which becomes a classic group with only classic members left."""
+        """Take note of a changed group. If only classic members are left, they get a classic
+        group.
+        """
         if self._modern.get(group.name) is not group or not group.is_left_to_classic:
             self.weigh(group)
             return
@@ -116,7 +122,9 @@ class GroupCoordinator:
         self.weigh(classic)
 
     def get_modern(self, name: bytes) -> ConsumerGroup:
-        """Return or create the group of the consumer protocol, after `upgrade`."""
+        """Return the group of the consumer protocol, created if needed: `upgrade` comes first.
+        Raises MemberRefused.
+        """
         group = self.find_modern(name)
         if group is None:
             share = self.find_share(name)
@@ -184,7 +192,9 @@ class GroupCoordinator:
     def check_member(
         self, group: bytes, texts: Iterable[bytes | None], entries: Iterable[bytes | None] = ()
     ) -> None:
-        """Check that there is room for a member with these texts. Raises MemberRefused."""
+        """Check that there is room for a member with these texts, and these names in a set. Raises
+        MemberRefused.
+        """
         names = [name or b"" for name in entries]
         size = sum(len(text or b"") for text in texts) + sum(map(len, names))
         if size > MEMBER_BYTES_MAX:
@@ -225,7 +235,9 @@ class GroupCoordinator:
                 member.wakers.remove(woken.set)
 
     async def watch(self, group: KafkaGroup) -> None:
-        """Remove dead members at their deadlines while there are members. `watched` is set."""
+        """Remove dead members at their deadlines while the group has members. The caller has set
+        `watched`.
+        """
         try:
             while group.members and self._groups.get(group.name) is group:
                 with trio.CancelScope(deadline=group.next_due()) as alarm:
@@ -237,7 +249,9 @@ class GroupCoordinator:
             self._alarms.pop(id(group), None)
 
     def call_at(self, group: KafkaGroup, at: float) -> None:
-        """Schedule the members' next contact, which first removes the dead members."""
+        """Schedule the members' next contact at that time: the first contact removes the dead
+        members.
+        """
         for member in group.members.values():
             self.polls.call(member.client, at)
 
@@ -267,7 +281,9 @@ def groups_of(
     initial_delay_s: float = 0.0,
     policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
 ) -> GroupCoordinator:
-    """Return a namespace's groups, of all listeners, by the first listener's delay and policy."""
+    """Return the groups shared by all listeners of a namespace; the first listener's delay and
+    policy apply.
+    """
     tables = _TABLES.setdefault(broker, {})
     table = tables.get(namespace)
     if table is None:

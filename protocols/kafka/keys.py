@@ -46,7 +46,9 @@ WRONG_MAX: Final = 100  # An answer names no more records: each takes a hundred 
 def refuse_keyless(
     message_set: memoryview, magic: int, version: int, place: str
 ) -> Steps[Produced | None]:
-    """The answer to a set without keys for a compacted topic, else None. `place`: partition."""
+    """The answer to a set that a compacted topic cannot take; None if it can. `place` names the
+    partition.
+    """
 
     def look() -> list[int]:
         return keyless(message_set, magic)
@@ -69,7 +71,9 @@ def refuse_keyless(
 
 
 def keyless(message_set: memoryview, magic: int) -> list[int]:
-    """Return the places of records without a key, at most `WRONG_MAX`; none if unreadable."""
+    """Return the places of the records without a key, at most `WRONG_MAX`; none for an unreadable
+    set, which a later check refuses.
+    """
     if not has_keyless(message_set, magic):
         return []
     records = records_of(message_set, magic)
@@ -87,7 +91,9 @@ def records_of(message_set: memoryview, magic: int) -> Sequence[Record]:
 
 
 def has_keyless(message_set: memoryview, magic: int) -> bool:
-    """Return True if some record has no key; False for an unreadable set, refused later."""
+    """Return True if some record has no key. False for an unreadable set, which a later check
+    refuses.
+    """
     try:
         if magic == kafka_timed.MAGIC:
             limit = len(message_set)

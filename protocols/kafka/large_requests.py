@@ -44,7 +44,9 @@ class LargeRequests:
         return count if self._gate.enter_now(count) else 0
 
     async def enter(self, frame_bytes: int) -> int:
-        """Start once there is room, in turn: waiting fetches answer early, the largest first."""
+        """Start it once there is room, in order of arrival. To make room, fetches that wait for
+        records are answered early, the largest first.
+        """
         count = _most_entries(frame_bytes)
         await self._gate.enter(count)
         return count

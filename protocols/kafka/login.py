@@ -29,11 +29,15 @@ class LoginExchange(Protocol):
     """A login in progress by a mechanism."""
 
     async def step(self, data: bytes) -> Step:
-        """Return the answer to the client's next message. Raises NotAuthenticated."""
+        """Return the answer to the client's next message. Raises NotAuthenticated,
+        LimitExceeded.
+        """
 
 
 class Plain:
-    """A message of authorization id, name and password. Implements `LoginExchange`."""
+    """A single message with zeros between: authorization id (empty or equal to the name), name,
+    password. Implements `LoginExchange`.
+    """
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
@@ -46,7 +50,9 @@ class Plain:
 
 
 class OauthBearer:
-    """A token, the broker's own or signed, as of Pulsar and HTTP. Implements `LoginExchange`."""
+    """A token: the broker's own or a signed token, as Pulsar and HTTP clients send. Implements
+    `LoginExchange`.
+    """
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
@@ -113,7 +119,10 @@ class KafkaLogin:
         return True
 
     async def step(self, data: bytes) -> bytes:
-        """Return the answer to the client's next message, as `LoginExchange`."""
+        """Return the answer to the client's next message.
+
+        Raises NotAuthenticated, LimitExceeded.
+        """
         if self._exchange is None:
             raise NotAuthenticated("no mechanism was agreed on")
         answer, identity = await self._exchange.step(data)

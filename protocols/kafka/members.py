@@ -1,4 +1,6 @@
-"""Shows Kafka members to other protocols' tools, and the reverse. Knows no request."""
+"""Shows the members of Kafka groups to tools of all protocols, and the members of other protocols
+to Kafka's tools. Knows no request.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class FetchTarget:
-    """A partition's fetch offset, limit in bytes, and the client's leader epoch (-1: none)."""
+    """A partition's fetch offset, the limit in bytes, and the epoch of the leader that the client
+    knows, -1 for none.
+    """
 
     offset: int
     bytes_max: int
@@ -65,7 +67,9 @@ class Request:
 
 @dataclass(slots=True)
 class Leader:
-    """A partition's leader and address, in a refusal: no Metadata request needed (KIP-951)."""
+    """The present leader of a partition, and the broker's address: in a refusal, so that clients
+    need no Metadata request (KIP-951).
+    """
 
     node_id: int
     epoch: int

@@ -64,7 +64,9 @@ def upgraded(
     topics_of: Callable[[Iterable[bytes]], GroupTopics],
     now: float,
 ) -> ConsumerGroup:
-    """Return a consumer group with the members of a classic group. Raises MemberRefused."""
+    """Return a consumer group with the members of a classic group, which stays as it is. Raises
+    MemberRefused.
+    """
     if not policy.upgrades:
         raise _refused(group, "online upgrade is disabled")
     if group.protocol_type != PROTOCOL_TYPE:

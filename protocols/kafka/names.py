@@ -26,7 +26,9 @@ class NameSpace:
     """The topics of a tenant and namespace as Kafka clients see them."""
 
     def __init__(self, path: str, names_max: int = NAMES_KEPT_MAX) -> None:
-        """`path` is `tenant/namespace`, or ValueError; `names_max` latest names are cached."""
+        """`path` is `tenant/namespace`. Raises ValueError for anything else. The latest `names_max`
+        topics have cached names.
+        """
         self._names_max = names_max
         parts = path.split("/")
         if len(parts) != NAMESPACE_PARTS or not all(parts):
@@ -54,10 +56,14 @@ class NameSpace:
 
 @lru_cache(NAMESPACES_KEPT_MAX)
 def name_space(path: str) -> NameSpace:
-    """The NameSpace that all connections to it share, with its names. Raises as `NameSpace`."""
+    """The NameSpace that all connections to that namespace share, with the names it knows. Raises
+    as `NameSpace`.
+    """
     return NameSpace(path)
 
 
 def visible(name: TopicName) -> bool:
-    """Return True if Kafka clients are shown a topic, whose name they can use."""
+    """Return True if Kafka clients are shown a topic: a name they cannot use would only confuse
+    them.
+    """
     return kafka_legal(name.topic) and split_partition(name.topic) is None

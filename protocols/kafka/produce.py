@@ -130,7 +130,9 @@ class _Producing:
         return limits
 
     def append_sets(self) -> Pending | None:
-        """Append the sets up to a set that may have to wait; return None when all are done."""
+        """Append the remaining sets, up to a set that may have to wait; return None when all are
+        done.
+        """
         topics = self._topics
         for name, index, message_set in self._sets:
             results = topics.get(name)

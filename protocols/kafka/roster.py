@@ -55,7 +55,9 @@ class KafkaMember:
         self.due = now + self.session_s
 
     def lost(self, now: float) -> None:
-        """Note the end of a member's connection. A static member has its session timeout."""
+        """Note that the member's connection has ended. A static member may stay away for its
+        session timeout.
+        """
         if self.instance_id is None:
             heard = min(self.due - self.session_s, now)
             again = max(heard + self.session_s * HEARD_SHARE, now + RECONNECT_S)
@@ -69,7 +71,10 @@ class KafkaMember:
 
 
 class Roster:
-    """A group's members by arrival; `absent` ids have not joined the coming generation."""
+    """The members of a group in order of arrival.
+
+    `absent` holds the ids of members that have not joined the generation in preparation.
+    """
 
     def __init__(self) -> None:
         """Start without members."""

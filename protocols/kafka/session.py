@@ -149,7 +149,10 @@ Handler = Callable[[KafkaContext, Any], Result | Steps[Result] | Coroutine[Any, 
 
 @dataclass(frozen=True, slots=True)
 class KeyHandler:
-    """The handler of a key; `action`, if any, is checked on each name that it resolves."""
+    """The handler of a kind of request, and the action that the client needs permission for.
+
+    The context checks `action` on every name that it resolves for the handler; None: no check.
+    """
 
     api: str  # Name in metrics.
     handler: Handler
@@ -379,6 +382,8 @@ class KafkaSession:
         """Send nothing: Kafka 0.8 has no such message. The broker wakes fetches that wait."""
 
     async def closed(self) -> None:
-        """Tell the groups of this connection's members, to shorten the wait for them."""
+        """Tell the groups of this connection's members about the disconnect, to shorten their
+        wait.
+        """
         self._context.presence.ended()
         self._context.groups.share_sessions.end_of(self._context)

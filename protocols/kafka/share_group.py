@@ -40,7 +40,9 @@ class ShareGroup(ConsumerGroup):
         return b"Stable" if self.members else b"Empty"
 
     def check_epoch(self, member: ConsumerMember, epoch: int, owned: Places | None) -> None:
-        """Check a heartbeat's epoch, or the former after a lost answer. Raises MemberRefused."""
+        """Check the epoch of a heartbeat; the former epoch is right if the last answer may have
+        been lost. Raises MemberRefused.
+        """
         if epoch in (member.epoch, member.former_epoch):
             return
         side = "larger" if epoch > member.epoch else "smaller"

@@ -1,4 +1,7 @@
-"""ShareGroupHeartbeat and ShareGroupDescribe (KIP-932), with Kafka's texts of refusals."""
+"""ShareGroupHeartbeat and ShareGroupDescribe: the members of share groups (KIP-932).
+
+Texts of refusals are Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,9 @@ def _wishes(context: KafkaContext, request: ShareGroupHeartbeatRequest) -> Membe
 
 
 def _check_others(context: KafkaContext, group: bytes, names: frozenset[bytes]) -> None:
-    """Check that these topics have no other readers by that name. Raises MemberRefused."""
+    """Check that no consumer of another kind of subscription reads these topics under the group's
+    name. Raises MemberRefused.
+    """
     for name in names:
         topic = _topic(context, name)
         for partition in () if topic is None else topic.partitions:

@@ -106,7 +106,9 @@ async def _positions(
 async def _standing(
     context: KafkaContext, topic: Topic, group: bytes, index: int
 ) -> tuple[int, int] | None:
-    """Return position and lag on a partition of any broker; None without. Raises BrokerError."""
+    """Return the position and the lag on a partition of any broker; None without a position. Raises
+    BrokerError.
+    """
     try:
         topic.partition(index).check_here()
         subscription = context.broker.subscriptions.find(topic, group)
@@ -131,7 +133,9 @@ async def _seek(context: KafkaContext, topic: Topic, group: bytes, index: int, o
 
 
 async def _delete(context: KafkaContext, topic: Topic, group: bytes) -> tuple[bool, int]:
-    """End the group's positions in a topic; return if there were any, and the ticket."""
+    """End the group's positions in a topic of any broker; return True if there were any, and the
+    ticket. Raises BrokerError.
+    """
     subscriptions, peers = context.broker.subscriptions, context.broker.peers
     try:
         if subscriptions.find(topic, group) is None:

@@ -113,7 +113,9 @@ async def attached(context: KafkaContext, session: ShareSession, place: Place) -
 def take_records(
     context: KafkaContext, consumer: ShareConsumer, room: ShareRoom, held: OutputReservation
 ) -> Steps[ShareRead | None]:
-    """Take records of a partition, as far as there is room; None if none. Raises BrokerError."""
+    """Take records of a partition, as far as there is room; None: there are none. Raises
+    BrokerError.
+    """
     dispatcher = consumer.dispatcher
     if dispatcher is None or not consumer.is_attached:
         return None

@@ -1,4 +1,7 @@
-"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES ("Consumer" in Pulsar's binary protocol)."""
+"""ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES.
+
+"Consumer" in Apache Pulsar's binary protocol document.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def ack(client: PulsarClient, command: CommandAck) -> Awaitable[None] | None:
-    """Acknowledge, or return the awaitable. A request with an id is answered, once on disk."""
+    """Acknowledge; return an awaitable if that has to wait. Only a request with an id is answered,
+    once it is on disk.
+    """
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
         return None

@@ -1,4 +1,6 @@
-"""A Pulsar client for the handlers: identity, producers, consumers, answers."""
+"""A Pulsar client for the command handlers: identity, open producers and consumers, answers.
+Knows no command.
+"""
 
 from __future__ import annotations
 
@@ -147,12 +149,16 @@ class PulsarClient:
         self.shared.producers.remove(producer)
 
     def producers_on(self, partition: Channel) -> Number:
-        """Return the number of a topic's producers, as a metric that tasks can await."""
+        """Return the number of producers of a partition's topic, as a metric that tasks can
+        await.
+        """
         protocol, topic = self.connection.protocol, partition.metrics_name
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:
-        """Close a producer that cannot go on; the client then looks up the topic again."""
+        """Close a producer whose topic is gone or read-only, or that the client may no longer use.
+        The client then looks up the topic again.
+        """
         if self.producers.get(producer.producer_id) is not producer:
             return  # The producer left meanwhile, and a new producer may have the same number.
         now, closed = trio.current_time(), self._closed
@@ -170,7 +176,9 @@ class PulsarClient:
         self.outbox.answer([messages.close_producer(producer.producer_id)])
 
     def close_forbidden(self) -> None:
-        """Close producers and consumers with revoked rights, in tasks; a retry gets the reason."""
+        """Close producers and consumers whose rights were revoked, in the background; a client that
+        retries receives the reason.
+        """
         self.broker.closing.add(self._forbidden_closed())
         self.watchers.wake()
 
@@ -261,7 +269,9 @@ class PulsarClient:
             await trio.lowlevel.checkpoint()
 
     async def closed(self) -> None:
-        """Release the connection's state in pieces, as it may have 10,000 parts."""
+        """Release the connection's state in pieces: a connection may have 10,000 producers and
+        consumers.
+        """
         self.machine.close()
         self.watchers.close_all()
         self._listening.unpark_all()

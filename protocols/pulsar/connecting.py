@@ -1,4 +1,7 @@
-"""CONNECT, PING, PONG and AUTH_RESPONSE ("Connection establishment", "Keep Alive")."""
+"""CONNECT, PING, PONG and AUTH_RESPONSE.
+
+"Connection establishment" and "Keep Alive" in Apache Pulsar's binary protocol document.
+"""
 
 from __future__ import annotations
 

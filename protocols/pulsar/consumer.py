@@ -192,7 +192,9 @@ def frames(
 def _unusual(
     consumer: PulsarConsumer, writer: messages.MessageWriter, entry: Entry, has_checksums: bool
 ) -> Iterator[Buffer]:
-    """Yield frames of a too large entry, or for a client without checksums or with metadata."""
+    """Yield the frames of an entry that exceeds a frame, or for a client that knows no checksums
+    or takes broker entry metadata.
+    """
     before = b""
     dispatcher = consumer.dispatcher
     is_stored = dispatcher is not None and dispatcher.partition.is_persistent

@@ -1,4 +1,7 @@
-"""FLOW, CLOSE_CONSUMER and UNSUBSCRIBE ("Consumer" in Pulsar's binary protocol)."""
+"""FLOW, CLOSE_CONSUMER and UNSUBSCRIBE.
+
+"Consumer" in Apache Pulsar's binary protocol document.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PARTITIONED_METADATA, LOOKUP, GET_TOPICS_OF_NAMESPACE ("Service discovery")."""
+"""PARTITIONED_METADATA, LOOKUP and GET_TOPICS_OF_NAMESPACE.
+
+"Service discovery" in Apache Pulsar's binary protocol document.
+"""
 
 from __future__ import annotations
 

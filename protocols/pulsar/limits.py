@@ -1,4 +1,7 @@
-"""Limits of the Pulsar listener, with reasons; docs/limits.md lists their errors."""
+"""Every limit of the Pulsar listener per connection, with its reason.
+
+docs/limits.md lists the error of each limit.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,7 @@
-"""State of all Pulsar connections of a broker: producers and consumers by place."""
+"""State that all Pulsar connections of a broker share: producers and consumers by place.
+
+Knows no command and no bytes.
+"""
 
 from __future__ import annotations
 

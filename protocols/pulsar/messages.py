@@ -131,7 +131,9 @@ def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
 
 
 def lookup(request_id: int, url: str, url_tls: str = "") -> bytes:
-    """Return the topic's addresses without and with TLS; empty without such a listener."""
+    """Return the topic's addresses, for clients without TLS and with TLS; empty if there is no such
+    listener.
+    """
     answer = CommandLookupTopicResponse(
         response=CommandLookupTopicResponse.Connect,
         request_id=request_id,
@@ -188,7 +190,9 @@ def watch_topic_list_success(
 def watch_topic_update(
     watcher_id: int, come: Iterable[str], gone: Iterable[str], topics_hash: str
 ) -> bytes:
-    """Return the matching names that came or went; the hash is of all current matches."""
+    """Return the matching names that appeared or disappeared; the hash covers all current
+    matches.
+    """
     update = CommandWatchTopicUpdate(
         watcher_id=watcher_id, new_topics=come, deleted_topics=gone, topics_hash=topics_hash
     )
@@ -224,7 +228,9 @@ def producer_success(
 
 
 def close_producer(producer_id: int) -> bytes:
-    """Close a producer from the broker's side: the client looks up the topic again."""
+    """Close a producer from the broker's side: the client looks up the topic and reopens the
+    producer.
+    """
     closed = {"producer_id": producer_id, "request_id": NO_REQUEST}
     return frame(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=closed))
 
@@ -308,7 +314,9 @@ class ReceiptWriter:
 
 
 def close_consumer(consumer_id: int) -> bytes:
-    """Close a consumer from the broker's side: the client looks up the topic again."""
+    """Close a consumer from the broker's side: the client looks up the topic and subscribes
+    again.
+    """
     closed = {"consumer_id": consumer_id, "request_id": NO_REQUEST}
     return frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=closed))
 

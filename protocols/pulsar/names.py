@@ -31,7 +31,9 @@ def is_non_persistent(text: str) -> bool:
 
 
 def parse(topics: TopicRegistry, text: str) -> tuple[TopicName, int | None]:
-    """The topic that a name means, and the partition's number, if any. Raises InvalidName."""
+    """The topic that a name means, persistent or not, and the partition's number if the name has
+    one. Raises InvalidName.
+    """
     if is_non_persistent(text):
         text = PERSISTENT + text[len(NON_PERSISTENT) :]
     return topics.resolve_pulsar(text)
@@ -46,7 +48,9 @@ def is_missing(topics: TopicRegistry, text: str) -> bool:
 
 
 def is_unknown(topics: TopicRegistry, text: str) -> bool:
-    """Return True for the name of a missing persistent topic or partition."""
+    """Return True if the name is that of a persistent topic that does not exist, or of a partition
+    that a topic does not have.
+    """
     if is_missing(topics, text):
         return True
     try:

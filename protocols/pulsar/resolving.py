@@ -57,7 +57,9 @@ def is_unowned(client: PulsarClient, text: str) -> bool:
 
 
 async def await_owner(client: PulsarClient, text: str) -> None:
-    """Wait up to `find_s` for the topic's owner: Go does not retry a temporary refusal."""
+    """Wait until a broker serves the topic, at most `find_s`: the Go client does not retry after a
+    temporary refusal.
+    """
     tries = client.broker.peers.tries(client.shared.limits.find_s)
     while is_unowned(client, text) and await tries.again(elsewhere(text, NOBODY)):
         pass
@@ -78,7 +80,10 @@ async def find(client: PulsarClient, action: Action, text: str) -> Topic | None:
 
 
 async def make_missing(client: PulsarClient, action: Action, text: str) -> Topic:
-    """Return the topic, created if missing and allowed. Raises as `find` and creation."""
+    """Return the topic of a producer or consumer; a missing topic is created if allowed.
+
+    Raises as `find` and creation; TopicNotFound.
+    """
     topics = client.broker.topics
     topic = await find(client, action, text)
     if topic is not None:

@@ -67,7 +67,9 @@ def of_producer(client: PulsarClient, topic: Topic, schema: Schema) -> tuple[byt
 
 
 def check_needed(topic: Topic) -> None:
-    """Refuse a producer without a schema if the topic's settings demand a schema."""
+    """Refuse a producer without a schema if the topic's settings demand one. Raises
+    CommandRefused.
+    """
     try:
         stored_schemas.check_needed(topic)
     except IncompatibleSchema as error:

@@ -195,7 +195,9 @@ class Sending:
         self._count_published(run.producer, records, len(body))
 
     def _count_published(self, producer: Producer, records: int, size: int) -> None:
-        """Count records for the topic's publish rate, which allows the next read."""
+        """Count records for the topic's publish rate: the client is read again once the rate
+        allows more.
+        """
         policies = self._client.broker.client_policies
         pause_s = policies.publish_pause_s(producer.topic, producer.partition, records, size)
         self.pause_s = max(self.pause_s, pause_s)

@@ -133,7 +133,9 @@ class PulsarSession:
         return None
 
     def on_deadline(self, now: float) -> float:
-        """Ping every 30 s; end a connection silent since, unless the broker was held up."""
+        """Ping every 30 s; end a connection that has been silent since the last ping, unless the
+        broker itself was held up.
+        """
         if self._next_tick is None:
             self._next_tick = now + KEEPALIVE_S
         elif now >= self._next_tick:
@@ -149,7 +151,9 @@ class PulsarSession:
         self.client.close_forbidden()
 
     def goodbye(self) -> None:
-        """Close producers and consumers after all pending answers: clients resend the rest."""
+        """Close the client's producers and consumers, after all pending answers: a client resends
+        messages without a receipt.
+        """
         self._sending.flush()
         client = self.client
         if client.protocol_version >= messages.CLOSING_VERSION:

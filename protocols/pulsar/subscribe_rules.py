@@ -53,7 +53,9 @@ def check_key_mode(policy: KeyPolicy, command: CommandSubscribe) -> None:
 
 
 async def holder_lives(client: PulsarClient, dispatcher: Delivery) -> bool:
-    """Return True if the consumer in the way answers; else end the silent connection."""
+    """Return True if the consumer in the way answers. If it does not, its connection is ended: its
+    client may have lost it without a sign.
+    """
     holder = dispatcher.consumers[0]
     is_own = isinstance(holder, PulsarConsumer) and holder.owner is client
     if is_own or await holder.is_alive():

@@ -25,7 +25,9 @@ class TextField:
 
 
 def text_fields(descriptor: object) -> tuple[TextField, ...]:
-    """The fields of a message with text, directly or below, but not of its own kind."""
+    """The fields of a message that are text or hold some; a message within its own kind (an id in
+    an id) is skipped.
+    """
     assert isinstance(descriptor, Descriptor)
     fields = []
     for field in descriptor.fields:

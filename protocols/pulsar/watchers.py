@@ -49,7 +49,9 @@ class Watchers:
         self._watchers: dict[int, Watcher] = {}
 
     def open(self, watcher_id: int, namespace: Namespace, pattern: TopicsPattern) -> Watcher:
-        """Return a new watcher. Raises NotSupported above the limit: the client then polls."""
+        """Return a new watcher. Raises NotSupported above the limit of watchers: the client then
+        polls.
+        """
         most = self._limits
         if len(self._watchers) >= most.watchers or self._lists.watchers >= most.all_watchers:
             raise NotSupported("there are too many watchers of topic lists")
@@ -199,7 +201,9 @@ class Watchers:
 
 
 def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
-    """Return the names that appeared and those that disappeared; a name may be in both."""
+    """Return the names that appeared and those that disappeared; a name that did both is in both
+    lists.
+    """
     first: dict[str, bool] = {}
     last: dict[str, bool] = {}
     for name, is_there in changes:

@@ -338,7 +338,9 @@ class RunningRequest:
                 self._http.receive_data(received)
 
     def offer_websocket(self, head: h11.Request) -> str:
-        """Let the application accept WebSocket; return the opening's fault, or "" if valid."""
+        """Let the application accept the change to WebSocket. Return the fault of the opening
+        request; "" if the request is valid.
+        """
         try:
             self._offered = open_machine(head)
         except RemoteProtocolError as error:

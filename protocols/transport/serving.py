@@ -87,7 +87,10 @@ class HttpListener:
         await accept_all(self._broker, listening, self._protocol, self._protocol, start)
 
     async def _stream(self, sock: socket.socket) -> Stream:
-        """Return the stream to read and write, after any handshake of TLS. Raises OSError."""
+        """Return the stream to read and write; with TLS, after the handshake.
+
+        Raises OSError, trio.BrokenResourceError.
+        """
         peer = address_text(sock.getpeername())
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         if self._tls is None:

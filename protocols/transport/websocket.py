@@ -64,7 +64,10 @@ def asks_for_websocket(request: h11.Request) -> bool:
 
 
 def open_machine(request: h11.Request) -> WSConnection:
-    """Return a new connection's state before the handshake. Raises RemoteProtocolError."""
+    """Return the state of a new connection, whose handshake is not accepted yet.
+
+    Raises RemoteProtocolError for a faulty request.
+    """
     if request.method != b"GET":
         raise RemoteProtocolError("Request method must be GET")
     machine = WSConnection(ConnectionType.SERVER)
@@ -134,7 +137,9 @@ class WebSocket:
         await self._send(CloseConnection(code, reason))
 
     async def finish(self) -> None:
-        """Wait a moment for the client's close frame, so that the client has all frames."""
+        """Wait a moment until the client has answered the close frame, so that the client receives
+        all frames before the connection ends.
+        """
         await self.close(GOING_AWAY)
         with trio.move_on_after(CLOSE_S):
             while not self.has_left and self._machine.state is ConnectionState.LOCAL_CLOSING:

@@ -89,7 +89,9 @@ async def open_websocket(below: Below, origins: Sequence[str]) -> WebSocketStrea
 
 
 async def _opening(below: Below, origins: Sequence[str]) -> tuple[WSConnection, bytes]:
-    """Return the state before the accept, and later bytes. Raises UpgradeFailed, OSError."""
+    """Return the state of a connection that can be accepted, and the bytes after the opening
+    request. Raises UpgradeFailed, OSError.
+    """
     http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
     try:
         request = await _next_event(below, http)
@@ -254,7 +256,9 @@ class WebSocketStream:
         return self._send(list(buffers))
 
     def _send(self, pieces: list[Buffer]) -> int:
-        """Send bytes of the current or a new message. Raises BlockingIOError, OSError."""
+        """Send bytes of the current message, which begins here if none is unfinished. Raises
+        BlockingIOError, OSError.
+        """
         if not self._frame_left:
             self._send_control()
             if self._control:

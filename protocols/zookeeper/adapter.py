@@ -39,7 +39,9 @@ class ZooKeeperAdapter:
             raise ValueError(f"chroot {options.chroot!r} is not a path such as /kafka")
 
     async def start(self, broker: Broker, options: ZooKeeperOptions, *, loopback: bool) -> None:
-        """Read the stored nodes, as the catalogue's owner. Raises ConfigError, storage errors."""
+        """Read the stored nodes; in a cluster, the catalogue's owner does. Raises ConfigError,
+        storage errors.
+        """
         kafka = broker.config.listener(options.kafka)
         if kafka.protocol != "kafka" or kafka.listen == OFF:
             raise ConfigError(

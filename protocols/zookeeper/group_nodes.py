@@ -195,7 +195,9 @@ class OffsetNode(OffsetTopicNode):
         caller.check(Action.CONSUME, self.rights())
 
     def _store(self, caller: Caller, data: bytes | None) -> Change:
-        """Commit by the rules of all protocols: a member without the partition moves nothing."""
+        """Commit by the rules that all protocols share; a member that lost the partition moves
+        nothing.
+        """
         offset = _number(data)
         broker = self._names.broker
         if not broker.placement.is_here(self.topic.name):

@@ -96,7 +96,9 @@ class Service:
         self.broker.metrics.number("braidlog_requests", PROTOCOL, operation).inc()
 
     async def prepare(self) -> None:
-        """Clean up before clients come, or later in `check`. Raises NotOwner, StorageFailed."""
+        """Clean up before clients come; on a full disk `check` tries again. Raises NotOwner,
+        StorageFailed.
+        """
         try:
             await self.delete_left_nodes()
         except StorageFull as error:
@@ -130,7 +132,9 @@ class Service:
             due = max(due + LOOK_S, trio.current_time())
 
     async def check(self, due: float) -> None:
-        """End expired sessions, delete left nodes and old notifications; `due` by plan."""
+        """End expired sessions, delete nodes that a crash left and old notifications. `due`: the
+        planned time of this check.
+        """
         for number, session in enumerate(self.sessions.expired(due), 1):
             if self.sessions.is_expired(session):  # Its client may have come back meanwhile.
                 log.info("session_expired", session=f"{session.session_id:#x}")
@@ -141,12 +145,18 @@ class Service:
         self._delete_notifications()
 
     async def delete_left_nodes(self) -> None:
-        """Delete nodes that a crash or full disk left. Raises NotOwner, storage errors."""
+        """Delete ephemeral nodes of ended sessions, which a crash or a full disk left.
+
+        Raises NotOwner, StorageFull, StorageFailed.
+        """
         for session_id in self.nodes.ended_with_nodes():
             await self._delete_ephemerals(session_id)
 
     async def end_session(self, session: LiveSession, reason: str) -> None:
-        """End a session: its nodes, and with a `reason` its connection. Raises storage errors."""
+        """End a session: its connection, if `reason` is given, and its ephemeral nodes.
+
+        Raises StorageFull, StorageFailed.
+        """
         if session.session_id in self.sessions.live:
             self.sessions.end(session.session_id)
         if reason and session.holder is not None:

@@ -1,4 +1,6 @@
-"""Turns a ZooKeeper connection's bytes into requests, and answers into bytes. No I/O."""
+"""Turns the bytes of a ZooKeeper connection into requests, and answers into bytes. No I/O, no
+clock, no broker.
+"""
 
 from __future__ import annotations
 

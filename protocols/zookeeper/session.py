@@ -62,7 +62,9 @@ class Watching:
 
     @contextmanager
     def holding_events(self) -> Iterator[None]:
-        """Send the events of this block at its end, but none after an error."""
+        """Send the events of this block at its end. After an error the connection ends, and no
+        event is sent.
+        """
         held = self._held = []
         yield
         self._held = None
@@ -76,7 +78,9 @@ class ZooKeeperSession:
     def __init__(
         self, service: Service, connection: Connection, *, is_forwarded: bool = False
     ) -> None:
-        """Serve a connection of the listener of `service`, or forwarded by another broker."""
+        """Serve a connection of the listener that `service` belongs to, or a connection that
+        another broker forwards.
+        """
         self._service = service
         self._connection = connection
         self._outbox = connection.outbox

@@ -70,7 +70,9 @@ class LiveSessions:
     def resume(
         self, session_id: int, password: bytes, timeout_ms: int, holder: SessionHolder
     ) -> LiveSession | None:
-        """Continue a session on another connection; None if expired or the password is wrong."""
+        """Continue a session on another connection; None if it has expired or the password is
+        wrong. Raises StorageFull, StorageFailed.
+        """
         session = self.live.get(session_id)
         if session is None or not hmac.compare_digest(session.password, password):
             return None

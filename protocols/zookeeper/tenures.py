@@ -27,7 +27,9 @@ log = structlog.get_logger()
 async def serve_tenures(
     broker: Broker, options: ZooKeeperOptions, services: MutableMapping[Broker, Service]
 ) -> None:
-    """Have a service in `services` while this broker has the nodes. Raises storage errors."""
+    """Have a service in `services` while this broker has the nodes; run until cancelled. Raises
+    storage errors.
+    """
     placement = broker.placement
     while True:
         changed = placement.changed

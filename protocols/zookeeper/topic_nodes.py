@@ -59,7 +59,9 @@ class TopicsNode(VirtualNode):
 
 
 class ConfigsNode(TopicsNode):
-    """`/config/topics`: every topic has settings, also before the topic is written."""
+    """`/config/topics`: every topic has settings; a tool writes settings before it writes the
+    topic.
+    """
 
 
 class TopicPart(VirtualNode):
@@ -89,7 +91,9 @@ class TopicPart(VirtualNode):
 
 
 class TopicNode(TopicPart):
-    """`/brokers/topics/T`: the partitions and replicas. A write creates or grows the topic."""
+    """`/brokers/topics/T`: the partitions and their replicas. A write creates or grows the
+    topic.
+    """
 
     def data(self, caller: Caller | None) -> bytes | None:
         replicas = [self._names.leader(self.topic)]
@@ -102,7 +106,9 @@ class TopicNode(TopicPart):
         return ("partitions",) if self.topic.partitions else ()
 
     def create(self, caller: Caller, data: bytes | None) -> Change:
-        """Create the topic, with settings written before. Raises NodeError, broker errors."""
+        """Create the topic, with the settings that a tool wrote before. Raises NodeError, broker
+        errors.
+        """
         caller.check(Action.CREATE, self.rights())
         if self._topic is not None:
             raise NodeError(ZkCode.NODE_EXISTS)
@@ -195,7 +201,9 @@ class ConfigNode(TopicPart):
         return msgspec.json.encode({"version": 1, "config": self._unknown() | config})
 
     def set_data(self, caller: Caller, data: bytes | None) -> Change:
-        """Change the settings to these; others are unset. Raises NodeError, broker errors."""
+        """Change the settings to these; settings that are not named are unset. Raises NodeError,
+        broker errors.
+        """
         caller.check(Action.ALTER, self.topic.resource)
         return self._set(read_settings(data))
 

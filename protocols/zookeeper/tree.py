@@ -74,7 +74,9 @@ class VisibleNode:
 
 
 class Tree:
-    """All nodes. Nothing waits; a change is durable with `nodes.ticket` and its ticket."""
+    """All nodes. Calls do not wait; a change is durable with `nodes.ticket` and the returned
+    ticket.
+    """
 
     def __init__(
         self,
@@ -188,7 +190,9 @@ class Tree:
             self._events = []
 
     def create(self, caller: Caller, path: str, data: bytes | None, acl: Acls, flags: int) -> str:
-        """Create a stored node in a `change`; return the path, with a sequential node's number."""
+        """Create a stored node, in a block of `change`; return its path, with the number of a
+        sequential node. Raises NodeError, broker errors.
+        """
         if not 0 <= flags <= FLAGS_LAST:
             raise NodeError(ZkCode.BAD_ARGUMENTS, f"create mode {flags} is not served")
         if not path.startswith("/") or "\0" in path:
@@ -266,7 +270,9 @@ class Tree:
         self.pieces.changed(path)
 
     def remove(self, path: str) -> None:
-        """Delete a childless stored node for the broker, if any. Raises broker errors."""
+        """Delete a stored node without children for the broker itself; nothing if absent. Raises
+        broker errors.
+        """
         if self.nodes.find(path) is not None and not self.nodes.children(path):
             with self.change():
                 self._gone(path)
@@ -330,7 +336,10 @@ class Tree:
         return virtual is not None and virtual.exists()
 
     def _present(self, path: str) -> StoredNode | None:
-        """Return a node that clients can store, None for others. Raises NodeError if missing."""
+        """Return a node that clients can store; None if the node exists, but is not stored.
+
+        Raises NodeError if the node does not exist.
+        """
         if not self._is_there(path):
             raise NodeError(ZkCode.NO_NODE)
         return self.nodes.find(path)

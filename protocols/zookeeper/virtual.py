@@ -47,7 +47,9 @@ class VirtualNode:
         return False
 
     def rights(self) -> Resource:
-        """Return the resource that a reader must be allowed to describe, by kind of node."""
+        """Return the resource that a reader must be allowed to describe; each kind of node has its
+        own.
+        """
         raise NotImplementedError
 
     def create(self, caller: Caller, data: bytes | None) -> Change:

@@ -79,7 +79,10 @@ class DataDir:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
-        """Open and lock a data directory, created if missing. Raises DirectoryLocked."""
+        """Open and lock a data directory; create a missing directory.
+
+        Raises: DirectoryLocked, StorageFull, StorageFailed.
+        """
         path = os.path.abspath(path)
         try:
             os.makedirs(path, exist_ok=True)
@@ -99,7 +102,9 @@ class DataDir:
         return data_dir
 
     def prepare(self) -> None:
-        """Make the folders, the reserve and the id. Raises StorageFull, StorageFailed."""
+        """Make the folders and the reserve, and find the directory's id. Raises StorageFull,
+        StorageFailed.
+        """
         for name in (PARTITIONS_NAME, SET_ASIDE_NAME):
             if not os.path.isdir(os.path.join(self.path, name)):
                 self.files.make_folder(os.path.join(self.path, name))
@@ -369,7 +374,10 @@ class DataDir:
             self.files.remove_folder(folder)
 
     def open_journal(self, name: str, committer: Committer) -> OpenedJournal:
-        """Open the journal in that folder, or a new one. Raises DamagedLog, storage errors."""
+        """Open the journal of that folder name, made if it is not there.
+
+        Raises: DamagedLog, StorageFull, StorageFailed.
+        """
         folder = os.path.join(self.path, name)
         journal = JournalLog(folder, self.files, committer, ALL_JOURNAL_KINDS[name], 1)
         self._journals.append(journal)
@@ -444,7 +452,9 @@ class DataDir:
 
 
 def _sealed_at_once() -> int:
-    """Return how many logs may be sealed before a commit, by the files that each needs."""
+    """Return how many logs may be sealed before a commit. Each holds two or three files open until
+    then; the next start would walk a log that gets no descriptor.
+    """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 0:
         return sys.maxsize

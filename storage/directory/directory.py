@@ -64,7 +64,9 @@ class Directory(Protocol):
         """
 
     def open_of_topic(self, part: NewPartition, settings: LogSettings, committer: Committer) -> Log:
-        """Open a partition of the catalogue. Raises DamagedLog, StorageFull, StorageFailed."""
+        """Open a partition that the catalogue names. Raises DamagedLog, StorageFull,
+        StorageFailed.
+        """
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
         """Yield these numbers to a caller who opens each partition before asking for the next."""
@@ -73,10 +75,14 @@ class Directory(Protocol):
         """Return True if the log of that partition is open here."""
 
     def prepare_names(self, named: Sequence[NewPartition]) -> None:
-        """Prepare new names, durably. Raises FileGone, StorageFull, StorageFailed."""
+        """Prepare new names of partitions; durable on return. Raises FileGone, StorageFull,
+        StorageFailed.
+        """
 
     def take_names(self, named: Sequence[NewPartition]) -> None:
-        """Put prepared names in place, durable in the catalogue. Raises StorageFailed."""
+        """Put prepared names in place, once the catalogue has them on disk. Raises
+        StorageFailed.
+        """
 
     def retire_partition(self, partition_id: int) -> None:
         """Close a partition that the catalogue no longer names. Raises StorageFailed."""
@@ -87,10 +93,14 @@ class Directory(Protocol):
         """
 
     def note_used(self) -> None:
-        """Note how far every log written since this start reaches. Raises StorageFailed."""
+        """Note how far every log reaches that was written to since this start. Raises
+        StorageFailed.
+        """
 
     def close(self, committer: Committer) -> None:
-        """Stop cleanly: all durable, and the lock released anyway. Raises StorageFailed."""
+        """Stop cleanly: everything durable. Raises StorageFailed; the lock is released in any
+        case.
+        """
 
     def abandon(self) -> None:
         """Close everything as it is, and release the lock."""

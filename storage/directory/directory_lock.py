@@ -9,7 +9,10 @@ from braidlog.storage.log.layout import LOCK_NAME
 
 
 def take_lock(path: str) -> int:
-    """Lock a data directory; return the lock's descriptor. Raises DirectoryLocked, OSError."""
+    """Lock a data directory for this process; returns the descriptor that holds the lock.
+
+    Raises: DirectoryLocked, OSError.
+    """
     lock_path = os.path.join(path, LOCK_NAME)
     is_writable = True
     try:

@@ -1,1 +1,4 @@
-"""The log as a Spark data set, from a directory, a broker or a store, only read."""
+"""The log as a Spark data set, read from a data directory, a broker or a shared store.
+
+Takes no lock there and writes nothing.
+"""

@@ -103,7 +103,10 @@ class ExportFolder:
         return last.run + 1 if last else 1
 
     def finish_prepared(self) -> Commit | None:
-        """Publish and commit the prepared files of a run that died. Raises FolderBroken."""
+        """Publish and commit the prepared files of an earlier run that died.
+
+        Raises FolderBroken.
+        """
         path = self._record("prepared", self.next_run())
         if not path.exists():
             return None

@@ -48,7 +48,9 @@ class BrokerReader:
         self._url = url
 
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
-        """Return all partitions that the token may read, of all brokers of a cluster."""
+        """Return all partitions that the token may read; in a cluster, ask other brokers for
+        theirs.
+        """
         states: list[PartitionState] = []
         after: str | None = ""
         with _Connection(self._url) as connection:

@@ -147,7 +147,9 @@ def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
 
 
 def _shares(backlogs: Sequence[tuple[PartitionState, int]], bounds: Bounds) -> list[int]:
-    """Return the offsets of each backlog in proportion, within the bounds, at least 1."""
+    """Return the number of offsets of each backlog, given with its whole number, within the bounds;
+    at least 1 in all, if any.
+    """
     wanted = [count for _, count in backlogs]
     total = sum(wanted)
     fraction = 1.0
@@ -168,7 +170,9 @@ def _bytes_of(state: PartitionState, count: int) -> int:
 
 
 def _split(state: PartitionState, start: int, wanted: int, task_bytes: int) -> list[Range]:
-    """Split into even pieces of about `task_bytes`; an empty range begins an export."""
+    """Split into even pieces of about `task_bytes`; an empty range fixes the beginning of an
+    export.
+    """
     pieces = max(1, min(wanted, -(-_bytes_of(state, wanted) // task_bytes)))
     cuts = [start + wanted * i // pieces for i in range(pieces + 1)]
     return [

@@ -84,7 +84,10 @@ class ExportLog(Protocol):
         """Open a partition. Raises OSError; FileNotFoundError for a deleted partition."""
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
-        """Return schemas of topics by full name and version. Raises DamagedLog, OSError."""
+        """Return the registered schemas of topics by full name, by version; none for other topics.
+
+        Raises DamagedLog, OSError.
+        """
 
 
 class FolderReader:
@@ -128,7 +131,9 @@ class FolderReader:
 
 
 def registered_of(meta: TopicMeta) -> list[RegisteredSchema]:
-    """Return a topic's schemas by version, from the catalogue; none if all are deleted."""
+    """Return a topic's schemas in the catalogue, by version; none once the last schema was
+    deleted.
+    """
     known = meta.schemas if meta.schemas and not meta.schemas[-1].is_deletion else ()
     return by_version(
         {

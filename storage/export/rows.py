@@ -138,7 +138,9 @@ class RangeRows:
             yield from self._group(body_format, batches[half:])
 
     def _columns(self, batches: Sequence[Batch]) -> Columns | None:
-        """Return None if the batches need smaller parts, in the end one by the plain codec."""
+        """Return None if the batches need smaller parts, in the end a single batch by the plain
+        codec.
+        """
         try:
             codec = codec_for(batches[0].header.body_format)
             decode = column_decoder_for(codec)

@@ -82,7 +82,9 @@ class Spark:
             raise SparkFailed(_cause(error)) from error
 
     def started(self) -> "SparkSession":
-        """Return a session with SQL, optimised unless `map` was called before. Raises NoJava."""
+        """Return a session with SQL; its Java optimises, unless `map` was called before. Raises
+        NoJava.
+        """
         if self._session is None:
             from pyspark.sql import SparkSession
 

@@ -17,7 +17,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class StoredPart(abc.ABC):
-    """A part of an answer outside memory: only the sending code reads the bytes."""
+    """A part of an answer that is not in memory: only the code that sends the part reads the
+    bytes.
+    """
 
     __slots__ = ()
 
@@ -31,7 +33,10 @@ class StoredPart(abc.ABC):
 
     @abc.abstractmethod
     def send(self, sock_fd: int) -> int:
-        """Send to a non-blocking socket, and return the number of bytes. Raises OSError."""
+        """Send as many bytes as a non-blocking socket takes now; return their number.
+
+        Raises OSError.
+        """
 
 
 Part = Buffer | StoredPart
@@ -183,7 +188,10 @@ def without_frames(error: BodyError) -> BodyError:
 
 
 class Codec(Protocol):
-    """A stored body format: `format` is a `BodyFormat` or a plug-in's, `version` the newest."""
+    """A stored body format.
+
+    `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version.
+    """
 
     name: str
     format: int
@@ -240,7 +248,10 @@ class Codec(Protocol):
         """Return a body with the records at their own offsets; base_offset belongs to the batch."""
 
     def carries(self, record: Record) -> bool:
-        """Return True if a reader of this format can receive the record at all."""
+        """Return True if a reader of this format can receive the record at all.
+
+        An empty payload, for example, breaks Iggy clients.
+        """
 
 
 # Optional parts of a codec: `converted`, and `without`, which compaction needs; see

@@ -121,7 +121,9 @@ def header_of(
     base_offset: int,
     append_us: int,
 ) -> BatchHeader:
-    """Return a header without holes; `place`: partition id, epoch, durable offset, format."""
+    """The header of a body without holes or positions. `place` has partition id, owner epoch,
+    durable offset and body format.
+    """
     if not 0 < info.record_count <= BATCH_OFFSETS_MAX:
         raise ValueError(f"a batch cannot cover {info.record_count} offsets")
     partition_id, owner_epoch, durable_offset, body_format = place

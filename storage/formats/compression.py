@@ -81,7 +81,9 @@ class _Inflater(Protocol):
 
 
 def sliceable(unpacked: Buffer) -> bytes:
-    """Return unpacked data as bytes, or as mapped pages, whose slices are bytes."""
+    """Return unpacked data as bytes. Mapped pages are returned unchanged: their slices are
+    bytes.
+    """
     return cast("bytes", unpacked) if isinstance(unpacked, mmap.mmap) else bytes(unpacked)
 
 
@@ -251,7 +253,9 @@ def _lz4_frame(data: Buffer, checked: bytes) -> bytes:
 
 
 def _inflate(data: Buffer, left: int, size_max: int, window: int) -> tuple[Buffer, bytes]:
-    """Unpack a deflate stream of at most `left` bytes; return data and further bytes."""
+    """Unpack a deflate stream of at most `left` bytes; return the data and the bytes after the
+    stream.
+    """
     unpacker = _deflate.decompressobj(window)
     try:
         part: Buffer = unpacker.decompress(data, min(left + 1, LARGE_BYTES_MIN))

@@ -57,7 +57,10 @@ class JournalLog:
     def __init__(
         self, folder: str, files: Files, committer: Committer, kind: int, journal_id: int
     ) -> None:
-        """Open and recover the journal, new if missing. Raises DamagedLog, storage errors."""
+        """Open and recover the journal in `folder`; make a missing journal.
+
+        Raises: DamagedLog, StorageFull, StorageFailed.
+        """
         self.folder = folder
         self.lazy_source: Callable[[], Iterable[bytes]] | None = None
         self._files = files
@@ -133,7 +136,9 @@ class JournalLog:
     # Start
 
     def _choose_snapshot(self) -> None:
-        """Keep the newest whole snapshot and later segments; drop an unfinished snapshot."""
+        """Keep the newest whole snapshot and later segments; drop an unfinished snapshot at the
+        end.
+        """
         self.snapshot_bytes = 0
         for segment in reversed(self._segments):
             if not self._is_snapshot(segment):
@@ -162,7 +167,9 @@ class JournalLog:
         return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
 
     def _snapshot_end(self, segment: Segment) -> int | None:
-        """Return the end of the snapshot's marker batch, or None. `replay` checks bodies."""
+        """Return the end of the marker batch that completes the snapshot, None without a marker.
+        `replay` checks bodies.
+        """
         start = (segment, SEGMENT_HEADER_BYTES, segment.base_offset)
         try:
             for file_pos, header in walk(*start, check_bodies_from=NO_OFFSET, end_pos=segment.size):

@@ -14,7 +14,9 @@ JUMPS_MAX: Final = 64  # Jumps that are remembered; the oldest two become a sing
 
 
 def steady_us() -> int:
-    """Microseconds of a clock that nobody sets, and that counts sleep if possible."""
+    """Microseconds of a clock that nobody sets; it goes on while the machine sleeps, where the
+    system has such a clock.
+    """
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic_ns() if boot_time is None else time.clock_gettime_ns(boot_time)) // 1000
 

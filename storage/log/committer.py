@@ -209,7 +209,10 @@ class Committer:
         self.durable_ticket = round_.ticket
 
     def commit(self) -> None:
-        """Finish an interrupted round, then run one with lazy members. Raises StorageFailed."""
+        """Run a round now, lazy members included. Raises StorageFailed.
+
+        Finishes an interrupted round first.
+        """
         if self._running is not None and self.failure is None:
             left = self._running
             self.sync(left)

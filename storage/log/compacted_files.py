@@ -37,7 +37,9 @@ class CompactedView:
                 segment.stat()
 
     def read(self, offset: int, bytes_max: int, *, wait: bool) -> list[Batch]:
-        """Return batches from that offset's, at least one. Raises as `Log.read`, FileGone."""
+        """Return batches from the batch that has `offset`, at least one. Raises BadBatch, FileGone,
+        WouldBlock.
+        """
         return self._set.read(Want(offset, self.horizon, bytes_max, wait))
 
     def close(self) -> None:
@@ -101,7 +103,9 @@ class CompactedFiles:
             self._replace(old)
 
     def read(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
-        """Read as `Log.read_compacted`, also dropped records, but not a damaged view."""
+        """Read as `Log.read_compacted`, even records that retention dropped. A damaged view is
+        ignored.
+        """
         while (view := self.view) is not None and 0 <= offset < view.horizon:
             try:
                 return view.read(offset, bytes_max, wait=wait)
@@ -117,7 +121,9 @@ class CompactedFiles:
     # For a compaction.
 
     def sources(self, start: int, end: int) -> list[SegmentSource]:
-        """Return the sources to compact these offsets, to a durable end between batches."""
+        """Return the sources for a compaction of these offsets; the end is a durable batch
+        boundary.
+        """
         view = self._segments.view
         ends = (*view.bases[1:], self._extent.log_end_offset)
         return [
@@ -127,7 +133,9 @@ class CompactedFiles:
         ]
 
     def closed_offset(self, appended_before_us: int) -> int:
-        """Return the end of durable, full segments without batches after that time."""
+        """Return the end of the segments, from the log start on, that take no appends, are durable,
+        and have no batch appended after that time.
+        """
         extent = self._extent
         end_offset = extent.log_start_offset
         if self._segments.view.bases:  # A log may have lost all its files.

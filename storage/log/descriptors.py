@@ -1,4 +1,6 @@
-"""The number of idle open log files, and calls that find no descriptor left."""
+"""The number of log files that this process keeps open while nobody uses them, and
+calls that find no descriptor left. Knows no file.
+"""
 
 import errno
 import resource

@@ -1,4 +1,6 @@
-"""The system calls under the log: tests replace them to record, wait or fail."""
+"""The system calls under the log, and nothing else: tests replace them by calls that record, wait
+or fail.
+"""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +14,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Disk:
-    """The system calls, each raising OSError; paths are for a test's replacement."""
+    """The system calls, a method each, raising OSError. Paths are passed so that a test's
+    replacement can report the path.
+    """
 
     _page_cache = PageCache()
 

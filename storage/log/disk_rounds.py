@@ -55,7 +55,9 @@ class DiskRounds:
         return is_unfinished
 
     def note(self, extent: Extent, *, in_round: bool = False) -> None:
-        """Write the slot, synced only `in_round`; on a full disk it stays, safely, behind."""
+        """Write the watermark slot; sync the slot only with `in_round`. On a full disk the slot
+        stays behind, which is safe.
+        """
         self.unsynced.write_slot(self._slot, extent.log_start_offset, extent.durable_offset)
         if in_round and self._slot.file is not None:
             self.unsynced.hold(self._slot.file)

@@ -48,7 +48,9 @@ class EndWalk(LogWalk):
         segment.note_in_index(header.base_offset, file_pos, before_us, self._interval_bytes)
 
     def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:
-        """Start at the index or `place`. A journal's headers below `proven` are skipped."""
+        """Start where the index says, or at `place`. In a journal, which has no index to complete,
+        headers below `proven` are skipped.
+        """
         if place is None:
             place = self._starting_place(segment)
         elif segment.index_in_memory is None and not segment.index_is_lost:

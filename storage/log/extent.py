@@ -53,7 +53,9 @@ class Extent(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class ClosedExtent:
-    """The last values of a closed log, for its parts, so that both form no cycle."""
+    """The last values of a closed log. Its parts hold these instead of the log, so that the log and
+    the parts form no reference cycle.
+    """
 
     partition_id: int
     folder: str

@@ -62,7 +62,9 @@ class FileLease:
             self.disk.close(self.path, self.fd)
 
     def note_lost(self, reason: str) -> LostBytes:
-        """Return the error for missing bytes; from now on, reads report the fault."""
+        """Return the error for missing bytes. From now on the file is read, not sent; the read
+        reports the fault.
+        """
         self._leases.lost.add(self.path)
         return LostBytes(f"{self.path}: {reason}")
 
@@ -119,7 +121,9 @@ class FilePart(StoredPart):
         return self._size
 
     def read(self, start: int = 0) -> bytes:
-        """See `StoredPart`. The bytes were in memory recently. Raises LostBytes."""
+        """See `StoredPart`. They were in memory recently, so this seldom waits for the disk. Raises
+        LostBytes.
+        """
         lease, pieces = self._lease, []
         for pos, size in self._places:
             if start < size:
@@ -134,7 +138,9 @@ class FilePart(StoredPart):
         return b"".join(pieces)
 
     def send(self, sock_fd: int) -> int:  # hot: see make bench
-        """See `StoredPart`. The kernel sends unchanging pages. Raises LostBytes, OSError."""
+        """See `StoredPart`. The kernel sends its pages, which nobody writes to again. Raises
+        LostBytes, and OSError of the socket.
+        """
         lease, sent = self._lease, 0
         send, path, fd = lease.disk.send, lease.path, lease.fd
         for pos, size in self._places:

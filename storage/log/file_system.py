@@ -42,7 +42,9 @@ class FileSystem:
             raise OSError(number, os.strerror(number))
 
     def adopt(self, folder: str) -> None:
-        """Note another folder for `sync`; on another device, it ends `can_sync`."""
+        """Note another folder that `sync` must cover; a folder on another device ends
+        `can_sync`.
+        """
         self.note_device(os.stat(folder).st_dev)
 
     def note_device(self, device: int) -> None:

@@ -58,7 +58,9 @@ class File(Protocol):
         """True once the file is closed for good."""
 
     def hold(self) -> int:
-        """Keep open until `release`; returns the descriptor. Raises FileGone and storage errors."""
+        """Keep the descriptor open until `release`; returns it. Raises FileGone, StorageFull,
+        StorageFailed.
+        """
 
     def hold_to_read(self) -> int:
         """As `hold`, but works on a read-only file system too."""
@@ -76,7 +78,9 @@ class File(Protocol):
         """As `write_at`, for `size` bytes and a caller that holds the file."""
 
     def overwrite_at(self, data: Buffer, pos: int) -> None:
-        """Replace bytes inside (slots). Raises StorageFull, StorageFailed: content unknown."""
+        """Replace bytes inside the file (slots). Raises: StorageFull, StorageFailed; the bytes are
+        then unknown.
+        """
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
         """Return at most `size` bytes from `pos`, fewer at the file's end.
@@ -95,7 +99,9 @@ class File(Protocol):
         """
 
     def datasync(self) -> None:
-        """Wait until all data is on the disk. Raises StorageFailed, never to be retried."""
+        """Wait until all data written is on the disk. Raises StorageFailed, which must not be
+        retried.
+        """
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -190,4 +196,6 @@ class Files(Protocol):
         """Close every descriptor that nobody is using; files are opened again when they are."""
 
     def close_oldest_idle(self, count: int) -> bool:
-        """Close at most `count` unused descriptors, the longest idle first; True if any."""
+        """Close at most `count` descriptors that nobody is using, the longest idle first. Return
+        whether any was closed.
+        """

@@ -6,7 +6,10 @@ from braidlog.storage.log.log import Log
 
 
 def append_gap(log: Log, end_offset: int, append_us: int) -> None:
-    """Cover the offsets up to `end_offset` with empty batches. Raises as `Log.append`."""
+    """Cover the offsets from the log end up to `end_offset` with empty batches.
+
+    Raises: as `Log.append`.
+    """
     while log.log_end_offset < end_offset:
         covered = min(end_offset - log.log_end_offset, BATCH_OFFSETS_MAX)
         log.append(

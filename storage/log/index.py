@@ -113,7 +113,10 @@ class SparseIndex:
         return self._checked_floor(offset, OFFSET, 0)
 
     def floor_time(self, time_us: int) -> tuple[int, int] | None:
-        """Return (offset, file_pos) of the last entry after only older batches. Raises BadIndex."""
+        """(offset, file_pos) of the last entry before which every batch is older than `time_us`.
+
+        Raises: BadIndex.
+        """
         return self._checked_floor(time_us - 1, TIME, TIME_POS)
 
     def _checked_floor(self, wanted: int, field: Struct, field_pos: int) -> tuple[int, int] | None:
@@ -149,7 +152,10 @@ class SparseIndex:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
     def flush(self) -> bool:
-        """Write the waiting entries, if any, and if the disk is not full. Raises StorageFailed."""
+        """Write the waiting entries; return True if there were any. A full disk is no error here.
+
+        Raises StorageFailed.
+        """
         if self._written == len(self._entries):
             return False
         try:

@@ -35,7 +35,9 @@ CANNOT_ALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 class LocalFile:
-    """A file on the disk, closed and opened again while nobody holds it. Implements `File`."""
+    """A file on the disk. Its descriptor may be closed and opened again while nobody holds the
+    file. Implements `File`.
+    """
 
     __slots__ = ("_files", "fd", "gone", "holds", "path", "read_only")
 
@@ -209,7 +211,9 @@ class LocalFiles:
         read_only: bool = False,
         lends: bool = True,
     ) -> None:
-        """`handles_max` is by default `idle_handles_max`; `lends`: answers may use these files."""
+        """`handles_max` is `idle_handles_max` if not given; `lends`: answers may be sent from
+        these files.
+        """
         self.root = os.fspath(root)
         self.directory_id = 0
         self.disk = Disk() if disk is None else disk
@@ -258,7 +262,9 @@ class LocalFiles:
         return file
 
     def make(self, path: str) -> None:
-        """Make an empty, closed file if missing. Raises FileGone, StorageFull, StorageFailed."""
+        """Create an empty file unless it exists, and leave it closed. Raises FileGone if the folder
+        is gone, StorageFull, StorageFailed.
+        """
         fd, _ = self._open(path, os.O_RDWR | os.O_CREAT, "create")
         self.disk.close(path, fd)
 
@@ -358,7 +364,10 @@ class LocalFiles:
             self._discarded.append(path)
 
     def clear_discarded(self) -> None:
-        """Remove the files that `discard` left, gone on return. Raises storage errors."""
+        """Remove the files that `discard` left; on return they are gone, by this or another thread.
+
+        Raises StorageFull, StorageFailed.
+        """
         if not self._discarded:
             return
         with self._discarding:
@@ -430,7 +439,9 @@ class LocalFiles:
     def _open(
         self, path: str, flags: int, doing: str, *, or_read_only: bool = False
     ) -> tuple[int, bool]:
-        """(descriptor, is read-only). Raises FileGone, StorageFull, StorageFailed."""
+        """(descriptor, whether it is good for reading only). Raises FileGone, StorageFull,
+        StorageFailed.
+        """
         try:
             try:
                 return self._with_descriptor(lambda: self.disk.open(path, flags)), False

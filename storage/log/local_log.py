@@ -433,7 +433,9 @@ class LocalLog:
         self._is_written_mode = settings.durability == Durability.WRITTEN
 
     def _become_synced(self) -> None:
-        """Keep the shown offset until the next round, which returns the reservation."""
+        """Keep the shown offset; the next round makes it durable, and then the reservation is
+        returned.
+        """
         self._shown_offset = self.log_end_offset
         self._written.leave()
         self._is_marked = True  # A lazy mark is not enough for a synced append.

@@ -85,7 +85,9 @@ class Log(Extent, Protocol):
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
     ) -> int:
-        """Store several bodies, each as a batch; return the first offset. Raises as `append`."""
+        """Store several bodies, each as a batch; return the base offset of the first. Raises as
+        `append`.
+        """
 
     def read(
         self,

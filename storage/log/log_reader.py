@@ -94,7 +94,9 @@ class LogReader:
             )
 
     def bytes_between(self, offset_a: int, offset_b: int) -> int:
-        """Return as `Log.bytes_between`: exact between reads and appends, else by the index."""
+        """Return the number as `Log.bytes_between`: exact where a read or an append ended, else as
+        exact as the index.
+        """
         if offset_a >= offset_b:
             return 0
         try:

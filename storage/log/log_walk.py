@@ -57,7 +57,9 @@ class LogWalk:
         self.offset = offset
 
     def resume(self, number: int, place: tuple[int, int] | None = None) -> None:
-        """Continue in a segment: at `place` (offset, file position), or at its beginning."""
+        """Continue in that segment: at `place`, an offset and the file position of its batch, or at
+        the beginning of the segment (None).
+        """
         self.number = number
         self._place = place
 
@@ -90,7 +92,9 @@ class LogWalk:
             self.resume(self.number + 1)
 
     def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:
-        """Return (offset, file_pos) where a segment's walk begins; `place` as in `resume`."""
+        """Return (offset, file_pos) where the walk of a segment begins; `place` as given to
+        `resume`.
+        """
         return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
 
     def leave(self, segment: Segment) -> None:
@@ -104,7 +108,9 @@ class LogWalk:
         return segment if segment.base_offset < self.stop else None
 
     def _check_joint(self, segment: Segment) -> bool:
-        """Return True if a fitting segment follows. Raises BadBatch if it does not fit."""
+        """Return True if another segment follows. Raises BadBatch if that segment begins at a wrong
+        offset, or the log ends too early.
+        """
         following = self.following()
         if following is not None and following.base_offset < self.offset:
             raise Overlap(following, segment, self.offset)

@@ -88,7 +88,9 @@ def open_new_log(
     committer: Committer,
     on_rolled: Callable[[int, int], None] | None = None,
 ) -> LocalLog:
-    """Open a log as made by `make_log`, reading nothing. Raises StorageFull, StorageFailed."""
+    """Open a log as `make_log` made the log: no file is read again. Raises: StorageFull,
+    StorageFailed.
+    """
     folder, partition_id = new.identity.folder, new.identity.partition_id
     recovered = Recovered(
         segments=[new.segment],

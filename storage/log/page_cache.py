@@ -27,7 +27,9 @@ class PageCache:
         self._lock = threading.Lock()
 
     def holds(self, fd: int, pos: int, size: int) -> bool:
-        """Return True if these bytes' pages are in memory. Raises OSError if that is unknown."""
+        """Return True if all pages of these bytes are in memory now. Raises OSError if that is
+        unknown.
+        """
         if not self._is_known:
             raise OSError(errno.ENOSYS, "no cachestat known on this machine")
         pages = (pos + size - 1) // mmap.PAGESIZE - pos // mmap.PAGESIZE + 1

@@ -58,7 +58,10 @@ def searched_place(segment: Segment, offset: int, interval_bytes: int) -> tuple[
 
 
 def first_at_or_after(segment: Segment, time_us: int, interval_bytes: int) -> int | None:
-    """Base offset of the first batch of that time or later, or None. Raises BadBatch, FileGone."""
+    """Base offset of the segment's first batch of that time or later, None if there is none.
+
+    Raises: BadBatch, FileGone.
+    """
     offset, file_pos = place_of_time(segment, time_us, interval_bytes)
     batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
     for _, header in batches:
@@ -68,7 +71,10 @@ def first_at_or_after(segment: Segment, time_us: int, interval_bytes: int) -> in
 
 
 def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[int, int]:
-    """(offset, file_pos) behind only batches older than `time_us`. Raises BadBatch, FileGone."""
+    """(offset, file_pos) of a batch before which all are older than `time_us`.
+
+    Raises: BadBatch, FileGone.
+    """
     load_checked(segment)
     with segment.building_index:
         index = segment.index_in_memory or stored_index(segment)

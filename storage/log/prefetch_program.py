@@ -37,7 +37,9 @@ def main() -> None:
 
 
 def fetch_folders(folders: Sequence[str]) -> int:
-    """Read the parts that a start needs into the page cache; return the blocks read."""
+    """Read the parts of these folders that a start needs into the page cache; return the number of
+    512-byte blocks read from the disk.
+    """
     before = blocks_read()
     for folder in folders:
         with suppress(OSError):  # The start opens the file too and reports the error.

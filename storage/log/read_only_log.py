@@ -30,7 +30,9 @@ LOOKS_MAX = 5
 
 @dataclass(slots=True, frozen=True)
 class SegmentLook:
-    """A log's extent: `log_start_offset` to `high_watermark` is durable and readable."""
+    """The extent of a log: everything from `log_start_offset` to `high_watermark` is durable and
+    may be read.
+    """
 
     names: Sequence[SegmentName]  # Of all segments, ascending.
     log_start_offset: int
@@ -38,7 +40,9 @@ class SegmentLook:
 
 
 class LogSource(Protocol):
-    """Finds a partition's segments. Any method may raise errors of the place it reads."""
+    """Finds the segments of a partition. Every method may raise the errors of the place that it
+    reads.
+    """
 
     @property
     def partition_id(self) -> int:
@@ -51,7 +55,9 @@ class LogSource(Protocol):
         """Return a new look if the segments changed since the last look."""
 
     def size_bytes(self) -> int:
-        """Return the bytes of all segment files now; 0 without any, as for a deleted topic."""
+        """Return the bytes of all segment files now; 0 if there are none, as for a deleted
+        topic.
+        """
 
     def segment(self, name: SegmentName) -> Segment:
         """Return the segment of that name. Opens no file."""

@@ -214,7 +214,9 @@ class _Recovery:
                     return end
 
     def act_on(self, fault: BadBatch) -> tuple[bool, int] | None:
-        """Keep or cut a fault's place. Return the log's end, None if the walk goes on."""
+        """Keep or cut the place of a fault. Return the end of the log, None if the walk
+        must go on.
+        """
         if self.judge(fault):
             return None
         proven = self.walk.proven
@@ -230,7 +232,9 @@ class _Recovery:
         return None
 
     def judge(self, fault: BadBatch) -> bool:
-        """Return True if a fault is damage before a good batch, where the walk continues."""
+        """Return True if a fault is damage with a good batch after it, where the walk then
+        continues.
+        """
         first_good: tuple[int, int, BatchHeader] | None = None
         for good in self.good_behind(fault):
             first_good = first_good or good
@@ -293,7 +297,9 @@ class _Recovery:
         self.files.rename(segment.path, new_path)
 
     def walked(self) -> list[Segment]:
-        """Return the segments whose batches may not be durable: those with a loaded header."""
+        """Return the segments that may hold batches that are not durable: those with a loaded
+        header.
+        """
         return [segment for segment in self.segments if segment.header is not None]
 
     def sync(self, walked: list[Segment]) -> None:

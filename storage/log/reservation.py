@@ -45,11 +45,17 @@ class OffsetReservation:
         return self._slots.file is not None
 
     def reserve_now(self, needed_offset: int) -> None:
-        """Reserve up to that offset and wait for the disk. Raises StorageFull, StorageFailed."""
+        """Reserve at least up to that offset and wait for the disk.
+
+        Raises: StorageFull, StorageFailed.
+        """
         self._write_now(needed_offset + RESERVE_OFFSETS)
 
     def release_unused(self, log_end_offset: int) -> None:
-        """Give back offsets above the durable log end; waits. Raises storage errors."""
+        """Give back the offsets above the log end; all below are durable. Waits for the disk.
+
+        Raises: StorageFull, StorageFailed.
+        """
         if self.is_used:
             self._write_now(log_end_offset)
 

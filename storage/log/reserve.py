@@ -93,7 +93,10 @@ class Reserve:
         return True
 
     def _write_probe(self) -> None:
-        """Write and remove a file: a quota or lack of inodes may refuse only that."""
+        """Write a new file and remove it: a quota or a lack of inodes may refuse only that.
+
+        Raises StorageFull, StorageFailed.
+        """
         path = self._path + PROBE_SUFFIX
         self._files.unlink(path)  # A crash may have left it.
         probe = self._files.create(path)

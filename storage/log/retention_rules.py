@@ -1,4 +1,6 @@
-"""Retention as a pure function of sizes, ages and offsets: the old segments to drop."""
+"""Retention as a pure function: the old segments to drop. Knows sizes, ages and
+offsets, no file.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -85,7 +87,9 @@ def is_held(
 
 
 def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_left: int) -> bool:
-    """Return True if the limits drop a segment: too old, or not needed for the log's size."""
+    """Return True if the limits drop a segment: the log is large enough without this segment, or
+    the segment is too old.
+    """
     size_over = settings.retention_bytes is not None and bytes_left >= settings.retention_bytes
     return size_over or is_too_old(segment.newest_append_us, settings, now_us)
 

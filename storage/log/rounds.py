@@ -42,7 +42,9 @@ class Rounds(Protocol):
         """
 
     def move_start(self, log_start: int, extent: Extent) -> None:
-        """Note the coming log start. Raises StorageFull, with nothing changed; StorageFailed."""
+        """Note the log start that the log is about to have. Raises StorageFull, with nothing
+        changed; StorageFailed.
+        """
 
     def drop(self, segments: Sequence[Segment]) -> bool:
         """Remove segments below the new log start, now or after a round. True if the gathering

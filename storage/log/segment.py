@@ -114,7 +114,10 @@ class Segment:
         return segment
 
     def take_name(self) -> None:
-        """Name an unnamed segment, in an unsynced folder. Raises storage errors, unchanged."""
+        """Give an unnamed segment its name. The folder is not synced.
+
+        Raises: StorageFull, StorageFailed, with nothing changed.
+        """
         path = self.path.removesuffix(NEW_SUFFIX)
         self._files.rename(self.path, path)
         self.path = path
@@ -189,7 +192,9 @@ class Segment:
         return self.size <= SEGMENT_HEADER_BYTES
 
     def is_full_for(self, stored_bytes: int, append_us: int, settings: LogSettings) -> bool:
-        """Return True if a batch of that size and time begins a segment, even if not empty."""
+        """Return True if a batch of that size and time begins a new segment; an empty segment takes
+        any batch.
+        """
         if self.size + stored_bytes > settings.segment_bytes:
             return not self.is_empty
         first_us = self.first_append_us  # None while it is empty.
@@ -232,7 +237,9 @@ class Segment:
             return index
 
     def keep_index(self, index: SparseIndex, max_time_us: int | None) -> None:
-        """Use this index of all batches so far, the latest of `max_time_us`, from now on."""
+        """Use this index from now on. It covers all batches so far; `max_time_us` is the greatest
+        of their times.
+        """
         with self._index_lock:
             if self._index is not None:
                 self._index.close()
@@ -303,7 +310,9 @@ class Segment:
         return file_pos if self._checked is None else self._checked.end_from(file_pos)
 
     def forget_checked(self) -> None:
-        """Forget which bodies are known to be good: reads go to the disk, slowly."""
+        """Forget which of the bodies so far are known to be good: they come from the disk again.
+        Reads of them are slow for a while.
+        """
         self._checked = None
         if self._appended_from >= 0:
             self._appended_from = self.size
@@ -367,7 +376,9 @@ class Segment:
                 index.flush()
 
     def _with_built(self, max_time_us: int | None) -> int | None:
-        """Return the later time: that seen by the owner, or that of the index's build."""
+        """Return the greater of the time that the owner has seen and the time that the index was
+        built from.
+        """
         times_us = [time_us for time_us in (max_time_us, self._built_max_us) if time_us is not None]
         return max(times_us, default=None)
 
@@ -391,7 +402,9 @@ class Segment:
         self.max_time_us = last[2] if last is not None else None
 
     def cut(self, file_pos: int) -> None:
-        """Cut all from there on, with the index. Raises StorageFull, StorageFailed."""
+        """Cut off everything from that place on, with the index. Raises StorageFull,
+        StorageFailed.
+        """
         is_lost = self.index_is_lost
         self.index.remove()  # No index entry may point into the part that is cut off.
         if is_lost:
@@ -408,7 +421,10 @@ class Segment:
         self._files.unlink(self._index_path)
 
     def discard(self) -> None:
-        """Remove an unwanted segment, once the disk allows. Raises StorageFailed."""
+        """Remove a segment that is not wanted after all: now, or once the disk allows it.
+
+        Raises: StorageFailed.
+        """
         self.close()
         self._files.discard(self.path)
 

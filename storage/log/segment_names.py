@@ -53,7 +53,9 @@ def parse_name(name: str) -> SegmentName | None:
 
 
 def segment_names(names: Iterable[str]) -> tuple[list[SegmentName], list[SegmentName]]:
-    """Among a folder's names, the segments by offset; the replaced, the latest first."""
+    """Among the names of a folder, the segments that count, by offset; and the replaced segments,
+    the latest first.
+    """
     log_names = _with_suffix(names, LOG_SUFFIX)
     compacted = [name for name in log_names if name.generation]
     if not compacted:

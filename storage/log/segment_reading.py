@@ -43,7 +43,9 @@ class Trusted:
 
 @dataclass(slots=True)
 class Want:
-    """The batches that a read wants: those that end above `offset`, not above `stop`."""
+    """The batches that a read wants: batches that end above `offset`, none that ends
+    above `stop`.
+    """
 
     offset: int
     stop: int
@@ -164,7 +166,10 @@ def _trusted_end(segment: Segment, pos: int) -> int:
 def fill(
     segment: Segment, size: int, pos: int, offset: int, want: Want, *, size_min: int = HEADER_BYTES
 ) -> tuple[memoryview, int]:
-    """Return (view, pos) of `size_min` to `size` bytes from `pos`. Raises as `Log.read`."""
+    """(view, pos) of at most `size` and at least `size_min` bytes read from `pos`.
+
+    Raises: WouldBlock, BadBatch, FileGone.
+    """
     if size >= TIMED_BYTES_MIN:
         if want.wait:
             segment.note_waited()

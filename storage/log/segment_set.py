@@ -94,7 +94,10 @@ class SegmentSet:
         base_offset: int,
         next_offset: int,
     ) -> None:
-        """Note a batch just written at `file_pos`, the segment's last. Raises StorageFailed."""
+        """Note a batch that was just written at `file_pos`, the last of the segment.
+
+        Raises: StorageFailed.
+        """
         if file_pos - segment.indexed_pos >= self.interval_bytes:
             segment.note_in_index(base_offset, file_pos, max_time_before_us, self.interval_bytes)
         self.remember(next_offset, segment, segment.size)

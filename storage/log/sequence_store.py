@@ -37,7 +37,9 @@ class BadSnapshot(ValueError):
 
 
 def pack_table(table: SequenceTable, partition_id: int) -> bytes:
-    """Return the snapshot's bytes: the state of batches below the table's `next_offset`."""
+    """Return the snapshot file's bytes: the state after all batches below the table's
+    `next_offset`.
+    """
     body = _ENCODER.encode(list(table))
     head = HEAD.pack(
         SEQUENCES_MAGIC, VERSION, 0, 0, partition_id, table.next_offset, len(body), crc32c(body)

@@ -37,13 +37,17 @@ class SyncQueue(Protocol):
     """Syncs that block nobody. The eventfd counts each finished sync."""
 
     def submit(self, files: Sequence[tuple[str, int]]) -> int:
-        """Begin to sync up to SYNCS_MAX of (path, descriptor); return how many, from the first."""
+        """Begin to sync each (path, descriptor), at most SYNCS_MAX; returns how many were begun,
+        from the first on: the others are refused.
+        """
 
     def results(self) -> list[tuple[str, int]]:
         """Path and errno (0: synced) of those that were done since the last call."""
 
     def close(self, seconds: float) -> bool:
-        """Close after the running syncs; False after `seconds`. `results` has the outcomes."""
+        """Close once the running syncs are done; return False if that takes longer than `seconds`.
+        `results` has the outcomes.
+        """
 
 
 class AioQueue:

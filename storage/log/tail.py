@@ -37,7 +37,10 @@ class UnprovenTail:
             self._batches.popleft()
 
     def write_again(self, segments: Sequence[Segment]) -> None:
-        """Write these bytes over themselves, unless the disk refuses. Raises StorageFailed."""
+        """Write these bytes over themselves. If the disk refuses, they stay as they are.
+
+        Raises: StorageFailed.
+        """
         try:
             for segment, file_pos in self._places(segments):
                 write_again(segment, file_pos)
@@ -56,7 +59,10 @@ class UnprovenTail:
 
 
 def write_again(segment: Segment, file_pos: int) -> None:
-    """Write a segment over itself from `file_pos` on. Raises StorageFull, StorageFailed."""
+    """Write a segment's bytes from `file_pos` on over themselves.
+
+    Raises: StorageFull, StorageFailed.
+    """
     while file_pos < segment.size:
         size = min(CHUNK_BYTES, segment.size - file_pos)
         try:

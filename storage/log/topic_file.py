@@ -1,4 +1,6 @@
-"""The `topic` file of a partition's folder: the folder's owners (FORMAT.md, 5)."""
+"""The `topic` file of a partition's folder: the topic and partition that own the folder (FORMAT.md
+section 5).
+"""
 
 from dataclasses import dataclass
 from struct import Struct

@@ -23,7 +23,9 @@ class Trimmed(Extent, Protocol):
         """Begin a new segment at the log end. Raises StorageFull, StorageFailed."""
 
     def begin_at(self, log_start: int, count: int) -> None:
-        """Begin the log at an offset, without `count` segments. Raises StorageFull, unchanged."""
+        """Begin the log at an offset, without its `count` oldest segments. Raises StorageFull, with
+        nothing changed; StorageFailed.
+        """
 
 
 class Trimmer:
@@ -123,7 +125,9 @@ class Trimmer:
         return self.drop_below(start)
 
     def _roll_expired(self, now_us: int) -> None:
-        """Begin a new segment if even the newest record is too old, so the old can go."""
+        """Begin a new segment when even the newest record is too old, so that the old segment can
+        go.
+        """
         if self._is_expired(self._segments.last, now_us):
             self._log.roll()
 

@@ -24,7 +24,10 @@ class Unsynced:
         self._folder = folder
 
     def hold(self, file: File) -> None:
-        """Mark a file for the next sync, open until then. Raises StorageFull, StorageFailed."""
+        """Mark a file for the next sync and keep the file open until then.
+
+        Raises StorageFull, StorageFailed.
+        """
         if file not in self.files:
             file.hold()
             self.files[file] = None

@@ -127,7 +127,10 @@ class SlotFile:
         )
 
     def write(self, log_start_offset: int, offset: int) -> bool:
-        """Write the older slot, unsynced; True for a new file. Raises storage errors."""
+        """Write new values into the older slot, unsynced; True if this created the file.
+
+        Raises: StorageFull, StorageFailed.
+        """
         is_new = self.file is None
         if self.file is None:
             self.file = self._files.create(self.path)

@@ -33,12 +33,16 @@ class WrittenMode:
         return self._reservation.is_used
 
     def reserve(self, next_offset: int) -> None:
-        """Reserve at least up to there; may wait. Raises StorageFull, StorageFailed."""
+        """Reserve at least up to there; wait for the disk if need be. Raises StorageFull,
+        StorageFailed.
+        """
         if next_offset > self._reservation.limit:
             self._reservation.reserve_now(next_offset)
 
     def reserve_ahead(self, end_offset: int) -> None:
-        """Reserve ahead of the log end, after `keep`; any thread, waits. Raises storage errors."""
+        """Reserve ahead of the log end; for any thread, after `keep`. Waits for the disk. Raises
+        StorageFull, StorageFailed, FileGone.
+        """
         self._reservation.reserve_now(end_offset)
 
     def keep(self) -> None:
@@ -46,7 +50,9 @@ class WrittenMode:
         self._slots_to_lower = 0
 
     def enter(self, end_offset: int) -> None:
-        """Begin `written` mode, with a reservation; may wait. Raises storage errors."""
+        """Begin `written` mode: reserve, unless enough is reserved. May wait for the disk. Raises
+        StorageFull, StorageFailed.
+        """
         self.keep()
         if self._reservation.limit < end_offset + RESERVE_OFFSETS // 2:
             self._reservation.reserve_now(end_offset)
@@ -91,7 +97,9 @@ class WrittenMode:
         return False
 
     def release_unused(self, durable_offset: int) -> None:
-        """Return the reservation at a clean stop; waits. Raises StorageFull, StorageFailed."""
+        """Return the reservation at a clean stop. Waits for the disk. Raises StorageFull,
+        StorageFailed.
+        """
         self._reservation.release_unused(durable_offset)
 
     def close(self) -> None:

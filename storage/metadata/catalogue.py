@@ -127,7 +127,9 @@ class Catalogue:
         return self._change(NamespaceMade(meta))
 
     def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Set a namespace's number for Iggy, free or new (None); return the ticket."""
+        """Set the number by which Iggy clients know a namespace: this free number, or a new number
+        for None; return the ticket.
+        """
         meta = self._namespaces[tenant, namespace]
         assert iggy_id not in self._streams
         made_id = meta.made_id
@@ -181,7 +183,9 @@ class Catalogue:
         return meta.made_id if meta.iggy_id is None else meta.iggy_id
 
     def next_partition_id(self) -> int:
-        """Return a new partition id, to store with the topic and as the folder's name."""
+        """Return a partition id that was never given out. The id is stored with its topic, and as
+        the name of its folder.
+        """
         partition_id = self._counters.next_partition_id
         self._counters.next_partition_id += 1
         return partition_id
@@ -192,7 +196,9 @@ class Catalogue:
         return self._counters.next_partition_id
 
     def raise_partition_ids(self, highest_seen: int) -> None:
-        """Continue above the highest partition id of any folder, also of unnamed folders."""
+        """Continue above the highest partition id of any folder, even of a folder that the
+        catalogue does not name.
+        """
         self._counters.next_partition_id = max(self._counters.next_partition_id, highest_seen + 1)
 
     def raise_topic_ids(self, highest_seen: int) -> None:
@@ -209,7 +215,9 @@ class Catalogue:
         settings: dict[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> int:
-        """Create a topic of a free name and an existing namespace; return the ticket."""
+        """Create a topic whose name is free, in an existing namespace, over existing folders;
+        return the ticket.
+        """
         key = (name.tenant, name.namespace)
         assert key in self._namespaces and name not in self._topics
         assert iggy_id not in self._in_namespace.get(key, {})

@@ -55,7 +55,9 @@ class GroupMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A namespace (Iggy: stream); `iggy_id` is a client's choice, else `made_id` counts."""
+    """A namespace (Iggy: stream). `iggy_id` is the id that an Iggy client chose; if `iggy_id` is
+    None, Iggy clients use `made_id`.
+    """
 
     tenant: str
     namespace: str

@@ -62,7 +62,9 @@ class Journal(Protocol):
         """Return the error, with its place, for the record that `replay` yielded last."""
 
     def append(self, body: bytes) -> int:
-        """Add a record; return the ticket of its round. Raises StorageFull, StorageFailed."""
+        """Add a record; return the commit ticket after which it is on disk. Raises StorageFull,
+        StorageFailed.
+        """
 
     def append_lazy(self, body: bytes) -> object:
         """Add a record that is on disk within the flush interval."""
@@ -79,7 +81,9 @@ class ChangeJournal(Generic[ChangeT]):
     """
 
     def __init__(self, journal: Journal, change_type: object, name: str) -> None:
-        """`change_type` is the union of all changes; `name` appears in errors."""
+        """Store the parameters; `change_type` is the union of all changes; `name` appears in
+        errors.
+        """
         self._journal = journal
         self._name = name
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_encode_ranges)
@@ -161,7 +165,9 @@ class ChangeJournal(Generic[ChangeT]):
         return self._journal.size_bytes >= self._next_snapshot_bytes
 
     def begin_gathering(self) -> None:
-        """Begin a snapshot of this state; `gather` adds pieces while the state changes."""
+        """Begin a snapshot of the present state; `gather` adds the pieces while the
+        state changes.
+        """
         self._gathered, self._since = [], []
 
     def gather(self, changes: Sequence[ChangeT]) -> None:

@@ -1,4 +1,6 @@
-"""Totals over a broker's cursors, for checks of limits. Knows no journal."""
+"""Totals over all cursors of a broker, updated with every change, for checks of the broker's
+limits. Knows no journal and no limit.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class CursorTotals:
         self._count(counted, 1)
 
     def take(self, counted: Iterable[CountedSubscription]) -> None:
-        """Stop counting subscriptions that are gone, or about to change and be added again."""
+        """Stop counting these subscriptions: they are gone, or about to change and be
+        added again.
+        """
         self._count(counted, -1)
 
     def _count(self, counted: Iterable[CountedSubscription], sign: int) -> None:

@@ -10,7 +10,9 @@ FIRST_IGGY_POSITION = 1
 
 
 def highest_positions(positions: Positions, topic_id: int) -> dict[int, int]:
-    """Return the highest offset seen by subscriptions, by partition; none without position."""
+    """Return, by partition, the highest offset that any subscription of a topic has seen;
+    partitions without a position are left out.
+    """
     highest: dict[int, int] = {}
     for subscription in positions.subscriptions(topic_id):
         for index, cursor in subscription.cursors.items():

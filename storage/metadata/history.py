@@ -69,7 +69,10 @@ class PastChange:
 
 
 class ChangeHistory:
-    """The last changes, oldest first: every change after `begins_after`."""
+    """The last changes, oldest first.
+
+    Guarantees: has every change after `begins_after`.
+    """
 
     def __init__(self, changes_max: int = HISTORY_CHANGES_MAX) -> None:
         """Begin empty."""

@@ -124,7 +124,9 @@ class JournalPositions:
         return self._change(change, lazy=lazy)
 
     def set_ends(self, change: EndsSet | None) -> None:
-        """Note `ends.news` or `ends.gone`, lazily. Raises StorageFull, StorageFailed."""
+        """Note the findings of `ends.news` or `ends.gone`, lazily. Raises StorageFull,
+        StorageFailed.
+        """
         if change is not None:
             self._journal.append(change, lazy=True)
             self.ends.apply(change)
@@ -219,7 +221,9 @@ def _as_records(
 
 
 class Gathering:
-    """Yields a snapshot in pieces; an entry about to change comes first, in the old form."""
+    """Yields a snapshot in pieces while the state changes: an entry about to change is yielded
+    first, in its old form.
+    """
 
     def __init__(self, topics: dict[int, dict[bytes, StoredSubscription]]) -> None:
         self._topics = topics

@@ -36,7 +36,9 @@ class LogEnds:
                 self._ends.pop(number, None)
 
     def news(self, ends: Mapping[int, int]) -> EndsSet | None:
-        """Return the change with these ends' news (0: partition gone), None without news."""
+        """Return the change with the news in these ends (0: the partition is gone), None without
+        news.
+        """
         new = {
             number: end
             for number, end in ends.items()
@@ -45,7 +47,9 @@ class LogEnds:
         return EndsSet(new) if new else None
 
     def gone(self, known: Iterable[int]) -> EndsSet | None:
-        """Return the change that forgets all but the known partitions, None without change."""
+        """Return the change that forgets all partitions but the known, None if nothing is to
+        forget.
+        """
         gone = self._ends.keys() - set(known)
         return EndsSet(dict.fromkeys(sorted(gone), 0)) if gone else None
 

@@ -26,7 +26,9 @@ from braidlog.storage.metadata.ranges import RangeSet
 
 
 class MemoryPositions:
-    """All subscriptions of all topics, in objects not to be changed. Implements `Positions`."""
+    """All subscriptions of all topics. Callers must not change returned objects. Implements
+    `Positions`.
+    """
 
     def __init__(self) -> None:
         self.set_back = 0
@@ -135,7 +137,9 @@ class MemoryPositions:
     # Applying.
 
     def check_named(self, changes: Sequence[CursorChange]) -> None:
-        """Assert that changes name existing subscriptions: else the next start would fail."""
+        """Assert that the changes name existing subscriptions: the next start would
+        fail otherwise.
+        """
         new: set[tuple[int, bytes]] = set()
         for change in changes:
             if type(change) is Moved:  # hot: see make bench

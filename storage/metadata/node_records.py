@@ -1,4 +1,6 @@
-"""Records of ZooKeeper's nodes and sessions in a journal (storage/FORMAT.md, 9.3)."""
+"""Records of ZooKeeper's nodes and sessions, as a journal holds them (storage/FORMAT.md, section
+9.3).
+"""
 
 import msgspec
 

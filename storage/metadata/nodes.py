@@ -148,7 +148,9 @@ class StoredNodes:
         return ticket
 
     def end_session(self, session_id: int) -> int:
-        """Remove a session, without its ephemeral nodes; return the ticket. Raises as `write`."""
+        """Remove a session; its ephemeral nodes stay until deleted. Return the ticket. Raises as
+        `write`.
+        """
         ticket = self._journal.append(SessionGone(session_id))
         del self.sessions[session_id]
         self._shorten()

@@ -75,7 +75,9 @@ class Positions(Protocol):
         """Make a subscription unless it exists; return the ticket."""
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
-        """Change an existing cursor, taking the ranges; return the ticket, 0 if lazy."""
+        """Change a cursor of an existing subscription; return the ticket, 0 for a lazy change. The
+        store takes over the ranges.
+        """
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
         """Make subscriptions, and change cursors of these and of others; return the ticket. All
@@ -86,7 +88,9 @@ class Positions(Protocol):
         """Replace the properties of an existing subscription; return the ticket."""
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """End a partition's cursor, and with its last the subscription; return the ticket."""
+        """End the cursor of a partition, with the last cursor the subscription; return
+        the ticket.
+        """
 
     def drop(self, topic_id: int, name: bytes) -> int:
         """End an existing subscription; return the ticket."""
@@ -98,7 +102,9 @@ class Positions(Protocol):
         """Set the present number of partitions of a topic; return the ticket."""
 
     def deliveries(self, key: QueueKey) -> Sequence[Run] | None:
-        """Return how often records were given out, as last stored for a share group, or None."""
+        """Return how often records of a queue were given out, as last stored; None if no member of
+        a share group has read there.
+        """
 
     def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
         """Store how often records of a queue were given out: a lazy change. A seek forgets the

@@ -94,7 +94,9 @@ class RangeSet:
             self.add(start, end)
 
     def touches(self, start: int, end: int) -> bool:
-        """Return True if `[start, end)` overlaps or adjoins a range, so that `add` takes it."""
+        """Return True if `[start, end)` overlaps or adjoins a range: then `add` never
+        refuses it.
+        """
         low = bisect_left(self._ends, start, self._head)
         return low < len(self._starts) and self._starts[low] <= end
 
@@ -157,7 +159,9 @@ class RangeSet:
         return self._covered(low, high) - below - above
 
     def pop_below(self, position: int) -> int:
-        """Drop offsets below `position`; return `position`, or the end of a range around it."""
+        """Drop offsets below `position`; return `position`, or the end of the range that contains
+        it.
+        """
         place = bisect_right(self._starts, position, self._head)
         if place == self._head:
             return position

@@ -65,12 +65,16 @@ class UserBook:
         return list(self._grants_of.get(subject, ()))
 
     def apply(self, change: UserChange) -> None:
-        """Apply a change, live or replayed. Raises KeyError for a missing object."""
+        """Apply a change, live or replayed. Raises KeyError if the change names
+        something missing.
+        """
         APPLY[type(change)](self, change)
         self.version += 1
 
     def clear(self) -> None:
-        """Empty the book before `apply` fills it again; all holders of the book see that."""
+        """Empty the book before `apply` fills it again; every holder of the book sees
+        the change.
+        """
         for table in (self.grants, self._grants_of, self._by_id, self._by_name, self._by_token):
             table.clear()
         self.next_user_id = ROOT_USER_ID + 1

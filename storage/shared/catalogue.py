@@ -95,7 +95,9 @@ class SharedCatalogue:
         return min(self._changed.get(subject, self._owned_from), self.place)
 
     def last_deletion(self, name: Named) -> int:
-        """Return the place of the last deletion of an object of that name, as `last_change`."""
+        """Return the place of the last deletion of a topic, namespace or tenant of that name, as
+        `last_change`.
+        """
         return min(self._deleted.get(name, self._deletions_from), self.place)
 
     @property
@@ -110,7 +112,9 @@ class SharedCatalogue:
         return max((journal.ticket for journal in journals), default=0)
 
     def follow(self, rows: Sequence[JournalRow]) -> Touched:
-        """Apply rows after `place`. Raises NotFollowed for a gap, DamagedLog, UnknownRecord."""
+        """Apply rows after `place`. Raises NotFollowed if there is a gap or a snapshot;
+        DamagedLog, UnknownRecord.
+        """
         if not rows:
             return Touched()
         if rows[0].place != self._place + 1 or any(row.kind >= SNAPSHOT for row in rows):
@@ -140,7 +144,9 @@ class SharedCatalogue:
         return self._take_touched()
 
     def disown(self) -> None:
-        """Give up shard 0: take no changes, and follow the shard after the published changes."""
+        """Give up shard 0: take no more changes here, and follow the shard once the changes made
+        are published.
+        """
         self._place, self._main, self._main_journal = self.place, None, None
 
     def _changes_of(self, journal: "LedgerJournal | Rows") -> Changes:

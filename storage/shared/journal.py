@@ -25,7 +25,9 @@ class LedgerJournal:
     def __init__(
         self, shard: int, kind: int, rows: Sequence[JournalRow], committer: Committer
     ) -> None:
-        """`rows`: the last snapshot and later rows, in order. Raises DamagedLog for a gap."""
+        """`rows` are the last snapshot and the rows after it, in order. Raises DamagedLog for a
+        missing row.
+        """
         self.folder = f"journal {kind} of shard {shard}"
         self.recovery = RecoveryReport(self.folder)
         self.lazy_source: Callable[[], Iterable[bytes]] | None = None

@@ -131,7 +131,9 @@ def pack_entry(entry: SliceEntry) -> bytes:
 
 
 def unpack_entries(data: Buffer, partitions: Collection[int] | None = None) -> list[SliceEntry]:
-    """Return back-to-back entries, of a footer or a pack's index, for `partitions` only."""
+    """Entries back to back: a footer's, or a pack's index in the ledger; if `partitions` are given,
+    only theirs. Raises BadObject.
+    """
     if len(data) % ENTRY_BYTES:
         raise BadObject(f"{len(data)} bytes are not a list of slices")
     return [

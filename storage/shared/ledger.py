@@ -210,7 +210,9 @@ class Ledger(Protocol):
         """Give a sign of life; return the session's state and round, as `session_state`."""
 
     def session_state(self, session: int) -> tuple[SessionState, int]:
-        """Return state and round after the session's last statement; round -1 if unknown."""
+        """Return state and round, once no statement of that session is under way any more. A
+        session that does not exist has round -1.
+        """
 
     def sessions(self) -> list[SessionRow]:
         """Return all sessions that are live or may still have objects."""
@@ -219,13 +221,19 @@ class Ledger(Protocol):
         """Store the listener addresses of a live session."""
 
     def drain(self, node: int, *, drains: bool) -> bool:
-        """Make a node give up or own its shards. False if the node has no live session."""
+        """Make a node give up its shards, or own shards again. False if the node has no live
+        session.
+        """
 
     def fence(self, session: int, silent_ms: int) -> bool:
-        """End a live session silent for that long, or with a beat in the future."""
+        """End a live session that has been silent for that long, or whose last beat is in the
+        future because the clock was set back.
+        """
 
     def leave(self, session: int) -> bool:
-        """End the caller's own session, if live, and free its shards; return if it was."""
+        """End the caller's own session and free its shards. Return False if the session was not
+        live.
+        """
 
     # Shards.
 

@@ -1,4 +1,6 @@
-"""Makes a cluster: ledger and object store get a common id that proves them a pair."""
+"""Makes a cluster: a common id in the ledger and in the object store shows that they belong
+together.
+"""
 
 import secrets
 import uuid

@@ -51,7 +51,9 @@ INHERITED_MAX = 64
 
 @dataclass(slots=True, frozen=True)
 class PackerSettings:
-    """Times in ms. Packs are built in memory: about `pack_bytes`, or a larger slice."""
+    """Times in milliseconds. Packs are built in memory: about `pack_bytes`, or a single larger
+    slice.
+    """
 
     delete_after_ms: int = 3_600_000
     index_interval_bytes: int = 16 * 1024

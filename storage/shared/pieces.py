@@ -95,7 +95,9 @@ class PartitionPieces:
         return max([self.log_start, *ends])
 
     def offset_before(self, size_bytes: int) -> int:
-        """Return an offset with about so many bytes behind, at least the log start."""
+        """Return an offset with about so many bytes of records from there to the log's end; the log
+        start if the log is smaller.
+        """
         for segment in reversed(self.segments):
             bases = [segment.base, *(piece.end_offset for piece in segment.pieces)]
             for piece, base in zip(reversed(segment.pieces), reversed(bases[:-1]), strict=True):

@@ -75,7 +75,9 @@ class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 class PostgresLedger:
-    """The tables of a cluster; calls connect if needed. Implements `Ledger`."""
+    """The tables of a cluster. The constructor does not connect; every call connects if needed.
+    Implements `Ledger`.
+    """
 
     def __init__(self, database: str, *, read_only: bool = False) -> None:
         """`database` is a connection string or URL of libpq; passwords come from this string, from
@@ -147,7 +149,9 @@ class PostgresLedger:
     # The cluster.
 
     def cluster(self) -> Cluster | None:
-        """Return this ledger's cluster. Raises LedgerRefused for a cluster of another format."""
+        """Return the cluster of this ledger. Raises LedgerRefused for a cluster of
+        another format.
+        """
         rows = self._rows("SELECT to_regclass('cluster')::text")
         if rows[0][0] is None:
             return None

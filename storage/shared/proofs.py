@@ -51,7 +51,10 @@ def stored_cluster_id(objects: ObjectStore) -> str | None:
 
 
 def open_cluster(ledger: Ledger, objects: ObjectStore) -> Cluster:
-    """The common cluster of ledger and store. Raises NoCluster, LedgerRefused."""
+    """The cluster of ledger and store, which must be the same.
+
+    Raises NoCluster, LedgerRefused; LedgerUnanswered, StoreUnanswered.
+    """
     cluster = ledger.cluster()
     if cluster is None:
         raise NoCluster("the database holds no cluster: run `braidlog cluster init`")

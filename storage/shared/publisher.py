@@ -289,7 +289,10 @@ def pauses() -> Iterator[float]:
 
 
 def put_surely(objects: ObjectStore, name: str, data: bytes, patience: Patience) -> None:
-    """Put an object surely, retried by name. Raises ObjectForged for a different object."""
+    """Put an object until it is known to be there: retries use the same name.
+
+    Raises ObjectForged where the name holds something else.
+    """
     begun_s = monotonic()
     for pause_s in pauses():
         try:
@@ -320,7 +323,9 @@ def check_same(objects: ObjectStore, name: str, data: bytes) -> None:
 
 
 def build_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, int]:
-    """The object with these slices, its footer and trailer. Raises StorageFailed."""
+    """The object with these slices, and the bytes of its footer and trailer. Raises StorageFailed
+    where the local file cannot be read.
+    """
     try:
         pieces, entries = gather(slices)
     except FileGone as error:
@@ -349,7 +354,9 @@ def gather(slices: Sequence[Slice]) -> tuple[list[Buffer], list[SliceEntry]]:
 
 
 def cut(slices: Sequence[Slice], bytes_max: int) -> Iterator[list[Slice]]:
-    """Yield the slices in parts of about `bytes_max`; cuts carry the whole's offsets."""
+    """Yield the slices in parts of about `bytes_max`; a slice that does not fit is cut, and each
+    cut carries the whole slice's offsets.
+    """
     part: list[Slice] = []
     left = bytes_max
     for entry_slice in slices:

@@ -144,7 +144,9 @@ class StoreSource:
     """The segments of a partition in the shared store. Implements `LogSource`."""
 
     def __init__(self, look: Callable[[], PartitionPieces], files: "StoredFiles") -> None:
-        """`look` returns the records' present places; any method may raise the errors of `look`."""
+        """`look` returns the present places of the records; every method may raise the errors of
+        `look`.
+        """
         self._look = look
         self._files = files
         self._pieces = PartitionPieces(0, 0)
@@ -217,7 +219,10 @@ class StoredFiles(FilesOverLocal):
         return self.fetch(segment.index, 0, segment.index.size)
 
     def fetch(self, piece: Piece, pos: int, end: int) -> bytes:
-        """Return a piece's bytes between two places. Raises OSError, StoreUnanswered."""
+        """Return the bytes of a piece between two places of its file.
+
+        Raises: OSError where the object is wrong; StoreUnanswered.
+        """
         first, last = max(pos, piece.file_pos), min(end, piece.file_end)
         object_pos = piece.object_pos + first - piece.file_pos
         get = partial(self._objects.get, piece.object, object_pos, last - first)
@@ -254,7 +259,10 @@ class StoredFile(FileOverLocal):
         self._buffered_pos = 0
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
-        """Read as `File.read_at`, with a wait. Raises OSError, StoreUnanswered."""
+        """Read as `File.read_at`, but always wait.
+
+        Raises: OSError where an object is wrong; StoreUnanswered.
+        """
         end = min(pos + size, self._pieces.size)
         if end <= pos:
             return b""

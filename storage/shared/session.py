@@ -166,7 +166,9 @@ class ClusterSession:
         self.cluster = replace(self.cluster, format=FORMAT)
 
     def _drop_marks(self, over: Collection[int]) -> None:
-        """Remove marks of sessions that ended before this session, whose mark proves more."""
+        """Remove marks of sessions that ended before this session joined; its own mark
+        proves more.
+        """
         for mark in marks_of(self.objects):
             if mark.session in over:
                 self.objects.delete(mark.name)
@@ -244,7 +246,9 @@ class ClusterSession:
             self._marking.release()
 
     def tell_addresses(self, addresses: dict[str, str]) -> None:
-        """Publish the addresses of this broker's listeners. Raises the session's last error."""
+        """Publish the addresses of this broker's listeners. Raises the error that ended the
+        session.
+        """
         surely(lambda: self.ledger.set_listeners(self.number, addresses), self.patience)
 
     # Ownership.
@@ -258,7 +262,9 @@ class ClusterSession:
         return ClusterView(self.ledger.sessions(), self.ledger.shards())
 
     def _fence_silent(self) -> None:
-        """End silent sessions, if our own beats were answered: we may be the silent broker."""
+        """End silent sessions if our own beats were answered all the time: otherwise this broker
+        may be the broker without a connection.
+        """
         since_s = self._answered_since_s
         lease_ms = self.settings.lease_ms
         if since_s is None or (monotonic() - since_s) * 1000 < lease_ms:
@@ -290,7 +296,9 @@ class ClusterSession:
         return bool(self._ahead_since_s)
 
     def take(self, shards: Sequence[int]) -> dict[int, int]:
-        """Take free shards among these; return their epochs. Raises the session's last error."""
+        """Take the free shards among these; return the epochs of the new shards. Raises the error
+        that ended the session.
+        """
 
         def ask() -> dict[int, int]:
             self.ledger.take(self.number, shards)
@@ -324,7 +332,9 @@ class ClusterSession:
         surely(lambda: self.ledger.drain(self.settings.node, drains=True), self.patience)
 
     def leave(self) -> None:
-        """End the session in good order: all is published, and others may take over."""
+        """End the session in good order: everything is published, so others may take
+        over at once.
+        """
         self._stop.set()
         with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.
             self.ledger.leave(self.number)

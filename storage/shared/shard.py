@@ -89,7 +89,9 @@ class Shard:
         self._sources.setdefault(key, []).append(located)
 
     def now_packed(self, packed: Sequence[tuple[SliceEntry, str]]) -> dict[Key, SegmentPieces]:
-        """Note slices in these new packs; return changed pieces of inherited segments."""
+        """Note slices that are now in packs of these names; return the new pieces of the inherited
+        segments that changed.
+        """
         changed: dict[Key, list[Located]] = {}
         for entry, object_ in packed:
             key = entry.partition_id, entry.segment_base

@@ -47,7 +47,9 @@ class ShardLink:
 
 
 class ShardRounds:
-    """The `Rounds` of a cached log: no sync, no slot; the ledger has begin and end."""
+    """The `Rounds` of a log whose segments are a cache. Nothing is synced, and no slot is written:
+    the ledger has the log's begin and end.
+    """
 
     __slots__ = ("_counted", "_files", "_growing", "_identity", "_link", "tracks", "unsynced")
 

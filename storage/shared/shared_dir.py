@@ -104,7 +104,10 @@ class SharedDir:
     def of_session(
         cls, path: str, session: ClusterSession, settings: SharedSettings
     ) -> "SharedDir":
-        """Lock and empty the folder. Raises DirectoryLocked, NotACache, storage errors."""
+        """Lock and empty the folder; no shard is held yet.
+
+        Raises: DirectoryLocked, NotACache, StorageFull, StorageFailed.
+        """
         path = os.path.abspath(path)
         os.makedirs(path, exist_ok=True)
         lock_fd = take_lock(path)
@@ -178,7 +181,9 @@ class SharedDir:
         return journals
 
     def drop_unopened(self, shard: int) -> None:
-        """Drop the rest of a shard, of deleted topics, once every topic is open."""
+        """Drop the rest of a shard's contents once every topic of the shard is open: the rest
+        belongs to deleted topics.
+        """
         for number in [
             number for number, pieces in self._unopened.items() if pieces.shard == shard
         ]:
@@ -307,7 +312,9 @@ class SharedDir:
         """Note nothing: a shard's log and positions are published together."""
 
     def close(self, committer: Committer) -> None:
-        """Stop cleanly, all published, shards free, lock released. Raises StorageFailed."""
+        """Stop cleanly: everything published, and all shards free for others. Raises StorageFailed;
+        always releases the lock.
+        """
         try:
             committer.commit()
             for log in self._logs.values():
@@ -316,7 +323,9 @@ class SharedDir:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of everything, so that others take over: unpublished records never count."""
+        """Let go of everything as it is, so that others take over at once: unpublished records
+        never count.
+        """
         self.session.leave()
         for journals in self._ledger_journals.values():
             for journal in journals:

@@ -91,7 +91,9 @@ def read_shards(
 def read_rounds(
     objects: ObjectStore, rows: Sequence[RoundRow], patience: Patience, at_once: int
 ) -> Iterable[tuple[RoundRow, list[Located]]]:
-    """Yield published rounds with their slices. Raises BadObject, errors of `patience`."""
+    """Yield published rounds with the slices of each. Raises BadObject, and the errors of
+    `patience`.
+    """
 
     def read(row: RoundRow) -> list[Located]:
         return surely(lambda: round_slices(objects, row), patience)

@@ -128,7 +128,9 @@ def verify_store(
 
 
 def _deleted(ledger: Ledger) -> Callable[[int], bool]:
-    """Return a test for deleted topics, whose slices may remain in packs."""
+    """Return a function that says if the topic of a partition was deleted: slices of a deleted
+    topic may remain in packs that others need.
+    """
     cluster = ledger.cluster()
     shared_catalogue = SharedCatalogue(0 if cluster is None else cluster.shards)
     shared_catalogue.follow_anew(ledger.journal(0, KIND_CATALOGUE))

@@ -20,7 +20,10 @@ class BadContent(ValueError):
 
 
 def check_content(header: BatchHeader, positions: memoryview, body: memoryview) -> bool:
-    """Check a batch by its header; False for an unknown codec. Raises BadContent."""
+    """Check a batch against its own header; False if there is no codec for its body.
+
+    Raises: BadContent.
+    """
     check_header(header)
     if header.flags & BatchFlag.GAP or header.body_format == BodyFormat.GAP:
         if body or positions or header.record_count or not header.flags & BatchFlag.GAP:
@@ -67,7 +70,9 @@ def check_count(header: BatchHeader, count: int) -> None:
 
 
 def holes_in(body: memoryview) -> int:
-    """Messages that compaction took out of PULSAR entries. Raises CorruptBody."""
+    """Messages that compaction took out of PULSAR entries, which still count them. Raises
+    CorruptBody.
+    """
     batched = [ref for ref in entries(body, 0) if ref.record_count > 1]
     return sum(sum(holes_of(body[ref.start : ref.end], ref.record_count)) for ref in batched)
 

@@ -48,7 +48,9 @@ class LogSummary:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """The result of a `log verify`. `broker_pid`: the directory's process, or 0."""
+    """The result of a `log verify`. `broker_pid`: the process that has the directory open; 0
+    without such a process.
+    """
 
     data_dir: str
     broker_pid: int

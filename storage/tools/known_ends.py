@@ -22,7 +22,9 @@ class JournalledEnds:
         return 0 if self._cursors is None else self._cursors.ends.get(partition_id)
 
     def highest_position(self, owner: FolderOwner) -> int:
-        """Return the highest offset that any subscription of a partition has seen, or 0."""
+        """Return the highest offset that any subscription of a partition has seen; 0
+        without any.
+        """
         if self._catalogue is None or self._cursors is None:
             return 0
         meta = self._catalogue.topic(parse_topic(owner.topic))
@@ -39,7 +41,9 @@ class JournalledEnds:
         return self.durable_end(partition_id) or self.highest_position(owner)
 
     def warning(self, partition_id: int, owner: FolderOwner, end_offset: int) -> str | None:
-        """Return a sentence on a log that ends below its durable end or a position, else None."""
+        """Return a sentence on a log that ends below its durable end or below a position; None for
+        any other log.
+        """
         durable_end = self.durable_end(partition_id)
         if durable_end > end_offset:
             reason = f"the log ends at {end_offset}, but everything below {durable_end} was on disk"

@@ -206,7 +206,9 @@ class Repair:
     # Partitions
 
     def _topic_file(self, folder: str, number: int) -> TopicFile | None:
-        """Read that partition's topic file; None if it is bad or another partition's."""
+        """Read the topic file of that partition; return None if the file is bad or another
+        partition's.
+        """
         try:
             content = unpack_topic_file(self.files.read_whole(os.path.join(folder, TOPIC_NAME)))
         except (OSError, BadTopicFile):

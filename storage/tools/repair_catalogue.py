@@ -23,7 +23,10 @@ class CatalogueRepair:
         self._folders = folders
 
     def run(self, cursors: JournalPositions | None, now_us: int) -> None:
-        """Drop topics without folders; create named topics anew, with unused numbers."""
+        """Drop topics without any folder, and create topics again that folders name.
+
+        New topics get numbers that no cursor has.
+        """
         catalogue = self.catalogue
         catalogue.raise_partition_ids(max(self._folders, default=0))
         if cursors is not None:

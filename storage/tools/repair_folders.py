@@ -63,7 +63,9 @@ class FolderPlacement:
                 self.refusals.append(text)
 
     def _blocked(self) -> list[int]:
-        """Return folders whose right place is another's that stays, or is wanted by two."""
+        """Return folders whose right place is occupied by a folder that stays, or is
+        wanted by two.
+        """
         targets = list(self.moves.values())
         staying = self._numbers - self.moves.keys() - self.strays.keys()
         return [
@@ -93,7 +95,9 @@ class FolderPlacement:
         return [(number, folder) for number, folder in places if folder is not None]
 
     def stray_steps(self, aside: SetAside) -> list[RepairStep]:
-        """Return the first steps, which set aside, whole, folders without a place."""
+        """Return steps that set aside, whole, folders without a place: they come before
+        all others.
+        """
         return [
             RepairStep(
                 f"partition {number}",
@@ -143,7 +147,9 @@ def _moving_aside(aside: SetAside, folder: str, name: str) -> Callable[[], None]
 
 
 def held_partition(files: Files, folder: str) -> int | None:
-    """Return the partition in all intact segment headers of a folder, if they agree."""
+    """Return the partition that all intact segment headers of a folder name; None if there is none,
+    or the headers disagree.
+    """
     partition_ids = set()
     for name in segment_names(files.names(folder))[0]:
         file = files.open(os.path.join(folder, name.file_name))

@@ -66,7 +66,9 @@ class SegmentWriter:
         self._file.write_at([pack_segment_header(header)], 0)
 
     def copy(self, segment: Segment, start_pos: int, end_pos: int) -> None:
-        """Add bytes of another segment file. Raises DamagedLog, StorageFull, StorageFailed."""
+        """Add these bytes of another segment file. Raises: DamagedLog, StorageFull,
+        StorageFailed.
+        """
         while start_pos < end_pos:
             size = min(COPY_BYTES, end_pos - start_pos)
             try:
@@ -87,7 +89,10 @@ class SegmentWriter:
             offset += covered
 
     def snapshot(self, records: Iterable[bytes]) -> int:
-        """Add records as a journal's snapshot; return the end offset. Raises storage errors."""
+        """Add records as the snapshot of a journal, with its end; return the offset after the end.
+
+        Raises: StorageFull, StorageFailed.
+        """
         offset = self._header.base_offset
         for piece in in_batches(records):
             self._journal_batch(offset, piece, 0)
@@ -154,7 +159,10 @@ class SetAside:
         self._folder = folder
 
     def copy(self, path: str, name: str) -> None:
-        """Keep a durable copy of a file, once. Raises StorageFull, StorageFailed."""
+        """Keep a copy of a file, durably; a file that is kept already is not copied again.
+
+        Raises: StorageFull, StorageFailed.
+        """
         self._make()
         target = self._free_path(name, path)
         if target is None:

@@ -25,7 +25,9 @@ LOOKS_MAX = 5  # At a journal that a broker shortens meanwhile.
 
 
 def read_catalogue(data_dir: str | os.PathLike[str]) -> Catalogue:
-    """Return the catalogue that a start would replay. Raises as the replay, and OSError."""
+    """Return the catalogue that a start would replay. Raises DamagedLog, UnknownRecord; OSError if
+    there is none.
+    """
     for _ in range(LOOKS_MAX - 1):
         try:
             return _read(os.fspath(data_dir))

@@ -126,7 +126,9 @@ class SurveyWalk:
         return self._walk.proven
 
     def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
-        """Yield good batches and holes from a segment on, bodies checked from an offset on."""
+        """Yield good batches and holes from segment number `first` on; check bodies from that
+        offset on. Raises FileGone.
+        """
         hole = self._hole_before(first)
         if hole is not None:
             yield hole
@@ -146,7 +148,9 @@ class SurveyWalk:
             goes_on = self._resume_behind(hole)
 
     def _hole_before(self, first: int) -> Hole | None:
-        """Return the hole before the walk's first segment, the log start without a slot."""
+        """Return the hole before the first segment of the walk. Without a slot that segment is the
+        log start.
+        """
         self._walk.resume(first)
         if not self._walk.segments:
             return self._missing(self._folder, 0, self.proven, "there is no segment file")

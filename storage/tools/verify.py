@@ -230,7 +230,9 @@ class Verifier:
             )
 
     def _log(self, identity: LogIdentity, name: str) -> tuple[Survey, JournalRecords] | None:
-        """Check a log, again if a broker removed a file meanwhile; None if the log is gone."""
+        """Check a log, again if a broker removed a file meanwhile; return None if the
+        log is gone.
+        """
         done = self._done
         for _ in range(LOOKS_MAX):
             self._done = done
@@ -292,7 +294,9 @@ def stored_catalogue(journal: StoredJournal, lost: Lost) -> Catalogue:
 
 
 def is_data_dir(path: str | os.PathLike[str]) -> bool:
-    """Return True if a broker ever started there. Raises StorageFailed if unknown."""
+    """Return True if a broker was ever started there. Raises StorageFailed if this user cannot
+    know.
+    """
     for name in (*JOURNAL_KINDS, PARTITIONS_NAME):
         try:
             if stat.S_ISDIR(os.stat(os.path.join(path, name)).st_mode):

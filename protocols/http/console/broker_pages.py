@@ -1,4 +1,6 @@
-"""Pages of totals, connections, consumers over HTTP, exports, settings, users and rights."""
+"""Pages of the broker: totals by protocol, open connections, consumers over HTTP, export jobs,
+settings, users, tokens and permissions.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,9 @@ class Question:
 
 
 def explain(question: Question) -> list[Explanation]:
-    """Return the reasons, the first obstacle first; only `seen` if nothing hides the record."""
+    """Return the reasons, the first obstacle first; a single reason `seen` if nothing hides the
+    record.
+    """
     reasons = [*_of_the_topic(question), *_of_the_log(question)]
     if not any(reason.effect is Effect.HIDDEN for reason in reasons):
         reasons += _of_the_record(question)

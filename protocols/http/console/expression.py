@@ -38,7 +38,9 @@ class BadExpression(ValueError):
 
 
 def parse_expression(text: str) -> Condition:
-    """Return a function of a message's fields with the expression's value."""
+    """Return a function of a message's fields that returns the expression's value. Raises
+    BadExpression.
+    """
     if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise BadExpression(f"an expression has at most {EXPRESSION_CHARACTERS_MAX} characters")
     parser = _Parser(text)
@@ -171,7 +173,9 @@ def _both(left: Condition, right: Condition) -> Condition:
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Return a comparison that is false for values without an order, as text and number."""
+    """Return a comparison that is false for values without an order, such as a text and a
+    number.
+    """
 
     def ordered(left: object, right: object) -> bool:
         try:

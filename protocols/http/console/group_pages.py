@@ -197,7 +197,9 @@ async def delete(visit: Visit) -> Redirect:
 
 
 async def _cursor(visit: Visit) -> Cursor | None:
-    """Return the group's cursor in Pulsar's terms; None if no Pulsar client can name it."""
+    """Return the group's cursor in Pulsar's terms; None for a name that no Pulsar client can
+    use.
+    """
     path = f"/topics/{visit.topic}/subscription/{visit.path_params['group']}/cursor"
     try:
         return (await visit.api.get(path, CursorAnswer)).cursor

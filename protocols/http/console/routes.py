@@ -35,7 +35,9 @@ def console_routes(
 
 
 class Console:
-    """The console, loaded in a thread at the first request, to save memory and start time."""
+    """The console, loaded in a worker thread at the first request: an idle broker does without the
+    memory, and a start without the time.
+    """
 
     def __init__(
         self, broker: Broker, options: RestOptions, app: ASGIApp, bodies: BodyReader

@@ -155,7 +155,9 @@ def everything(_: ReadMessage) -> bool:
 
 
 def make_filter(text: str, expression: str) -> Callable[[ReadMessage], bool]:
-    """Return a filter of messages by text and expression, if not empty. Raises BadExpression."""
+    """Return a function that is true for messages with the text that satisfy the expression;
+    empty ones are no condition. Raises BadExpression.
+    """
     if not text and not expression:
         return everything
     condition: Condition | None = parse_expression(expression) if expression else None

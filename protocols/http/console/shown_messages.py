@@ -127,7 +127,9 @@ def _text(
 
 
 def pretty(data: bytes) -> str:
-    """Return JSON with line breaks, unless it is large or mostly indentation."""
+    """Return JSON with line breaks and indentation; as it is if the JSON is large, or so deep that
+    the text would be mostly indentation.
+    """
     if len(data) > INDENTED_BYTES_MAX or _indentation(data) > INDENTATION_SHARE_MAX * len(data):
         return data.decode("utf-8", "backslashreplace")
     return msgspec.json.format(data, indent=2).decode("utf-8", "backslashreplace")
@@ -176,7 +178,9 @@ def show_row(
 
 
 def origin_of(message: ReadMessage) -> str:
-    """Return the protocol that stored a message; the name for a plug-in's format."""
+    """Return the protocol that stored a message, by the stored format; the format's name for the
+    format of a plug-in.
+    """
     name = message.format or ""
     return ORIGINS.get(name, name)
 

@@ -158,7 +158,9 @@ async def _producers(visit: Visit, topic: TopicDetail) -> list[ListedProducer]:
 
 
 async def _schema(visit: Visit) -> TopicSchema | None:
-    """Return the newest schema of a topic, or the address's version, if any."""
+    """Return the newest schema of a topic, or the version that the address names; None if there is
+    none. Raises ApiError, PageRefused.
+    """
     path = f"/admin/v2/schemas/{visit.topic}/schema"
     if visit.query("schema"):
         path = f"{path}/{visit.number('schema', 0)}"

@@ -41,7 +41,9 @@ GROUP = "groups/{tenant}/{namespace}/{topic}/{group}"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A path's functions: `get` shows, `post` changes. Read-only mode serves only `is_harmless`."""
+    """The functions of a path: `get` shows, `post` changes. Read-only mode refuses a change unless
+    `is_harmless`.
+    """
 
     get: PageFunction | None = None
     post: PageFunction | None = None

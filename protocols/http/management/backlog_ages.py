@@ -38,7 +38,9 @@ class Ages:
         self._looks_left = self._looks_max
 
     async def since_us(self, partition: Partition, position: int | None) -> int | None:
-        """Return the append time at a position, or of the first kept record; None if unknown."""
+        """Return the append time of the record at the position, or of the first record kept; None
+        if unknown in this scrape.
+        """
         offset = max(position or 0, partition.log_start_offset)
         place = (partition.partition_id, offset)
         time_us = self._before.get(place, self._known.get(place))

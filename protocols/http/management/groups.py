@@ -175,7 +175,9 @@ async def summarize_groups(
     is_seen: Callable[[Resource], bool] = lambda _: True,
     ages: Ages | None = None,
 ) -> list[messages.GroupSummary]:
-    """Return a summary of each group of a topic that `is_seen` allows, or of `wanted`."""
+    """Return a summary of each group of a topic that `is_seen` allows, or only of `wanted` if
+    present.
+    """
     names = broker.subscriptions.names(topic) if wanted is None else [wanted]
     summaries: list[messages.GroupSummary] = []
     async for name in in_turns(names):
@@ -205,7 +207,9 @@ def _containing(
 
 
 async def _oldest_of_all_s(broker: Broker, ages: Ages, subscription: Subscription) -> float | None:
-    """Return the age of a group's oldest unread record; None if any age is unknown."""
+    """Return the age of a group's oldest unread record in all partitions; None if an age is
+    unknown.
+    """
     oldest = 0.0
     async for index in in_turns(range(len(subscription.topic.partitions))):
         age = await _oldest_s(broker, ages, subscription, index)

@@ -38,7 +38,9 @@ class HttpConsumerInfo(msgspec.Struct):
 
 
 class HttpConsumerPage(msgspec.Struct):
-    """A page of consumers; `next` is the `after` of the next page, or null."""
+    """A page of consumers by topic, group and id; `next` is the `after` of the next page, or
+    null.
+    """
 
     consumers: list[HttpConsumerInfo]
     next: str | None

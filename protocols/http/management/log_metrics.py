@@ -84,7 +84,9 @@ class Scrape:
             yield from kafka_metrics(shown, traffic)
 
     def _shown(self, sets: Collection[str], series_max: int) -> tuple[Sequence[TopicFacts], int]:
-        """Return the first topics, up to the limit of series, and the number of other series."""
+        """Return the first topics, up to the limit of series, and the number of series of the other
+        topics.
+        """
         counted = self.counted.series_of_topics()
         left = series_max - (len(self.counted.numbers) - sum(counted.values()))
         shown = left_out = 0

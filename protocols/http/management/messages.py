@@ -146,7 +146,9 @@ class TopicPage(msgspec.Struct):
 
 
 class GroupPage(msgspec.Struct):
-    """A page of groups; `next` as for topics: a name, or with `sort=lag` a number."""
+    """A page of groups; `next` as for topics: a topic's name, or with `sort=lag` the number of
+    entries before.
+    """
 
     groups: list[GroupSummary]
     next: str | None

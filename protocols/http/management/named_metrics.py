@@ -101,7 +101,9 @@ def _has_kafka_name(name: TopicName) -> bool:
 def pulsar_metrics(
     topics: Iterable[TopicFacts], traffic: Traffic, hidden: Collection[str] = ()
 ) -> list[Family]:
-    """Return the metric families of Apache's broker. Topics in `hidden` count only in sums."""
+    """Return the metric families of Apache's broker that are known here. Topics in `hidden` count
+    only in sums.
+    """
     gauges = _families(Kind.GAUGE, "pulsar_", PULSAR_GAUGES)
     totals = _families(Kind.COUNTER, "pulsar_", PULSAR_TOTALS)
     groups = _families(Kind.GAUGE, "pulsar_", PULSAR_GROUPS)

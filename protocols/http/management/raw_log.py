@@ -102,7 +102,9 @@ class RawLogApi:
         return json_response(RawPage(listed, None))
 
     async def state(self, request: Request) -> Response:
-        """The offsets of a partition; with `?time_us=` also the first at or after that time."""
+        """The offsets of a partition; with `?time_us=` also the first offset at or after that
+        time.
+        """
         partition = self._partition(request)
         raw_state = RawState(
             partition.partition_id,

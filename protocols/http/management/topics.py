@@ -1,4 +1,6 @@
-"""`/api/v1/topics`: list, show, create, alter and delete topics, by bodies."""
+"""`/api/v1/topics`: list, show, create, alter and delete topics. Knows bodies and the broker, no
+connection and no file.
+"""
 
 from __future__ import annotations
 

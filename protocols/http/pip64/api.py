@@ -222,7 +222,10 @@ def _decode(body: bytes, into: type[BodyT]) -> BodyT:
 
 
 def read_large(body: bytes) -> ProduceRequest:
-    """Parse a request of any size by message, to run in a thread. Raises RequestRefused."""
+    """Parse a request of any size up to the limit, one message at a time; to run in a thread.
+
+    Raises RequestRefused.
+    """
     envelope = _decode(body, ProduceEnvelope)
     _check_names(body, OBJECT)
     text = (raw_or_none(envelope.messages) or b"null").strip()

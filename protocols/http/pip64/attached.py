@@ -70,7 +70,9 @@ class ConsumerOfPartitions(Protocol):
         """Return True if the consumer is in use."""
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """Drop a partition's entries after a seek or a deletion detached the consumer."""
+        """Drop a partition's entries: a seek or a deletion has detached the consumer from the
+        partition.
+        """
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -113,7 +115,9 @@ class HttpConsumer(Consumer):
         return self.owner.wants_more
 
     def disconnect(self) -> None:
-        """Drop the entries held after a seek, which attaches again, or a deletion."""
+        """Drop the entries held: a seek, which attaches the consumer again, or a deletion has
+        detached it.
+        """
         self.sent.clear()
         self.owner.dropped(self)
 

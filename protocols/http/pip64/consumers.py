@@ -102,7 +102,10 @@ class Consumers:
         ]
 
     def add(self, subscriber: Subscriber) -> None:
-        """Register a consumer, and end a namesake of a deleted topic. Raises LimitExceeded."""
+        """Register a consumer, and end a former consumer of the same id whose topic is deleted.
+
+        Raises LimitExceeded.
+        """
         former = self._by_key.get(_key(subscriber))
         if former is not None:
             self.end(former)
@@ -407,7 +410,9 @@ class _Follower:
 
     @asynccontextmanager
     async def next_messages(self, seconds: float) -> AsyncIterator[streams.Shown]:
-        """Yield messages, after at most `seconds`. Raises RequestRefused if the consumer ended."""
+        """Yield the next messages, after at most `seconds`. Raises RequestRefused if the consumer
+        has ended.
+        """
         api, subscriber = self._api, self._subscriber
         if not api._consumers.has(subscriber):
             raise RequestRefused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")

@@ -223,7 +223,9 @@ class CursorApi:
         partition: Partition,
         resolve: Callable[[], Awaitable[int]],
     ) -> int:
-        """Move the position in a partition, close its consumers, and return the ticket."""
+        """Move the position in a partition and close its consumers; return the ticket to wait
+        for.
+        """
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or dispatcher.resetting is not None:
             position = await resolve()

@@ -77,7 +77,9 @@ class ProduceRequest(ProduceSettings):
 
 
 class ProduceEnvelope(ProduceSettings):
-    """A produce request with its messages as text: a large body may hold millions."""
+    """A produce request with its messages still as text: a large body may hold millions of
+    messages.
+    """
 
     messages: RawJson = msgspec.UNSET
 

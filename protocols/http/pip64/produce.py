@@ -197,7 +197,9 @@ class Producing:
         return appended
 
     def _check_policies(self, topic: Topic, records: Sequence[Record], chosen: Chosen) -> None:
-        """Check that the topic's settings allow the messages."""
+        """Check that the topic's settings allow the messages. Raises RequestRefused,
+        BrokerError.
+        """
         limits = topic.client_limits
         if chosen.new is not None and not limits.adds_schemas:
             text = "Schema not found and schema auto updating is disabled."  # Apache's words.
@@ -280,7 +282,9 @@ class Producing:
         options: _AppendOptions,
         appended: _Appended,
     ) -> int:
-        """Append a batch; note ticket and pause in `appended`; return the base offset."""
+        """Append a batch; note ticket and pause in `appended`, and return the base offset. Raises
+        BrokerError.
+        """
         body: list[bytes] = []
         broker = self._broker
         draft = prepare(share.records, PIECE_MESSAGES, own_times=options.own_times)

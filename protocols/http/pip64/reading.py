@@ -53,7 +53,9 @@ class ReadLimits:
 
 
 def read_limits(request: Request) -> ReadLimits:
-    """Return a read's limits, at most the listener's. Raises RequestRefused."""
+    """Return the limits of a read or fetch; values above the listener's limits are lowered. Raises
+    RequestRefused.
+    """
     timeout_ms = query.number(
         request,
         ("timeout",),
@@ -154,7 +156,9 @@ def check_place(wanted: MessageId, partition: Partition) -> None:
 
 
 async def after(wanted: MessageId, partition: Partition) -> int:
-    """Return the offset after a message, or after the last before a removed one."""
+    """Return the offset after a message, or after the last message before a removed one. Raises
+    BadMessageId.
+    """
     if wanted.entry >= partition.high_watermark:
         raise BadMessageId("the message id is beyond the end of the log")
     if wanted.entry < partition.log_start_offset:
@@ -168,7 +172,9 @@ async def after(wanted: MessageId, partition: Partition) -> int:
 
 
 async def room_for(output: OutputBudget, wanted: int, waits: Waits) -> Room:
-    """Reserve room for an answer's keys and values up to `wanted`. Raises as `waits`."""
+    """Reserve room for an answer with up to `wanted` bytes of keys and values. Raises what `waits`
+    raises: see `Waiting.for_memory`.
+    """
     expansion = limits.ANSWER_EXPANSION
     return Room(await output.reserve(expansion * wanted, expansion, waits))
 

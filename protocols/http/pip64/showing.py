@@ -197,12 +197,16 @@ class Shower:
         shown.key, shown.key_encoding = text, None if encoding == "utf8" else encoding
 
     def _json(self, value: Json, data: bytes) -> Json:
-        """Return a 64-bit number, as text if wanted: JavaScript would lose the last digits."""
+        """Return a 64-bit number as text if the reader wants that: JavaScript would lose the last
+        digits.
+        """
         is_long = type(value) is int and len(data) == 8
         return str(value) if is_long and self._options.int64_as_string else value
 
     def _show_headers(self, shown: ShownMessage, headers: Sequence[Header]) -> None:
-        """Show properties as a map of texts; if a map cannot hold all, also every header."""
+        """Show properties as a map of texts; if a map cannot hold all, add every header in
+        order.
+        """
         properties: dict[str, str] = {}
         is_whole = True
         for header in headers:
@@ -290,7 +294,9 @@ def _text_or_none(data: bytes | None) -> str | None:
 
 
 def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
-    """Return bytes for JSON: `utf8`, or `base64` if wanted or if they are no text."""
+    """Return bytes for JSON and their encoding: `utf8`, or `base64` if wanted or for bytes that are
+    no text.
+    """
     if encoding != "base64" and not is_binary(data):
         try:
             return _decoded(data), "utf8"

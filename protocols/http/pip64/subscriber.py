@@ -297,7 +297,9 @@ class Subscriber:
                 return
 
     def more_is_there(self, ends: Mapping[int, int] | None = None) -> bool:
-        """Return True if a partition has records below `ends` that no consumer holds."""
+        """Return True if a partition has records that no consumer holds. Records after `ends`, by
+        partition, do not count.
+        """
         for index, part in self._parts.items():
             if part.dispatcher is not None and part.is_attached:
                 held = sum(

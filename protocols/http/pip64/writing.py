@@ -124,7 +124,9 @@ class RecordWriter:
         record.deliver_at_us = self._deliver_at_us(message)
 
     def _deliver_at_us(self, message: ProducedMessage) -> int | None:
-        """Return the time of delivery; None for at once, for which Pulsar's clients send 0."""
+        """Return the time of delivery; None for an immediate delivery, for which Pulsar's clients
+        send 0.
+        """
         at = _number(message.deliverAt, message.deliver_at, TIME_MS_MAX, "deliverAt")
         most = TIME_MS_MAX - self._now_us // 1000
         after = _number(message.deliverAfterMs, message.deliver_after_ms, most, "deliverAfterMs")
@@ -141,7 +143,9 @@ class RecordWriter:
         return [self.named_partition(message) for message in messages]
 
     def named_partition(self, message: ProducedMessage) -> int | None:
-        """Return the partition that the request names. Raises BadValue for two partitions."""
+        """Return the partition that the request names. Raises BadValue for two different
+        partitions.
+        """
         if self._only_partition is None:
             return message.partition
         if message.partition not in (None, self._only_partition):

@@ -45,7 +45,10 @@ async def read_any(bodies: BodyReader, request: Request) -> object:
 
 
 def as_number(value: object) -> object:
-    """Return the whole number in a JSON text ("5" is 5 for Apache); else the value unchanged."""
+    """Return the whole number that a JSON text contains; any other value unchanged.
+
+    Apache's JSON library takes "5" for 5.
+    """
     if not isinstance(value, str) or len(value) > NUMBER_CHARACTERS:
         return value
     is_number = value.isascii() and value.removeprefix("-").isdecimal()

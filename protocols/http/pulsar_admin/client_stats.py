@@ -27,7 +27,9 @@ TIMES: Final[Mapping[str, tuple[str, Callable[[int, int], int]]]] = {
 
 
 def publisher_stats(publishers: Iterable[ShownProducer]) -> Json:
-    """Return a topic's fields about producers, who count once over all partitions."""
+    """Return the fields of a topic about its producers. A producer of several partitions counts
+    once.
+    """
     shown: dict[tuple[str, str], Json] = {}
     waiting = set()
     for publisher in publishers:
@@ -75,7 +77,9 @@ def consumer_stats(name: str) -> Json:
 
 
 def connected_consumer(consumer: Consumer) -> Json:
-    """Return a connected consumer without counts (`add_counts`): client and key ranges."""
+    """Return statistics of a connected consumer without counts (`add_counts`): its client, as far
+    as known, and its key ranges.
+    """
     shown = consumer_stats(consumer.name) | _client(
         consumer.address, consumer.client_version, consumer.connected_us, consumer.metadata
     )
@@ -102,7 +106,9 @@ def add_counts(shown: Json, consumer: Consumer) -> None:
 
 
 def key_ranges(dispatcher: KeySharedDispatcher) -> dict[Consumer, list[tuple[int, int]]]:
-    """Return the key ranges that the broker gave each consumer; none if they chose."""
+    """Return the key ranges that the broker assigned to each consumer; empty if the consumers
+    chose their own.
+    """
     return dispatcher.policy.ranges() if isinstance(dispatcher.policy, KeyRing) else {}
 
 

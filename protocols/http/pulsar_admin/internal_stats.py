@@ -32,7 +32,9 @@ async def internal_stats(
     names: Sequence[bytes],
     sees: Callable[[bytes], bool],
 ) -> Json:
-    """Return a partition's ledger, and the cursors in `names` and of readers that are seen."""
+    """Return a partition's ledger, the cursors in `names`, and those of the readers that `sees`
+    accepts.
+    """
     last = await entries.last_entry(partition)
     ledger = partition.partition_id
     count = partition.next_offset - partition.log_start_offset

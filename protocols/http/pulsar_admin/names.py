@@ -1,4 +1,7 @@
-"""Topics and partitions of the paths of Pulsar's admin API. Knows no body."""
+"""Topics and partitions of the paths of Pulsar's admin API, and their names for Pulsar's clients.
+
+Knows no body.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def topic_of(broker: Broker, request: Request) -> tuple[Topic, Sequence[Partitio
 
 
 def full_name(topic: Topic, index: int | None = None) -> str:
-    """Return the full name of a topic or partition, as Pulsar's clients know it."""
+    """Return the name of a topic, or of a partition of a partitioned topic, for Pulsar's
+    clients.
+    """
     full = f"persistent://{topic.name.full}"
     return full if index is None or not topic.partitioned else f"{full}-partition-{index}"
 

@@ -125,7 +125,9 @@ def changes_of(broker: Broker, tenant: str, body: object, request: Request) -> C
 
 
 def document_of(settings: Settings) -> Json:
-    """Return the policies of a namespace; without a value absent or by default, as Apache."""
+    """Return the policies of a namespace; a policy without a value is absent, as in Apache, or has
+    its default.
+    """
     auth: Json = {"auth_policies": {kind: {} for kind in AUTH_KINDS}}  # Filled by the caller.
     document: Json = {**DEFAULTS, **auth, QUOTAS: {**NO_QUOTAS, **quotas_shown(settings)}}
     for name, path in PLAIN.items():

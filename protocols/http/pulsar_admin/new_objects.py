@@ -28,7 +28,9 @@ SWITCHES: Final = ("deduplicationEnabled", "is_allow_auto_update_schema")
 
 
 def given_policies(body: object, served: Collection[str]) -> dict[str, object]:
-    """Return the policies of a new namespace's body without defaults; others are refused."""
+    """Return the policies in a body that creates a namespace, without defaults. Raises
+    RequestRefused for a policy outside `served`.
+    """
     if body is None:
         return {}
     if not isinstance(body, dict):

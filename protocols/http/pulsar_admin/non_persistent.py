@@ -122,7 +122,9 @@ class AdminNonPersistent(AdminHandlers):
         return json_answer({"partitions": count, "deleted": False})
 
     async def set_partitions(self, request: Request) -> Response:
-        """Create a partitioned non-persistent topic or add partitions; the body is the count."""
+        """Create a partitioned non-persistent topic or add partitions; the body is the partition
+        count.
+        """
         name, index = name_of(request)
         count, properties = await partition_count(self._bodies, request)
         if properties:
@@ -257,7 +259,9 @@ def _text(name: bytes) -> str:
 
 
 def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]) -> Json:
-    """Return statistics of a topic or several partitions, with the visible subscriptions."""
+    """Return the statistics of a topic, or of several partitions together, with the subscriptions
+    that the client may see.
+    """
     subscriptions: Json = {}
     for topic in topics:
         for name, subscription in topic.subscriptions.items():

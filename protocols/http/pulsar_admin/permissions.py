@@ -66,7 +66,9 @@ class AdminPermissions(AdminHandlers):
         return await self._grant(request, _topic(request), TOPIC_ACTIONS)
 
     async def revoke_on_topic(self, request: Request) -> Response:
-        """Revoke all actions that a role was granted on a topic, or refuse if there are none."""
+        """Revoke all actions that a role was granted on a topic. Raises RequestRefused if there are
+        none.
+        """
         ticket = await self._revoke(request, _topic(request), TOPIC_ACTIONS)
         if ticket is None:
             raise RequestRefused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
@@ -118,7 +120,9 @@ class AdminPermissions(AdminHandlers):
 
 
 def shown_permissions(broker: Broker, tenant: str, namespace: str) -> dict[str, object]:
-    """Return the permissions of a namespace and its topics, as its policies show them."""
+    """Return the permissions of a namespace and of its topics, as the namespace's policies show
+    them.
+    """
     space = f"{tenant}/{namespace}"
     by_resource = _by_resource(broker.permissions.list())
     of_topics = {

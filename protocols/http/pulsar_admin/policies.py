@@ -155,7 +155,9 @@ class Policy:
 
 
 def read_value(row: TopicSetting, body: object, named: str = "the body") -> Setting | None:
-    """Return the value by the setting's values; `named` is its place. Raises RequestRefused."""
+    """Return the value of a setting, by the setting's values; `named` is the value's place. Raises
+    RequestRefused.
+    """
     if row.is_switch:
         if not isinstance(body, bool):
             raise RequestRefused(BAD_BODY, f"{named} has to be true or false")

@@ -62,7 +62,10 @@ def _check_size(properties: Mapping[str, str | None]) -> None:
 def changes_to(
     settings: Mapping[str, Setting], prefix: str, properties: Mapping[str, str | None]
 ) -> dict[str, Setting | None]:
-    """Return the changes that set properties, None to remove. Raises RequestRefused."""
+    """Return the changes of settings that set properties; None removes a property.
+
+    Raises RequestRefused if there would be too many.
+    """
     if properties.get(SHADOW_SOURCE) is not None:
         raise RequestRefused(NOT_SUPPORTED, f"{SHADOW_SOURCE}: shadow topics are not served here")
     left = {**properties_of(settings, prefix), **properties}

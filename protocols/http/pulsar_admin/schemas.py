@@ -165,7 +165,9 @@ def _shown(topic: Topic, version: int | None) -> dict[str, Any]:
 
 
 def _definition_text(meta: SchemaMeta) -> str:
-    """Return a definition as the admin API shows it: of KEY_VALUE, an object of two parts."""
+    """Return a definition as the admin API shows it: the definition of a KEY_VALUE is an object of
+    its parts.
+    """
     if types.name_of(meta.type) == types.KEY_VALUE:
         try:
             pair = _Pair(*(msgspec.Raw(part or b'""') for part in split_pair(meta.data)))

@@ -137,7 +137,9 @@ def without_clients(stats: Json, *, publishers: bool, consumers: bool) -> Json:
 
 
 def _counters(broker: Broker, topic: Topic, partitions: Sequence[Partition]) -> Json:
-    """Return counters since the start, of a topic, or of partitions since served here."""
+    """Return the counters of messages and bytes since the start: of a whole topic, or of some
+    partitions since this broker has served them.
+    """
     names = {"msgIn": "records_in", "bytesIn": "bytes_in"}
     names |= {"msgOut": "records_out", "bytesOut": "bytes_out"}
     total, full = broker.metrics.topic_total, topic.name.full
@@ -206,7 +208,9 @@ def bytes_from(partition: Partition, position: int) -> int:
 
 
 async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partition]) -> int:
-    """Return the publish time of the first unacknowledged message, or NO_TIME."""
+    """Return the publish time of the first unacknowledged message; NO_TIME without such a
+    message.
+    """
     times_us = []
     async for partition in in_turns(partitions):
         start = max(subscription.position(partition.index) or 0, partition.log_start_offset)
@@ -292,7 +296,9 @@ def subscription_stats(
 def _other_members(
     broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
 ) -> Iterator[tuple[tuple[str, str], Json]]:
-    """Yield members of Kafka's and Iggy's groups of that name, as consumers."""
+    """Yield members of Kafka's and Iggy's groups of the same name, as consumers without
+    messages.
+    """
     topic = subscription.topic
     indexes = {partition.index for partition in partitions}
     for member in broker.members.of(topic, subscription.name):

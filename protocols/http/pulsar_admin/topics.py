@@ -284,7 +284,9 @@ class AdminTopics(AdminHandlers):
 async def partition_count(
     bodies: BodyReader, request: Request, *, least: int = 1
 ) -> tuple[int, dict[str, str]]:
-    """Return the body's number of partitions and properties. Raises RequestRefused."""
+    """Return the number of partitions in the body, and the topic's properties. Raises
+    RequestRefused.
+    """
     body = await read_any(bodies, request)
     properties = read_properties(body.get("properties") if isinstance(body, dict) else None)
     count = as_number(body.get("partitions") if isinstance(body, dict) else body)

@@ -64,7 +64,9 @@ def _reason(error: Exception) -> str:
 
 
 class _Shape:
-    """The possible effects of a definition's data. A malformed definition raises anything."""
+    """The possible effects of a definition's data. A malformed definition may raise any
+    exception.
+    """
 
     def __init__(self, definition: Definition) -> None:
         self.has_free_items = False  # Items of no bytes: a count of 2^60 items costs nine bytes.

@@ -161,7 +161,9 @@ class _Labelling:
         self._left = DEFAULT_PARTS_MAX  # Each branch may be tried within each branch around it.
 
     def of(self, node: Definition, default: Value) -> Value:
-        """Return the JSON with branch names, for a part of the definition, no omitted fields."""
+        """Return the JSON with branch names, for a part of the definition. Omitted fields stay
+        omitted.
+        """
         self._left -= 1
         if self._left < 0:
             raise OverflowError("a default has too many parts")
@@ -215,7 +217,9 @@ class AvroSource:
         return self.data[start : self.pos]
 
     def long(self) -> int:
-        """Return the next number: seven bits a byte, lowest first, the sign in the first bit."""
+        """Return the next number: seven bits a byte, the lowest first, the sign in the very first
+        bit.
+        """
         data, pos = self.data, self.pos
         number = shift = 0
         more = True

@@ -54,7 +54,9 @@ def known_type(name: str) -> str:
 
 
 def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
-    """Return a schema of a request's JSON; `wanted` is its schema_type. Raises BadValue."""
+    """Return a schema from a request's JSON; `wanted` is the request's schema_type. Raises
+    BadValue.
+    """
     text = raw.strip()
     try:
         check_names(text)
@@ -78,7 +80,9 @@ def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
 
 
 def pair_info(key: SchemaInfo, value: SchemaInfo) -> SchemaInfo:
-    """Return the schema of type KEY_VALUE for both, with the key outside the payload."""
+    """Return key and value schema as a schema of type KEY_VALUE, with the key outside the
+    payload.
+    """
     properties = {PAIR_ENCODING: SEPARATED}
     for place, info in (("key", key), ("value", value)):
         properties[f"{place}.schema.name"] = info.name
@@ -91,7 +95,9 @@ def pair_info(key: SchemaInfo, value: SchemaInfo) -> SchemaInfo:
 
 
 def _definition(raw: bytes) -> bytes:
-    """Return the bytes of a definition given as JSON, as its text, or as base64 of that."""
+    """Return the bytes of a definition that was given as JSON, as its text, or as base64 of the
+    text.
+    """
     if raw.strip() == b"null":
         raise BadValue("its definition (`schema`) is missing")
     if raw.strip()[:1] != b'"':
@@ -122,7 +128,9 @@ def _checked(info: SchemaInfo) -> SchemaInfo:
 
 
 def _check_unique(definition: bytes) -> None:
-    """Check that no name repeats in a definition, which may be a text. Raises BadValue."""
+    """Check that no name repeats in a definition, which may have come as text in JSON. Raises
+    BadValue.
+    """
     try:
         check_names(definition)
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:

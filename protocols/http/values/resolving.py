@@ -54,7 +54,9 @@ class SchemaFields:
 
 @dataclass(slots=True, frozen=True)
 class Chosen:
-    """The schema for a request; `version` is None for none, or for none registered yet."""
+    """The schema for a request; `version` is None for no schema, or for a schema not registered
+    yet.
+    """
 
     codec: RecordCodec
     version: int | None = None

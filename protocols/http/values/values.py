@@ -190,7 +190,9 @@ def record_codec(name: str, definition: bytes, properties: Mapping[str, str]) ->
 
 
 def join_pair(key: bytes | None, value: bytes | None) -> bytes:
-    """Return both parts, each after its length, as Pulsar's KeyValue writes them."""
+    """Return both parts, each after its length, as Pulsar's KeyValue writes definitions and
+    payloads.
+    """
     parts = []
     for part in (key, value):
         parts.append(SIZE.pack(-1 if part is None else len(part)))

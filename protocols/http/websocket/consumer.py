@@ -109,7 +109,9 @@ class ConsumerSocket(Socket):
         policies.check_consumer(self._topic, name, wanted.kind, is_durable=True)
 
     async def _dead_letter_topic(self, wanted: DeadLetterLimit, subscription: bytes) -> Topic:
-        """Return the topic of messages delivered too often, which the client may write to."""
+        """Return the topic for messages that were delivered too often. The client needs the
+        permissions of a producer there.
+        """
         name = parsed_topic(wanted.topic or f"{self._topic.name.full}-{subscription.decode()}-DLQ")
         self.broker.access.check(
             self.exchange.principal, Action.PRODUCE, Resource.of_topic(name), self.exchange.at
@@ -270,7 +272,9 @@ class ConsumerSocket(Socket):
         await self.send(frames.END_OF_TOPIC[is_end])
 
     def _named(self, command: Command) -> tuple[HttpConsumer | None, int, int]:
-        """Return partition's consumer, entry and batch index of a message. Raises BadMessageId."""
+        """Return the partition's consumer, entry and batch index of a message. Raises
+        BadMessageId.
+        """
         text = frames.text_of(command.messageId)
         if text is None:
             raise BadMessageId("messageId is missing")

@@ -1,4 +1,7 @@
-"""The JSON frames of Pulsar's WebSocket API, as of Apache 4.2. Knows no topic."""
+"""The JSON frames of Pulsar's WebSocket API, as Apache Pulsar 4.2 writes and reads them.
+
+Knows records and text, no topic and no connection.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ class BadFrame(ValueError):
 
 
 class SentMessage(msgspec.Struct):
-    """A producer's message. Apache turns numbers and truths into text, skips unknown fields."""
+    """A producer's message. Apache's reader turns numbers and truths into text, and skips unknown
+    fields.
+    """
 
     payload: Scalar = None
     properties: dict[str, Scalar] | None = None
@@ -164,7 +169,9 @@ def _event_us(text: str | None) -> int | None:
 
 
 def _deliver_at_us(sent: SentMessage, now_us: int) -> int | None:
-    """Return the time of delivery: `deliverAfterMs` wins, if above 0. Raises ValueError."""
+    """Return the time of delivery. As in Apache, `deliverAfterMs` wins, and only numbers above 0
+    count. Raises ValueError.
+    """
     at_us = None
     if sent.deliverAt is not None and sent.deliverAt > 0:
         at_us = _time_us(sent.deliverAt, "deliverAt")
@@ -229,7 +236,9 @@ def _key_text(key: bytes) -> str:
 
 
 def time_text(time_us: int) -> str:
-    """Return a time as Apache's DateFormatter, in UTC; beyond the calendar the milliseconds."""
+    """Return a time as Apache's DateFormatter writes it, in UTC; out of the calendar's range the
+    milliseconds since 1970.
+    """
     try:
         moment = EPOCH + timedelta(microseconds=time_us)
     except OverflowError:

@@ -34,7 +34,9 @@ def bad_parameter(text: str) -> RequestRefused:
 
 @dataclass(frozen=True, slots=True)
 class ProducerParameters:
-    """The parameters of a producer; batching and compression need no action here."""
+    """The parameters of a producer. Batching and compression need no action: the broker stores
+    messages that arrive together in one batch.
+    """
 
     name: str | None
     initial_sequence: int | None  # The sequence before the first message.

@@ -164,7 +164,9 @@ class ProducerSocket(Socket):
             await self._room.wait()
 
     def _number(self, sent: SentFrame, record: Record) -> None:
-        """Choose the partition and the sequence of a message; refuse it if none is left."""
+        """Choose the partition and the sequence of a message; refuse the message if there is no
+        sequence left.
+        """
         assert self._sequences is not None
         sent.partition = self._place(record.key)
         try:

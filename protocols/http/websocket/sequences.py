@@ -58,7 +58,9 @@ class ProducerSequences:
         self._next[partition.index] = (stored if self._initial is None else self._initial) + 1
 
     def take(self, index: int) -> int:
-        """Return the next message's sequence. Raises LimitExceeded above the last for a batch."""
+        """Return the sequence of the next message of a partition. Raises LimitExceeded behind the
+        last sequence that a batch can have.
+        """
         sequence = self._next[index]
         if sequence > INT64_MAX:
             raise LimitExceeded(f"the producer has used its last sequence id, {INT64_MAX}")

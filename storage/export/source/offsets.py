@@ -1,4 +1,7 @@
-"""From options to ranges of offsets, by a log reader, without Spark."""
+"""From options to ranges of offsets: partitions, start, end and tasks.
+
+Knows a log reader and no Spark.
+"""
 
 import re
 import warnings
@@ -45,7 +48,10 @@ class OffsetRange:
 def select(
     log: ExportLog, selection: Selection, *, may_be_gone: bool = False
 ) -> list[PartitionState]:
-    """Return the selected partitions. Raises OSError, BadOption unless they `may_be_gone`."""
+    """Return the selected partitions.
+
+    Raises OSError; BadOption for a missing partition, unless `may_be_gone`.
+    """
     if selection.pattern is not None:
         return log.partitions(partial(matches, selection.pattern))
     if selection.assigned:
@@ -131,7 +137,10 @@ def spans(log: ExportLog, options: ReadOptions) -> list[OffsetRange]:
 def split(
     whole_spans: Sequence[OffsetRange], pieces: int | None, records_max: int | None
 ) -> list[OffsetRange]:
-    """Split larger spans to about `pieces`, none above `records_max`, as Spark's Kafka source."""
+    """Split larger spans until there are about `pieces` and none is above `records_max` records.
+
+    Follows Spark's KafkaOffsetRangeCalculator.
+    """
     total = sum(span.end - span.start for span in whole_spans)
     result = []
     for span in whole_spans:

@@ -226,7 +226,9 @@ def topic_name(text: str) -> str:
 
 
 def _edge(options: Mapping[str, str], which: str, default: int) -> Edge:
-    """Parse an edge: `...Timestamp` before `...OffsetsByTimestamp` before `...Offsets`."""
+    """Parse an edge: `...Timestamp` wins over `...OffsetsByTimestamp`, which wins over
+    `...Offsets`.
+    """
     time = options.get(f"{which}timestamp")
     if time is not None:
         return Edge(default, time_us=_number(time, f"{which}Timestamp") * MS)

@@ -34,7 +34,10 @@ class BraidlogSource(DataSource):
         return "braidlog"
 
     def schema(self) -> str:
-        """Return the columns of Spark's Kafka source and of the options. Raises BadOption."""
+        """Return the columns of Spark's Kafka source and of the options.
+
+        Raises BadOption.
+        """
         headers, metadata = read_more_columns(self.options)
         values = read_value_options(self.options)
         names = column_names(headers=headers, metadata=metadata)

@@ -78,7 +78,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the end of the next micro-batch, or `start` without data. Raises DataLoss."""
+        """Return the end of the next micro-batch; `start` if there is nothing to read yet.
+
+        Raises DataLoss.
+        """
         states = self._target
         if states is None:
             states = self._states(may_be_gone=not self._options.fail_on_loss)
@@ -155,7 +158,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return state.log_start_offset if partition_id != state.partition_id else state.watermark
 
     def _waits(self, available: int) -> bool:
-        """Return True while the backlog is too small and the delay is not over."""
+        """Return True while the backlog is too small for a micro-batch and the delay is not
+        over.
+        """
         limits = self._options.limits
         if limits.rows_min is None or self._target is not None or available >= limits.rows_min:
             return False

@@ -1,4 +1,7 @@
-"""The columns of a DataFrame: names, types, order, conversion. Knows no reader."""
+"""The columns of a DataFrame: names, types and order, and the conversion of rows.
+
+Knows Arrow and Spark's type names, no reader.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -47,7 +47,9 @@ class TopicValues:
         self._decoder = decoder
 
     def decode(self, rows: pa.RecordBatch) -> tuple[pa.Array, list[Undecodable]]:
-        """Return as `ValueDecoder.decode`; writers need a column schemaVersion."""
+        """Return the same as `ValueDecoder.decode`; with writers the rows need a column
+        schemaVersion.
+        """
         decoder = self._decoder
         if not decoder.writers:
             return decoder.decode(rows["value"])

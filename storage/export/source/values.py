@@ -142,7 +142,9 @@ class ValueDecoder:
         return [self._fitting(decoded, bad)]
 
     def _fitting(self, decoded: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:
-        """Return the values that fit the columns: no times beyond the year 9999, for example."""
+        """Return the values that fit the columns: times beyond the year 9999, for example, do
+        not.
+        """
         try:
             return pa.array([decoded_value for _, decoded_value in decoded], self.type)
         except (pa.ArrowException, ValueError, OverflowError):

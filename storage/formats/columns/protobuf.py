@@ -41,7 +41,10 @@ def scan(
     slices: Collection[int] = (),
     repeated: Collection[int] = (),
 ) -> Scanned:
-    """Return wanted fields by number, as uint64, of messages [start, end). Raises Irregular."""
+    """Return the wanted fields, by number, of the messages [start, end) of the arena.
+
+    Numbers are uint64 as on the wire. Raises Irregular.
+    """
     data = np.frombuffer(arena, np.uint8)
     count = len(starts)
     scanned = Scanned()
@@ -82,7 +85,9 @@ def scan(
 
 
 def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:
-    """Return the varint at each position, as uint64, and the ends. Raises Irregular."""
+    """Return the varint at each position, as uint64, and the positions after them. Raises
+    Irregular.
+    """
     require(pos < ends)
     byte = data[pos]
     values = (byte & 0x7F).astype(np.uint64)

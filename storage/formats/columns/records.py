@@ -48,7 +48,9 @@ class HeaderSlices:
 
     @classmethod
     def of_steps(cls, steps: Sequence[tuple[Array, ...]]) -> "HeaderSlices":
-        """Build from (row, name start and end, value start and end, kind) of each header."""
+        """Build from (row, name start, name end, value start, value end, kind) of each row's next
+        header in turn.
+        """
         joined = [np.concatenate(column) for column in zip(*steps, strict=True)]
         order = np.argsort(joined[0], kind="stable")
         rows, name_start, name_end, value_start, value_end, kinds = (part[order] for part in joined)

@@ -71,7 +71,9 @@ def arena_of(parts: Iterable[bytes | bytearray | memoryview]) -> bytes:
 
 
 def struct_at(arena: bytes, layout: np.dtype[Any], places: Array) -> Array:
-    """Return a structure for each position, which must lie within the unpadded arena."""
+    """Return a structure for each position. Positions must lie within the arena, padding
+    excluded.
+    """
     assert layout.itemsize <= PADDING
     count = len(arena) - layout.itemsize + 1
     return np.ndarray((count,), layout, buffer=arena, strides=(1,))[places]

@@ -118,7 +118,9 @@ def body_from_send(
 
 
 class PolledCodec(BodyCodec):
-    """Shared part of both forms: the partitioning key's head, hidden from Iggy clients."""
+    """Shared part of both forms: the head with the partitioning key, which Iggy clients do not
+    see.
+    """
 
     keyless = (int(BodyFormat.IGGY), int(BodyFormat.IGGY_TYPED))
 
@@ -150,7 +152,9 @@ class PolledCodec(BodyCodec):
         return reencoded(records, source, FORMS[self.format], stored, wanted)
 
     def polled(self, records: memoryview) -> Iterator[tuple[int, memoryview]]:
-        """Yield offset and bytes of each polled record, all sound, as our codec made them."""
+        """Yield offset and bytes of each polled record. Our own codec made the records: they are
+        sound.
+        """
         for offset, pos, stop in self.places(records, 0):
             yield offset, records[pos:stop]
 
@@ -189,7 +193,9 @@ class IggyCodec(PolledCodec):
         _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Encode in poll layout. Keys become headers: foreign records of a batch differ in key."""
+        """Encode records in poll layout. Keys become headers: foreign records of a batch differ in
+        key.
+        """
         parts = [pack_key(None)]
         for record in records:  # hot: see make bench
             value = record.value or b""
@@ -209,7 +215,9 @@ class IggyCodec(PolledCodec):
         return b"".join(parts)
 
     def carries(self, record: Record) -> bool:
-        """Return True for a payload: classic clients stop reading at an empty payload."""
+        """Return True for a payload: clients of the classic dialects stop reading at an empty
+        payload.
+        """
         return bool(record.value)
 
 
@@ -217,7 +225,9 @@ IGGY = IggyCodec()
 
 
 def pack_key(key: bytes | None) -> bytes:
-    """Return a body's head: the partitioning key of its records, 1 to 255 bytes, or none."""
+    """Return the head of a body: the partitioning key of all its records, 1 to 255 bytes, or
+    none.
+    """
     return BODY_HEAD.pack(len(key), 0) + key if key else BODY_HEAD.pack(0, 0)
 
 
@@ -326,7 +336,10 @@ def headers_of(block: Buffer) -> list[Header]:
 
 
 def packed_headers(record: Record, pack: Callable[[bytes, bytes, int], bytes]) -> bytes:
-    """Return the headers that Iggy holds, a header for the key too, each by `pack`."""
+    """Return the headers that Iggy can hold, including a header for the record's key.
+
+    `pack` encodes a header from name, value and kind.
+    """
     held = [(header.name, header.value, header.kind) for header in record.headers]
     if record.key is not None:
         # Last: clients keep headers in a map, so the key wins over a header of the same name.

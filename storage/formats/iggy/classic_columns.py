@@ -45,7 +45,10 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 
 def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Columns:
-    """Return the records of keyed bodies: `walk` finds them, `layout` reads their fields."""
+    """Return the records of bodies that begin with a partitioning key.
+
+    `walk` finds the records after the key, `layout` reads their fields.
+    """
     walks: list[Array] = []
     keys: list[bytes] = []
     codes = np.full(len(batches), -1, np.int32)
@@ -66,7 +69,9 @@ def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Colum
 
 
 def equal_records(body: Buffer, pos: int, step: int, sizes_pos: int) -> Array | None:
-    """Return each record's start, if all have `step` bytes and the first record's sizes."""
+    """Return the start of each record, if all have `step` bytes and both sizes of the first
+    record.
+    """
     count, rest = divmod(len(body) - pos, step)
     if rest or count < EQUAL_MIN:
         return None

@@ -71,7 +71,9 @@ def body_from_untyped(
     key: bytes | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Prepared:
-    """Build a body from a SEND of crate 0.7 or 0.8; see `iggy_typed.body_from_typed`."""
+    """Build a body from the messages of a SEND of crate 0.7 or 0.8; see
+    `iggy_typed.body_from_typed`.
+    """
     view = memoryview(messages)
     parts: list[Buffer] = [pack_key(key)]
     check = SendCheck()
@@ -105,7 +107,9 @@ def body_from_untyped(
 
 
 def untyped(records: memoryview, digest: Callable[[Buffer], int]) -> bytes:
-    """Return records as polled by crates 0.7 (`crc32_wide`) and 0.8 (`checksum_of`)."""
+    """Return stored records in the poll form of crates 0.7 (`crc32_wide`) and 0.8
+    (`checksum_of`).
+    """
     parts: list[Buffer] = []
     pos, end = 0, len(records)
     while pos < end:  # hot: see make bench
@@ -159,7 +163,10 @@ class BatchProducer:
 
 
 def producer_of(batch: Buffer) -> BatchProducer | None:
-    """Return the producer of a batch of crate 0.12, if any. Raises CorruptBody."""
+    """Return the producer of a batch of crate 0.12, None for a batch without a producer.
+
+    Raises CorruptBody.
+    """
     section = memoryview(batch)[BATCH_HEAD.size : BATCH_HEAD.size + PRODUCER.size]
     if len(section) < PRODUCER.size:
         raise CorruptBody("batch is cut short")
@@ -285,7 +292,10 @@ def batches(
 
 
 def batch_head(known: tuple[int, int, int, int, int], count: int, checksums: Buffer) -> bytes:
-    """Return the head of `count` messages after the `known` fields, without zeros at the end."""
+    """Return the head of a batch of `count` messages, without the zeros at the end.
+
+    `known` are the first fields.
+    """
     checked = b"".join((BATCH_CHECKED.pack(*known, count), checksums))
     return BATCH_HEAD.pack(*known, checksum_of(checked), count)
 

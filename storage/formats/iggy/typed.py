@@ -101,7 +101,9 @@ class IggyTypedCodec(PolledCodec):
         _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Encode in poll layout. Keys become headers: foreign records of a batch differ in key."""
+        """Encode records in poll layout. Keys become headers: foreign records of a batch differ in
+        key.
+        """
         parts = [pack_key(None)]
         for record in records:  # hot: see make bench
             value = record.value or b""

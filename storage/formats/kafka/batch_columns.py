@@ -39,7 +39,9 @@ _Head = tuple[int, int, int, int, int, int]
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """Return the records of all batches. Raises for damaged bytes, also IndexError."""
+    """Return the records of all batches. Raises Irregular, BodyError, IndexError for damaged
+    bytes.
+    """
     parts: list[Buffer] = []
     heads: list[_Head] = []
     starts, stops = array("q"), array("q")  # A list would take five times as much.

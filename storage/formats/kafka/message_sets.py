@@ -80,7 +80,9 @@ class KafkaCodec(BodyCodec):
             first, pos = offset + 1, stop
 
     def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
-        """Return the last start before a position whose offset continues the preceding entry's."""
+        """Return the last start before a position, whose offset follows the preceding entry's
+        offset.
+        """
         start, before = entry_before(body, pos)
         return base_offset if before is None else before + 1, start
 
@@ -105,7 +107,9 @@ class KafkaCodec(BodyCodec):
     def without(
         self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]
     ) -> RemainingBody:
-        """Remove messages; wrappers that lose some are packed again with the same codec."""
+        """Remove messages; wrappers that lose messages are opened and packed again with the same
+        codec.
+        """
         data, remaining = bytes(body), RemainingBody(b"", 0, base_offset)
         parts: list[bytes] = []
         pos = 0
@@ -132,7 +136,9 @@ class KafkaCodec(BodyCodec):
         return remaining
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Encode an uncompressed set of keys and records' values, the format's only fields."""
+        """Encode an uncompressed set with the key and value of each record; the format has no other
+        fields.
+        """
         parts: list[bytes] = []
         pack_size, pack_head, join = SIZE.pack, ENTRY_CRC.pack, b"".join
         large = large_end(records)
@@ -162,7 +168,9 @@ def _large_message(record: Record, value: bytes) -> tuple[bytes, ...]:
 def _decode_set(
     data: bytes, append_us: int, start_offset: int, limits: tuple[int, int], decoded: Decoded
 ) -> bool:
-    """Add a set's messages to `decoded`, wrappers opened; False if a limit came first."""
+    """Add the messages of a set to `decoded`, wrappers opened; return False if a limit came
+    first.
+    """
     records_max, bytes_max = limits
     layout, size_at = PLAIN_HEAD.unpack_from, SIZE.unpack_from
     records = decoded.records

@@ -198,7 +198,9 @@ class OpenedSet:
 
 
 def cut(prepared: Prepared, base_offset: int) -> Sequence[tuple[Buffer, BodyInfo]]:
-    """Cut a stamped body: parts of at most APPEND_BYTES_MAX, or an entry, with contents."""
+    """Split a stamped body into parts of at most APPEND_BYTES_MAX or a single entry, with each
+    part's contents.
+    """
     body, info = prepared.body, prepared.info
     end = len(body)
     if end <= APPEND_BYTES_MAX:
@@ -222,7 +224,9 @@ def cut(prepared: Prepared, base_offset: int) -> Sequence[tuple[Buffer, BodyInfo
 
 
 def _part_end(view: memoryview, start: int) -> int:
-    """Return the end of the last entry that fits a part from `start` on, at least one."""
+    """Return the end of the last entry that fits a part beginning at `start`; the first always
+    fits.
+    """
     limit = min(start + APPEND_BYTES_MAX, len(view))
     unpack = ENTRY.unpack_from
     stop = start + ENTRY.size + unpack(view, start)[1]

@@ -150,7 +150,10 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
 def prepare_small(
     message_set: memoryview, base_offset: int, message_bytes_max: int
 ) -> Prepared | None:  # hot: see make bench
-    """As `prepare`, in the extension; None, unchanged, for all but a small sound batch."""
+    """As `prepare`, in the extension; None for all but a small, sound batch in a writable buffer.
+
+    A set that is refused so is unchanged.
+    """
     if SPEEDUPS is None or len(message_set) > CRC32C_BYTES_MAX or message_set.readonly:
         return None
     facts = SPEEDUPS.kafka_batch(message_set, base_offset, message_bytes_max)
@@ -323,7 +326,9 @@ KAFKA_BATCHES = KafkaBatchesCodec()
 
 
 def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> Buffer:
-    """Return a batch's unpacked records. Raises UnreadableBody, RecordTooLarge."""
+    """Return the unpacked records of a batch. Raises UnreadableBody; RecordTooLarge above
+    size_max.
+    """
     packed = memoryview(data)[ref.pos + HEAD.size : ref.stop]
     codec = ref.attributes & CODEC_BITS
     if not codec:

@@ -44,7 +44,9 @@ def varint_bytes(value: int) -> bytes:
 
 
 def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
-    """Return the value at pos and the next position. Raises CorruptBody, IndexError."""
+    """Return the value at pos, and the position of the next field. Raises CorruptBody,
+    IndexError.
+    """
     byte = data[pos]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -114,7 +116,9 @@ def decode_records(
 def kept_records(
     data: bytes, base_offset: int, is_removed: Callable[[int], bool]
 ) -> tuple[bytes, int, int]:
-    """Return a batch's unpacked records without some, their number, and the last offset."""
+    """Return the unpacked records of a batch without some records, their number, and the last
+    offset.
+    """
     parts: list[bytes] = []
     pos, end, last = 0, len(data), base_offset - 1
     try:

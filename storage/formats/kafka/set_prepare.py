@@ -81,7 +81,9 @@ def check_pieces(
 
 
 def _piece_stop(view: memoryview, pos: int, piece_bytes: int) -> int:
-    """Return a piece's end from `pos` on: the messages that fit, if all have equal size."""
+    """Return the end of a piece from `pos` on: as many messages as fit, if all have the first's
+    size.
+    """
     if len(view) - pos <= piece_bytes:
         return len(view)
     size = ENTRY.size + max(SIZE.unpack_from(view, pos + 8)[0], MESSAGE_MIN)

@@ -76,7 +76,9 @@ class _BatchedMessages:
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """Return the records of all entries. Raises Irregular, BodyError."""
+    """Return the records of all entries. Raises Irregular; BodyError for a payload that does not
+    unpack.
+    """
     run = _entries(batches)
     arena = arena_of([batch.body for batch in batches])
     size_pos = _metadata_size_pos(arena, run)

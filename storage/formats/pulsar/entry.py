@@ -78,7 +78,9 @@ def us_of(time_ms: int) -> int | None:
 
 
 def publish_us_of(metadata: EntryMetadata) -> int | None:
-    """Return the publish time; Apache's broker stores entries without any, too."""
+    """Return the publish time; required in Pulsar, yet Apache's broker stores entries without
+    any.
+    """
     time_ms = metadata.publish_time
     if time_ms or metadata.HasField("publish_time"):
         return (time_ms if time_ms < TIME_MS_MAX else TIME_MS_MAX) * 1000
@@ -118,7 +120,10 @@ def chunk_of(metadata: EntryMetadata) -> Chunk | None:
 
 
 def unpack(compression: int, data: Buffer, size: int, size_max: int) -> Buffer:
-    """Undo Pulsar's compression, by number. Raises UnreadableBody, RecordTooLarge."""
+    """Undo Pulsar's compression, given by number.
+
+    Raises UnreadableBody, or RecordTooLarge if size is above size_max.
+    """
     if compression not in COMPRESSIONS:
         raise UnreadableBody(f"compression {compression} is unknown")
     return decompress_block(COMPRESSIONS[compression], data, size, size_max)
@@ -323,7 +328,10 @@ def _read_single(
 
 
 def _counted(single: BatchedMetadata) -> Callable[[int], bytes | None]:
-    """Return a function that encodes metadata with a higher sequence id, None if impossible."""
+    """Return a function that encodes the metadata with a higher sequence id without protobuf.
+
+    Returns None if that is impossible.
+    """
     first = single.sequence_id + 1
     block = first >> LOW_BITS
     if first > UINT64_MAX:

@@ -167,7 +167,9 @@ class PulsarCodec(BodyCodec):
                 yield entry.offset, entry.start - ENTRY_PREFIX.size
 
     def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: WantedRecords) -> Decoded:
-        """Decode from the uncopied body, which many calls may share: copy only wanted bytes."""
+        """Decode from the uncopied body: many calls may decode the same body, so copy only wanted
+        bytes.
+        """
         return decoded_by(self.decode_into, body, appended, wanted)
 
     def decode_into(

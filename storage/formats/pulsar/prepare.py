@@ -40,7 +40,9 @@ class EntryRun:
     def extend(
         self, entries: bytes, count: int, sequences: tuple[int, int], times_ms: tuple[int, int]
     ) -> None:
-        """Append entries of a record each: prefixes, sequences, publish times (-1: none)."""
+        """Append entries of one record each, with their prefixes: first and last sequence, first
+        and latest publish time (-1 for none).
+        """
         first_ms, latest_ms = times_ms
         latest_us = None if latest_ms < 0 else latest_ms * US_PER_MS
         info = self.info
@@ -66,7 +68,9 @@ class EntryRun:
                 info.max_publish_us = publish_us
 
     def prepare(self, sends: int) -> tuple[Sequence[Buffer], int]:
-        """Return the body in parts, and its size. `sends` counts refused SENDs, too."""
+        """Return the body in parts, and its size. `sends` is the number of SENDs, refused ones
+        included.
+        """
         size = sum(map(len, self.pieces))
         if size <= sends * JOINED_ENTRY_BYTES:
             return [b"".join(self.pieces)], size

@@ -24,7 +24,10 @@ _U32 = struct.Struct(">I")
 
 
 def without_messages(entry: bytes, gone: Sequence[bool]) -> bytes:
-    """Return the entry with holes for the messages in `gone`. Raises CorruptBody."""
+    """Return the entry with holes in place of the messages that `gone` marks.
+
+    Raises: CorruptBody, UnreadableBody, RecordTooLarge.
+    """
     metadata, payload_pos = read_metadata(entry, check=False)
     payload = bytes(entry[payload_pos:])
     if metadata.compression:

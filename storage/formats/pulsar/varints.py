@@ -17,13 +17,17 @@ _SHORT: Final = tuple(bytes((low,)) for low in range(1 << LOW_BITS))
 
 
 def lows(number: int) -> tuple[bytes, ...]:
-    """Return the first varint bytes of all numbers in `number`'s block, by their lowest bits."""
+    """Return the first varint bytes of all numbers in the block of `number`, by their lowest
+    bits.
+    """
     return _LONG if number >> LOW_BITS else _SHORT
 
 
 @lru_cache(1024)  # Many consumers receive entries of the same few blocks.
 def highs(number: int) -> bytes:
-    """Return the varint bytes after the first, of a block's numbers; none for block 0."""
+    """Return the varint bytes after the first, the same for all numbers in the block of
+    `number << LOW_BITS`; none for block 0.
+    """
     parts = bytearray()
     while number:
         parts.append(number & LOW_MASK | (0x80 if number >> LOW_BITS else 0))

@@ -50,7 +50,9 @@ class ScanResult:
 
     @property
     def keeps_tombstones(self) -> bool:
-        """True if records older than a tombstone may remain, so that it has to stay."""
+        """True if something older than a tombstone may remain, so that the tombstone
+        has to stay.
+        """
         return self.has_unreadable or self.removed.is_full
 
 

@@ -182,7 +182,9 @@ class LogCompaction(Compaction):
         return record.value is None
 
     def drops_tombstone(self, offset: int) -> bool:
-        """Return True once readers had `delete_retention_ms` to see the last tombstone."""
+        """Return True once readers had `delete_retention_ms` to see the tombstone as the latest
+        record of its key.
+        """
         at = bisect_right(self.sources, offset, key=attrgetter("start")) - 1
         source = self.sources[max(at, 0)]
         return self._is_expired(source.segment) and offset < _header_of(source).tombstones_below
@@ -244,7 +246,9 @@ class LogCompaction(Compaction):
 
 
 def grouped(sources: Sequence[SegmentSource], bytes_max: int) -> list[list[SegmentSource]]:
-    """Group neighbours of together at most `bytes_max`; a larger source is alone."""
+    """Return groups of neighbours that together have at most `bytes_max`; a larger
+    source is alone.
+    """
     groups: list[list[SegmentSource]] = []
     size = 0
     for source in sources:

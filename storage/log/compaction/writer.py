@@ -146,7 +146,10 @@ class CompactedWriter:
             self._files.set_time(self.path + NEW_SUFFIX, self.last_append_us)
 
     def publish(self) -> Segment:
-        """Name the file, which starts now use; the folder is unsynced. Raises storage errors."""
+        """Give the file its name: from now on a start uses the file. The folder is not synced.
+
+        Raises: StorageFull, StorageFailed.
+        """
         self._files.rename(self.path + NEW_SUFFIX, self.path)
         header = self.header
         place = (header.base_offset, header.kind, header.partition_id)
