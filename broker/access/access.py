@@ -30,7 +30,10 @@ class AccessRules(Protocol):
 
 
 class Access:
-    """Asks the rules; without rules every client may do everything. Implements `AccessRules`."""
+    """Asks the rules for the broker. Without rules every client may do everything.
+
+    Implements `AccessRules`.
+    """
 
     def __init__(
         self,

@@ -227,7 +227,9 @@ def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = No
 def _stores(
     config: str | None, set_: list[str] | None
 ) -> Iterator[tuple[Config, Ledger, ObjectStore]]:
-    """Open the settings' stores. Raises AdminError, also for storage errors of the block."""
+    """Open the stores that the settings name. Raises AdminError, also for storage errors of the
+    block.
+    """
     from braidlog.broker.config.settings import ConfigError, load
 
     flags = [("storage.mode", "shared", "braidlog cluster")]

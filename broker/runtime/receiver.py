@@ -298,7 +298,9 @@ class Receiver:
         raise EndConnection(f"no memory to receive into: {error}")
 
     def _hand_over(self) -> Waiting | None:  # hot: see make bench
-        """Hand whole frames to the session, within a turn, up to a frame that has to be awaited."""
+        """Pass the received whole frames to the session, as many as a turn allows, up to a frame
+        that has to be awaited.
+        """
         inlet, outbox = self._inlet, self._outbox
         frame_size, handle = self._session.frame_size, self._session.handle
         handle_run = self._handle_run

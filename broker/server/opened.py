@@ -1,4 +1,7 @@
-"""Open listeners and connections as the broker sees them. Knows no adapter."""
+"""Open listeners and connections as the broker sees them.
+
+Knows no adapter.
+"""
 
 from __future__ import annotations
 

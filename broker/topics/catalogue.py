@@ -37,7 +37,10 @@ UseReserve = Callable[[Callable[[], int]], int]  # Runs a change that frees spac
 
 
 class LocalCatalogue:
-    """Changes of the catalogue by this broker, checked before. Implements `UserCatalogue`."""
+    """Changes of the catalogue by this broker. Callers have checked that a change makes sense.
+
+    Implements `UserCatalogue`.
+    """
 
     def __init__(
         self, state: Catalogue, placement: Placement, *, use_reserve: UseReserve, report: Report

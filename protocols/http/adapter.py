@@ -22,7 +22,10 @@ Serve = Callable[
 
 
 class RestAdapter:
-    """An adapter with its own server, of Starlette's routes. Implements `ForwardServing`."""
+    """An adapter with its own server: Starlette's routes on the HTTP/1.1 transport.
+
+    Implements `ForwardServing`.
+    """
 
     name = "http"
     default_address = ("127.0.0.1", 8080)

@@ -65,7 +65,10 @@ class EntryIds:
 
 
 def read_id(text: str) -> MessageId:
-    """Read an id in either alphabet, padded or not, or with more fields. Raises BadMessageId."""
+    """Read an id as clients send it: either alphabet, with or without padding or other fields.
+
+    Raises BadMessageId.
+    """
     if not text or len(text) > ID_TEXT_MAX:
         raise BadMessageId("a message id is base64 of 1 to 256 characters")
     standard = text.translate(_STANDARD).rstrip("=")

@@ -1,4 +1,6 @@
-"""The HTTP library's own refusals, as this listener's errors. Knows h11's events only."""
+"""The HTTP library's own refusals, in the form of this listener's errors. Knows h11's events and no
+connection.
+"""
 
 from __future__ import annotations
 

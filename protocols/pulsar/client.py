@@ -43,7 +43,10 @@ OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 
 
 class PulsarClient:
-    """The client of a connection: producers, consumers, lanes. Implements `ConsumerOwner`."""
+    """The client of a connection: producers, consumers, lanes, answers.
+
+    Implements `ConsumerOwner`.
+    """
 
     def __init__(self, shared: SharedState, connection: Connection, options: PulsarOptions) -> None:
         """Take `shared`, the common state of a broker's Pulsar connections."""

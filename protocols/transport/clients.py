@@ -24,7 +24,10 @@ USER_AGENT: Final = b"user-agent"
 
 
 class HttpClient:
-    """A client of an HTTP listener, while connected. Implements `ListedConnection`."""
+    """A client of an HTTP listener, from its connection to the end.
+
+    Implements `ListedConnection`.
+    """
 
     def __init__(self, number: int, listener_name: str, stream: Stream) -> None:
         inner = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream

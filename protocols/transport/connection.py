@@ -76,7 +76,10 @@ class Settings:
 
 
 class HttpConnection:
-    """Serves a stream until client, idle timeout or listener end it. Implements `Duplex`."""
+    """Serves a stream until the client, the idle timeout or the listener ends the connection.
+
+    Implements `Duplex`.
+    """
 
     def __init__(self, settings: Settings, stream: Stream, extra: Scope | None = None) -> None:
         """Create the connection; `extra` is added to the scope of each request."""

@@ -42,7 +42,10 @@ class BrokerUnreachable(OSError):
 
 
 class BrokerReader:
-    """A broker by its HTTP listener, `http://[:TOKEN@]HOST[:PORT]`. Implements `ExportLog`."""
+    """A broker by the URL of its HTTP listener, `http://[:TOKEN@]HOST[:PORT]`.
+
+    Implements `ExportLog`.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -24,7 +24,10 @@ from braidlog.storage.shared.shard_rounds import ShardLink, ShardRounds
 
 
 class SharedLog:
-    """The `Log` of a partition of this session, by `open_shared_log`. Implements `Extent`."""
+    """The `Log` of a partition that this session owns. `open_shared_log` makes instances.
+
+    Implements `Extent`.
+    """
 
     __slots__ = (
         "_link",
