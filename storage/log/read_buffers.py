@@ -6,10 +6,9 @@ file.
 
 import threading
 
-# Size of the first read of an answer (`READ_FIRST_BYTES` of `broker/limits.py`) plus the bytes read
-# beyond: a fetch ends inside a Kafka client's set of 128 KiB. Pages that no read has reached take
-# no memory.
-BUFFER_BYTES = 4096 * 1024
+# Size of a fetch, poll or dispatcher read plus the bytes read beyond: a fetch of a megabyte ends
+# inside a Kafka client's set of 128 KiB.
+BUFFER_BYTES = 1280 * 1024
 # Smaller reads use memory that the allocator has at hand.
 POOLED_BYTES_MIN = 64 * 1024
 # Buffers kept. The buffers of slow readers are replaced and freed with their readers.
