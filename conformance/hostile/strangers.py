@@ -144,7 +144,9 @@ def before_login(server: SecuredBroker, name: str, frames: int, seed: int) -> At
     known = protocols()[name]
     talks = [replace(talk, opening=[], opening_apis=[], session=None) for talk in known.talks]
     with unchanged(server):
-        sent = attack(server.broker, Protocol(name, _numbered(talks)), frames, seed)
+        sent = attack(
+            server.broker, Protocol(name, _numbered(talks), listener=known.listener), frames, seed
+        )
     _check_reached(known, sent)
     return sent
 
