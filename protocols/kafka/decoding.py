@@ -83,7 +83,7 @@ def decode_produce(reader: RequestReader, version: int) -> ProduceRequest:
     request = read(produce.ProduceRequest, reader, version)
     topics: dict[bytes | None, dict[int, memoryview]] = {}
     for topic in request.topic_data:
-        sets = topics.setdefault(topic.topic_id if version >= BY_ID_VERSION else topic.name, {})
+        key = topic.topic_id if version >= BY_ID_VERSION else topic.name
         for partition in topic.partition_data:
             message_set = partition.records
             if message_set is None:
@@ -91,7 +91,7 @@ def decode_produce(reader: RequestReader, version: int) -> ProduceRequest:
                     raise ProtocolError("null in place of a message set")
                 message_set = memoryview(b"")
             assert isinstance(message_set, memoryview)
-            sets[partition.index] = message_set
+            topics.setdefault(key, {})[partition.index] = message_set
     if version == 0 and not topics and reader.is_zookeeper_session():
         raise ProtocolError("a ZooKeeper session", hint=ZOOKEEPER_HINT)
     return ProduceRequest(request.acks, request.timeout_ms, topics, request.transactional_id)
@@ -104,9 +104,9 @@ def decode_fetch(reader: RequestReader, version: int) -> FetchRequest:
     request = read(fetch.FetchRequest, reader, version)
     topics: dict[bytes | None, dict[int, FetchTarget]] = {}
     for topic in request.topics:
-        targets = topics.setdefault(topic.topic_id if version >= BY_ID_VERSION else topic.topic, {})
+        key = topic.topic_id if version >= BY_ID_VERSION else topic.topic
         for partition in topic.partitions:
-            targets[partition.partition] = FetchTarget(
+            topics.setdefault(key, {})[partition.partition] = FetchTarget(
                 partition.fetch_offset,
                 partition.partition_max_bytes,
                 partition.current_leader_epoch,

@@ -9,7 +9,12 @@ import pytest
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.codec import read, write
-from braidlog.protocols.kafka.decoding import DECODERS, RequestReader, decode_fetch
+from braidlog.protocols.kafka.decoding import (
+    DECODERS,
+    RequestReader,
+    decode_fetch,
+    decode_produce,
+)
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import (
     ENTRIES_MAX,
@@ -23,8 +28,14 @@ from braidlog.protocols.kafka.machine import HEADER, KafkaMachine
 from braidlog.protocols.kafka.messages import BY_ID_VERSION
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE, is_served, ranges
+from braidlog.protocols.kafka.wire import produce
 from braidlog.protocols.kafka.wire.api_versions import ApiVersion, ApiVersionsResponse
-from braidlog.protocols.kafka.wire.fetch import ForgottenTopic
+from braidlog.protocols.kafka.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
@@ -239,3 +250,22 @@ def test_partitions_that_a_fetch_session_forgets_are_skipped() -> None:
         reader = RequestReader(memoryview(written(request, version)))
         assert decode_fetch(reader, version) == m.short(request)
         assert not reader.left
+
+
+@pytest.mark.parametrize("version", [0, 7, 9, 13])
+def test_a_topic_without_partitions_is_left_out_of_produce_and_fetch(version: int) -> None:
+    name, topic_id, other_id = b"t", b"t" * 16, b"e" * 16
+    key = topic_id if version >= BY_ID_VERSION else name
+    sets = [produce.PartitionProduceData(records=b"")]
+    topics = [
+        produce.TopicProduceData(name=b"empty", topic_id=other_id),
+        produce.TopicProduceData(name=name, topic_id=topic_id, partition_data=sets),
+    ]
+    data = memoryview(written(produce.ProduceRequest(topic_data=topics), version))
+    assert list(decode_produce(RequestReader(data), version).topics) == [key]
+    targets = [
+        FetchTopic(topic=b"empty", topic_id=other_id),
+        FetchTopic(topic=name, topic_id=topic_id, partitions=[FetchPartition()]),
+    ]
+    data = memoryview(written(FetchRequest(topics=targets), version))
+    assert list(decode_fetch(RequestReader(data), version).topics) == [key]
