@@ -12,7 +12,12 @@ import trio
 from braidlog.broker.limits import KIB, MIB
 from braidlog.broker.runtime.threads import run_in_thread
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # The numbers in glibc's malloc.h.
+# The numbers in glibc's malloc.h, the last as M_ARENA_MAX.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENAS = -1, -3, -8
+# glibc gives each new thread a heap of its own, an arena with 64 MiB of address space, up to eight
+# for each core: worker threads that run together would fill a limited address space, and their free
+# memory stays apart. Python's lock lets few threads allocate at the same time.
+ARENAS_MAX: Final = 2
 # glibc's default is 128 KiB for both. Reads of the log and answers are pieces of some 100 to 500
 # KiB, and the kernel would clear each new piece: that took a seventh of the processor time when
 # Kafka clients read Pulsar's batches.
@@ -28,7 +33,8 @@ STATM = Path("/proc/self/statm")
 
 
 def bound_heap() -> None:
-    """Return large pieces of memory to the kernel as soon as they are free.
+    """Return large pieces of memory to the kernel as soon as they are free, and let threads share
+    heaps. Call before the first thread starts.
 
     glibc raises its threshold with each freed large piece, up to 32 MiB: then a burst of answers
     leaves a lasting heap full of holes (mallopt(3), M_MMAP_THRESHOLD).
@@ -37,6 +43,7 @@ def bound_heap() -> None:
     if hasattr(libc, "mallopt"):
         libc.mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
         libc.mallopt(M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
+        libc.mallopt(M_ARENAS, ARENAS_MAX)
 
 
 async def trim_heap() -> None:

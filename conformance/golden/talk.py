@@ -124,7 +124,7 @@ def _warm_up_shares(address: Address) -> None:
             ask(address, 0, DeleteGroupsRequest(groups_names=[member.group_id]))
             return
         member.member_epoch = beat.member_epoch
-        time.sleep(1)
+        time.sleep(1)  # Members get their partitions after some heartbeats.
     raise RuntimeError("the broker does not serve share groups")
 
 
