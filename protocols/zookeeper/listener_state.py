@@ -197,8 +197,10 @@ class Service:
                 self.tree.remove(path)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """See `TopicListener`: fire the watches on the topic at once."""
-        if (topic.name.tenant, topic.name.namespace) != (self.names.tenant, self.names.namespace):
+        """See `TopicListener`: fire the watches on the topic at once. The clients go to another
+        broker once that broker has the nodes, which may be before it has the topic.
+        """
+        if not (self.is_current and self._is_shown(topic)):
             return
         name = topic.name.topic
         try:
@@ -210,6 +212,13 @@ class Service:
         except StorageFull as error:  # The next look fires the watches.
             self.broker.seldom.warning("watch_delayed", cause="storage_full", reason=str(error))
 
+    def _is_shown(self, topic: Topic) -> bool:
+        """Return True if the topic is in the namespace that ZooKeeper's clients see."""
+        return (topic.name.tenant, topic.name.namespace) == (
+            self.names.tenant,
+            self.names.namespace,
+        )
+
     @staticmethod
     def _paths_of(name: str) -> Iterator[str]:
         yield "/brokers/topics"
@@ -220,8 +229,7 @@ class Service:
 
     def _members(self, topic: Topic, name: bytes) -> Iterable[SubscriptionMember]:
         """Return the consumers of a group that own partitions of a topic, for every tool."""
-        names = self.names
-        if (topic.name.tenant, topic.name.namespace) != (names.tenant, names.namespace):
+        if not (self.is_current and self._is_shown(topic)):
             return
         group = f"/consumers/{name.decode(errors='replace')}"
         owners: dict[str, list[int]] = {}

@@ -6,6 +6,7 @@ import trio
 from braidlog.broker.coordination.nodes import OPEN, NodeMade
 from braidlog.protocols.zookeeper.adapter import ADAPTER
 from braidlog.protocols.zookeeper.listener_state import DELETED_TOGETHER, ENDED_TOGETHER
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.zookeeper.talk import EPHEMERAL, RawZooKeeper
 
 TIMEOUT_MS = 8000
@@ -60,3 +61,15 @@ async def test_nodes_that_a_full_disk_left_go_with_a_later_check(service, sessio
     service.sessions.end(client.session_id)
     await service.check(trio.current_time())
     assert service.nodes.find("/e") is None
+
+
+async def test_a_topic_may_change_or_move_after_the_nodes_have_moved(broker, service, session):
+    """In a cluster the shard of the nodes may be given away before the shards of the topics."""
+    client = await session()
+    topic = await broker.topics.create(TopicName("public", "default", "t"), 1)
+    await client.children("/brokers/topics", watch=True)
+    await client.get("/brokers/topics/t", watch=True)
+    broker.nodes.close()
+    await broker.topics.create(TopicName("public", "default", "other"), 1)
+    broker.topics.move_away(topic)
+    assert broker.members.of(topic, b"g") == []
