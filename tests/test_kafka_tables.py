@@ -63,7 +63,8 @@ def test_removed_versions_come_from_the_old_release(tmp_path: Path) -> None:
     out.mkdir()
     (out / "gone.py").write_text("# The module of a key that no release has.\n")
     kafka_tables.main(new, old, out)
-    assert sorted(path.name for path in out.iterdir()) == ["__init__.py", "sample.py"]
+    assert sorted(path.name for path in out.iterdir()) == ["__init__.py", "keys.py", "sample.py"]
+    assert (out / "keys.py").read_text().endswith("\n    SAMPLE = 7\n")
     text = (out / "sample.py").read_text()
     assert '"""Sample, api key 7: versions 0 to 4, flexible from 3 on."""' in text
     assert rows(text) == [
@@ -78,6 +79,7 @@ def test_removed_versions_come_from_the_old_release(tmp_path: Path) -> None:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    assert (module.SampleRequest, module.SampleResponse) == (module.REQUEST, module.RESPONSE)
     assert module.SampleRequest(topics=[module.Topic(index=3)]).topics[0].from_ is None
 
 

@@ -1,156 +1,14 @@
 """The api keys that are served, with their structures and versions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
 
+from braidlog.protocols.kafka import wire
 from braidlog.protocols.kafka.schema import Struct
-from braidlog.protocols.kafka.wire.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-)
-from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from braidlog.protocols.kafka.wire.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from braidlog.protocols.kafka.wire.alter_replica_log_dirs import (
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirsResponse,
-)
-from braidlog.protocols.kafka.wire.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-)
-from braidlog.protocols.kafka.wire.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-)
-from braidlog.protocols.kafka.wire.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
-from braidlog.protocols.kafka.wire.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from braidlog.protocols.kafka.wire.create_acls import CreateAclsRequest, CreateAclsResponse
-from braidlog.protocols.kafka.wire.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-)
-from braidlog.protocols.kafka.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from braidlog.protocols.kafka.wire.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from braidlog.protocols.kafka.wire.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-)
-from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from braidlog.protocols.kafka.wire.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from braidlog.protocols.kafka.wire.describe_client_quotas import (
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-)
-from braidlog.protocols.kafka.wire.describe_cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
-from braidlog.protocols.kafka.wire.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-)
-from braidlog.protocols.kafka.wire.describe_groups import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from braidlog.protocols.kafka.wire.describe_log_dirs import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-)
-from braidlog.protocols.kafka.wire.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-)
-from braidlog.protocols.kafka.wire.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-)
-from braidlog.protocols.kafka.wire.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsResponse,
-)
-from braidlog.protocols.kafka.wire.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-)
-from braidlog.protocols.kafka.wire.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
-from braidlog.protocols.kafka.wire.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from braidlog.protocols.kafka.wire.fetch import FetchRequest, FetchResponse
-from braidlog.protocols.kafka.wire.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
-from braidlog.protocols.kafka.wire.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from braidlog.protocols.kafka.wire.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupResponse
-from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest, ListGroupsResponse
-from braidlog.protocols.kafka.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from braidlog.protocols.kafka.wire.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from braidlog.protocols.kafka.wire.metadata import MetadataRequest, MetadataResponse
-from braidlog.protocols.kafka.wire.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from braidlog.protocols.kafka.wire.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from braidlog.protocols.kafka.wire.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from braidlog.protocols.kafka.wire.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from braidlog.protocols.kafka.wire.produce import ProduceRequest, ProduceResponse
-from braidlog.protocols.kafka.wire.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from braidlog.protocols.kafka.wire.share_acknowledge import (
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-)
-from braidlog.protocols.kafka.wire.share_fetch import (
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
-from braidlog.protocols.kafka.wire.share_group_describe import (
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-)
-from braidlog.protocols.kafka.wire.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
-from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupResponse
-from braidlog.protocols.kafka.wire.update_features import (
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
+from braidlog.protocols.kafka.wire.api_versions import ApiVersion
+from braidlog.protocols.kafka.wire.keys import ApiKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,68 +21,71 @@ class Api:
     reply: type[Struct]
 
 
-# The newest served version of each request; the request and its response.
-SERVED_APIS: Sequence[tuple[int, type[Struct], type[Struct]]] = (
-    (13, ProduceRequest, ProduceResponse),
-    (18, FetchRequest, FetchResponse),
-    (11, ListOffsetsRequest, ListOffsetsResponse),
-    (13, MetadataRequest, MetadataResponse),
-    (10, OffsetCommitRequest, OffsetCommitResponse),
-    (10, OffsetFetchRequest, OffsetFetchResponse),
-    (6, FindCoordinatorRequest, FindCoordinatorResponse),
-    (9, JoinGroupRequest, JoinGroupResponse),
-    (4, HeartbeatRequest, HeartbeatResponse),
-    (5, LeaveGroupRequest, LeaveGroupResponse),
-    (5, SyncGroupRequest, SyncGroupResponse),
-    (6, DescribeGroupsRequest, DescribeGroupsResponse),
-    (5, ListGroupsRequest, ListGroupsResponse),
-    (1, SaslHandshakeRequest, SaslHandshakeResponse),
-    (4, ApiVersionsRequest, ApiVersionsResponse),
-    (7, CreateTopicsRequest, CreateTopicsResponse),
-    (6, DeleteTopicsRequest, DeleteTopicsResponse),
-    (2, DeleteRecordsRequest, DeleteRecordsResponse),
-    (5, InitProducerIdRequest, InitProducerIdResponse),
-    (4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-    (4, DescribeConfigsRequest, DescribeConfigsResponse),
-    (2, AlterConfigsRequest, AlterConfigsResponse),
-    (5, DescribeLogDirsRequest, DescribeLogDirsResponse),
-    (2, SaslAuthenticateRequest, SaslAuthenticateResponse),
-    (3, CreatePartitionsRequest, CreatePartitionsResponse),
-    (2, DeleteGroupsRequest, DeleteGroupsResponse),
-    (1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
-    (3, DescribeAclsRequest, DescribeAclsResponse),
-    (3, CreateAclsRequest, CreateAclsResponse),
-    (3, DeleteAclsRequest, DeleteAclsResponse),
-    (2, DescribeClusterRequest, DescribeClusterResponse),
-    (1, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
-    (1, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
-    (0, OffsetDeleteRequest, OffsetDeleteResponse),
-    (2, ElectLeadersRequest, ElectLeadersResponse),
-    (1, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
-    (0, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
-    (2, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
-    (2, DescribeQuorumRequest, DescribeQuorumResponse),
-    (2, UpdateFeaturesRequest, UpdateFeaturesResponse),
-    (1, DescribeClientQuotasRequest, DescribeClientQuotasResponse),
-    (1, AlterClientQuotasRequest, AlterClientQuotasResponse),
-    (0, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
-    (0, AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
-    (0, DescribeProducersRequest, DescribeProducersResponse),
-    (0, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
-    (1, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse),
-    (1, ShareGroupDescribeRequest, ShareGroupDescribeResponse),
-    (2, ShareFetchRequest, ShareFetchResponse),
-    (2, ShareAcknowledgeRequest, ShareAcknowledgeResponse),
-    (1, DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse),
-    (0, AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse),
-    (0, DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse),
-)
-
-APIS: Mapping[int, Api] = {
-    request.KEY: Api(request.VERSIONS[0], newest, request, reply)
-    for newest, request, reply in SERVED_APIS
+# The newest served version of each request.
+NEWEST: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 13,
+    ApiKey.FETCH: 18,
+    ApiKey.LIST_OFFSETS: 11,
+    ApiKey.METADATA: 13,
+    ApiKey.OFFSET_COMMIT: 10,
+    ApiKey.OFFSET_FETCH: 10,
+    ApiKey.FIND_COORDINATOR: 6,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.DESCRIBE_GROUPS: 6,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.API_VERSIONS: 4,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.ALTER_CONFIGS: 2,
+    ApiKey.DESCRIBE_LOG_DIRS: 5,
+    ApiKey.SASL_AUTHENTICATE: 2,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.DESCRIBE_ACLS: 3,
+    ApiKey.CREATE_ACLS: 3,
+    ApiKey.DELETE_ACLS: 3,
+    ApiKey.DESCRIBE_CLUSTER: 2,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.OFFSET_DELETE: 0,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 1,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
+    ApiKey.DESCRIBE_QUORUM: 2,
+    ApiKey.UPDATE_FEATURES: 2,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: 1,
+    ApiKey.ALTER_CLIENT_QUOTAS: 1,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_GROUP_DESCRIBE: 1,
+    ApiKey.SHARE_FETCH: 2,
+    ApiKey.SHARE_ACKNOWLEDGE: 2,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: 1,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: 0,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: 0,
 }
 
+
+def _api(key: ApiKey, newest: int) -> Api:
+    """Return a served key; only the modules of served keys are loaded."""
+    module = import_module(f"{wire.__name__}.{key.name.lower()}")
+    return Api(module.REQUEST.VERSIONS[0], newest, module.REQUEST, module.RESPONSE)
+
+
+APIS: Mapping[int, Api] = {int(key): _api(key, newest) for key, newest in NEWEST.items()}
 
 # The requests that are answered, by api key and version.
 SERVED = frozenset(

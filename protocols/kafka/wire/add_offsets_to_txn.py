@@ -61,3 +61,6 @@ class AddOffsetsToTxnResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
+
+
+REQUEST, RESPONSE = AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -183,3 +183,6 @@ class AddPartitionsToTxnResponse(Struct):
         self.error_code = error_code
         self.results_by_transaction = results_by_transaction
         self.results_by_topic_v3_and_below = results_by_topic_v3_and_below
+
+
+REQUEST, RESPONSE = AddPartitionsToTxnRequest, AddPartitionsToTxnResponse

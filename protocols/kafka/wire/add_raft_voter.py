@@ -99,3 +99,6 @@ class AddRaftVoterResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
+
+
+REQUEST, RESPONSE = AddRaftVoterRequest, AddRaftVoterResponse

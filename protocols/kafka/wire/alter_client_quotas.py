@@ -145,3 +145,6 @@ class AlterClientQuotasResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.entries = entries
+
+
+REQUEST, RESPONSE = AlterClientQuotasRequest, AlterClientQuotasResponse

@@ -128,3 +128,6 @@ class AlterConfigsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.responses = responses
+
+
+REQUEST, RESPONSE = AlterConfigsRequest, AlterConfigsResponse

@@ -153,3 +153,6 @@ class AlterPartitionReassignmentsResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.responses = responses
+
+
+REQUEST, RESPONSE = AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse

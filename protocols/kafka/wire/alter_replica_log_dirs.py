@@ -134,3 +134,6 @@ class AlterReplicaLogDirsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = results
+
+
+REQUEST, RESPONSE = AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse

@@ -152,3 +152,6 @@ class AlterShareGroupOffsetsResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.responses = responses
+
+
+REQUEST, RESPONSE = AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse

@@ -131,3 +131,6 @@ class AlterUserScramCredentialsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = results
+
+
+REQUEST, RESPONSE = AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse

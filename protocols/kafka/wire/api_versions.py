@@ -143,3 +143,6 @@ class ApiVersionsResponse(Struct):
         self.finalized_features_epoch = finalized_features_epoch
         self.finalized_features = finalized_features
         self.zk_migration_ready = zk_migration_ready
+
+
+REQUEST, RESPONSE = ApiVersionsRequest, ApiVersionsResponse

@@ -135,3 +135,6 @@ class ConsumerGroupHeartbeatResponse(Struct):
         self.member_epoch = member_epoch
         self.heartbeat_interval_ms = heartbeat_interval_ms
         self.assignment = assignment
+
+
+REQUEST, RESPONSE = ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse

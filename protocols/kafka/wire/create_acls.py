@@ -110,3 +110,6 @@ class CreateAclsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = results
+
+
+REQUEST, RESPONSE = CreateAclsRequest, CreateAclsResponse

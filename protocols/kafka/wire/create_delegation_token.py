@@ -112,3 +112,6 @@ class CreateDelegationTokenResponse(Struct):
         self.token_id = token_id
         self.hmac = hmac
         self.throttle_time_ms = throttle_time_ms
+
+
+REQUEST, RESPONSE = CreateDelegationTokenRequest, CreateDelegationTokenResponse

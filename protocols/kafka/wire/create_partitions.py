@@ -124,3 +124,6 @@ class CreatePartitionsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = results
+
+
+REQUEST, RESPONSE = CreatePartitionsRequest, CreatePartitionsResponse

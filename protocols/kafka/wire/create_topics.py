@@ -200,3 +200,6 @@ class CreateTopicsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
+
+
+REQUEST, RESPONSE = CreateTopicsRequest, CreateTopicsResponse

@@ -154,3 +154,6 @@ class DeleteAclsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.filter_results = filter_results
+
+
+REQUEST, RESPONSE = DeleteAclsRequest, DeleteAclsResponse

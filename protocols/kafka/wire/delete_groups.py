@@ -74,3 +74,6 @@ class DeleteGroupsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = results
+
+
+REQUEST, RESPONSE = DeleteGroupsRequest, DeleteGroupsResponse

@@ -141,3 +141,6 @@ class DeleteRecordsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
+
+
+REQUEST, RESPONSE = DeleteRecordsRequest, DeleteRecordsResponse

@@ -108,3 +108,6 @@ class DeleteShareGroupOffsetsResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.responses = responses
+
+
+REQUEST, RESPONSE = DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse

@@ -136,3 +136,6 @@ class DeleteShareGroupStateResponse(Struct):
         results: Sequence[DeleteStateResult] = (),
     ) -> None:
         self.results = results
+
+
+REQUEST, RESPONSE = DeleteShareGroupStateRequest, DeleteShareGroupStateResponse

@@ -108,3 +108,6 @@ class DeleteTopicsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.responses = responses
+
+
+REQUEST, RESPONSE = DeleteTopicsRequest, DeleteTopicsResponse

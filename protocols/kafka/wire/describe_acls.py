@@ -131,3 +131,6 @@ class DescribeAclsResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.resources = resources
+
+
+REQUEST, RESPONSE = DescribeAclsRequest, DescribeAclsResponse

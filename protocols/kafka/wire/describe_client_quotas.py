@@ -149,3 +149,6 @@ class DescribeClientQuotasResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.entries = entries
+
+
+REQUEST, RESPONSE = DescribeClientQuotasRequest, DescribeClientQuotasResponse

@@ -109,3 +109,6 @@ class DescribeClusterResponse(Struct):
         self.controller_id = controller_id
         self.brokers = brokers
         self.cluster_authorized_operations = cluster_authorized_operations
+
+
+REQUEST, RESPONSE = DescribeClusterRequest, DescribeClusterResponse

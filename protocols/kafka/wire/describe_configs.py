@@ -178,3 +178,6 @@ class DescribeConfigsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.results = results
+
+
+REQUEST, RESPONSE = DescribeConfigsRequest, DescribeConfigsResponse

@@ -143,3 +143,6 @@ class DescribeDelegationTokenResponse(Struct):
         self.error_code = error_code
         self.tokens = tokens
         self.throttle_time_ms = throttle_time_ms
+
+
+REQUEST, RESPONSE = DescribeDelegationTokenRequest, DescribeDelegationTokenResponse

@@ -129,3 +129,6 @@ class DescribeGroupsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = groups
+
+
+REQUEST, RESPONSE = DescribeGroupsRequest, DescribeGroupsResponse

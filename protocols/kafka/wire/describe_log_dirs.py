@@ -157,3 +157,6 @@ class DescribeLogDirsResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.results = results
+
+
+REQUEST, RESPONSE = DescribeLogDirsRequest, DescribeLogDirsResponse

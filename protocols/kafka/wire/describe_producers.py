@@ -153,3 +153,6 @@ class DescribeProducersResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
+
+
+REQUEST, RESPONSE = DescribeProducersRequest, DescribeProducersResponse

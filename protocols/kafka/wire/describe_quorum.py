@@ -231,3 +231,6 @@ class DescribeQuorumResponse(Struct):
         self.error_message = error_message
         self.topics = topics
         self.nodes = nodes
+
+
+REQUEST, RESPONSE = DescribeQuorumRequest, DescribeQuorumResponse

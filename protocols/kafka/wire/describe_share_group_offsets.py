@@ -178,3 +178,6 @@ class DescribeShareGroupOffsetsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = groups
+
+
+REQUEST, RESPONSE = DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse

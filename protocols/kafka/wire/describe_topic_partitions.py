@@ -176,3 +176,6 @@ class DescribeTopicPartitionsResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
         self.next_cursor = next_cursor
+
+
+REQUEST, RESPONSE = DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse

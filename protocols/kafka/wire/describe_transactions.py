@@ -113,3 +113,6 @@ class DescribeTransactionsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.transaction_states = transaction_states
+
+
+REQUEST, RESPONSE = DescribeTransactionsRequest, DescribeTransactionsResponse

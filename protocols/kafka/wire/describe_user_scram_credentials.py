@@ -124,3 +124,6 @@ class DescribeUserScramCredentialsResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.results = results
+
+
+REQUEST, RESPONSE = DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse

@@ -127,3 +127,6 @@ class ElectLeadersResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.replica_election_results = replica_election_results
+
+
+REQUEST, RESPONSE = ElectLeadersRequest, ElectLeadersResponse

@@ -68,3 +68,6 @@ class EndTxnResponse(Struct):
         self.error_code = error_code
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+
+
+REQUEST, RESPONSE = EndTxnRequest, EndTxnResponse

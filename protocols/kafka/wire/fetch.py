@@ -382,3 +382,6 @@ class FetchResponse(Struct):
         self.session_id = session_id
         self.responses = responses
         self.node_endpoints = node_endpoints
+
+
+REQUEST, RESPONSE = FetchRequest, FetchResponse

@@ -108,3 +108,6 @@ class FindCoordinatorResponse(Struct):
         self.host = host
         self.port = port
         self.coordinators = coordinators
+
+
+REQUEST, RESPONSE = FindCoordinatorRequest, FindCoordinatorResponse

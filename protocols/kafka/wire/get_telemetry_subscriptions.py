@@ -79,3 +79,6 @@ class GetTelemetrySubscriptionsResponse(Struct):
         self.telemetry_max_bytes = telemetry_max_bytes
         self.delta_temporality = delta_temporality
         self.requested_metrics = requested_metrics
+
+
+REQUEST, RESPONSE = GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse

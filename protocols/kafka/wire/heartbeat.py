@@ -60,3 +60,6 @@ class HeartbeatResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
+
+
+REQUEST, RESPONSE = HeartbeatRequest, HeartbeatResponse

@@ -131,3 +131,6 @@ class IncrementalAlterConfigsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.responses = responses
+
+
+REQUEST, RESPONSE = IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse

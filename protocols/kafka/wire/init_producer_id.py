@@ -80,3 +80,6 @@ class InitProducerIdResponse(Struct):
         self.producer_epoch = producer_epoch
         self.ongoing_txn_producer_id = ongoing_txn_producer_id
         self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
+
+
+REQUEST, RESPONSE = InitProducerIdRequest, InitProducerIdResponse

@@ -143,3 +143,6 @@ class InitializeShareGroupStateResponse(Struct):
         results: Sequence[InitializeStateResult] = (),
     ) -> None:
         self.results = results
+
+
+REQUEST, RESPONSE = InitializeShareGroupStateRequest, InitializeShareGroupStateResponse

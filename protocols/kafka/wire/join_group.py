@@ -141,3 +141,6 @@ class JoinGroupResponse(Struct):
         self.skip_assignment = skip_assignment
         self.member_id = member_id
         self.members = members
+
+
+REQUEST, RESPONSE = JoinGroupRequest, JoinGroupResponse

@@ -109,3 +109,6 @@ class LeaveGroupResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.members = members
+
+
+REQUEST, RESPONSE = LeaveGroupRequest, LeaveGroupResponse

@@ -78,3 +78,6 @@ class ListConfigResourcesResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.config_resources = config_resources
+
+
+REQUEST, RESPONSE = ListConfigResourcesRequest, ListConfigResourcesResponse

@@ -86,3 +86,6 @@ class ListGroupsResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.groups = groups
+
+
+REQUEST, RESPONSE = ListGroupsRequest, ListGroupsResponse

@@ -163,3 +163,6 @@ class ListOffsetsResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
+
+
+REQUEST, RESPONSE = ListOffsetsRequest, ListOffsetsResponse

@@ -129,3 +129,6 @@ class ListPartitionReassignmentsResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.topics = topics
+
+
+REQUEST, RESPONSE = ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse

@@ -93,3 +93,6 @@ class ListTransactionsResponse(Struct):
         self.error_code = error_code
         self.unknown_state_filters = unknown_state_filters
         self.transaction_states = transaction_states
+
+
+REQUEST, RESPONSE = ListTransactionsRequest, ListTransactionsResponse

@@ -194,3 +194,6 @@ class MetadataResponse(Struct):
         self.topics = topics
         self.cluster_authorized_operations = cluster_authorized_operations
         self.error_code = error_code
+
+
+REQUEST, RESPONSE = MetadataRequest, MetadataResponse

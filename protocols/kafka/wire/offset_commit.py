@@ -167,3 +167,6 @@ class OffsetCommitResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
+
+
+REQUEST, RESPONSE = OffsetCommitRequest, OffsetCommitResponse

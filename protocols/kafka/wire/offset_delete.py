@@ -131,3 +131,6 @@ class OffsetDeleteResponse(Struct):
         self.error_code = error_code
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
+
+
+REQUEST, RESPONSE = OffsetDeleteRequest, OffsetDeleteResponse

@@ -266,3 +266,6 @@ class OffsetFetchResponse(Struct):
         self.topics = topics
         self.error_code = error_code
         self.groups = groups
+
+
+REQUEST, RESPONSE = OffsetFetchRequest, OffsetFetchResponse

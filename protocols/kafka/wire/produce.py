@@ -241,3 +241,6 @@ class ProduceResponse(Struct):
         self.responses = responses
         self.throttle_time_ms = throttle_time_ms
         self.node_endpoints = node_endpoints
+
+
+REQUEST, RESPONSE = ProduceRequest, ProduceResponse

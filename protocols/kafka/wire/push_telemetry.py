@@ -67,3 +67,6 @@ class PushTelemetryResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
+
+
+REQUEST, RESPONSE = PushTelemetryRequest, PushTelemetryResponse

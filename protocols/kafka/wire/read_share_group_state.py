@@ -176,3 +176,6 @@ class ReadShareGroupStateResponse(Struct):
         results: Sequence[ReadStateResult] = (),
     ) -> None:
         self.results = results
+
+
+REQUEST, RESPONSE = ReadShareGroupStateRequest, ReadShareGroupStateResponse

@@ -152,3 +152,6 @@ class ReadShareGroupStateSummaryResponse(Struct):
         results: Sequence[ReadStateSummaryResult] = (),
     ) -> None:
         self.results = results
+
+
+REQUEST, RESPONSE = ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse

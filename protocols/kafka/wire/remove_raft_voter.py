@@ -62,3 +62,6 @@ class RemoveRaftVoterResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
+
+
+REQUEST, RESPONSE = RemoveRaftVoterRequest, RemoveRaftVoterResponse

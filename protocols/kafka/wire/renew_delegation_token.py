@@ -58,3 +58,6 @@ class RenewDelegationTokenResponse(Struct):
         self.error_code = error_code
         self.expiry_timestamp_ms = expiry_timestamp_ms
         self.throttle_time_ms = throttle_time_ms
+
+
+REQUEST, RESPONSE = RenewDelegationTokenRequest, RenewDelegationTokenResponse

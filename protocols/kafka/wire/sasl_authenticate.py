@@ -58,3 +58,6 @@ class SaslAuthenticateResponse(Struct):
         self.error_message = error_message
         self.auth_bytes = auth_bytes
         self.session_lifetime_ms = session_lifetime_ms
+
+
+REQUEST, RESPONSE = SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -51,3 +51,6 @@ class SaslHandshakeResponse(Struct):
     ) -> None:
         self.error_code = error_code
         self.mechanisms = mechanisms
+
+
+REQUEST, RESPONSE = SaslHandshakeRequest, SaslHandshakeResponse

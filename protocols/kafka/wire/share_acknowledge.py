@@ -238,3 +238,6 @@ class ShareAcknowledgeResponse(Struct):
         self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
         self.responses = responses
         self.node_endpoints = node_endpoints
+
+
+REQUEST, RESPONSE = ShareAcknowledgeRequest, ShareAcknowledgeResponse

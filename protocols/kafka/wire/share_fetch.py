@@ -319,3 +319,6 @@ class ShareFetchResponse(Struct):
         self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
         self.responses = responses
         self.node_endpoints = node_endpoints
+
+
+REQUEST, RESPONSE = ShareFetchRequest, ShareFetchResponse

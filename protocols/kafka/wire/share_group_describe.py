@@ -176,3 +176,6 @@ class ShareGroupDescribeResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = groups
+
+
+REQUEST, RESPONSE = ShareGroupDescribeRequest, ShareGroupDescribeResponse

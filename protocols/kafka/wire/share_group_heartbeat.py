@@ -120,3 +120,6 @@ class ShareGroupHeartbeatResponse(Struct):
         self.member_epoch = member_epoch
         self.heartbeat_interval_ms = heartbeat_interval_ms
         self.assignment = assignment
+
+
+REQUEST, RESPONSE = ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse

@@ -341,3 +341,6 @@ class StreamsGroupDescribeResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.groups = groups
+
+
+REQUEST, RESPONSE = StreamsGroupDescribeRequest, StreamsGroupDescribeResponse

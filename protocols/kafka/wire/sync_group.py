@@ -102,3 +102,6 @@ class SyncGroupResponse(Struct):
         self.protocol_type = protocol_type
         self.protocol_name = protocol_name
         self.assignment = assignment
+
+
+REQUEST, RESPONSE = SyncGroupRequest, SyncGroupResponse

@@ -162,3 +162,6 @@ class TxnOffsetCommitResponse(Struct):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics = topics
+
+
+REQUEST, RESPONSE = TxnOffsetCommitRequest, TxnOffsetCommitResponse

@@ -54,3 +54,6 @@ class UnregisterBrokerResponse(Struct):
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
+
+
+REQUEST, RESPONSE = UnregisterBrokerRequest, UnregisterBrokerResponse

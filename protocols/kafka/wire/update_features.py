@@ -117,3 +117,6 @@ class UpdateFeaturesResponse(Struct):
         self.error_code = error_code
         self.error_message = error_message
         self.results = results
+
+
+REQUEST, RESPONSE = UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -179,3 +179,6 @@ class WriteShareGroupStateResponse(Struct):
         results: Sequence[WriteStateResult] = (),
     ) -> None:
         self.results = results
+
+
+REQUEST, RESPONSE = WriteShareGroupStateRequest, WriteShareGroupStateResponse

@@ -166,3 +166,6 @@ class WriteTxnMarkersResponse(Struct):
         markers: Sequence[WritableTxnMarkerResult] = (),
     ) -> None:
         self.markers = markers
+
+
+REQUEST, RESPONSE = WriteTxnMarkersRequest, WriteTxnMarkersResponse

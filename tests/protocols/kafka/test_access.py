@@ -5,9 +5,9 @@ import pytest
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.commands import COMMANDS
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.schema import Struct
-from braidlog.protocols.kafka.session import COMMANDS
 from braidlog.protocols.kafka.wire import (
     alter_client_quotas,
     alter_configs,

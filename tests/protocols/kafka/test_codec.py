@@ -1,7 +1,6 @@
 """The generated structures, read and written: literal bytes of Kafka's layouts, and round trips."""
 
 import importlib
-import pkgutil
 import random
 from collections.abc import Iterator
 
@@ -35,6 +34,7 @@ from braidlog.protocols.kafka.wire.describe_topic_partitions import (
 )
 from braidlog.protocols.kafka.wire.fetch import FetchRequest, ReplicaState
 from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
+from braidlog.protocols.kafka.wire.keys import ApiKey
 from braidlog.protocols.kafka.wire.metadata import MetadataRequest, MetadataRequestTopic
 
 
@@ -52,10 +52,10 @@ def read_whole(kind: type[Struct], data: bytes, version: int) -> Struct:
 
 
 def requests_and_responses() -> Iterator[tuple[type[Struct], type[Struct]]]:
-    for module_info in pkgutil.iter_modules(wire.__path__):
-        module = vars(importlib.import_module(f"{wire.__name__}.{module_info.name}"))
-        (request,) = (structure for structure in module.values() if hasattr(structure, "KEY"))
-        yield request, module[request.__name__.removesuffix("Request") + "Response"]
+    for key in ApiKey:
+        module = importlib.import_module(f"{wire.__name__}.{key.name.lower()}")
+        assert key == module.REQUEST.KEY
+        yield module.REQUEST, module.RESPONSE
 
 
 MESSAGES = list(requests_and_responses())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.commands import COMMANDS
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.session import COMMANDS
 from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
 from braidlog.protocols.kafka.wire.alter_client_quotas import AlterClientQuotasRequest
 from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
