@@ -55,8 +55,12 @@ class UserCatalogue(Protocol):
     def ticket(self) -> int:
         """The ticket after which every change so far is on disk."""
 
-    def change_users(self, change: UserChange) -> int:
-        """Make a change; return its ticket. Raises InvalidRequest, StorageFull, StorageFailed."""
+    def change_users(self, *changes: UserChange) -> int:
+        """Make changes as a single record; return the ticket.
+
+        A call that raises, and a crash, leave none of them. Raises InvalidRequest, StorageFull,
+        StorageFailed.
+        """
 
 
 class Users:
@@ -259,9 +263,7 @@ class Users:
 
     async def set_password(self, user: UserMeta, password: str) -> int:
         """Give a user another password. Raises InvalidRequest, LimitExceeded, UserNotFound."""
-        _check(user.name, password)
-        password_hash, scram = await self._passwords.hash(password)
-        return self._replace(user, password_hash=password_hash, scram=scram)
+        return await self.alter(user, password=password)
 
     async def change_scram_keys(
         self, name: str, keys: Sequence[ScramKey], removed: Container[str] = ()
@@ -291,16 +293,21 @@ class Users:
         user: UserMeta,
         *,
         name: str | None = None,
+        password: str | None = None,
         is_active: bool | None = None,
         roles: Sequence[str] | None = None,
         permitted: Sequence[str] | None = None,
     ) -> int:
-        """Change the given fields; `permitted` is as in `UserMeta`.
+        """Change the given fields, all or none; `permitted` is as in `UserMeta`.
 
-        Raises UserExists, UserNotFound, InvalidRequest.
+        Raises UserExists, UserNotFound, InvalidRequest, LimitExceeded.
         """
         changed: dict[str, object] = {}
-        renamed = name is not None and name != user.name
+        if password is not None:
+            _check(user.name, password)
+            changed["password_hash"], changed["scram"] = await self._passwords.hash(password)
+        current = self._current(user)
+        renamed = name is not None and name != current.name
         if name is not None and renamed:
             _check(name, None)
             _check_no_role(name)
@@ -313,12 +320,14 @@ class Users:
             changed["roles"] = list(roles)
         if permitted is not None:
             changed["permitted"] = list(permitted)
-        before = self._current(user).name
-        if name is not None and renamed:  # Permissions go by name: the user keeps its permissions.
-            for grant in self._book.grants_of(before):
-                self._catalogue.change_users(Granted(replace(grant, subject=name)))
-        ticket = self._replace(user, **changed)
-        return self._revoke_all(before) if renamed else ticket
+        moved = self._book.grants_of(current.name) if renamed else []  # Permissions go by name.
+        # In this order the history has a single change of the user: neither the grants of the new
+        # name before the user has the name, nor those of the old name afterwards, name a user.
+        return self._catalogue.change_users(
+            *(Granted(replace(grant, subject=name)) for grant in moved),
+            UserSet(replace(current, **changed)),
+            *map(Revoked, moved),
+        )
 
     async def delete(self, user: UserMeta) -> int:
         """Remove a user with all tokens and permissions. Raises UserNotFound.
@@ -326,8 +335,8 @@ class Users:
         A later user of that name starts without them.
         """
         current = self._current(user)
-        self._revoke_all(current.name)
-        return self._catalogue.change_users(UserGone(current.user_id))
+        revoked = map(Revoked, self._book.grants_of(current.name))
+        return self._catalogue.change_users(UserGone(current.user_id), *revoked)
 
     async def create_token(
         self, user: UserMeta, name: str, expires_us: int | None
@@ -355,11 +364,6 @@ class Users:
         if len(left) == len(current.tokens):
             raise errors.UserNotFound(f"user {user.name} has no token {name}")
         return self._replace(current, tokens=left)
-
-    def _revoke_all(self, name: str) -> int:
-        for grant in self._book.grants_of(name):
-            self._catalogue.change_users(Revoked(grant))
-        return self._catalogue.ticket
 
     def _current(self, user: UserMeta) -> UserMeta:
         current = self._book.by_id(user.user_id)

@@ -77,10 +77,10 @@ class LocalCatalogue:
     def users(self) -> UserBook:
         return self.state.users
 
-    def change_users(self, change: UserChange) -> int:
-        """Change users or permissions. Raises NotOwner, StorageFull, StorageFailed."""
+    def change_users(self, *changes: UserChange) -> int:
+        """Change users or permissions, all or none. Raises NotOwner, StorageFull, StorageFailed."""
         self.placement.check_catalogue()
-        return self._change(lambda: self.state.change_users(change))
+        return self._change(lambda: self.state.change_users(*changes))
 
     # Topics and namespaces. All raise Conflict, StorageFull, StorageFailed.
 

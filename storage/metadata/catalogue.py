@@ -6,7 +6,7 @@ check a change first (the name is free, the topic exists): the broker's topics d
 partition folder, no client and no clock.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -322,9 +322,9 @@ class Catalogue:
 
     # Users and permissions.
 
-    def change_users(self, change: UserChange) -> int:
-        """Set a user or grant a permission, or remove an existing entry; return the ticket."""
-        return self._change(change)
+    def change_users(self, *changes: UserChange) -> int:
+        """Change users and permissions by a single record, all or none; return the ticket."""
+        return self.writer.write(*changes)
 
     # Changing.
 
@@ -334,13 +334,17 @@ class Catalogue:
         return self.writer.write(change)
 
     def write(
-        self, change: CatalogueChange, journal: Changes, state: Iterator[CatalogueChange]
+        self,
+        changes: Sequence[CatalogueChange],
+        journal: Changes,
+        state: Iterator[CatalogueChange],
     ) -> int:
-        """Write a change to the journal of the history, and apply the change; return the ticket.
-        `state` is all that a snapshot of that journal holds.
+        """Write changes as a record to the journal of the history, and apply the changes; return
+        the ticket. `state` is all that a snapshot of that journal holds.
         """
-        ticket = journal.append(change)
-        self.history.apply(self, change, journal.last_place)
+        ticket = journal.append(*changes)
+        for change in changes:
+            self.history.apply(self, change, journal.last_place)
         journal.snapshot_if_due(in_records(state))
         return ticket
 

@@ -4,8 +4,8 @@
 `SharedCatalogue` (`storage/shared/catalogue.py`) has a journal for each shard of a cluster that
 this broker owns. Both hold a `Catalogue`, and choose the journal before they change the catalogue.
 
-**Atomic.** A change is a record of one journal, written whole or not at all. The change is in
-memory when `write` returns. A change that raises has changed nothing.
+**Atomic.** The changes of a call are a record of one journal, written whole or not at all. The
+changes are in memory when `write` returns. A call that raises has changed nothing.
 
 **Durable.** A change is durable once the returned ticket is. `ticket` covers every change so far.
 
@@ -35,8 +35,8 @@ class CatalogueWriter(Protocol):
     def place(self) -> int:
         """Place of the last change in its journal; rises with each change, also over restarts."""
 
-    def write(self, change: CatalogueChange) -> int:
-        """Write a change, by `Catalogue.write`; return the ticket."""
+    def write(self, *changes: CatalogueChange) -> int:
+        """Write changes of one shard as a record, by `Catalogue.write`; return the ticket."""
 
     def scope(self, name: TopicName) -> int:
         """Return the scope in which a topic's producers are numbered."""

@@ -35,8 +35,8 @@ class JournalCatalogue:
     def place(self) -> int:
         return self._journal.last_place
 
-    def write(self, change: CatalogueChange) -> int:
-        return self.catalogue.write(change, self._journal, self.catalogue.state())
+    def write(self, *changes: CatalogueChange) -> int:
+        return self.catalogue.write(changes, self._journal, self.catalogue.state())
 
     def scope(self, name: TopicName) -> int:
         """Return 0: all producers share a single scope."""

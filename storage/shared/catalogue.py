@@ -226,27 +226,32 @@ class SharedCatalogue:
 
     # Changing.
 
-    def write(self, change: CatalogueChange) -> int:
+    def write(self, *changes: CatalogueChange) -> int:
         """As `CatalogueWriter.write`. Raises NotOwned for a shard of another broker."""
-        shard = self._shard_of(change)
+        (shard,) = set(map(self._shard_of, changes))
         journal = self._inner.get(shard) if shard else self._main
         if journal is None:
             raise NotOwned(f"shard {shard} is another broker's")
         if shard:
-            ticket = journal.append(change)  # No history: its places are those of shard 0.
-            self.catalogue.apply(change)
+            ticket = journal.append(*changes)  # No history: its places are those of shard 0.
+            for change in changes:
+                self.catalogue.apply(change)
             journal.snapshot_if_due(in_records(self._changes_in(shard)))
             return ticket
-        deleted = self._deleted_name(change)
-        ticket = self.catalogue.write(change, journal, self.catalogue.state(with_data=False))
-        subject = subject_of(change)
+        subjects = [(subject_of(change), self._deleted_name(change)) for change in changes]
+        ticket = self.catalogue.write(changes, journal, self.catalogue.state(with_data=False))
+        for subject, deleted in subjects:
+            self._note_change(subject, deleted)
+        return ticket
+
+    def _note_change(self, subject: Subject | None, deleted: Named | None) -> None:
+        """Remember the place of a written change; `deleted` is the name of a deleted subject."""
         if deleted is not None:
             self._note_deletion(deleted)
         if subject is not None and deleted is not None:
             self._changed.pop(subject, None)
         elif subject is not None:
             self._changed[subject] = self.place
-        return ticket
 
     def _shard_of(self, change: CatalogueChange) -> int:
         match change:

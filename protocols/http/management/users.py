@@ -130,9 +130,9 @@ class UsersApi:
         """Change a user's password, roles, or permission to log in."""
         wanted = await self._bodies.read(request, AlterUser)
         user, users = self._user(request), self._broker.users
-        if wanted.password is not None:
-            await users.set_password(user, wanted.password)
-        ticket = await users.alter(user, is_active=wanted.active, roles=wanted.roles)
+        ticket = await users.alter(
+            user, password=wanted.password, is_active=wanted.active, roles=wanted.roles
+        )
         self._audit(request, "user_changed", user.name)
         changed = self._user(request)  # Before the wait: another client may delete the user.
         await self._broker.published(ticket)

@@ -22,8 +22,8 @@ class MemoryCatalogue:
     def ticket(self):
         return self.state.ticket
 
-    def change_users(self, change):
-        return self.state.change_users(change)
+    def change_users(self, *changes):
+        return self.state.change_users(*changes)
 
     def reopened(self):
         """Return the catalogue after a restart."""

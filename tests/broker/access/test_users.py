@@ -1,3 +1,5 @@
+import random
+
 import pytest
 import trio
 
@@ -7,7 +9,7 @@ from braidlog.broker.access.passwords import HASHES_WAITING_MAX
 from braidlog.broker.access.rules import Grant
 from braidlog.broker.access.users import ScramKey, principal_of
 from braidlog.broker.limits import TOKENS_MAX
-from tests.broker.access.kept_users import KeptUsers
+from tests.broker.access.kept_users import KeptUsers, MemoryCatalogue
 
 HERE = "127.0.0.1"
 
@@ -310,3 +312,51 @@ async def test_keys_are_removed_without_the_password():
     await house.users.change_scram_keys("anna", [], ["SCRAM-SHA-256"])
     assert (await house.users.verify("anna", "secret one", HERE)).name == "anna"
     assert [key.mechanism for key in house.users.get("anna").scram] == ["SCRAM-SHA-512"]
+
+
+async def test_a_crash_leaves_a_whole_change_of_a_user_or_none():
+    """A rename moves permissions, and a deletion revokes them: in the user's own record."""
+    house, seed = KeptUsers(), random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance, records = random.Random(seed), house.catalogue.journal.records
+    states = {len(records): state_of(house.catalogue)}
+    for step in range(30):
+        names = [user.name for user in house.users.all()]
+        if not names or chance.random() < 0.2:
+            await house.users.create(f"user {step}", None)
+        elif chance.random() < 0.4:
+            resource = f"topic public/default/{step}"
+            await house.rules.grant(Grant(chance.choice(names), "produce", resource))
+        elif chance.random() < 0.7:
+            user = house.users.get(chance.choice(names))
+            await house.users.alter(user, name=f"renamed {step}", is_active=step % 2 == 0)
+        else:
+            await house.users.delete(house.users.get(chance.choice(names)))
+        states[len(records)] = state_of(house.catalogue)
+    assert len(states) > 20
+    for count in range(1, len(records) + 1):
+        assert state_of(MemoryCatalogue(records[:count])) == states.get(count)
+
+
+async def test_password_and_status_change_in_a_single_record():
+    house, anna = await with_anna()
+    before = len(house.catalogue.journal.records)
+    await house.users.alter(anna, password="secret two", roles=["readers"])
+    assert len(house.catalogue.journal.records) == before + 1
+    assert (await house.users.verify("anna", "secret two", HERE)).roles == ["readers"]
+
+
+async def test_a_renamed_and_a_deleted_user_are_remembered_as_a_change_each():
+    house, anna = await with_anna()
+    await house.rules.grant(Grant("anna", "produce", "public"))
+    place = house.catalogue.state.writer.place
+    await house.users.alter(anna, name="anne")
+    await house.users.delete(anna)
+    renamed, gone = house.catalogue.state.history.after(place)
+    assert (renamed.before.name, renamed.after.name) == ("anna", "anne")
+    assert (gone.before.name, gone.after) == ("anne", None)
+
+
+def state_of(catalogue):
+    book = catalogue.users
+    return [(user.name, user.is_active) for user in book.all()], list(book.grants)
