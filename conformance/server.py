@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +22,7 @@ from conformance.ports import reserve_ports
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 60.0
 ANY_PORT = "127.0.0.1:0"
 LISTENERS = ("kafka", "pulsar", "iggy", "http")
 
@@ -183,6 +186,21 @@ class RunningBroker:
             return
         self._log_seen += len(written + end)
         self._log_lines += written.decode(errors="backslashreplace").splitlines()
+
+    def metrics_lines(self) -> list[str]:
+        """Return the lines of `/metrics`. Raises BrokerFailed for a refusal, with the answer and
+        the last logged lines, which have the traceback of a bug.
+        """
+        request = urllib.request.Request(f"{self.url}/metrics", headers=self.http_headers)
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as answer:
+                lines: list[str] = answer.read().decode().splitlines()
+                return lines
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="backslashreplace")
+            refused = f"/metrics answered {error.code}: {text}\n{self.log_tail()}"
+            raise BrokerFailed(refused) from None
 
     def log_tail(self) -> str:
         """Return the last logged lines."""

@@ -46,7 +46,7 @@ def run(broker, folder, commands):
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"{done.stderr}\n{broker.log_tail()}"
     return done.stdout
 
 
@@ -78,7 +78,7 @@ def test_a_scrape_with_the_token_of_the_page_gets_every_metric(broker, tmp_path)
     name = Path(entry["credentials_file"]).name
     token = (tmp_path / name).read_text().strip()
     status, text = scrape(broker, entry, tmp_path, token)
-    assert status == 200
+    assert status == 200, f"{text}\n{broker.log_tail()}"
     families = {family.name for family in text_string_to_metric_families(text)}
     assert {"braidlog_requests", "braidlog_errors"} <= families
     assert scrape(broker, entry, tmp_path)[0] == 401

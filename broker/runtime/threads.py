@@ -8,7 +8,6 @@ ever: a connection with its memory, for each message set that cannot be unpacked
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TypeVar, TypeVarTuple
@@ -19,12 +18,23 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
+# Modules that `import_in_thread` has imported. `sys.modules` holds a module as soon as its import
+# begins: an import in the loop would then wait for the importing thread.
+_imported: set[str] = set()
+
+
+def is_imported(name: str) -> bool:
+    """Return True if `import_in_thread` has imported the module to its end."""
+    return name in _imported
+
+
 async def import_in_thread(name: str) -> None:
     """Import a module without blocking the loop, once: for modules that few brokers need, and that
-    take tens of milliseconds.
+    take tens of milliseconds. Callers at the same time wait for the same import.
     """
-    if name not in sys.modules:
+    if name not in _imported:
         await run_in_thread(import_module, name)
+        _imported.add(name)
 
 
 async def run_in_thread(

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import enum
 import json
-import sys
 from functools import lru_cache
 from typing import Any, Final
 
 from braidlog.broker.config.wording import explain
-from braidlog.broker.runtime.threads import import_in_thread
+from braidlog.broker.runtime.threads import import_in_thread, is_imported
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 
 Definition = Any  # JSON, as fastavro takes it.
@@ -69,7 +68,7 @@ PARSER: Final = "fastavro"
 
 def has_parser() -> bool:
     """Return whether the parser is loaded."""
-    return PARSER in sys.modules
+    return is_imported(PARSER)
 
 
 async def load_parser() -> None:

@@ -120,8 +120,7 @@ def _requests(broker: RunningBroker) -> int:
 
 
 def _count(broker: RunningBroker, start: str) -> int:
-    with urlopen(f"{broker.url}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
+    lines = broker.metrics_lines()
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(start)))
 
 

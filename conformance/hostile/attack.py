@@ -10,7 +10,6 @@ import re
 import selectors
 import socket
 import time
-import urllib.request
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -69,10 +68,7 @@ def attack(broker: RunningBroker, protocol: Protocol, frames: int, seed: int | s
 
 def requests(broker: RunningBroker, protocol: str) -> Counter[str]:
     """Requests that reached a handler so far, by command."""
-    request = urllib.request.Request(f"{broker.url}/metrics", headers=broker.http_headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
-    matches = (REQUESTS.match(line) for line in lines)
+    matches = (REQUESTS.match(line) for line in broker.metrics_lines())
     return Counter(
         {match[1]: int(float(match[3])) for match in matches if match and match[2] == protocol}
     )

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -183,11 +182,10 @@ def _taken_in(broker: RunningBroker) -> float:
     """Return the connections so far, without HTTP: the healthy HTTP client opens
     many connections.
     """
-    with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
     starts = tuple(
         f'braidlog_connections_total{{protocol="{protocol}"' for protocol in RECORD_CLIENTS
     )
+    lines = broker.metrics_lines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(starts))
 
 

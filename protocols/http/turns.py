@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from braidlog.broker.errors import NotOwner, PartitionNotFound, TopicNotFound
 from braidlog.protocols.http.limits import PIECE_MESSAGES, TURN_MESSAGES
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 TURN = 200  # Partitions between two checkpoints: one or a few milliseconds of the loop.
 SORTED_TOGETHER = 2000  # Topics sorted by name in one turn: two milliseconds.
+# Errors of a topic that was deleted, lost partitions or moved to another broker during a walk over
+# many topics: the walk leaves out the topic, as if the topic had changed before.
+CHANGED = (TopicNotFound, PartitionNotFound, NotOwner)
 T = TypeVar("T")
 
 

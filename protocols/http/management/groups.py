@@ -6,6 +6,7 @@ Knows bodies and the broker, no connection and no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,7 @@ from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import seen_by
 from braidlog.protocols.http.turns import (
+    CHANGED,
     SORTED_TOGETHER,
     backlog_of,
     first_by,
@@ -72,7 +74,8 @@ class GroupsApi:
         async for topic in in_turns(await self._topics(request)):
             if len(groups) >= limit:
                 return json_response(messages.GroupPage(groups, next=last))
-            groups += await summarize_groups(self._broker, topic, wanted, is_seen, ages)
+            with _leaving_out_changed(request):
+                groups += await summarize_groups(self._broker, topic, wanted, is_seen, ages)
             last = topic.name.full
         return json_response(messages.GroupPage(groups, next=None))
 
@@ -87,19 +90,16 @@ class GroupsApi:
         before, broker = query.entries_before(request), self._broker
         lags: list[tuple[int, str, bytes]] = []
         async for topic in in_turns(await self._topics(request, by_name=False)):
-            names = broker.subscriptions.names(topic) if wanted is None else [wanted]
-            for name in names:
-                subscription = broker.subscriptions.find(topic, name)
-                seen = is_seen(Resource.of_group(name, topic.name))
-                if subscription is not None and seen:
-                    lags.append((-await backlog_of(subscription), topic.name.full, name))
+            with _leaving_out_changed(request):
+                lags += await _lags(broker, topic, wanted, is_seen)
         most = await first_by(lags, lambda lag: lag, before + limit + 1, SORTED_TOGETHER)
         ages = _ages(request)
         groups: list[messages.GroupSummary] = []
         for _, full, name in most[before : before + limit]:
             listed = broker.topics.find(parsed_topic(full))
             if listed is not None:  # Otherwise deleted meanwhile.
-                groups += await summarize_groups(broker, listed, name, ages=ages)
+                with _leaving_out_changed(request):
+                    groups += await summarize_groups(broker, listed, name, ages=ages)
         more = str(before + limit) if len(most) > before + limit else None
         return json_response(messages.GroupPage(groups, more))
 
@@ -166,6 +166,25 @@ class GroupsApi:
             return every
         after = request.query_params.get("after", "")
         return await first_topics(every, lambda topic: topic.name.full > after, len(every))
+
+
+def _leaving_out_changed(request: Request) -> AbstractContextManager[None]:
+    """Leave out a topic that changes during a walk; a client that names a topic gets the error."""
+    return suppress(*(() if "topic" in request.query_params else CHANGED))
+
+
+async def _lags(
+    broker: Broker, topic: Topic, wanted: bytes | None, is_seen: Callable[[Resource], bool]
+) -> list[tuple[int, str, bytes]]:
+    """Return (negative backlog, topic, name) of each group of a topic that `is_seen` allows, or
+    only of `wanted`.
+    """
+    lags = []
+    for name in broker.subscriptions.names(topic) if wanted is None else [wanted]:
+        subscription = broker.subscriptions.find(topic, name)
+        if subscription is not None and is_seen(Resource.of_group(name, topic.name)):
+            lags.append((-await backlog_of(subscription), topic.name.full, name))
+    return lags
 
 
 async def summarize_groups(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import trio
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 # Each partition or group has some twenty series, and a thousand series take 3 ms to render. More
 # than this are rendered in a worker thread, so that no listener waits.
 INLINE_MAX = 300
-OPENMETRICS = "application/openmetrics-text"
+TEXT, OPENMETRICS = "text/plain", "application/openmetrics-text"
+TEXT_TYPE = f"{TEXT}; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
+WEIGHT = re.compile(r"[01](?:\.[0-9]{0,3})?")
 
 
 # Imported for the first scrape: 4 MB with its dependencies.
@@ -64,17 +68,37 @@ class HealthApi:
     async def metrics(self, request: Request) -> Response:
         """All metrics, in the text format that the scraper requests."""
         await import_in_thread(SCRAPING)
-        from prometheus_client.exposition import choose_encoder
-
         from braidlog.protocols.http.management.log_metrics import scrape
 
-        _, content_type = choose_encoder(request.headers.get("accept", ""))
+        openmetrics = takes_openmetrics(request.headers.get("accept", ""))
         result = await scrape(self._broker, self._ages, self._rates)
 
         def render() -> bytes:
             families = result.families(self._sets, self._series_max)
-            return exposition(families, openmetrics=content_type.startswith(OPENMETRICS))
+            return exposition(families, openmetrics=openmetrics)
 
         inline = result.size <= INLINE_MAX
         text = render() if inline else await run_in_thread(render)
-        return Response(text, media_type=content_type)
+        return Response(text, media_type=OPENMETRICS_TYPE if openmetrics else TEXT_TYPE)
+
+
+def takes_openmetrics(accept: str) -> bool:
+    """Return True if the client of this Accept header (RFC 9110, section 12.5.1) gives OpenMetrics
+    1.0 at least the weight of the text format. An entry that cannot be read counts as absent.
+    """
+    weights = {OPENMETRICS: 0.0, TEXT: 0.0}
+    for media_range in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in media_range.split(";"))
+        values = {
+            name.strip(): value.strip().strip('"')
+            for name, _, value in (parameter.partition("=") for parameter in parameters)
+        }
+        major = values.get("version", "").partition(".")[0]
+        if kind == TEXT or (kind == OPENMETRICS and major in ("", "1")):
+            weights[kind] = max(weights[kind], _weight(values.get("q", "1")))
+    return weights[OPENMETRICS] > 0 and weights[OPENMETRICS] >= weights[TEXT]
+
+
+def _weight(text: str) -> float:
+    """Return a quality value; 0 for invalid text."""
+    return float(text) if WEIGHT.fullmatch(text) else 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from braidlog.protocols.http.management.named_metrics import (
     pulsar_series,
 )
 from braidlog.protocols.http.management.rates import RateSamples
-from braidlog.protocols.http.turns import Turns
+from braidlog.protocols.http.turns import CHANGED, Turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -135,7 +136,8 @@ async def scrape(broker: Broker, ages: Ages, rates: RateSamples) -> Scrape:
     for topic in broker.topics.all():
         await turns.count()
         if not topic.deleted:
-            topics.append(await _facts(broker, topic, ages, turns))
+            with suppress(*CHANGED):  # The next scrape shows the topic, if it is still here.
+                topics.append(await _facts(broker, topic, ages, turns))
     own = [*_of_the_process(), *_of_the_broker(broker)]
     return Scrape(own, topics, broker.metrics.snapshot(), rates, trio.current_time())
 
@@ -153,12 +155,11 @@ def _of_the_broker(broker: Broker) -> list[Family]:
     build = Family(Kind.GAUGE, "braidlog_build_info", "What runs here.", labels)
     build.add((broker.version, platform.python_version()), 1)
     tasks = trio.lowlevel.current_statistics().tasks_living
-    files = len(os.listdir(OPEN_FILES))
-    return [
-        build,
-        gauge("braidlog_trio_tasks", "Tasks of the event loop.", tasks),
-        gauge("braidlog_open_files", "Files and sockets open.", files),
-    ]
+    families = [build, gauge("braidlog_trio_tasks", "Tasks of the event loop.", tasks)]
+    with suppress(OSError):  # To count the open files takes a file: there may be none left.
+        files = len(os.listdir(OPEN_FILES))
+        families.append(gauge("braidlog_open_files", "Files and sockets open.", files))
+    return families
 
 
 def _of_topics(topics: Sequence[TopicFacts], count_all: int) -> list[Family]:

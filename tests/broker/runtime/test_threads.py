@@ -3,11 +3,14 @@ import sys
 import threading
 import weakref
 from contextlib import suppress
+from types import ModuleType
 
 import pytest
 import trio
+import trio.testing
 
-from braidlog.broker.runtime.threads import import_in_thread, run_in_thread
+from braidlog.broker.runtime.threads import import_in_thread, is_imported, run_in_thread
+from tests.waiting import until
 
 
 class WaitersObject:
@@ -73,3 +76,31 @@ async def test_a_module_is_imported_in_a_thread_and_once(tmp_path, monkeypatch):
     sys.modules["seldom_needed"] = imported
     await import_in_thread("seldom_needed")
     assert sys.modules.pop("seldom_needed") is imported
+
+
+async def test_a_second_import_waits_for_the_end_of_the_first(tmp_path, monkeypatch):
+    """The loop goes on meanwhile: it lets the module go on."""
+    source = (
+        "import braid_gate\nbraid_gate.entered.set()\nbraid_gate.opened.wait(60)\nis_whole = True\n"
+    )
+    (tmp_path / "slowly_imported.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    gate = ModuleType("braid_gate")
+    gate.entered, gate.opened = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "braid_gate", gate)
+    whole = []
+
+    async def importer():
+        await import_in_thread("slowly_imported")
+        whole.append(hasattr(sys.modules["slowly_imported"], "is_whole"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(importer)
+        await until(gate.entered.is_set)
+        assert not is_imported("slowly_imported")
+        nursery.start_soon(importer)
+        await trio.testing.wait_all_tasks_blocked()
+        gate.opened.set()
+    assert whole == [True, True]
+    assert is_imported("slowly_imported")
+    sys.modules.pop("slowly_imported")

@@ -2,9 +2,11 @@ import base64
 from urllib.parse import quote
 
 import pytest
+import trio
 
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.protocols.http.management.groups import RANGES_TOLD_MAX
+from braidlog.storage.errors import WouldBlock
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
 from tests.protocols.http.opened import connection
@@ -172,3 +174,41 @@ async def test_members_have_the_library_of_their_connection(app, broker, topic):
     same = [connection(3, library="a"), connection(4, library="a")]
     assert await libraries(*same) == ["a", "a", ""]
     assert await libraries(*same, connection(5, library="b")) == ["a", "", ""]
+
+
+def change_at_next_read(partition, change):
+    """Let the next read of a partition wait for the disk, and change the topic meanwhile."""
+    log, read, changes = partition.log, partition.log.read, [change]
+
+    def read_after_change(*arguments, wait=True, **options):
+        if not wait:
+            raise WouldBlock("not in memory")
+        while changes:
+            trio.from_thread.run_sync(changes.pop())
+        return read(*arguments, **options)
+
+    log.read = read_after_change
+
+
+@pytest.mark.parametrize("change", ["shrink", "move_away"])
+@pytest.mark.parametrize("sort", ["topic", "lag"])
+async def test_a_topic_that_changes_during_a_walk_is_left_out(app, broker, topic, sort, change):
+    """A client that names the topic gets the error instead."""
+    other = await broker.topics.create(TopicName("public", "default", "zebras"), 1)
+    for each in (topic, other):
+        broker.subscriptions.open(each, b"billing").commit(0, 0)
+    changes = {
+        "shrink": lambda: broker.topics.shrink(topic, 1),
+        "move_away": lambda: broker.topics.move_away(topic),
+    }
+    change_at_next_read(topic.partition(0), changes[change])
+    answer = await call(app, "GET", f"/api/v1/groups?ages=true&sort={sort}")
+    assert answer.status == 200
+    assert [group["topic"] for group in answer.json["groups"]] == ["public/default/zebras"]
+
+
+async def test_a_named_topic_that_changes_meanwhile_is_an_error(app, broker, topic):
+    broker.subscriptions.open(topic, b"billing").commit(0, 0)
+    change_at_next_read(topic.partition(0), lambda: broker.topics.move_away(topic))
+    answer = await call(app, "GET", "/api/v1/groups?ages=true&topic=public/default/orders")
+    assert (answer.status, answer.json["code"]) == (503, "no_owner")

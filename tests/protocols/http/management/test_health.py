@@ -75,6 +75,42 @@ async def test_metrics_have_the_requested_format(broker):
     assert answer.body.endswith(b"# EOF\n")
 
 
+TEXT_0_0_4 = "text/plain; version=0.0.4"
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "openmetrics"),
+    [
+        (PROMETHEUS_3, True),
+        ("application/openmetrics-text", True),
+        ('application/openmetrics-text; version="1.0.0"; charset=utf-8', True),
+        ("text/plain, application/openmetrics-text", True),
+        ("application/openmetrics-text;version=0.0.1", False),
+        ("application/openmetrics-text;version=2.0.0", False),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=0.2,text/plain;q=0.5", False),
+        ("application/openmetrics-text;q=many", False),
+        ('text/plain; version="1.0.0"', False),
+        ("text/plain; version=1.x", False),
+        ("text/plain; version=; q", False),
+        ("*/*", False),
+        (";=,,;", False),
+        ("", False),
+    ],
+)
+async def test_the_content_type_names_the_format_of_the_answer(broker, accept, openmetrics):
+    answer = await call(app_of(broker), "GET", "/metrics", headers={"Accept": accept})
+    assert answer.status == 200
+    kind = "application/openmetrics-text; version=1.0.0" if openmetrics else TEXT_0_0_4
+    assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
+    assert answer.body.endswith(b"# EOF\n") == openmetrics
+
+
 async def test_many_series_are_all_rendered(broker):
     count = INLINE_MAX + 1
     for number in range(count):

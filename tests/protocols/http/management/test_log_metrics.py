@@ -1,4 +1,6 @@
+import os
 import platform
+import resource
 
 import pytest
 import trio
@@ -146,6 +148,60 @@ async def test_a_subscription_has_the_names_of_pulsars_dashboards(app, broker):
     families = {family.name: family for family in read(scraped, ("pulsar",))}
     values = [families[f"pulsar_subscription_{name}"].samples[0].value for name in names]
     assert values == [1, 0, 4, 1]
+
+
+class ChangingAges(Ages):
+    """Ages whose first lookup is the moment of a change, as a wait for the disk may be."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.changes = [change]
+
+    async def since_us(self, partition, position):
+        while self.changes:
+            self.changes.pop()()
+        return await super().since_us(partition, position)
+
+
+@pytest.mark.parametrize("change", ["shrink", "move_away", "forget"])
+async def test_a_topic_that_changes_during_a_scrape_fails_no_scrape(broker, change):
+    """Other topics are in the answer; the next scrape has the topic as it is then."""
+    topics = [
+        await broker.topics.create(TopicName("public", "default", name), 2)
+        for name in ("changing", "other")
+    ]
+    for topic in topics:
+        append_records(broker, topic.partition(0), 5)
+        await broker.durability.all_durable()
+        broker.subscriptions.open(topic, b"billing").commit(0, 2)
+    changing = topics[0]
+    changes = {
+        "shrink": lambda: broker.topics.shrink(changing, 1),
+        "move_away": lambda: broker.topics.move_away(changing),
+        "forget": lambda: broker.topics.forget(changing, 0),
+    }
+    ages = ChangingAges(changes[change])
+    scraped = await scrape(broker, ages, RateSamples(0.0))
+    assert not ages.changes
+    assert "other" in [facts.name.topic for facts in scraped.topics]
+    if change == "shrink":
+        (facts, _) = (await scrape(broker, Ages(), RateSamples(0.0))).topics
+        assert [partition.index for partition in facts.partitions] == [0]
+        assert [(group.name, group.backlog) for group in facts.groups] == [("billing", 3)]
+
+
+async def test_a_scrape_without_a_free_descriptor_leaves_out_the_open_files(broker):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        scraped = await scrape(broker, Ages(), RateSamples(0.0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    names = {family.name for family in scraped.own}
+    assert "braidlog_trio_tasks" in names
+    assert "braidlog_open_files" not in names
 
 
 async def test_a_topic_of_many_groups_lets_other_tasks_run(broker):
