@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from braidlog.broker.commit.waiters import common_deadline
 from braidlog.broker.runtime.steps import run
 from braidlog.broker.topics.partition import Partition
 from braidlog.protocols.iggy import messages as m
@@ -42,7 +43,7 @@ async def poll_deferred(context: IggyContext, request: m.PollDeferred) -> IggyAn
     """
     _check(request)
     wait_s = min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
-    deadline = trio.current_time() + wait_s
+    deadline = common_deadline(trio.current_time(), wait_s)
     seen = 0  # A read found nothing for this client below this offset.
     while True:
         wanted = await _wanted(context, request)
@@ -66,7 +67,8 @@ async def wait_for_messages(context: IggyContext, request: m.WaitForMessages) ->
     Raises Refusal, PartitionNotFound.
     """
     check_times(request.wait_us, request.request_timeout_us)
-    deadline = trio.current_time() + min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
+    wait_s = min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
+    deadline = common_deadline(trio.current_time(), wait_s)
     # No incarnation is named here.
     context = replace(context, incarnation=None)
     while True:

@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from braidlog.broker.commit.waiters import common_deadline
 from braidlog.broker.errors import BrokerError, NotOwner
 from braidlog.broker.runtime.steps import run
 from braidlog.broker.topics.partition import Partition
@@ -46,7 +47,7 @@ async def fetch(context: IggyContext, request: FetchMessages) -> IggyAnswer:
     """
     _check(request)
     wait_s = min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
-    deadline = trio.current_time() + wait_s
+    deadline = common_deadline(trio.current_time(), wait_s)
     while True:
         starts = await _starts(context, request)
         if starts is None or trio.current_time() >= deadline:

@@ -11,6 +11,7 @@ from types import TracebackType
 
 import trio
 
+from braidlog.broker.commit.waiters import common_deadline
 from braidlog.protocols.kafka.roster import Client
 
 # How long a fetch may still wait if its client has to rejoin its group: short for a person, long
@@ -68,7 +69,7 @@ class LongPolls:
         now = trio.current_time()
         if now < self._called.get(hash(client), 0.0):
             seconds = min(seconds, REJOIN_POLL_S)
-        return LongPoll(self._parked, client, now + seconds)
+        return LongPoll(self._parked, client, common_deadline(now, seconds))
 
     def call(self, client: Client, at: float = 0.0) -> None:
         """Cut a client's fetches short: it has to rejoin its group, now or at a later time."""

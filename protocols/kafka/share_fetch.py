@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from braidlog.broker.commit.waiters import common_deadline
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import run
@@ -182,7 +183,7 @@ async def _take(
     held: OutputReservation,
 ) -> dict[Place, ShareRead]:
     """Take records of the session's partitions; wait until there are any."""
-    end_s = trio.current_time() + request.max_wait_ms / 1000
+    end_s = common_deadline(trio.current_time(), request.max_wait_ms / 1000)
     room = ShareRoom(
         records=max(request.max_records, 0),
         size=min(max(request.max_bytes, 0), BYTES_MAX, context.options.fetch_bytes_max),

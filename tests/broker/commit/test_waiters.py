@@ -1,14 +1,17 @@
 """Waits for records of one or several partitions."""
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.commit import waiters as waiters_module
-from braidlog.broker.commit.waiters import Waiters
+from braidlog.broker.commit.waiters import Waiters, common_deadline
 
 
 class Target:
@@ -244,3 +247,19 @@ async def test_after_some_time_tasks_get_their_turns(passes, nursery, monkeypatc
     await come(waiters, passes, target, 1)
     assert [len(reader.asked_at) for reader in readers].count(1) == 2
     assert [reader.resumed.is_set() for reader in readers].count(True) == 3
+
+
+@given(now=st.floats(0, 1e7), seconds=st.floats(1e-3, 1e5))
+def test_a_common_deadline_is_up_to_a_64th_of_the_wait_early(now, seconds):
+    assert now + seconds * (1 - 1 / 64) <= common_deadline(now, seconds) <= now + seconds
+
+
+def test_waits_of_like_lengths_share_their_deadlines():
+    ends = {common_deadline(1000 + n / 200, 5.0) for n in range(1000)}
+    assert len(ends) == 5 * 16
+    assert ends <= {n / 16 for n in range(1000 * 16, 1011 * 16)}
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, math.inf])
+def test_a_wait_without_a_length_ends_as_asked(seconds):
+    assert common_deadline(7.3, seconds) == 7.3 + seconds
