@@ -348,9 +348,30 @@ def _commands() -> Iterator[CommandRow]:
         for method, path, body in rows():
             yield CommandRow(f"{method} {path}", request(method, path, body))
     yield from _websockets()
-    for kind in ("text/event-stream", "application/x-ndjson"):
-        path = f"{PIP64}/partitions/0/messages?timeout=0"
-        yield CommandRow(f"GET {path}, {kind}", request("GET", path, None, f"Accept: {kind}"))
+    yield from _headers()
+
+
+def _headers() -> Iterator[CommandRow]:
+    """Yield requests with the headers that the listener reads."""
+    read = f"{PIP64}/partitions/0/messages?timeout=0"
+    scraper = (
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+        'text/plain;version="0.0.4";q=0.3,*/*;q=0.2'
+    )
+    basic, token = "Basic aG9zdGlsZTpwYXNzd29yZA==", "Bearer eyJhbGciOiJIUzI1NiJ9.e30.AAAA"
+    for method, path, body, header in (
+        ("GET", read, None, "Accept: text/event-stream"),
+        ("GET", read, None, "Accept: application/x-ndjson"),
+        ("GET", read, None, "Last-Event-ID: CAEQABgB"),
+        ("GET", "/metrics", None, f"Accept: {scraper}"),
+        ("GET", f"{API}/users", None, f"Authorization: {basic}"),
+        ("GET", f"{API}/users", None, f"Authorization: {token}"),
+        ("POST", PIP64, {"messages": MESSAGES}, "Content-Encoding: identity"),
+        ("POST", PIP64, {"messages": MESSAGES}, "Expect: 100-continue"),
+        ("POST", "/ui/topics", {}, "Origin: http://broker"),
+        ("POST", "/ui/topics", {}, "Sec-Fetch-Site: same-origin"),
+    ):
+        yield CommandRow(f"{method} {path}, {header}", request(method, path, body, header))
 
 
 def _frame(opcode: int, payload: bytes) -> bytes:

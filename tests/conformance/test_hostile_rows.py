@@ -177,6 +177,15 @@ def test_every_method_of_every_path_of_iggys_http_api_is_attacked():
     assert not missing, "\n".join(missing)
 
 
+def test_headers_that_the_http_listener_reads_are_attacked():
+    read = {"accept", "authorization", "content-encoding", "expect", "last-event-id", "origin"}
+    heads = [frame.partition(b"\r\n\r\n")[0] for frame in frames(protocols()["http"])]
+    lines = [line for head in heads for line in head.decode().split("\r\n")[1:]]
+    names = {line.partition(":")[0].lower() for line in lines}
+    assert not (read | {"sec-fetch-site"}) - names
+    assert any(line.startswith("Accept: application/openmetrics-text") for line in lines)
+
+
 async def test_every_method_of_every_path_of_http_is_attacked(broker):
     routes = make_routes(broker, RestOptions(), trio.Event())
     lines = {frame.partition(b"\r\n")[0].decode() for frame in frames(protocols()["http"])}
