@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
+
+import trio
 
 from braidlog.broker.config.settings import is_loopback
+from braidlog.broker.errors import NotOwner
 from braidlog.broker.server.connection import address_text
 from braidlog.protocols.iggy.command_forwarding import ForwardedSession, ForwardingSession
 from braidlog.protocols.iggy.context import PROTOCOL, TRANSPORT_TCP, ListenerState
+from braidlog.protocols.iggy.membership import GroupKey, Groups
 from braidlog.protocols.iggy.options import ROOT_PASSWORD, IggyOptions
 from braidlog.protocols.iggy.root import make_root
 from braidlog.protocols.iggy.session import IggySession
@@ -26,9 +30,42 @@ def state_of(states: States, broker: Broker) -> ListenerState:
     """Return the state of a broker's listeners."""
     shared = states.get(broker)
     if shared is None:
-        shared = states[broker] = ListenerState()
+        shared = states[broker] = ListenerState(_groups_of(broker))
         broker.members.add_source(shared.members, PROTOCOL)
+        broker.topics.listeners.add(shared)
     return shared
+
+
+def _groups_of(broker: Broker) -> Groups:
+    """Return the members of a broker's groups, none yet.
+
+    Generations begin with the time, so that no group repeats a generation of the group of that name
+    before a deletion, a restart or a takeover.
+    """
+    weak = ref(broker)  # A strong reference would keep an entry of `States` for good.
+
+    def alive() -> Broker:
+        alive_broker = weak()
+        assert alive_broker is not None, "a broker lives longer than its connections"
+        return alive_broker
+
+    def position_of(group: GroupKey, partition: int) -> int | None:
+        return _position(alive(), group, partition)
+
+    return Groups(trio.current_time, position_of, lambda: alive().now_us())
+
+
+def _position(broker: Broker, group: GroupKey, partition: int) -> int | None:
+    """Return a group's position as `PositionOf`; None also if another broker owns the topic."""
+    topic_id, name = group
+    topic = broker.topics.find_by_id(topic_id)
+    if topic is None:
+        return None
+    try:
+        subscription = broker.subscriptions.find(topic, name.encode())
+        return None if subscription is None else subscription.position(partition)
+    except NotOwner:
+        return None
 
 
 class IggyAdapter:

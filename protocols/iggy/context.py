@@ -15,6 +15,7 @@ import trio
 
 from braidlog.broker.errors import NotAuthorized
 from braidlog.broker.positions.members import SubscriptionMember
+from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.iggy.all_dialects import D2
 from braidlog.protocols.iggy.dialects import Dialect, ErrorStyle
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
@@ -64,7 +65,7 @@ class ConnectedClient:
     proof: Identity | None = None  # Proof of the login; None for root of the settings.
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ListenerState:
     """State that all connections share, until the broker stops.
 
@@ -72,10 +73,10 @@ class ListenerState:
     the stream and the number of each topic that is not in the catalogue yet.
     """
 
+    # Use `groups`, which first ends the memberships of sessions that have been lost for too long.
+    all_groups: Groups
     clients: dict[int, ConnectedClient] = field(default_factory=dict)
     session_numbers: SessionNumbers = field(default_factory=SessionNumbers)
-    # Use `groups`, which first ends the memberships of sessions that have been lost for too long.
-    all_groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     sessions: LogicalSessions = field(init=False)
     waiting_polls: PollCount = field(default_factory=PollCount)
     turns: dict[int, int] = field(default_factory=dict)
@@ -97,6 +98,16 @@ class ListenerState:
         """The members of all groups now."""
         self.sessions.end_due()
         return self.all_groups
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """End the memberships in groups of a deleted topic. The groups of a topic that has moved
+        are assigned anew if the topic comes back.
+        """
+        if event is TopicEvent.DELETED:
+            self.all_groups.drop_topic(topic.meta.topic_id)
+            self.turns.pop(topic.meta.topic_id, None)
+        elif event is TopicEvent.MOVED:
+            self.all_groups.deal_again(topic.meta.topic_id)
 
     def forget(self, client: ConnectedClient) -> None:
         """Remove a connection from the list of clients."""
@@ -184,6 +195,8 @@ class IggyContext:
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
     # W: the partition that the current command is for, by its lasting number; None in V and before.
     incarnation: int | None = None
+    # W: the generation of the partition's owner, for a group; 0: any, and in V and before.
+    generation: int = 0
     session: int = 0  # Number of the client's session; 0 before a login.
     # W: the client's own id in the current frame, and the session that outlives the connection.
     client_key: bytes = b""

@@ -69,8 +69,8 @@ async def wait_for_messages(context: IggyContext, request: m.WaitForMessages) ->
     check_times(request.wait_us, request.request_timeout_us)
     wait_s = min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
     deadline = common_deadline(trio.current_time(), wait_s)
-    # No incarnation is named here.
-    context = replace(context, incarnation=None)
+    # Neither an incarnation nor an owner is named here.
+    context = replace(context, incarnation=None, generation=0)
     while True:
         topic = names.get_topic(context.broker, request.stream, request.topic)
         starts: list[tuple[Partition, int]] = []
@@ -114,13 +114,10 @@ async def _wait(partition: Partition, last: int, deadline: float, *, is_group: b
 
 async def _wanted(context: IggyContext, request: m.PollDeferred) -> tuple[Partition, int] | None:
     """Return the partition and the offset to wait for; None if the answer does not depend on a
-    wait. Raises Refusal, PartitionNotFound.
+    wait. Raises Refusal, NotOwnPartition, PartitionNotFound.
     """
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    try:
-        reader = target(context, topic, request.consumer, request.partition, turn=True)
-    except NotOwnPartition:
-        return None
+    reader = target(context, topic, request.consumer, request.partition, turn=True)
     if reader is None or not request.wait_us:
         return None
     return reader.partition, await start_of(context, reader, request.strategy)

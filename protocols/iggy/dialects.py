@@ -78,6 +78,8 @@ class Behaviour:
     group_takes_partition: bool = True  # A group member that names a partition gets that partition.
     # A member names a partition, and may read only assigned partitions; a poll of another is empty.
     owned_only: bool = False
+    # A member names the owner's generation; a partition of another owner is an error, in polls too.
+    checks_owner: bool = False
     cooperative_join: bool = False  # A new member takes no more than a fair share from others.
     leave_is_checked: bool = False  # A client that is not a member cannot leave.
     number_first: bool = False  # If number and name are both taken, the error is about the number.

@@ -32,7 +32,7 @@ from braidlog.protocols.iggy.deferred import (
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal, wire_code
 from braidlog.protocols.iggy.fetch_requests import FetchedPlace, FetchMessages
 from braidlog.protocols.iggy.polling import poll
-from braidlog.protocols.iggy.readers import NotOwnPartition, target
+from braidlog.protocols.iggy.readers import target
 from braidlog.storage.formats.api import Buffer
 
 GROWTH_BYTES: Final = 256  # A batch's head.
@@ -74,7 +74,7 @@ async def _starts(
     topic = names.get_topic(context.broker, request.stream, request.topic)
     starts = []
     for wanted in request.targets:
-        own = replace(context, incarnation=wanted.incarnation)
+        own = _for_place(context, wanted)
         try:
             reader = target(own, topic, request.consumer, wanted.partition, turn=True)
             if reader is None:
@@ -82,9 +82,13 @@ async def _starts(
             starts.append((reader.partition, await start_of(own, reader, wanted.strategy)))
         except NotOwner:
             raise
-        except (Refusal, NotOwnPartition, BrokerError):
+        except (Refusal, BrokerError):
             return None
     return starts
+
+
+def _for_place(context: IggyContext, wanted: FetchedPlace) -> IggyContext:
+    return replace(context, incarnation=wanted.incarnation, generation=wanted.generation)
 
 
 async def _answer_in_turn(context: IggyContext, request: FetchMessages) -> IggyAnswer:
@@ -103,7 +107,7 @@ async def _answer(context: IggyContext, request: FetchMessages) -> IggyAnswer:
             break
         # A stored message may become a batch of its own in the answer.
         most = min(count, max(limit // (4 * GROWTH_BYTES), 1))
-        own = replace(context, incarnation=wanted.incarnation)
+        own = _for_place(context, wanted)
         poll_request = m.PollMessages(
             *(request.consumer, request.stream, request.topic, wanted.partition),
             *(wanted.strategy, most, request.auto_commit),
@@ -131,9 +135,6 @@ async def _section(
         return r.FetchSection.failed(wanted.partition, wire_code(error)), ()
     head, size = answer.records[0], sum(map(len, answer.tail))
     assert isinstance(head, r.PolledHead)
-    if head.partition != wanted.partition:
-        code = ErrorCode.GROUP_PARTITION_NOT_OWNED
-        return r.FetchSection.failed(wanted.partition, code), ()
     section = r.FetchSection(
         head.partition,
         0,

@@ -345,7 +345,7 @@ W = replace(
     form=PRODUCER_BATCH_FORM,
     topic_options=W_TOPIC_KEYS,
     described=W_CATALOGUE,
-    behaviour=replace(V.behaviour, lists_new_topics=True, keeps_sessions=True),
+    behaviour=replace(V.behaviour, checks_owner=True, lists_new_topics=True, keeps_sessions=True),
 )
 W_DEV = replace(
     W,

@@ -2,9 +2,10 @@
 
 When a member leaves, all partitions are assigned anew. A member that joins in the later dialects
 gets no more than its share, and a partition that was polled but not committed stays with its owner
-until it commits, for REVOKE_S at most. Membership is kept in memory only and ends with the
-connection; the catalogue and the cursor store know which groups exist and their positions. Knows no
-protocol, and of connections and topics only their numbers.
+until the polled messages are committed, by any protocol's client, for REVOKE_S at most. Membership
+is kept in memory only and ends with the connection; the catalogue and the cursor store know which
+groups exist and their positions. Knows no protocol, and of connections and topics only their
+numbers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 GroupKey = tuple[int, str]  # The catalogue's topic id, the group's name.
+# Returns a group's position in a partition; None: never set, or the group was deleted.
+PositionOf = Callable[[GroupKey, int], int | None]
 
 # Time limit for an owner to commit its polls of a partition that moves to another member.
 REVOKE_S = 30.0
@@ -74,25 +77,44 @@ class IggyMember:
 
 @dataclass(slots=True)
 class Move:
-    """A partition on its way to another member."""
+    """A partition on its way to another member. `position` is the group's position at the start of
+    the move.
+    """
 
     owner: IggyMember
     to: IggyMember
     due_s: float
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The owner of a partition, and the group's generation at which the owner got the partition."""
+
+    member_id: int
+    generation: int
 
 
 class IggyGroup:
     """The members of a group, and the partitions of each."""
 
-    def __init__(self, clock_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clock_s: Callable[[], float],
+        position_of: Callable[[int], int | None],
+        first_generation: int,
+    ) -> None:
+        """`position_of` returns the group's position in a partition, as `PositionOf`."""
         self.members: dict[int, IggyMember] = {}
-        self.generation = 0  # Rises whenever a partition changes its owner.
+        self.generation = first_generation  # Rises whenever a partition changes its owner.
         self._clock_s = clock_s
+        self._position_of = position_of
         self._dealt: int | None = None  # Partitions at the last deal; None: deal all again.
         self._joined: list[IggyMember] = []  # Since that deal, with `gently`.
         # By partition: the offset after the polled messages.
         self._uncommitted: dict[int, int] = {}
         self._moves: dict[int, Move] = {}  # By partition.
+        self._owners: dict[int, Ownership] = {}  # By partition, as of the last deal or move.
 
     def join(self, member_id: int, *, gently: bool) -> None:
         """Add a member. `gently`: others keep their partitions, except for the new
@@ -108,6 +130,22 @@ class IggyGroup:
         """Remove a member."""
         del self.members[member_id]
         self._dealt = None
+        # The member's partitions have a new owner even if the same member joins again.
+        self._owners = {
+            partition: owner
+            for partition, owner in self._owners.items()
+            if owner.member_id != member_id
+        }
+
+    def deal_again(self) -> None:
+        """Assign all partitions anew: others may have read them meanwhile."""
+        self._dealt = None
+        self._owners.clear()
+
+    def owner_generation(self, partition: int) -> int:
+        """Return the generation at which a partition got its present owner; 0 without an owner."""
+        owner = self._owners.get(partition)
+        return owner.generation if owner else 0
 
     def reassign(self, partitions_count: int) -> None:
         """Bring the assignment of that many partitions up to date."""
@@ -118,7 +156,7 @@ class IggyGroup:
         if self._moves:
             now = self._clock_s()
             for partition, move in list(self._moves.items()):
-                if now >= move.due_s:
+                if now >= move.due_s or self._has_ended(partition, move):
                     self._finish(partition)
 
     def polled(self, member_id: int, partition: int, next_offset: int) -> None:
@@ -134,6 +172,16 @@ class IggyGroup:
             if partition in self._moves:
                 self._finish(partition)
 
+    def _has_ended(self, partition: int, move: Move) -> bool:
+        """Return True if a client of any protocol has committed the owner's polls, or made the
+        polls void: by a reset of the position, or the deletion of the group's positions.
+        """
+        position = self._position_of(partition)
+        if position is None:
+            return move.position is not None
+        is_set_back = move.position is not None and position < move.position
+        return is_set_back or position >= self._uncommitted.get(partition, 0)
+
     def _deal_all(self, count: int) -> None:
         """Partition `i` goes to member `i mod m`, and every member's turns begin again."""
         members = list(self.members.values())
@@ -144,9 +192,20 @@ class IggyGroup:
         self._moves.clear()
         self._uncommitted.clear()
         self.generation += 1
+        former, self._owners = self._owners, {}
+        for member in members:
+            for partition in member.partitions:
+                owner = former.get(partition)
+                if owner is None or owner.member_id != member.member_id:
+                    owner = Ownership(member.member_id, self.generation)
+                self._owners[partition] = owner
 
     def _deal_shares(self, count: int) -> None:
         """Give new members their share, taken from the members with the most partitions."""
+        for partition, end in list(self._uncommitted.items()):
+            position = self._position_of(partition)
+            if position is not None and position >= end:  # Committed by another protocol's client.
+                del self._uncommitted[partition]
         share = max(count // len(self.members), 1)  # Of few partitions each is somebody's share.
         sizes = {holder.member_id: len(holder.partitions) for holder in self.members.values()}
         for move in self._moves.values():
@@ -171,7 +230,8 @@ class IggyGroup:
             next(move for move in self._moves.values() if move.to is owner).to = to
             return
         partition = next((p for p in reversed(free) if p not in self._uncommitted), free[-1])
-        self._moves[partition] = Move(owner, to, self._clock_s() + REVOKE_S)
+        due_s = self._clock_s() + REVOKE_S
+        self._moves[partition] = Move(owner, to, due_s, self._position_of(partition))
         owner.leaving.add(partition)
         if partition not in self._uncommitted:
             self._finish(partition)
@@ -182,21 +242,33 @@ class IggyGroup:
         move.owner.take(partition)
         move.to.give(partition)
         self.generation += 1
+        self._owners[partition] = Ownership(move.to.member_id, self.generation)
 
 
 class Groups:
     """The members of every group of a broker."""
 
-    def __init__(self, clock_s: Callable[[], float]) -> None:
-        """`clock_s` is a steady clock in seconds."""
+    def __init__(
+        self,
+        clock_s: Callable[[], float],
+        position_of: PositionOf = lambda _key, _partition: None,
+        first_generation: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`clock_s` is a steady clock in seconds. `first_generation` returns the generation before
+        that of a new group's first deal.
+        """
         self._clock_s = clock_s
+        self._position_of = position_of
+        self._first_generation = first_generation
         self._groups: dict[GroupKey, IggyGroup] = {}  # Groups that have or had members.
         self._joined: dict[int, list[GroupKey]] = {}
 
     def join(self, topic_id: int, name: str, member_id: int, *, gently: bool = False) -> None:
         """Add a member; joining twice changes nothing. `gently`: see `IggyGroup.join`."""
         key = (topic_id, name)
-        group = self._groups.setdefault(key, IggyGroup(self._clock_s))
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = self._new_group(key)
         if member_id not in group.members:
             group.join(member_id, gently=gently)
             self._joined.setdefault(member_id, []).append(key)
@@ -225,10 +297,38 @@ class Groups:
             self.leave(topic_id, name, member_id)
         self._groups.pop((topic_id, name), None)
 
+    def drop_topic(self, topic_id: int) -> None:
+        """End every membership in the groups of a topic that is gone."""
+        for _, name in self._keys(topic_id):
+            self.drop(topic_id, name)
+
+    def deal_again(self, topic_id: int) -> None:
+        """Assign the partitions of a topic anew in all groups, with the next look at a member:
+        meanwhile another broker assigns them.
+        """
+        for key in self._keys(topic_id):
+            self._groups[key].deal_again()
+
+    def owner_generation(self, key: GroupKey, partition: int) -> int:
+        """Return the generation at which a partition got its present owner; 0 without an owner."""
+        group = self._groups.get(key)
+        return group.owner_generation(partition) if group else 0
+
     def generation(self, topic_id: int, name: str) -> int:
-        """Return the number of changes of the assignment since the group first had a member."""
+        """Return a number that rises with each change of a group's assignment; 0 for a group that
+        never had a member.
+        """
         group = self._groups.get((topic_id, name))
         return group.generation if group else 0
+
+    def _keys(self, topic_id: int) -> list[GroupKey]:
+        return [key for key in self._groups if key[0] == topic_id]
+
+    def _new_group(self, key: GroupKey) -> IggyGroup:
+        def position_of(partition: int) -> int | None:
+            return self._position_of(key, partition)
+
+        return IggyGroup(self._clock_s, position_of, self._first_generation())
 
     def joined(self, member_id: int) -> list[GroupKey]:
         """The groups of a member, in the order in which it joined them."""

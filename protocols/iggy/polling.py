@@ -47,11 +47,19 @@ def poll(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
     behaviour = context.dialect.behaviour
     if request.count == 0 and not behaviour.zero_polls:
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
-    topic = names.get_topic(context.broker, request.stream, request.topic)
     try:
-        reader = target(context, topic, request.consumer, request.partition, turn=True)
+        return (yield from _poll_own(context, request))
     except NotOwnPartition:
+        if behaviour.checks_owner:
+            raise
         return IggyAnswer([r.PolledHead(NO_PARTITION, 0, 0)])
+
+
+def _poll_own(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
+    """Poll as `poll`. Raises NotOwnPartition, too."""
+    behaviour = context.dialect.behaviour
+    topic = names.get_topic(context.broker, request.stream, request.topic)
+    reader = target(context, topic, request.consumer, request.partition, turn=True)
     if reader is None:
         return IggyAnswer(
             [r.PolledHead(FIRST_PARTITION if behaviour.owned_only else NO_PARTITION, 0, 0)]
@@ -94,7 +102,7 @@ def _head(
         current_offset(reader.partition),
         count,
         incarnation=reader.partition.partition_id,
-        generation=reader.generation(context),
+        generation=reader.generation,
         metadata_op=context.broker.last_change,
         next_offset=next_offset,
     )

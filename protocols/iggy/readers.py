@@ -20,24 +20,26 @@ NO_PARTITION = -1  # As an index: the partition in the answer to a poll without 
 
 
 class NotOwnPartition(Refusal):
-    """A group member names a partition that is not its own (V): a poll gets an empty answer."""
+    """A group member names a partition that is not its own, or (W) was when the member polled, but
+    has had another owner since. In V a poll gets an empty answer.
+    """
 
-    def __init__(self) -> None:
-        super().__init__(ErrorCode.RESOURCE_NOT_FOUND, "not a partition of this member")
+    def __init__(self, context: IggyContext) -> None:
+        checks_owner = context.dialect.behaviour.checks_owner
+        code = ErrorCode.GROUP_PARTITION_NOT_OWNED if checks_owner else ErrorCode.RESOURCE_NOT_FOUND
+        super().__init__(code, "not a partition of this member")
 
 
 @dataclass(slots=True)
 class ReadTarget:
-    """A partition, and the subscription that reads it."""
+    """A partition, and the subscription that reads it. `generation`: that of the member that owns
+    the partition; 0 without an owner.
+    """
 
     topic: Topic
     partition: Partition
     name: bytes
-    is_group: bool = False
-
-    def generation(self, context: IggyContext) -> int:
-        """The generation of the group's assignment; 0 for a consumer that is no group."""
-        return context.shared.groups.generation(*self._group) if self.is_group else 0
+    generation: int = 0
 
     @property
     def index(self) -> int:
@@ -55,14 +57,18 @@ class ReadTarget:
 
     def commit(self, context: IggyContext, position: int, *, lazy: bool = False) -> int:
         """Set the next offset wanted; return the ticket. Raises TopicNotFound if the partition was
-        deleted during the read: another partition may have its number by now.
+        deleted during the read: another partition may have its number by now. Raises
+        NotOwnPartition if another member became the owner during the read.
         """
         self.partition.check_here()
+        groups = context.shared.groups
+        if self.generation not in (0, groups.owner_generation(self._group, self.index)):
+            raise NotOwnPartition(context)
         subscription = context.broker.subscriptions.open(self.topic, self.name)
         ticket = subscription.commit(self.index, position, lazy=lazy)
         # Further than `position` if other clients have acknowledged what follows.
         reached = subscription.position(self.index) or 0
-        context.shared.groups.committed(self._group, self.index, reached)
+        groups.committed(self._group, self.index, reached)
         return ticket
 
     def polled(self, context: IggyContext, end: int) -> None:
@@ -90,8 +96,8 @@ def target(
 
     A group reader that names a partition gets it, member or not, if the dialect allows that. Else
     the target is the next of the member's own partitions, or without `turn` the partition of its
-    latest poll. `owned`: in V, only the member's own; in W, the client also names the
-    incarnation. Raises Refusal, PartitionNotFound, NotOwnPartition.
+    latest poll. `owned`: in V, only the member's own; in W, the client also names the incarnation
+    and the owner's generation. Raises Refusal, PartitionNotFound, NotOwnPartition.
     """
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
@@ -109,11 +115,23 @@ def target(
         chosen = _in_turn(context, topic, name, turn=turn)
     if chosen is None:
         return None
-    is_group = consumer.kind is ConsumerKind.GROUP
-    reader = ReadTarget(topic, topic.partition(chosen), name.encode(), is_group)
+    reader = ReadTarget(topic, topic.partition(chosen), name.encode())
     if owned:
         context.check_incarnation(reader.partition)
+        if behaviour.owned_only:
+            _check_owner(context, reader, is_group=consumer.kind is ConsumerKind.GROUP)
     return reader
+
+
+def _check_owner(context: IggyContext, reader: ReadTarget, *, is_group: bool) -> None:
+    """Set the generation of a group's reader, and check that the client means this owner of the
+    partition, not an earlier owner; 0 means the present owner. Raises NotOwnPartition.
+    """
+    if is_group:
+        group = (reader.topic.meta.topic_id, reader.name.decode())
+        reader.generation = context.shared.groups.owner_generation(group, reader.index)
+    if context.generation not in (0, reader.generation):
+        raise NotOwnPartition(context)
 
 
 def _in_turn(context: IggyContext, topic: Topic, name: str, *, turn: bool) -> int | None:
@@ -137,7 +155,7 @@ def _owned(
         topic.meta.topic_id, name, context.client.client_id, len(topic.partitions)
     )
     if member is None or partition not in (member.polled_partitions if turn else member.partitions):
-        raise NotOwnPartition
+        raise NotOwnPartition(context)
     return partition
 
 

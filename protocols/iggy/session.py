@@ -202,6 +202,7 @@ class IggySession:
         context.dialect, context.error_style = machine.dialect, machine.error_style
         if command.frame is not None:
             context.incarnation, context.client_key = command.frame.partition, command.frame.client
+            context.generation = command.frame.owner
         served = COMMANDS.get(kind)
         if served is None:
             reason = f"command {command.code} is not served"

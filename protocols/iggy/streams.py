@@ -17,7 +17,7 @@ from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.topic_options import check_no_options
-from braidlog.protocols.iggy.topics import forget_topic, topic_infos
+from braidlog.protocols.iggy.topics import topic_infos
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ async def delete_stream(context: IggyContext, request: m.DeleteStream) -> IggyAn
     stream = names.get_stream(broker, request.stream)
     for topic in names.topics(context.broker, stream):
         if not topic.deleted:  # By another client, meanwhile.
-            forget_topic(context, topic)
             await broker.topics.delete(topic.name)
     if stream.name == DEFAULT_NAMESPACE:
         return IggyAnswer(ticket=await broker.namespaces.renumber(names.TENANT, stream.name, None))

@@ -170,7 +170,6 @@ async def update_topic(context: IggyContext, request: m.UpdateTopic) -> IggyAnsw
 async def delete_topic(context: IggyContext, request: m.DeleteTopic) -> IggyAnswer:
     """Delete a topic with its groups and stored offsets. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    forget_topic(context, topic)
     return IggyAnswer(ticket=await context.broker.topics.delete(topic.name))
 
 
@@ -324,13 +323,6 @@ def messages_count(partition: Partition) -> int:
 def current_offset(partition: Partition) -> int:
     """The offset of the last record that may be read; 0 if there is none."""
     return max(partition.high_watermark - 1, 0)
-
-
-def forget_topic(context: IggyContext, topic: Topic) -> None:
-    """Remove all group members of a deleted topic, and its turn for balanced SENDs."""
-    for group in names.groups(context.broker, topic):
-        context.shared.groups.drop(topic.meta.topic_id, group.name)
-    context.shared.turns.pop(topic.meta.topic_id, None)
 
 
 def _check_name(name: TopicName) -> None:

@@ -19,8 +19,9 @@ from braidlog.protocols.iggy.messages import CommandCode
 HEADER_BYTES = 256
 CHECKSUMS_BYTES = 48
 SIZE_POS, COMMAND_POS = 48, 60
-# Of a request: client, checksum, number, operation, session, code, incarnation of the partition.
-REQUEST = struct.Struct("<128x 16s 16s 8x Q B 7x Q 4x I Q")
+# Of a request: client, checksum, number, operation, session, code, incarnation of the partition,
+# generation of its owner in a group.
+REQUEST = struct.Struct("<128x 16s 16s 8x Q B 7x Q 4x I QQ")
 # Of a reply: size, command, checksum, client, operation number, commit number, number of the
 # request, operation, status, whether the result is final, incarnation.
 REPLY = struct.Struct("<48x I 8x B 67x 16s 16x 16s Q Q 8x Q B 7x I B 3x Q 24x")
@@ -185,12 +186,20 @@ class VsrRequest:
     session: int
     code: int
     incarnation: int
+    generation: int
     framing: Framing = V_FRAMING
 
     @property
     def partition(self) -> int | None:
         """The lasting number of the partition that the request is for; None before W."""
         return self.incarnation if self.framing.commits else None
+
+    @property
+    def owner(self) -> int:
+        """The generation of the partition's owner that the request is for; 0 if the request names
+        none, and before W.
+        """
+        return self.generation if self.framing.commits else 0
 
 
 def frame_size(view: memoryview, bytes_max: int) -> int | None:
@@ -210,14 +219,17 @@ def frame_size(view: memoryview, bytes_max: int) -> int | None:
 
 def decode(frame: memoryview, framing: Framing = V_FRAMING) -> VsrRequest:
     """Return the header of a whole frame."""
-    client, checksum, number, operation, session, code, incarnation = REQUEST.unpack_from(frame)
+    fields = REQUEST.unpack_from(frame)
+    client, checksum, number, operation, session, code, incarnation, generation = fields
     if operation != OPERATION_NON_REPLICATED:
         code = framing.codes.get(operation, 0)
     elif code in LOGIN_CODES:
         code = MISPLACED_LOGIN
     elif code not in framing.plain_codes and code not in EARLY_CODES:
         code = 0
-    return VsrRequest(client, checksum, number, operation, session, code, incarnation, framing)
+    return VsrRequest(
+        *(client, checksum, number, operation, session, code, incarnation, generation, framing)
+    )
 
 
 def reply(request: VsrRequest, status: int = 0, body_bytes: int = 0, commit: int = 0) -> bytes:

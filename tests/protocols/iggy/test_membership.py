@@ -219,3 +219,84 @@ def test_of_three_joining_members_a_single_member_gets_the_last_partition():
     for member in (33, 44):
         groups.join(TOPIC, NAME, member, gently=True)
     assert dealt(groups, 3) == {11: [0], 22: [2], 33: [1], 44: []}
+
+
+def owners(groups: Groups, partitions: int = 4) -> list[int]:
+    return [groups.owner_generation(KEY, partition) for partition in range(partitions)]
+
+
+def test_the_generation_of_an_owner_changes_with_the_owner_alone():
+    groups = Groups(FakeClock(), first_generation=lambda: 100)
+    groups.join(TOPIC, NAME, 11, gently=True)
+    dealt(groups, 4)
+    assert owners(groups) == [101] * 4
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 4) == {11: [0, 1], 22: [2, 3]}
+    assert owners(groups) == [101, 101, 103, 102]
+    groups.join(TOPIC, NAME, 33)  # All partitions are dealt again, to three members.
+    assert dealt(groups, 4) == {11: [0, 3], 22: [1], 33: [2]}
+    assert owners(groups) == [101, 104, 104, 104]
+    groups.leave(TOPIC, NAME, 11)
+    groups.join(TOPIC, NAME, 11)
+    assert dealt(groups, 4) == {22: [0, 3], 33: [1], 11: [2]}
+    assert owners(groups) == [105] * 4
+    assert groups.generation(TOPIC, NAME) == 105
+
+
+def test_a_member_that_joins_again_is_another_owner():
+    groups = two(FakeClock(), partitions=1)
+    (former,) = owners(groups, 1)
+    groups.leave(TOPIC, NAME, 11)
+    groups.join(TOPIC, NAME, 11)
+    assert dealt(groups, 1) == {11: [0]}
+    assert owners(groups, 1) > [former]
+
+
+def test_a_topic_that_was_away_has_other_owners():
+    """Another broker may have had other members read it meanwhile."""
+    groups = two(FakeClock(), partitions=2)
+    groups.polled(KEY, 11, 0, 5)
+    former = owners(groups, 2)
+    groups.deal_again(TOPIC)
+    assert owners(groups, 2) == [0, 0]
+    assert dealt(groups, 2) == {11: [0, 1]}
+    assert min(owners(groups, 2)) > max(former)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 2) == {11: [0], 22: [1]}  # Nothing waits for a commit.
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "has_ended"),
+    [
+        (None, None, False),
+        (None, 4, False),
+        (None, 5, True),
+        (2, 2, False),
+        (2, 4, False),
+        (2, 5, True),
+        (2, 1, True),  # A reset: the messages are delivered again.
+        (2, None, True),  # The group's positions were deleted.
+    ],
+)
+def test_a_move_ends_by_the_groups_position(before, after, has_ended):
+    positions = dict.fromkeys(range(2), before)
+    groups = Groups(FakeClock(), lambda _, partition: positions[partition])
+    groups.join(TOPIC, NAME, 11, gently=True)
+    dealt(groups, 2)
+    for partition in range(2):
+        groups.polled(KEY, 11, partition, 5)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 2)[22] == []
+    positions[1] = after
+    assert dealt(groups, 2)[22] == ([1] if has_ended else [])
+
+
+def test_a_partition_that_another_protocols_client_has_committed_moves_first():
+    positions = {0: 5, 1: 0}
+    groups = Groups(FakeClock(), lambda _, partition: positions[partition])
+    groups.join(TOPIC, NAME, 11, gently=True)
+    dealt(groups, 2)
+    for partition in range(2):
+        groups.polled(KEY, 11, partition, 5)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 2) == {11: [1], 22: [0]}

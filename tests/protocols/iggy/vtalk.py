@@ -36,15 +36,18 @@ class VClient:
         return status
 
     async def perform(
-        self, operation: int, body: bytes, *, incarnation: int = 0
+        self, operation: int, body: bytes, *, incarnation: int = 0, generation: int = 0
     ) -> tuple[int, bytes]:
         """Return status and body of the answer to an operation."""
-        return await self._answer(frame(operation=operation, body=body), incarnation)
+        request = frame(operation=operation, body=body)
+        return await self._answer(request, incarnation, generation)
 
-    async def query(self, code: int, body: bytes, *, incarnation: int = 0) -> tuple[int, bytes]:
+    async def query(
+        self, code: int, body: bytes, *, incarnation: int = 0, generation: int = 0
+    ) -> tuple[int, bytes]:
         """Return status and body of the answer to a command that is not replicated."""
         request = frame(operation=NON_REPLICATED, code=code, body=body)
-        return await self._answer(request, incarnation)
+        return await self._answer(request, incarnation, generation)
 
     async def send_only(self, request: bytes, incarnation: int) -> None:
         """Send a request of this session; `next_frame` reads the answer."""
@@ -61,13 +64,13 @@ class VClient:
             raise EOFError("connection was closed")
         return answer
 
-    def _own(self, request: bytes, incarnation: int) -> bytes:
-        number = struct.pack("<Q", incarnation)
+    def _own(self, request: bytes, incarnation: int, generation: int = 0) -> bytes:
+        numbers = struct.pack("<QQ", incarnation, generation)
         head = request[:128] + self.client_id + request[144:184] + self.session
-        return head + request[192:200] + number + request[208:]
+        return head + request[192:200] + numbers + request[216:]
 
-    async def _answer(self, request: bytes, incarnation: int) -> tuple[int, bytes]:
-        answer = await self._exchange(self._own(request, incarnation))
+    async def _answer(self, request: bytes, incarnation: int, generation: int) -> tuple[int, bytes]:
+        answer = await self._exchange(self._own(request, incarnation, generation))
         return int(struct.unpack_from("<I", answer, 216)[0]), answer[256:]
 
     async def _exchange(self, request: bytes) -> bytes:
