@@ -13,7 +13,8 @@ from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPI
 from tests.protocols.iggy.wtalk import SEND, client_w, sent
 from tests.waiting import HANG_S, until
 
-POLL, CANCEL = 106, 108
+POLL, CANCEL, PING = 106, 108, 1
+PING_NUMBER = 98
 NEXT, FIRST = 5, 3
 SECOND_US = 1_000_000
 MIB = 1 << 20
@@ -189,12 +190,18 @@ async def test_a_client_that_reads_nothing_holds_few_answers(broker, waiting):
 
 
 async def test_a_poll_that_waits_for_its_turn_can_be_cancelled(broker, waiting):
+    """Which polls have had their turn when the client cancels all is left to chance."""
     for number in range(1, UNREAD + 1):
         await waiting.send_frame(number, POLL, poll_body(bytes_max=1 << 30))
     await wait_all_tasks_blocked()
     await waiting.send(bytes(MIB))
     await until(lambda: broker.output.used > MIB)
-    await waiting.send_frame(UNREAD, CANCEL)
-    await wait_all_tasks_blocked()
-    numbers = {(await waiting.answer())[0] for _ in range(UNREAD)}
-    assert numbers == {99, *range(1, UNREAD)}
+    for number in range(1, UNREAD + 1):
+        await waiting.send_frame(number, CANCEL)
+    await waiting.send_frame(PING_NUMBER, PING)
+    numbers = []
+    while PING_NUMBER not in numbers:
+        numbers.append((await waiting.answer())[0])
+    polls = set(numbers) & set(range(1, UNREAD + 1))
+    assert 0 < len(polls) < UNREAD
+    await until(lambda: broker.output.used < MIB)  # No cancelled poll reads afterwards.

@@ -36,7 +36,7 @@ SECOND_US = 1_000_000
 MESSAGES = 3  # In each partition.
 
 
-class Member:
+class GroupTalk:
     """A client of W, a member of the group after `join`."""
 
     def __init__(self, client: VClient, incarnations: list[int]) -> None:
@@ -126,8 +126,8 @@ async def new_member(open_client):
         batch = sent(*[b"x"] * MESSAGES, partition=partition)
         assert (await first.perform(SEND, batch, incarnation=incarnation))[0] == 0
 
-    async def connect() -> Member:
-        return Member(await client_w(open_client), incarnations)
+    async def connect() -> GroupTalk:
+        return GroupTalk(await client_w(open_client), incarnations)
 
     return connect
 
@@ -140,7 +140,7 @@ async def member(new_member):
     return member
 
 
-async def refusals(member: Member, partition: int, generation: int) -> set[int]:
+async def refusals(member: GroupTalk, partition: int, generation: int) -> set[int]:
     """Return the errors of all requests that name an owner."""
     return {
         await member.poll(partition, generation),
@@ -175,9 +175,9 @@ async def test_partitions_that_stay_with_their_member_keep_the_generation(member
         assert await member.store(partition, MESSAGES - 1) == 0
     other = await new_member()
     await other.join()
-    (kept,), (moved,) = await member.assigned(), await other.assigned()
-    assert await member.owner(kept) == owners[kept]
-    assert await member.store(kept, 1, owners[kept]) == 0
+    (retained,), (moved,) = await member.assigned(), await other.assigned()
+    assert await member.owner(retained) == owners[retained]
+    assert await member.store(retained, 1, owners[retained]) == 0
     assert await other.owner(moved) > owners[moved]
     assert await refusals(member, moved, owners[moved]) == {NOT_OWNED}
     assert await refusals(member, moved, 0) == {NOT_OWNED}
@@ -323,4 +323,4 @@ async def test_memberships_end_with_the_topic_whoever_deletes_it(broker, member)
     groups = state_of(ADAPTER.states, broker).groups
     assert groups.generation(topic.meta.topic_id, "grp")
     await broker.topics.delete(topic.name)
-    assert groups.generation(topic.meta.topic_id, "grp") == 0  # Nothing is kept.
+    assert groups.generation(topic.meta.topic_id, "grp") == 0  # Nothing is retained.
