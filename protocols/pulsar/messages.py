@@ -12,11 +12,8 @@ from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     BaseCommand,
     BrokerEntryMetadata,
-    CommandConnected,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadataResponse,
-    CommandWatchTopicListSuccess,
-    CommandWatchTopicUpdate,
     MessageIdData,
     Schema,
     ServerError,
@@ -34,6 +31,8 @@ _SIGN: Final = 2**63
 
 ENTRY_METADATA_MAGIC: Final = b"\x0e\x02"
 CHECKSUM_BYTES: Final = 6  # Magic 0x0e01 and a CRC-32C before the metadata.
+# The type of a command by its field in BaseCommand: both have the same number.
+TYPES: Final = {field.name: field.number for field in BaseCommand.DESCRIPTOR.fields}
 
 
 def signed(number: int) -> int:
@@ -52,8 +51,15 @@ def frame(command: BaseCommand) -> bytes:
     return SIZES.pack(len(body) + SIZE.size, len(body)) + body
 
 
-PING: Final = frame(BaseCommand(type=BaseCommand.PING, ping={}))
-PONG: Final = frame(BaseCommand(type=BaseCommand.PONG, pong={}))
+def command(field: str, **values: object) -> bytes:
+    """Return the frame of a command, by the name of its field in BaseCommand, with the values of
+    the field's message.
+    """
+    return frame(BaseCommand(type=TYPES[field], **{field: values}))  # type: ignore[arg-type]
+
+
+PING: Final = command("ping")
+PONG: Final = command("pong")
 
 
 # Connecting.
@@ -63,39 +69,33 @@ def connected(
     server_version: str, protocol_version: int, max_message_size: int, **flags: bool
 ) -> bytes:
     """Return CONNECTED, which ends the handshake; `flags` are the feature flags to set."""
-    answer = CommandConnected(
+    return command(
+        "connected",
         server_version=server_version,
         protocol_version=protocol_version,
         max_message_size=max_message_size,
         feature_flags=flags,
     )
-    return frame(BaseCommand(type=BaseCommand.CONNECTED, connected=answer))
 
 
 def auth_challenge(server_version: str, protocol_version: int, data: bytes) -> bytes:
     """Return a request for fresh credentials; `data` gives the reason."""
-    challenge = {"auth_method_name": "token", "auth_data": data}
-    return frame(
-        BaseCommand(
-            type=BaseCommand.AUTH_CHALLENGE,
-            authChallenge={
-                "server_version": server_version,
-                "protocol_version": protocol_version,
-                "challenge": challenge,
-            },
-        )
+    return command(
+        "authChallenge",
+        server_version=server_version,
+        protocol_version=protocol_version,
+        challenge={"auth_method_name": "token", "auth_data": data},
     )
 
 
 def success(request_id: int) -> bytes:
     """Return SUCCESS: the request is done."""
-    return frame(BaseCommand(type=BaseCommand.SUCCESS, success={"request_id": request_id}))
+    return command("success", request_id=request_id)
 
 
 def error(request_id: int, code: ServerError, text: str) -> bytes:
     """Return ERROR: the request is refused."""
-    refused = {"request_id": request_id, "error": code, "message": text}
-    return frame(BaseCommand(type=BaseCommand.ERROR, error=refused))
+    return command("error", request_id=request_id, error=code, message=text)
 
 
 # Discovery.
@@ -103,30 +103,20 @@ def error(request_id: int, code: ServerError, text: str) -> bytes:
 
 def partitions(request_id: int, count: int) -> bytes:
     """Return the topic's number of partitions; 0 for an unpartitioned or missing topic."""
-    answer = CommandPartitionedTopicMetadataResponse(
-        request_id=request_id,
-        response=CommandPartitionedTopicMetadataResponse.Success,
-        partitions=count,
-    )
-    return frame(
-        BaseCommand(
-            type=BaseCommand.PARTITIONED_METADATA_RESPONSE, partitionMetadataResponse=answer
-        )
+    success = CommandPartitionedTopicMetadataResponse.Success
+    return command(
+        "partitionMetadataResponse", request_id=request_id, response=success, partitions=count
     )
 
 
 def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
     """Refuse a request for the number of partitions."""
-    answer = CommandPartitionedTopicMetadataResponse(
+    return command(
+        "partitionMetadataResponse",
         request_id=request_id,
         response=CommandPartitionedTopicMetadataResponse.Failed,
         error=code,
         message=text,
-    )
-    return frame(
-        BaseCommand(
-            type=BaseCommand.PARTITIONED_METADATA_RESPONSE, partitionMetadataResponse=answer
-        )
     )
 
 
@@ -134,45 +124,36 @@ def lookup(request_id: int, url: str, url_tls: str = "") -> bytes:
     """Return the topic's addresses, for clients without TLS and with TLS; empty if there is no such
     listener.
     """
-    answer = CommandLookupTopicResponse(
+    return command(
+        "lookupTopicResponse",
         response=CommandLookupTopicResponse.Connect,
         request_id=request_id,
         authoritative=True,
         proxy_through_service_url=False,
+        brokerServiceUrl=url or None,
+        brokerServiceUrlTls=url_tls or None,
     )
-    if url:
-        answer.brokerServiceUrl = url
-    if url_tls:
-        answer.brokerServiceUrlTls = url_tls
-    return frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=answer))
 
 
 def lookup_failed(request_id: int, code: ServerError, text: str) -> bytes:
     """Refuse a lookup."""
-    answer = CommandLookupTopicResponse(
-        request_id=request_id,
-        response=CommandLookupTopicResponse.Failed,
-        error=code,
-        message=text,
+    failed = CommandLookupTopicResponse.Failed
+    return command(
+        "lookupTopicResponse", request_id=request_id, response=failed, error=code, message=text
     )
-    return frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=answer))
 
 
 def topics_of_namespace(
     request_id: int, topics: Iterable[str], topics_hash: str, *, filtered: bool, changed: bool
 ) -> bytes:
     """Return the namespace's topics; each partition is listed by name."""
-    answer = {
-        "request_id": request_id,
-        "topics": list(topics),
-        "filtered": filtered,
-        "topics_hash": topics_hash,
-        "changed": changed,
-    }
-    return frame(
-        BaseCommand(
-            type=BaseCommand.GET_TOPICS_OF_NAMESPACE_RESPONSE, getTopicsOfNamespaceResponse=answer
-        )
+    return command(
+        "getTopicsOfNamespaceResponse",
+        request_id=request_id,
+        topics=list(topics),
+        filtered=filtered,
+        topics_hash=topics_hash,
+        changed=changed,
     )
 
 
@@ -180,11 +161,13 @@ def watch_topic_list_success(
     request_id: int, watcher_id: int, topics: Iterable[str], topics_hash: str
 ) -> bytes:
     """Return the matching names; none if the client's hash shows that the client knows them."""
-    answer = CommandWatchTopicListSuccess(
-        request_id=request_id, watcher_id=watcher_id, topic=topics, topics_hash=topics_hash
+    return command(
+        "watchTopicListSuccess",
+        request_id=request_id,
+        watcher_id=watcher_id,
+        topic=list(topics),
+        topics_hash=topics_hash,
     )
-    kind = BaseCommand.WATCH_TOPIC_LIST_SUCCESS
-    return frame(BaseCommand(type=kind, watchTopicListSuccess=answer))
 
 
 def watch_topic_update(
@@ -193,10 +176,13 @@ def watch_topic_update(
     """Return the matching names that appeared or disappeared; the hash covers all current
     matches.
     """
-    update = CommandWatchTopicUpdate(
-        watcher_id=watcher_id, new_topics=come, deleted_topics=gone, topics_hash=topics_hash
+    return command(
+        "watchTopicUpdate",
+        watcher_id=watcher_id,
+        new_topics=list(come),
+        deleted_topics=list(gone),
+        topics_hash=topics_hash,
     )
-    return frame(BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watchTopicUpdate=update))
 
 
 # Producers.
@@ -215,35 +201,29 @@ def producer_success(
 
     `last_sequence_id` is the last stored sequence id, -1 if unknown.
     """
-    answer = {
-        "request_id": request_id,
-        "producer_name": name,
-        "last_sequence_id": last_sequence_id,
-        "schema_version": schema_version,
-        "producer_ready": ready,
-    }
-    if topic_epoch is not None:
-        answer["topic_epoch"] = topic_epoch
-    return frame(BaseCommand(type=BaseCommand.PRODUCER_SUCCESS, producer_success=answer))
+    return command(
+        "producer_success",
+        request_id=request_id,
+        producer_name=name,
+        last_sequence_id=last_sequence_id,
+        schema_version=schema_version,
+        producer_ready=ready,
+        topic_epoch=topic_epoch,
+    )
 
 
 def close_producer(producer_id: int) -> bytes:
     """Close a producer from the broker's side: the client looks up the topic and reopens the
     producer.
     """
-    closed = {"producer_id": producer_id, "request_id": NO_REQUEST}
-    return frame(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=closed))
+    return command("close_producer", producer_id=producer_id, request_id=NO_REQUEST)
 
 
 def send_error(producer_id: int, sequence_id: int, code: ServerError, text: str) -> bytes:
     """Return SEND_ERROR: the message was not stored."""
-    refused = {
-        "producer_id": producer_id,
-        "sequence_id": sequence_id,
-        "error": code,
-        "message": text,
-    }
-    return frame(BaseCommand(type=BaseCommand.SEND_ERROR, send_error=refused))
+    return command(
+        "send_error", producer_id=producer_id, sequence_id=sequence_id, error=code, message=text
+    )
 
 
 def repeat_receipt(producer_id: int, sequence_id: int, highest_sequence_id: int) -> bytes:
@@ -317,32 +297,27 @@ def close_consumer(consumer_id: int) -> bytes:
     """Close a consumer from the broker's side: the client looks up the topic and subscribes
     again.
     """
-    closed = {"consumer_id": consumer_id, "request_id": NO_REQUEST}
-    return frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=closed))
+    return command("close_consumer", consumer_id=consumer_id, request_id=NO_REQUEST)
 
 
 def reached_end(consumer_id: int) -> bytes:
     """Return REACHED_END_OF_TOPIC: all messages of a terminated topic are acknowledged."""
-    end = {"consumer_id": consumer_id}
-    return frame(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=end))
+    return command("reachedEndOfTopic", consumer_id=consumer_id)
 
 
 def active_consumer_change(consumer_id: int, *, is_active: bool) -> bytes:
     """Return the change of a Failover consumer to active or standby."""
-    change = {"consumer_id": consumer_id, "is_active": is_active}
-    return frame(
-        BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change)
-    )
+    return command("active_consumer_change", consumer_id=consumer_id, is_active=is_active)
 
 
 def ack_response(
     consumer_id: int, request_id: int, refused: tuple[ServerError, str] | None = None
 ) -> bytes:
     """Return ACK_RESPONSE: the acknowledgements are stored, or refused."""
-    answer: dict[str, object] = {"consumer_id": consumer_id, "request_id": request_id}
-    if refused is not None:
-        answer["error"], answer["message"] = refused
-    return frame(BaseCommand(type=BaseCommand.ACK_RESPONSE, ackResponse=answer))
+    code, text = refused or (None, None)
+    return command(
+        "ackResponse", consumer_id=consumer_id, request_id=request_id, error=code, message=text
+    )
 
 
 def message_id(
@@ -361,20 +336,17 @@ def last_message_id(
     request_id: int, last: MessageIdData, mark_delete: MessageIdData | None
 ) -> bytes:
     """Return the partition's last message and the subscription's mark-delete position."""
-    answer = {"last_message_id": last, "request_id": request_id}
-    if mark_delete is not None:
-        answer["consumer_mark_delete_position"] = mark_delete
-    return frame(
-        BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID_RESPONSE, getLastMessageIdResponse=answer)
+    return command(
+        "getLastMessageIdResponse",
+        last_message_id=last,
+        request_id=request_id,
+        consumer_mark_delete_position=mark_delete,
     )
 
 
 def consumer_stats(request_id: int, stats: dict[str, float | int | str | bool]) -> bytes:
     """Return a consumer's counters, by the names of CommandConsumerStatsResponse."""
-    answer = {"request_id": request_id, **stats}
-    return frame(
-        BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=answer)
-    )
+    return command("consumerStatsResponse", request_id=request_id, **stats)
 
 
 def entry_metadata(append_us: int, index: int) -> bytes:
@@ -460,31 +432,23 @@ def without_checksum(body: Buffer) -> Buffer:
 
 def schema(request_id: int, schema_found: Schema, version: bytes) -> bytes:
     """Return a schema of a topic."""
-    answer = {"request_id": request_id, "schema": schema_found, "schema_version": version}
-    return frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=answer))
+    return command(
+        "getSchemaResponse", request_id=request_id, schema=schema_found, schema_version=version
+    )
 
 
 def schema_failed(request_id: int, code: ServerError, text: str) -> bytes:
     """Refuse a request for a schema."""
-    answer = {"request_id": request_id, "error_code": code, "error_message": text}
-    return frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=answer))
+    return command("getSchemaResponse", request_id=request_id, error_code=code, error_message=text)
 
 
 def schema_version(request_id: int, version: bytes) -> bytes:
     """Return the version of a schema that a client sent."""
-    answer = {"request_id": request_id, "schema_version": version}
-    return frame(
-        BaseCommand(
-            type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=answer
-        )
-    )
+    return command("getOrCreateSchemaResponse", request_id=request_id, schema_version=version)
 
 
 def schema_version_failed(request_id: int, code: ServerError, text: str) -> bytes:
     """Refuse a schema that a client sent."""
-    answer = {"request_id": request_id, "error_code": code, "error_message": text}
-    return frame(
-        BaseCommand(
-            type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, getOrCreateSchemaResponse=answer
-        )
+    return command(
+        "getOrCreateSchemaResponse", request_id=request_id, error_code=code, error_message=text
     )
