@@ -65,6 +65,10 @@ class RecordLayout:
         """Return the same layout with some pieces replaced."""
         return RecordLayout(tuple((name, pieces.get(piece, piece)) for name, piece in self.fields))
 
+    def followed_by(self, **fields: f.Writable) -> RecordLayout:
+        """Return the same layout with more fields at the end."""
+        return RecordLayout((*self.fields, *fields.items()))
+
     def write(self, record: object) -> bytes:
         return b"".join(piece.write(getattr(record, name)) for name, piece in self.fields)
 

@@ -175,19 +175,15 @@ D0_REQUESTS: Rows = {
 }
 
 D1A_REQUESTS: Rows = {
-    **D0_REQUESTS,
+    **{code: replace(layout, rest=False) for code, layout in D0_REQUESTS.items()},
     CommandCode.GET_CLIENT: request(m.GetClient, client_id=f.U32_FIELD),
     **_offset(f.CONSUMER_FROM_1, _PARTITION_1),
     CommandCode.SEND_MESSAGES: request(
         m.SendMessages, **TOPIC, partitioning=f.PartitioningField(1), messages=f.REST
     ),
-    CommandCode.GET_STREAM: request(m.GetStream, **STREAM),
     CommandCode.CREATE_STREAM: request(m.CreateStream, stream_id=_PICKED, name=f.NAME8),
-    CommandCode.DELETE_STREAM: request(m.DeleteStream, **STREAM),
     CommandCode.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8),
     CommandCode.PURGE_STREAM: request(m.PurgeStream, **STREAM),
-    CommandCode.GET_TOPIC: request(m.GetTopic, **TOPIC),
-    CommandCode.GET_TOPICS: request(m.GetTopics, **STREAM),
     CommandCode.CREATE_TOPIC: request(
         m.CreateTopic,
         **STREAM,
@@ -196,14 +192,12 @@ D1A_REQUESTS: Rows = {
         expiry_us=f.ExpirySeconds(),
         name=f.NAME8,
     ),
-    CommandCode.DELETE_TOPIC: request(m.DeleteTopic, **TOPIC),
     CommandCode.UPDATE_TOPIC: request(
         m.UpdateTopic, **TOPIC, expiry_us=f.ExpirySeconds(), name=f.NAME8
     ),
     CommandCode.PURGE_TOPIC: request(m.PurgeTopic, **TOPIC),
     CommandCode.CREATE_PARTITIONS: request(m.CreatePartitions, **TOPIC, count=f.U32_FIELD),
     CommandCode.DELETE_PARTITIONS: request(m.DeletePartitions, **TOPIC, count=f.U32_FIELD),
-    CommandCode.GET_GROUPS: request(m.GetGroups, **TOPIC),
     CommandCode.CREATE_GROUP: request(m.CreateGroup, **TOPIC, group_id=_PICKED, name=f.NAME8),
     **_groups(f.IDENTIFIER_FROM_1),
     CommandCode.LOGIN_WITH_TOKEN: request(u.LoginWithToken, token=f.STR8),

@@ -129,15 +129,7 @@ V_RECORDS: dict[type[Any], RecordLayout] = {
         current_offset=f.U64_FIELD,
         messages_count=f.U32_FIELD,
     ),
-    r.StreamInfo: record(
-        stream_id=f.NUMBER_FROM_0,
-        created_us=f.U64_FIELD,
-        topics_count=f.U32_FIELD,
-        size_bytes=f.U64_FIELD,
-        messages_count=f.U64_FIELD,
-        name=f.STR8,
-        options=f.Counted(),
-    ),
+    r.StreamInfo: D5_RECORDS[r.StreamInfo].followed_by(options=f.Counted()),
     r.TopicDetails: record(
         topic_id=f.NUMBER_FROM_0,
         created_us=f.U64_FIELD,
@@ -161,13 +153,7 @@ V_RECORDS: dict[type[Any], RecordLayout] = {
     r.Assignment: record(generation=f.U64_FIELD, partitions=f.PartitionNumbers(0)),
     r.Count: record(count=f.U32_FIELD),
     r.OptionInfo: record(key=f.STR8, kind=f.U8_FIELD, default=f.Counted(), description=f.STR32),
-    r.UserDetails: record(
-        user_id=f.UserNumber(0, NOT_OWNED),
-        created_us=f.U64_FIELD,
-        status=f.U8_FIELD,
-        username=f.STR8,
-        options=f.Counted(),
-    ),
+    r.UserDetails: D5_RECORDS[r.UserDetails].followed_by(options=f.Counted()),
     r.LoginInfo: record(
         user_id=f.U32_FIELD,
         session=f.U64_FIELD,

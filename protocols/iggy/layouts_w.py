@@ -24,10 +24,10 @@ from braidlog.protocols.iggy.fetch_requests import FetchedPlace, FetchMessages
 from braidlog.protocols.iggy.fields import FieldRefused
 from braidlog.protocols.iggy.forms import PRODUCER_BATCH_FORM
 from braidlog.protocols.iggy.layouts import POLL, TOPIC, Pieces, counted_from_zero, request
-from braidlog.protocols.iggy.layouts_v import NOT_OWNED, V_RECORDS, V_REQUESTS, Register, V
+from braidlog.protocols.iggy.layouts_v import V_RECORDS, V_REQUESTS, Register, V
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.metadata_pages import ChangesQuery
-from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
+from braidlog.protocols.iggy.reply_layouts import record
 from braidlog.protocols.iggy.topic_options import (
     SCOPE_STREAM,
     SCOPE_TOPIC,
@@ -260,18 +260,11 @@ _CONTEXT: dict[str, f.Writable] = {
     "generation": f.U64_FIELD,
     "metadata_op": f.U64_FIELD,
 }
-_PARTITION: dict[str, f.Writable] = {**dict(D5_RECORDS[r.PartitionDetails].fields), **_CONTEXT}
-_BLOCKS: dict[str, f.Writable] = {"options": f.Counted(), "derived_options": f.Counted()}
 
 DEV_RECORDS: dict[type[Any], RecordLayout] = {
     **V_RECORDS,
-    r.PolledHead: record(
-        partition=f.PartitionNumber(0, NOT_OWNED),
-        current_offset=f.U64_FIELD,
-        messages_count=f.U32_FIELD,
-        **_CONTEXT,
-    ),
-    r.PartitionDetails: record(**_PARTITION),
+    r.PolledHead: V_RECORDS[r.PolledHead].followed_by(**_CONTEXT),
+    r.PartitionDetails: V_RECORDS[r.PartitionDetails].followed_by(**_CONTEXT),
     r.FetchSection: record(
         partition=f.PARTITION_FROM_0,
         status=f.U32_FIELD,
@@ -281,15 +274,7 @@ DEV_RECORDS: dict[type[Any], RecordLayout] = {
         next_offset=f.U64_FIELD,
         records_bytes=f.U32_FIELD,
     ),
-    r.StreamInfo: record(
-        stream_id=f.NUMBER_FROM_0,
-        created_us=f.U64_FIELD,
-        topics_count=f.U32_FIELD,
-        size_bytes=f.U64_FIELD,
-        messages_count=f.U64_FIELD,
-        name=f.STR8,
-        **_BLOCKS,
-    ),
+    r.StreamInfo: V_RECORDS[r.StreamInfo].followed_by(derived_options=f.Counted()),
     r.TopicDetails: record(
         topic_id=f.NUMBER_FROM_0,
         created_us=f.U64_FIELD,
@@ -297,15 +282,10 @@ DEV_RECORDS: dict[type[Any], RecordLayout] = {
         size_bytes=f.U64_FIELD,
         messages_count=f.U64_FIELD,
         name=f.STR8,
-        **_BLOCKS,
+        options=f.Counted(),
+        derived_options=f.Counted(),
     ),
-    r.UserDetails: record(
-        user_id=f.UserNumber(0, NOT_OWNED),
-        created_us=f.U64_FIELD,
-        status=f.U8_FIELD,
-        username=f.STR8,
-        **_BLOCKS,
-    ),
+    r.UserDetails: V_RECORDS[r.UserDetails].followed_by(derived_options=f.Counted()),
     r.Node: record(
         cluster=f.STR32,
         nodes_count=f.U32_FIELD,
@@ -333,7 +313,9 @@ DEV_RECORDS: dict[type[Any], RecordLayout] = {
 }
 W_RECORDS: dict[type[Any], RecordLayout] = {
     **DEV_RECORDS,
-    r.PartitionDetails: record(**_PARTITION, members=f.NodeIds(), in_sync=f.NodeIds()),
+    r.PartitionDetails: DEV_RECORDS[r.PartitionDetails].followed_by(
+        members=f.NodeIds(), in_sync=f.NodeIds()
+    ),
 }
 
 W = replace(

@@ -14,8 +14,9 @@ from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISS
 Records = dict[type[Any], RecordLayout]
 Pieces = dict[str, f.Writable]
 
-NOBODY_BEFORE_D4 = 0
 NOBODY_FROM_D4 = (1 << 32) - 1
+# A user, or nobody.
+USER_FROM_1, USER_FROM_0 = f.UserNumber(1, 0), f.UserNumber(0, NOBODY_FROM_D4)
 
 
 def record(**fields: f.Writable) -> RecordLayout:
@@ -123,7 +124,7 @@ TOPIC_SETTINGS: Pieces = {
 
 D0_RECORDS: Records = {
     **partitions(1),
-    r.LoginInfo: record(user_id=f.UserNumber(1, NOBODY_BEFORE_D4)),
+    r.LoginInfo: record(user_id=USER_FROM_1),
     r.ClientInfo: client(None),
     r.JoinedGroup: record(
         stream_id=f.NUMBER_FROM_1, topic_id=f.NUMBER_FROM_1, group_id=f.NUMBER_FROM_1
@@ -147,15 +148,10 @@ D0_RECORDS: Records = {
 
 D1A_RECORDS: Records = {
     **D0_RECORDS,
-    r.ClientInfo: client(f.UserNumber(1, NOBODY_BEFORE_D4)),
-    r.GroupInfo: record(
-        group_id=f.NUMBER_FROM_1,
-        partitions_count=f.U32_FIELD,
-        members_count=f.U32_FIELD,
-        name=f.STR8,
-    ),
+    r.ClientInfo: client(USER_FROM_1),
+    r.GroupInfo: D0_RECORDS[r.GroupInfo].followed_by(name=f.STR8),
     r.UserDetails: record(
-        user_id=f.UserNumber(1, NOBODY_BEFORE_D4),
+        user_id=USER_FROM_1,
         created_us=f.U64_FIELD,
         status=f.U8_FIELD,
         username=f.STR8,
@@ -180,23 +176,16 @@ D2_RECORDS: Records = {
 
 FROM_ZERO: dict[f.Writable, f.Writable] = {
     f.NUMBER_FROM_1: f.NUMBER_FROM_0,
+    USER_FROM_1: USER_FROM_0,
     PERMISSIONS_FROM_1: PERMISSIONS_FROM_0,
 }
 
 D4_RECORDS: Records = {
-    # Streams, topics and groups are counted from 0, as partitions are.
+    # Streams, topics, groups and users are counted from 0, as partitions are.
     **{kind: layout.with_pieces(FROM_ZERO) for kind, layout in D2_RECORDS.items()},
     **partitions(0),
     # Rust's clients ignore the fields of D5; Go's of D5, whose version looks like D4, need them.
     r.StatsReply: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),
-    r.LoginInfo: record(user_id=f.UserNumber(0, NOBODY_FROM_D4)),
-    r.ClientInfo: client(f.UserNumber(0, NOBODY_FROM_D4)),
-    r.UserDetails: record(
-        user_id=f.UserNumber(0, NOBODY_FROM_D4),
-        created_us=f.U64_FIELD,
-        status=f.U8_FIELD,
-        username=f.STR8,
-    ),
     r.Node: record(
         cluster=f.STR32,
         nodes_count=f.U32_FIELD,

@@ -6,7 +6,7 @@ name its command. Only a waiting poll of W is served in a task, and may be answe
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,7 @@ from braidlog.protocols.iggy import groups, names, sending
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D0
-from braidlog.protocols.iggy.commands import COMMANDS, check_rights
+from braidlog.protocols.iggy.commands import API_NAMES, COMMANDS, check_rights
 from braidlog.protocols.iggy.context import (
     PROTOCOL,
     TRANSPORT_TCP,
@@ -50,8 +50,6 @@ WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no
 
 
 WAITING = (m.PollDeferred, m.WaitForMessages, FetchMessages)  # Requests that wait in a task.
-
-API_NAMES: Mapping[type, str] = {kind: served.api for kind, served in COMMANDS.items()}
 
 
 class AnswerSink(Protocol):
