@@ -55,6 +55,7 @@ def command(field: str, **values: object) -> bytes:
     """Return the frame of a command, by the name of its field in BaseCommand, with the values of
     the field's message.
     """
+    # The keyword is a field's name: the library's types need the name in the source.
     return frame(BaseCommand(type=TYPES[field], **{field: values}))  # type: ignore[arg-type]
 
 
