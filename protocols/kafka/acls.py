@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.access.rights import CLUSTER as THE_CLUSTER
-from braidlog.broker.errors import BrokerError, NotAuthorized, UserNotFound
+from braidlog.broker.errors import BrokerError, UserNotFound
 from braidlog.protocols.kafka.acl_bindings import Binding, bindings_of, grant_of
-from braidlog.protocols.kafka.admin import Result, refusal, user_refusal
+from braidlog.protocols.kafka.admin import Result, check_cluster, refusal, user_refusal
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.topic_configs import AdminRefused
@@ -191,10 +190,7 @@ def _check(context: KafkaContext) -> None:
     """Check that there is access control, and that the client may change it. Raises
     AdminRefused.
     """
-    try:
-        context.connection.check(context.action, THE_CLUSTER)
-    except NotAuthorized as error:
-        raise AdminRefused(Code.CLUSTER_AUTHORIZATION_FAILED, str(error)) from error
+    check_cluster(context)
     if context.broker.access.allows_all:
         raise AdminRefused(Code.SECURITY_DISABLED, NO_AUTHORIZER)
 

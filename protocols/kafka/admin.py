@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from braidlog.broker.access.rights import Resource
-from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest, NotOwner
+from braidlog.broker.access.rights import CLUSTER
+from braidlog.broker.errors import BrokerError, InvalidRequest, NotAuthorized, NotOwner
 from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
 from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
-from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.kafka.topic_configs import (
     AdminRefused,
     Origins,
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from braidlog.broker.topics.topic import Topic
-    from braidlog.storage.metadata.names import TopicName
 
 BROKER_DEFAULT = -1  # for a number of partitions, or of replicas
 Result = tuple[Code, bytes | None]  # of a topic or resource: error code and message
@@ -92,7 +90,7 @@ async def _create(
     """Create a topic, or only check the request. Return the result, and the ticket that the answer
     waits for. Raises BrokerError, AdminRefused.
     """
-    name = topic_named(context, wanted.name)
+    name = context.topic_name(wanted.name)
     topics = context.broker.topics
     if wanted.assignments:
         _check_assignments(context, wanted)
@@ -204,7 +202,7 @@ def _topic_to_delete(context: KafkaContext, name: bytes | None, topic_id: bytes)
     if context.version < BY_ID_VERSION or topic_id == NO_ID:
         if name is None and context.version >= BY_ID_VERSION:
             raise AdminRefused(Code.INVALID_REQUEST, "neither a name nor an id")
-        return context.broker.topics.get(topic_named(context, name))
+        return context.broker.topics.get(context.topic_name(name))
     if name is not None:
         raise AdminRefused(Code.INVALID_REQUEST, "both a name and an id")
     return context.topic_with_id(topic_id)
@@ -229,7 +227,7 @@ async def create_partitions(context: KafkaContext, request: CreatePartitionsRequ
 
 
 async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_only: bool) -> int:
-    name = topic_named(context, wanted.name)
+    name = context.topic_name(wanted.name)
     count = len(context.broker.topics.get(name).partitions)
     if wanted.count <= count:
         raise AdminRefused(Code.INVALID_PARTITIONS, f"{name.topic} has {count} partitions already")
@@ -255,6 +253,14 @@ def _check_total(partitions: int) -> None:
         raise AdminRefused(Code.POLICY_VIOLATION, text)
 
 
+def check_cluster(context: KafkaContext) -> None:
+    """Check the request's action on the cluster. Raises AdminRefused."""
+    try:
+        context.connection.check(context.action, CLUSTER)
+    except NotAuthorized as error:
+        raise AdminRefused(Code.CLUSTER_AUTHORIZATION_FAILED, str(error)) from error
+
+
 def refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
     """Count an error; return the code and text that answer a topic or resource."""
     text = str(error).encode()
@@ -273,13 +279,3 @@ def user_refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Re
         context.count_error(Code.NOT_CONTROLLER)
         return Code.NOT_CONTROLLER, str(error).encode()
     return refusal(context, error)
-
-
-def topic_named(context: KafkaContext, name: bytes | None) -> TopicName:
-    """A topic's name, after an access check. Raises InvalidName, NotAuthorized."""
-    try:
-        topic_name = context.names.topic_name(name)
-    except IllegalName as error:
-        raise InvalidName(str(error)) from None
-    context.connection.check(context.action, Resource.of_topic(topic_name))
-    return topic_name

@@ -21,6 +21,14 @@ Places = frozenset[Place]
 NOWHERE: Places = frozenset()
 
 
+def by_topic(places: Places) -> dict[bytes, list[int]]:
+    """Return the numbers of partitions by topic id, both sorted."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(places):
+        topics.setdefault(topic_id, []).append(index)
+    return topics
+
+
 class AssignedMember(NamedTuple):
     """A member, as assignors see it."""
 

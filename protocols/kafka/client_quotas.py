@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from braidlog.protocols.kafka.admin import refusal
+from braidlog.protocols.kafka.admin import check_cluster, refusal
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.replica_admin import check_cluster
 from braidlog.protocols.kafka.topic_configs import AdminRefused
 from braidlog.protocols.kafka.wire import alter_client_quotas as altering
 from braidlog.protocols.kafka.wire.describe_client_quotas import (

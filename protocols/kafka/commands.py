@@ -125,7 +125,9 @@ HANDLERS: Mapping[ApiKey, KeyHandler] = {
         topic_partitions.describe_topic_partitions, Action.DESCRIBE
     ),
     ApiKey.SHARE_GROUP_HEARTBEAT: KeyHandler(share_groups.share_group_heartbeat, Action.CONSUME),
-    ApiKey.SHARE_GROUP_DESCRIBE: KeyHandler(share_groups.describe_share_groups, Action.DESCRIBE),
+    ApiKey.SHARE_GROUP_DESCRIBE: KeyHandler(
+        consumer_group_admin.describe_share_groups, Action.DESCRIBE
+    ),
     ApiKey.SHARE_FETCH: KeyHandler(share_fetch.share_fetch, Action.CONSUME),
     ApiKey.SHARE_ACKNOWLEDGE: KeyHandler(share_fetch.share_acknowledge, Action.CONSUME),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: KeyHandler(

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from braidlog.broker.access.rights import CLUSTER
-from braidlog.broker.errors import BrokerError, InvalidRequest, NotAuthorized
+from braidlog.broker.errors import BrokerError, InvalidRequest
 from braidlog.broker.topics.settings import in_force
-from braidlog.protocols.kafka.admin import SUCCESS, origins_of, refusal, topic_named
+from braidlog.protocols.kafka.admin import SUCCESS, check_cluster, origins_of, refusal
 from braidlog.protocols.kafka.broker_configs import broker_entries
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
@@ -74,7 +73,7 @@ def _described(
         return group_entries(context, resource, with_synonyms=synonyms)
     if resource.resource_type != TOPIC:
         raise AdminRefused(Code.INVALID_REQUEST, "topics and brokers have settings")
-    topic = context.broker.topics.get(topic_named(context, resource.resource_name))
+    topic = context.broker.topics.get(context.topic_name(resource.resource_name))
     origins = origins_of(context, topic.meta.settings, topic.inherited)
     return config_entries(origins, with_synonyms=synonyms, with_documentation=documentation)
 
@@ -83,10 +82,7 @@ def _check_broker(context: KafkaContext, name: bytes | None) -> None:
     """Check that the client may see the settings of a broker, which is this broker. Raises
     AdminRefused.
     """
-    try:
-        context.connection.check(context.action, CLUSTER)
-    except NotAuthorized as error:
-        raise AdminRefused(Code.CLUSTER_AUTHORIZATION_FAILED, str(error)) from error
+    check_cluster(context)
     number = str(context.broker.placement.node_id).encode()
     if name and name != number:
         text = f"expected broker {number.decode()}, not {name.decode(errors='replace')}"
@@ -152,7 +148,7 @@ async def _alter(
     if resource.resource_type != TOPIC:
         text = "the settings of a broker are in its configuration file"
         raise AdminRefused(Code.INVALID_REQUEST, text)
-    name = topic_named(context, resource.resource_name)
+    name = context.topic_name(resource.resource_name)
     topics = context.broker.topics
     settings = in_force(context.broker.config.log, topics.get(name).settings)
     changes = read(resource.configs, settings)

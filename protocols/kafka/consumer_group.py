@@ -102,6 +102,11 @@ class ConsumerGroup:
         return State.RECONCILING if self._off_target else State.STABLE
 
     @property
+    def state_name(self) -> bytes:
+        """Return the name of that state in Kafka."""
+        return self.state.value
+
+    @property
     def size(self) -> int:
         """Bytes kept for the group's clients, and for the partitions that they are given."""
         return len(self.name) + self._names_size + PLACE_BYTES * self._places

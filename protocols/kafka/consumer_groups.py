@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from braidlog.protocols.kafka.assignors import ASSIGNORS, NOWHERE, Places
+from braidlog.protocols.kafka.assignors import ASSIGNORS, NOWHERE, Places, by_topic
 from braidlog.protocols.kafka.classic_group import MemberRefused, new_member_id
 from braidlog.protocols.kafka.classic_groups import REBALANCE_MS_MAX, checked_name
 from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S, ConsumerGroup
@@ -200,13 +200,10 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def _assignment(member: ConsumerMember) -> Assignment:
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(member.assigned):
-        by_topic.setdefault(topic_id, []).append(index)
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=indexes)
-            for topic_id, indexes in by_topic.items()
+            for topic_id, indexes in by_topic(member.assigned).items()
         ]
     )
 

@@ -9,6 +9,7 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.errors import (
     BrokerError,
+    InvalidName,
     NotAuthorized,
     NotOwner,
     TopicNotFound,
@@ -17,7 +18,7 @@ from braidlog.broker.errors import (
 from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, UnknownTopicId, wire_code
 from braidlog.protocols.kafka.limits import KAFKA_LIMITS, KafkaLimits
 from braidlog.protocols.kafka.messages import Reply
-from braidlog.protocols.kafka.names import PROTOCOL, IllegalName, NameSpace, visible
+from braidlog.protocols.kafka.names import PROTOCOL, NameSpace, visible
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.kafka.topic_ids import find_topic
 
@@ -112,7 +113,7 @@ class KafkaContext:
         """
         try:
             topic_name = self.names.topic_name(name)
-        except IllegalName as error:
+        except InvalidName as error:
             raise TopicNotFound(str(error)) from None
         topic = self.broker.topics.find(topic_name)
         if topic is None:
@@ -120,6 +121,14 @@ class KafkaContext:
             raise TopicNotFound(f"no topic {topic_name}")
         self.connection.check(self.action, topic.resource)
         return topic
+
+    def topic_name(self, name: bytes | None) -> TopicName:
+        """Return the name of a topic, after checking the request's action. Raises InvalidName,
+        NotAuthorized.
+        """
+        topic_name = self.names.topic_name(name)
+        self.connection.check(self.action, Resource.of_topic(topic_name))
+        return topic_name
 
     def partition(self, name: bytes | None, index: int) -> Partition:
         """Return a partition of that topic. Raises as `topic`; PartitionNotFound."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.errors import InvalidRequest
+from braidlog.broker.errors import InvalidName, InvalidRequest
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_configs import (
     DEAD_LETTERS,
@@ -13,7 +13,6 @@ from braidlog.protocols.kafka.group_configs import (
     change_settings,
     settings_of,
 )
-from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.kafka.topic_configs import INT, STRING, AdminRefused
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
@@ -103,7 +102,7 @@ def _check_dead_letters(context: KafkaContext, topic: str) -> None:
     """
     try:
         name = context.names.topic_name(topic.encode())
-    except IllegalName:
+    except InvalidName:
         raise AdminRefused(Code.INVALID_CONFIG, f"{topic} is no name of a topic") from None
     context.connection.check(Action.PRODUCE, Resource.of_topic(name))
     if context.broker.topics.find(name) is None:

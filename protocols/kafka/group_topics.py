@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import InvalidName
 from braidlog.protocols.kafka.consumer_member import GroupTopics
-from braidlog.protocols.kafka.names import IllegalName, visible
+from braidlog.protocols.kafka.names import visible
 from braidlog.protocols.kafka.topic_ids import id_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def topics_of(context: KafkaContext, names: Iterable[bytes]) -> GroupTopics:
     for name in names:
         try:
             topic = context.broker.topics.find(context.names.topic_name(name))
-        except IllegalName:
+        except InvalidName:
             continue
         if topic is not None and not topic.deleted and visible(topic.name):
             topics[name] = topic
@@ -35,7 +36,7 @@ def may_name(context: KafkaContext, name: bytes) -> bool:
     """Return True if the client is allowed the request's action on the topic of that name."""
     try:
         resource = Resource.of_topic(context.names.topic_name(name))
-    except IllegalName:
+    except InvalidName:
         return True  # There is no such topic.
     access, principal = context.broker.access, context.connection.principal
     return access.allows(principal, context.action, resource)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker.access.rights import CLUSTER, Action, Resource
-from braidlog.broker.errors import BrokerError, InvalidName
+from braidlog.broker.errors import BrokerError
 from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.context import BrokerAddress, KafkaAnswer, KafkaContext
@@ -22,7 +22,7 @@ from braidlog.protocols.kafka.epochs import epoch_of
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.fields import ENTRIES_INLINE_MAX
 from braidlog.protocols.kafka.kept_partitions import KEPT, describe
-from braidlog.protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
+from braidlog.protocols.kafka.names import OFFSETS_TOPIC, visible
 from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
 from braidlog.protocols.kafka.wire.find_coordinator import (
     Coordinator,
@@ -208,18 +208,13 @@ def _topic(context: KafkaContext, described: _Described, name: bytes | None) -> 
     """The topic, created if needed; None if the request may create no more: its client asks again,
     as it does if a 0.8 broker has not created a topic yet. Raises BrokerError.
     """
-    try:
-        topic_name = context.names.topic_name(name)
-    except IllegalName as error:
-        raise InvalidName(str(error)) from None
+    topic_name = context.topic_name(name)
     topics = context.broker.topics
-    resource = Resource.of_topic(topic_name)
-    context.connection.check(context.action, resource)
     if not described.makes or topic_name.topic == OFFSETS_TOPIC:
         return topics.get(topic_name)
     topic = topics.find(topic_name)
     if topic is None:
-        context.connection.check(Action.CREATE, resource)
+        context.connection.check(Action.CREATE, Resource.of_topic(topic_name))
         if described.created >= TOPICS_MADE_MAX:
             return None
         described.created += 1

@@ -5,6 +5,7 @@ Rules: kafka/common/Topic.scala of apache/kafka 0.8.2.2, and the length limit of
 
 from functools import lru_cache
 
+from braidlog.broker.errors import InvalidName
 from braidlog.storage.metadata.names import TopicName, kafka_legal, split_partition
 
 PROTOCOL = "kafka"
@@ -16,10 +17,6 @@ NAMESPACE_PARTS = 2  # tenant and namespace
 # each connection, a thousand of them took 200 KB.
 NAMES_KEPT_MAX = 10_000
 NAMESPACES_KEPT_MAX = 16  # Listeners seldom serve more.
-
-
-class IllegalName(ValueError):
-    """No topic can have this name at the Kafka listener."""
 
 
 class NameSpace:
@@ -37,7 +34,7 @@ class NameSpace:
         self._known: dict[bytes | None, TopicName] = {}
 
     def topic_name(self, name: bytes | None) -> TopicName:
-        """The broker's name of a Kafka topic. Raises IllegalName.
+        """The broker's name of a Kafka topic. Raises InvalidName.
 
         To Pulsar clients a name ending in `-partition-N` is one partition of a topic, so it is not
         a topic's name here.
@@ -47,7 +44,7 @@ class NameSpace:
             return known
         text = "" if name is None else name.decode("ascii", "replace")
         if not kafka_legal(text) or split_partition(text) is not None:
-            raise IllegalName(f"{text!r} is not a topic name")
+            raise InvalidName(f"{text!r} is not a topic name")
         if len(self._known) >= self._names_max:
             self._known.clear()
         topic = self._known[name] = TopicName(self.tenant, self.namespace, text)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.errors import (
     BrokerError,
+    InvalidName,
     NotOwner,
     SubscriptionBusy,
     SubscriptionNotFound,
@@ -17,7 +18,7 @@ from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, topics_of
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_admin import group_exists
-from braidlog.protocols.kafka.names import PROTOCOL, IllegalName
+from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.wire.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -107,7 +108,7 @@ def _topic(context: KafkaContext, name: bytes, topic_name: bytes | None) -> Topi
     """Return a topic, after a check of the right on the group there. Raises BrokerError."""
     try:
         full = context.names.topic_name(topic_name)
-    except IllegalName as error:
+    except InvalidName as error:
         raise TopicNotFound(str(error)) from None
     context.check_group(name, full)
     return context.broker.topics.get(full)

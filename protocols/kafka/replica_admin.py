@@ -7,13 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.access.rights import CLUSTER
-from braidlog.broker.errors import BrokerError, InvalidName, NotAuthorized, PartitionNotFound
-from braidlog.protocols.kafka.admin import SUCCESS, Result, check_replicas, refusal
+from braidlog.broker.errors import BrokerError, PartitionNotFound
+from braidlog.protocols.kafka.admin import SUCCESS, Result, check_cluster, check_replicas, refusal
 from braidlog.protocols.kafka.api_versions import LEVELS
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.kafka.topic_configs import AdminRefused
 from braidlog.protocols.kafka.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -58,25 +56,11 @@ NO_QUORUM: Final = "there is no quorum of controllers: each broker keeps its own
 FIXED_FEATURES: Final = "the versions of features cannot be changed"
 
 
-def check_cluster(context: KafkaContext) -> None:
-    """Check the request's action on the cluster. Raises AdminRefused."""
-    try:
-        context.connection.check(context.action, CLUSTER)
-    except NotAuthorized as error:
-        raise AdminRefused(Code.CLUSTER_AUTHORIZATION_FAILED, str(error)) from error
-
-
-def _topic(context: KafkaContext, name: bytes | None) -> Topic:
-    """Return a topic: the right on the cluster covers all. Raises InvalidName, TopicNotFound."""
-    try:
-        return context.broker.topics.get(context.names.topic_name(name))
-    except IllegalName as error:
-        raise InvalidName(str(error)) from None
-
-
 def _partition(context: KafkaContext, name: bytes | None, index: int) -> Topic:
-    """Return the topic of a partition. Raises InvalidName, TopicNotFound, PartitionNotFound."""
-    topic = _topic(context, name)
+    """Return the topic of a partition: the right on the cluster covers all. Raises InvalidName,
+    TopicNotFound, PartitionNotFound.
+    """
+    topic = context.broker.topics.get(context.names.topic_name(name))
     if not 0 <= index < len(topic.partitions):
         raise PartitionNotFound(f"{topic.name.topic} has no partition {index}")
     return topic

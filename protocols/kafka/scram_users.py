@@ -10,10 +10,9 @@ from typing import Final
 from braidlog.broker.access.passwords import SCRAM_HASHES, scram_key_of
 from braidlog.broker.access.users import ScramKey, UserMeta
 from braidlog.broker.errors import BrokerError
-from braidlog.protocols.kafka.admin import refusal, user_refusal
+from braidlog.protocols.kafka.admin import check_cluster, refusal, user_refusal
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.replica_admin import check_cluster
 from braidlog.protocols.kafka.topic_configs import AdminRefused
 from braidlog.protocols.kafka.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import InvalidName
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, topics_of
-from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
@@ -45,6 +45,6 @@ async def _is_seen(context: KafkaContext, group: bytes, member: KafkaMember) -> 
                 if not access.allows(principal, context.action, resource):
                     return False
                 has_topics = True
-    except (ProtocolError, IllegalName):
+    except (ProtocolError, InvalidName):
         return False
     return has_topics

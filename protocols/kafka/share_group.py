@@ -36,7 +36,7 @@ class ShareGroup(ConsumerGroup):
 
     @property
     def state_name(self) -> bytes:
-        """Return the state that tools show: a share group is never on the way to an assignment."""
+        """See `ConsumerGroup`: a share group is never on the way to an assignment."""
         return b"Stable" if self.members else b"Empty"
 
     def check_epoch(self, member: ConsumerMember, epoch: int, owned: Places | None) -> None:

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat and ShareGroupDescribe: the members of share groups (KIP-932).
+"""ShareGroupHeartbeat: the members of share groups (KIP-932).
 
 Texts of refusals are Kafka's.
 """
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.access.rights import Resource
 from braidlog.broker.delivery.consumer import SubscriptionKind
-from braidlog.protocols.kafka.authorized import operations
+from braidlog.broker.errors import InvalidName
+from braidlog.protocols.kafka.assignors import by_topic
 from braidlog.protocols.kafka.classic_group import MemberRefused
 from braidlog.protocols.kafka.classic_groups import checked_name
 from braidlog.protocols.kafka.consumer_member import (
@@ -24,8 +24,6 @@ from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_configs import settings_of
 from braidlog.protocols.kafka.group_topics import may_name, topics_of
-from braidlog.protocols.kafka.names import IllegalName
-from braidlog.protocols.kafka.wire import share_group_describe as describe
 from braidlog.protocols.kafka.wire.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
@@ -35,10 +33,7 @@ from braidlog.protocols.kafka.wire.share_group_heartbeat import (
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.kafka.assignors import Places
     from braidlog.protocols.kafka.share_group import ShareGroup
-
-HIDDEN = b"The group has described topic(s) that the client is not authorized to describe."
 
 
 def share_group_heartbeat(
@@ -155,7 +150,7 @@ def _check_others(context: KafkaContext, group: bytes, names: frozenset[bytes]) 
 def _topic(context: KafkaContext, name: bytes) -> Topic | None:
     try:
         return context.broker.topics.find(context.names.topic_name(name))
-    except IllegalName:
+    except InvalidName:
         return None
 
 
@@ -165,75 +160,4 @@ def _assignment(member: ConsumerMember) -> Assignment:
             TopicPartitions(topic_id=topic_id, partitions=indexes)
             for topic_id, indexes in by_topic(member.assigned).items()
         ]
-    )
-
-
-def by_topic(places: Places) -> dict[bytes, list[int]]:
-    """Return the numbers of partitions by topic id, both sorted."""
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(places):
-        topics.setdefault(topic_id, []).append(index)
-    return topics
-
-
-def describe_share_groups(
-    context: KafkaContext, request: describe.ShareGroupDescribeRequest
-) -> KafkaAnswer:
-    """State, epochs and members of each group."""
-    groups = [
-        _described(context, name, shows_operations=request.include_authorized_operations)
-        for name in dict.fromkeys(request.group_ids)
-    ]
-    return KafkaAnswer(describe.ShareGroupDescribeResponse(groups=groups))
-
-
-def _described(
-    context: KafkaContext, name: bytes | None, *, shows_operations: bool
-) -> describe.DescribedGroup:
-    try:
-        group = context.groups.find_share(checked_name(context, name))
-    except MemberRefused as error:
-        return describe.DescribedGroup(error_code=error.code, group_id=name)
-    if group is None or not group.exists(trio.current_time()):
-        return describe.DescribedGroup(
-            error_code=Code.GROUP_ID_NOT_FOUND,
-            error_message=b"Group %s not found." % (name or b""),
-            group_id=name,
-        )
-    if not all(may_name(context, topic) for topic in group.names()):
-        return describe.DescribedGroup(
-            error_code=Code.TOPIC_AUTHORIZATION_FAILED, error_message=HIDDEN, group_id=name
-        )
-    described = describe.DescribedGroup(
-        group_id=name,
-        group_state=group.state_name,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        assignor_name=group.assignor,
-        members=[_member(group, member) for member in group.members.values()],
-    )
-    if shows_operations:
-        resource = Resource.of_group_within(group.name, *context.namespace)
-        described.authorized_operations = operations(context, resource)
-    return described
-
-
-def _member(group: ShareGroup, member: ConsumerMember) -> describe.Member:
-    names = {topic_id: name for name, topic_id in group.topics.ids.items()}
-    return describe.Member(
-        member_id=member.member_id,
-        rack_id=member.rack_id,
-        member_epoch=member.epoch,
-        client_id=member.client[0],
-        client_host=member.client[1],
-        subscribed_topic_names=sorted(member.topics),
-        assignment=describe.Assignment(
-            topic_partitions=[
-                describe.TopicPartitions(
-                    topic_id=topic_id, topic_name=names[topic_id], partitions=indexes
-                )
-                for topic_id, indexes in by_topic(member.assigned).items()
-                if topic_id in names  # Else it is deleted.
-            ]
-        ),
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.access.rights import Resource
-from braidlog.broker.errors import BrokerError, InvalidName
+from braidlog.broker.errors import BrokerError
 from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import epoch_of
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.names import IllegalName, visible
+from braidlog.protocols.kafka.names import visible
 from braidlog.protocols.kafka.topic_ids import id_of
 from braidlog.protocols.kafka.wire.describe_topic_partitions import (
     Cursor,
@@ -24,7 +23,6 @@ from braidlog.protocols.turns import in_turns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from braidlog.broker.topics.topic import Topic
 
 PARTITIONS_MAX: Final = 2000  # Kafka's max.request.partition.size.limit.
 TOPICS_PER_TURN: Final = 100
@@ -81,7 +79,7 @@ def _described(
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """Describe a topic from a partition on; return also the next partition if some are left."""
     try:
-        topic = _topic(context, name)
+        topic = context.broker.topics.get(context.topic_name(name))
     except BrokerError as error:
         code = context.refused(error)
         return DescribeTopicPartitionsResponseTopic(error_code=code, name=name), None
@@ -110,13 +108,3 @@ def _described(
         ],
     )
     return described, end if end < len(topic.partitions) else None
-
-
-def _topic(context: KafkaContext, name: bytes) -> Topic:
-    """Return a topic. Raises InvalidName, NotAuthorized, TopicNotFound."""
-    try:
-        topic_name = context.names.topic_name(name)
-    except IllegalName as error:
-        raise InvalidName(str(error)) from None
-    context.connection.check(context.action, Resource.of_topic(topic_name))
-    return context.broker.topics.get(topic_name)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from braidlog.protocols.kafka.names import IllegalName, NameSpace, name_space, visible
+from braidlog.broker.errors import InvalidName
+from braidlog.protocols.kafka.names import NameSpace, name_space, visible
 from braidlog.storage.metadata.names import TopicName
 
 NAMES = NameSpace("acme/sales")
@@ -19,12 +20,12 @@ def test_legal_name_is_a_topic_of_the_listeners_namespace(name: bytes) -> None:
     [None, b"", b".", b"..", b"bad!", b"a/b", b"a b", b"x" * 250, "ü".encode(), b"\xff", b"a\n"],
 )
 def test_an_illegal_name_is_refused(name: bytes | None) -> None:
-    with pytest.raises(IllegalName):
+    with pytest.raises(InvalidName):
         NAMES.topic_name(name)
 
 
 def test_name_of_a_pulsar_partition_is_refused_and_hidden() -> None:
-    with pytest.raises(IllegalName):
+    with pytest.raises(InvalidName):
         NAMES.topic_name(b"orders-partition-0")
     assert not visible(TopicName("acme", "sales", "orders-partition-0"))
 
