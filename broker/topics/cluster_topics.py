@@ -118,7 +118,12 @@ class ClusterTopics:
         def is_made() -> bool:
             return before is not None and self.find_by_id(before.meta.topic_id) is None
 
-        return await self._changes.make("delete", _parts(name), holds_name, is_made=is_made)
+        def check() -> None:
+            if before is not None and self.find(name) is not None and is_made():
+                raise errors.Conflict(f"{name} was deleted and created again meanwhile")
+
+        request = (_parts(name), holds_name)
+        return await self._changes.make("delete", *request, is_made=is_made, check=check)
 
     def _on(self, name: TopicName, is_wanted: Callable[[TopicMeta], bool]) -> Callable[[], bool]:
         """Return a check: the topic that now has the name still exists and has the wanted form."""

@@ -82,6 +82,7 @@ class Partition:
         self.removed = False
         self._has_moved = False
         self.is_terminated = topic.is_terminated
+        self._is_held = False  # See `hold_appends`.
         self._is_closed = self.is_terminated  # True if appends are refused.
         self.unreadable = UnreadablePlaces()  # kept by `broker/reading/reader.py`
         self._waiters = waiters
@@ -273,6 +274,8 @@ class Partition:
         name = self.topic.name.full
         if self.removed:
             raise self._gone()
+        if self._is_held:
+            raise errors.NotOwner(f"{name} is about to be deleted")
         raise errors.TopicTerminated(f"{name} was terminated")
 
     def _append_failed(
@@ -445,6 +448,11 @@ class Partition:
     def terminate(self) -> None:
         """Refuse appends with TopicTerminated from now on: the topic was terminated."""
         self.is_terminated = self._is_closed = True
+
+    def hold_appends(self, *, held: bool) -> None:
+        """While held, fail appends with NotOwner: the topic may be deleted at any moment."""
+        self._is_held = held
+        self._is_closed = held or self.removed or self.is_terminated
 
     def describe(self, topic: TopicMeta) -> None:
         """Adopt the catalogue's record of the topic."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from braidlog.broker.errors import Conflict, NotOwner, Unanswered
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.topics.shown_producers import ShownProducer
 from braidlog.storage.metadata.names import TopicName
@@ -83,6 +84,55 @@ async def test_groups_keep_a_topic_by_the_mode(house, mode, position, is_left):
     group.start(1, 0)
     await house.passed(60)
     assert house.is_there is is_left
+
+
+class DistantTopics:
+    """Topics whose catalogue another broker owns: a deletion takes a while, and may fail."""
+
+    def __init__(self, topics, during, error=None):
+        self.all = topics.all
+        self._topics = topics
+        self._during = during
+        self._error = error
+
+    async def delete(self, name):
+        await self._during()
+        if self._error is not None:
+            raise self._error
+        return await self._topics.delete(name)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_held_after"),
+    [(None, False), (Conflict("changed"), False), (Unanswered("no answer"), True)],
+)
+async def test_no_record_is_stored_while_the_deletion_is_under_way(house, error, is_held_after):
+    """A record that is acknowledged and then deleted with its topic would be lost."""
+    partition, refused = house.topic.partitions[0], []
+
+    async def is_refused():
+        try:
+            await append(house.broker, partition, "plain", [b"x"])
+        except NotOwner as refusal:
+            refused.append(str(refusal))
+            return True
+        return False
+
+    topics = house.broker.topics
+    await house.set(**DELETED)
+    await house.passed(59)
+    house.broker.inactivity._topics = DistantTopics(topics, is_refused, error)
+    house.now_s += 1
+    await house.broker.inactivity.check()
+    assert refused == [f"{NAME.full} is about to be deleted"]
+    assert house.is_there is (error is not None)
+    if error is None:
+        return
+    assert await is_refused() is is_held_after
+    await house.set(inactive_topics_deleted=False)
+    await house.broker.inactivity.check()
+    assert not await is_refused()
+    assert partition.next_offset > 0
 
 
 async def test_a_group_without_members_expires(house):
