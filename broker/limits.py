@@ -133,8 +133,11 @@ READ_PIECE_BYTES = 256 * KIB  # Stored bytes that are transcoded between two che
 READ_BYTES_MIN = 64 * KIB  # Reading less at once costs as much.
 # The first read of an answer. The size of the batches found sets the size of later reads, so that
 # no read is in vain if batches are small. With a batch header it fits the reused memory of reads
-# (`storage/log/read_buffers.py`), and a poll of 1,000 messages of 1.2 KB takes a single read.
+# (`storage/log/read_buffers.py`).
 READ_FIRST_BYTES = 1264 * KIB
+# The same for a read of so many records, whose size is known from the mean record of the log: a
+# poll of 1,000 messages of 4 KB takes a single read.
+READ_FIRST_COUNTED_BYTES = 4080 * KIB
 # Ends of batches, kept because an answer had room for the beginnings only. Each holds the buffer of
 # its read: half of the reused buffers. With more readers such batches are read twice.
 CUT_BATCHES_MAX = 4

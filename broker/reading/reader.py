@@ -23,6 +23,7 @@ from braidlog.broker.limits import (
     READ_BYTES_MAX,
     READ_BYTES_MIN,
     READ_FIRST_BYTES,
+    READ_FIRST_COUNTED_BYTES,
     READ_PARTS_MAX,
     READ_PIECE_BYTES,
     READ_TURN_BATCHES,
@@ -87,7 +88,8 @@ class StoredRead(abc.ABC):
         self._end_offset = partition.high_watermark
         self._walked_bytes = 0  # stored in other formats
         self._record_bytes = 0  # of the latest record that was decoded for this reader
-        self._piece_bytes = READ_FIRST_BYTES  # to request from the log at once
+        # to request from the log at once
+        self._piece_bytes = READ_FIRST_BYTES if records_max is None else READ_FIRST_COUNTED_BYTES
         self._last_bytes = 0  # of the latest batch
         self._batch_bytes = 0  # of the largest batch for which `memory` has grown
         self._is_placed = False  # True if large batches were taken in place.

@@ -18,7 +18,7 @@ from braidlog.storage.log.disk import Buffer, Disk
 from braidlog.storage.log.file_part import Leases
 from braidlog.storage.log.file_system import FileSystem
 from braidlog.storage.log.files import FileGone, storage_error
-from braidlog.storage.log.read_buffers import BUFFER_BYTES, POOLED_BYTES_MIN, ReadBuffers
+from braidlog.storage.log.read_buffers import LARGE_BYTES, POOLED_BYTES_MIN, ReadBuffers
 from braidlog.storage.log.sync_queue import SyncQueue
 
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
@@ -116,7 +116,7 @@ class LocalFile:
     def _read(self, fd: int, size: int, pos: int) -> bytes | memoryview:
         """Read, waiting for the disk. Large reads reuse memory. Raises OSError."""
         files = self._files
-        if not POOLED_BYTES_MIN <= size <= BUFFER_BYTES:
+        if not POOLED_BYTES_MIN <= size <= LARGE_BYTES:
             return files.disk.read(self.path, fd, size, pos)
         into = files.read_buffers.take(size)
         return into[: files.disk.read_into(self.path, fd, into, pos)]

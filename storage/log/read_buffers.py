@@ -13,6 +13,10 @@ BUFFER_BYTES = 1280 * 1024
 POOLED_BYTES_MIN = 64 * 1024
 # Buffers kept. The buffers of slow readers are replaced and freed with their readers.
 BUFFERS_MAX = 8
+# The same for larger reads: a poll of a thousand messages of 4 KB. Few, because each may hold as
+# much memory as the largest of its reads.
+LARGE_BYTES = 4096 * 1024
+LARGE_BUFFERS_MAX = 2
 
 
 class ReadBuffers:
@@ -24,20 +28,24 @@ class ReadBuffers:
 
     def __init__(self) -> None:
         self._buffers: list[bytearray] = []
+        self._large_buffers: list[bytearray] = []
         self._lock = threading.Lock()
 
     def take(self, size: int) -> memoryview:
         """Return writable memory of that size with arbitrary content. Safe in several threads."""
-        if not POOLED_BYTES_MIN <= size <= BUFFER_BYTES:
+        if not POOLED_BYTES_MIN <= size <= LARGE_BYTES:
             return memoryview(bytearray(size))
+        buffers, buffer_bytes, buffers_max = self._buffers, BUFFER_BYTES, BUFFERS_MAX
+        if size > BUFFER_BYTES:
+            buffers, buffer_bytes, buffers_max = self._large_buffers, LARGE_BYTES, LARGE_BUFFERS_MAX
         with self._lock:
-            for buffer in self._buffers:
+            for buffer in buffers:
                 if not is_lent(buffer):
                     return memoryview(buffer)[:size]
-            buffer = bytearray(BUFFER_BYTES)
-            self._buffers.append(buffer)
-            if len(self._buffers) > BUFFERS_MAX:
-                del self._buffers[0]
+            buffer = bytearray(buffer_bytes)
+            buffers.append(buffer)
+            if len(buffers) > buffers_max:
+                del buffers[0]
             return memoryview(buffer)[:size]
 
 

@@ -8,6 +8,8 @@ import pytest
 from braidlog.storage.log.read_buffers import (
     BUFFER_BYTES,
     BUFFERS_MAX,
+    LARGE_BUFFERS_MAX,
+    LARGE_BYTES,
     POOLED_BYTES_MIN,
     ReadBuffers,
     is_lent,
@@ -27,7 +29,35 @@ def test_memory_is_reused_after_the_last_view():
     assert bytes(buffers.take(POOLED_BYTES_MIN)[:4]) == b"mine"
 
 
-@pytest.mark.parametrize("size", [0, 1, POOLED_BYTES_MIN - 1, POOLED_BYTES_MIN, BUFFER_BYTES + 1])
+def test_large_memory_is_reused_for_large_reads_only():
+    buffers = ReadBuffers()
+    buffers.take(LARGE_BYTES)[:4] = b"mine"
+    assert bytes(buffers.take(BUFFER_BYTES)[:4]) == bytes(4)
+    assert bytes(buffers.take(BUFFER_BYTES + 1)[:4]) == b"mine"
+    buffers.take(LARGE_BYTES + 1)[:4] = b"more"
+    assert bytes(buffers.take(LARGE_BYTES + 1)[:4]) == bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("size", "buffers_max"), [(BUFFER_BYTES, BUFFERS_MAX), (LARGE_BYTES, LARGE_BUFFERS_MAX)]
+)
+def test_a_bounded_number_of_buffers_is_kept(size, buffers_max):
+    buffers = ReadBuffers()
+    views = [buffers.take(size) for _ in range(buffers_max + 3)]
+    for view in views:
+        view[:4] = b"used"
+    del view, views
+    views = [buffers.take(size) for _ in range(buffers_max + 3)]
+    assert [bytes(view[:4]) for view in views] == [b"used"] * buffers_max + [bytes(4)] * 3
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        *(0, 1, POOLED_BYTES_MIN - 1, POOLED_BYTES_MIN),
+        *(BUFFER_BYTES, BUFFER_BYTES + 1, LARGE_BYTES, LARGE_BYTES + 1),
+    ],
+)
 def test_sizes_are_as_requested(size):
     assert len(ReadBuffers().take(size)) == size
 
