@@ -218,7 +218,7 @@ def _summed(body: bytes) -> bytes:
 
 
 PACK: dict[int, Callable[[bytes], bytes]] = {
-    1: gzip.compress,
+    1: partial(gzip.compress, mtime=0),  # The time of now would change the frames of a seed.
     2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
     3: lambda data: bytes(cramjam.lz4.compress(data)),
     4: lambda data: bytes(cramjam.zstd.compress(data)),  # For batches only.
