@@ -5,7 +5,7 @@ Without access control they are refused as by a broker of Kafka without an autho
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +43,8 @@ GRANTS_PER_TURN: Final = 500  # Some 10 us each.
 NO_AUTHORIZER: Final = "access control is off: access.required is false"
 UNKNOWN_VALUE: Final = "a filter names a kind of value that is not known"
 KNOWN: Final = (range(1, 8), range(1, 5), range(1, 16), range(1, 4))  # Of Kafka 4.3's enums.
+# A description by a value that Kafka does not know is empty; 0 stands for no value.
+DESCRIBED: Final = (frozenset(range(-128, 128)) - {0},) * len(KNOWN)
 
 
 async def describe_acls(context: KafkaContext, request: DescribeAclsRequest) -> KafkaAnswer:
@@ -50,7 +52,7 @@ async def describe_acls(context: KafkaContext, request: DescribeAclsRequest) -> 
     reply = DescribeAclsResponse(error_message=None)
     try:
         _check(context)
-        wanted = _filter(request)
+        wanted = _filter(request, DESCRIBED)
         by_resource: dict[tuple[int, str | None, int], list[AclDescription]] = {}
         async for _, binding in _bindings(context, wanted):
             key = binding.resource, binding.name, binding.pattern
@@ -112,35 +114,45 @@ async def _grant(context: KafkaContext, creation: AclCreation) -> int:
 
 async def delete_acls(context: KafkaContext, request: DeleteAclsRequest) -> KafkaAnswer:
     """Revoke the permissions with an ACL that fits a filter; other ACLs of these permissions go,
-    too.
+    too. An ACL that fits several filters is in the result of each.
     """
-    results, refused, ticket = [], _refused(context), 0
+    results, fitting, refused, ticket = [], [], _refused(context), 0
     for wanted in request.filters:
+        pairs: list[tuple[Grant, Binding]] = []
         code, text = refused
-        result = DeleteAclsFilterResult(error_code=code, error_message=text)
         if not code:
             try:
-                result.matching_acls, revoked = await _revoke(context, _filter(wanted))
-                ticket = max(ticket, revoked)
-            except (BrokerError, AdminRefused) as error:
-                result.error_code, result.error_message = user_refusal(context, error)
-        results.append(result)
+                pairs = [pair async for pair in _bindings(context, _filter(wanted, KNOWN))]
+            except AdminRefused as error:
+                code, text = user_refusal(context, error)
+        acls = _matching(pairs)
+        results.append(
+            DeleteAclsFilterResult(error_code=code, error_message=text, matching_acls=acls)
+        )
+        fitting.append(pairs)
+    for result, pairs in zip(results, fitting, strict=True):
+        try:
+            ticket = max(ticket, await _revoke(context, pairs))
+        except BrokerError as error:
+            result.error_code, result.error_message = user_refusal(context, error)
+            result.matching_acls = []
     if ticket:
         await context.broker.published(ticket)
     return KafkaAnswer(DeleteAclsResponse(filter_results=results))
 
 
-async def _revoke(
-    context: KafkaContext, wanted: Binding
-) -> tuple[list[DeleteAclsMatchingAcl], int]:
-    """Revoke permissions; return the ACLs that fitted, and the ticket. Raises BrokerError."""
-    fitting = [pair async for pair in _bindings(context, wanted)]
+async def _revoke(context: KafkaContext, pairs: Sequence[tuple[Grant, Binding]]) -> int:
+    """Revoke permissions; return the ticket, 0 if none is left. Raises BrokerError."""
     ticket = 0
-    for grant in {grant: None for grant, _ in fitting}:
-        with suppress(UserNotFound):  # Another client has revoked it meanwhile.
+    for grant in {grant: None for grant, _ in pairs}:
+        with suppress(UserNotFound):  # Another filter, or another client, has revoked it.
             ticket = await context.broker.permissions.revoke(grant)
             _note(context, "permission_revoked", grant)
-    acls = [
+    return ticket
+
+
+def _matching(pairs: Sequence[tuple[Grant, Binding]]) -> list[DeleteAclsMatchingAcl]:
+    return [
         DeleteAclsMatchingAcl(
             error_message=None,
             resource_type=binding.resource,
@@ -151,9 +163,8 @@ async def _revoke(
             operation=binding.operation,
             permission_type=binding.permission,
         )
-        for _, binding in fitting
+        for _, binding in pairs
     ]
-    return acls, ticket
 
 
 async def _bindings(context: KafkaContext, wanted: Binding) -> AsyncIterator[tuple[Grant, Binding]]:
@@ -165,22 +176,26 @@ async def _bindings(context: KafkaContext, wanted: Binding) -> AsyncIterator[tup
                 yield grant, binding
 
 
-def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> Binding:
-    """Return the filter of a request. Raises AdminRefused."""
+def _filter(
+    wanted: DescribeAclsRequest | DeleteAclsFilter, known: Sequence[Container[int]]
+) -> Binding:
+    """Return the filter of a request. Raises AdminRefused for a value that is not in `known`, by
+    kind of value.
+    """
     kinds = (
         wanted.resource_type_filter,
         wanted.pattern_type_filter,
         wanted.operation,
         wanted.permission_type,
     )
-    if not all(kind in known for kind, known in zip(kinds, KNOWN, strict=True)):
+    if not all(kind in values for kind, values in zip(kinds, known, strict=True)):
         raise AdminRefused(Code.INVALID_REQUEST, UNKNOWN_VALUE)
     return Binding(
         wanted.resource_type_filter,
-        _text(wanted.resource_name_filter),
+        _shown(wanted.resource_name_filter),
         wanted.pattern_type_filter,
-        _text(wanted.principal_filter),
-        _text(wanted.host_filter),
+        _shown(wanted.principal_filter),
+        _shown(wanted.host_filter),
         wanted.operation,
         wanted.permission_type,
     )
@@ -216,6 +231,13 @@ def _text(name: bytes | None) -> str | None:
         return None if name is None else name.decode()
     except UnicodeDecodeError as error:
         raise AdminRefused(Code.INVALID_REQUEST, "a name is not UTF-8") from error
+
+
+def _shown(name: bytes | None) -> str | None:
+    """Return a text of a filter; a filter with bytes that are no UTF-8 fits nothing, as in Kafka,
+    which reads them so, too.
+    """
+    return None if name is None else name.decode(errors="replace")
 
 
 def _sent(text: str | None) -> bytes:

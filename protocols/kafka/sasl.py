@@ -18,13 +18,19 @@ from braidlog.protocols.kafka.wire.sasl_handshake import (
 
 
 def sasl_handshake(context: KafkaContext, request: SaslHandshakeRequest) -> KafkaAnswer:
-    """Agree on a mechanism; refused once the client has logged in."""
-    login, code = context.login, Code.NONE
+    """Agree on a mechanism; refused once the client has logged in.
+
+    A second handshake within a login, or an unknown mechanism, ends the connection, as in Kafka.
+    """
+    login, code, ends = context.login, Code.NONE, ""
     if login.is_done:
         code = Code.ILLEGAL_SASL_STATE
+    elif login.has_begun:
+        code, ends = Code.ILLEGAL_SASL_STATE, "a second handshake within a login"
     elif not login.begin(request.mechanism):
-        code = Code.UNSUPPORTED_SASL_MECHANISM
-    return KafkaAnswer(SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS)))
+        code, ends = Code.UNSUPPORTED_SASL_MECHANISM, "the client names no mechanism of this broker"
+    reply = SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS))
+    return KafkaAnswer(reply, ends=ends)
 
 
 async def sasl_authenticate(context: KafkaContext, request: SaslAuthenticateRequest) -> KafkaAnswer:
@@ -33,7 +39,9 @@ async def sasl_authenticate(context: KafkaContext, request: SaslAuthenticateRequ
     Raises EndConnection if too many log in at once: a client without an answer retries.
     """
     if not context.login.has_begun:
-        return KafkaAnswer(_failed(Code.ILLEGAL_SASL_STATE, "no handshake came before"))
+        text = "no handshake came before"
+        reply = _failed(Code.ILLEGAL_SASL_STATE, text)
+        return KafkaAnswer(reply, ends="" if context.login.is_done else text)
     try:
         data = await context.login.step(request.auth_bytes or b"")
     except NotAuthenticated as error:

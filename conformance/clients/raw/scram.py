@@ -3,29 +3,33 @@
 import base64
 import hashlib
 import hmac
+from typing import Final
 
-NONCE = "fyko+d2lbbFgONRv9qkxdawL"
+NONCE: Final = "fyko+d2lbbFgONRv9qkxdawL"
+HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class ScramClient:
     """Returns a client's messages, step by step."""
 
-    def __init__(self, mechanism, name, password, *, binding="n,,"):
-        self.hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
+    def __init__(self, mechanism: str, name: str, password: str, *, binding: str = "n,,") -> None:
+        self.hash = HASHES[mechanism]
         self.password = password
         self.binding = binding
         escaped = name.replace("=", "=3D").replace(",", "=2C")
         self.bare = f"n={escaped},r={NONCE}"
         self.expected = b""
 
-    def first(self):
+    def first(self) -> bytes:
+        """Return the first message."""
         return (self.binding + self.bare).encode()
 
-    def last(self, challenge):
+    def last(self, challenge: bytes) -> bytes:
+        """Return the last message; then `expected` is the right answer of the server."""
         fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
         assert fields["r"].startswith(NONCE) and len(fields["r"]) > len(NONCE)
         salt = base64.b64decode(fields["s"])
-        salted = hashlib.pbkdf2_hmac(self.hash, self.password.encode(), salt, int(fields["i"]))
+        salted = salted_password(self.hash, self.password, salt, int(fields["i"]))
         binding = base64.b64encode(self.binding.encode()).decode()
         without_proof = f"c={binding},r={fields['r']}"
         auth_message = f"{self.bare},{challenge.decode()},{without_proof}".encode()
@@ -36,3 +40,8 @@ class ScramClient:
         server_key = hmac.digest(salted, b"Server Key", self.hash)
         self.expected = b"v=" + base64.b64encode(hmac.digest(server_key, auth_message, self.hash))
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+def salted_password(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return RFC 5802's SaltedPassword."""
+    return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)

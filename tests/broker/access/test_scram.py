@@ -10,8 +10,8 @@ from braidlog.broker.access.login_throttle import FREE_FAILURES
 from braidlog.broker.access.scram import MESSAGE_BYTES_MAX
 from braidlog.broker.config.settings import AccessConfig
 from braidlog.broker.errors import NotAuthenticated
+from conformance.clients.raw.scram import ScramClient
 from tests.broker.access.kept_users import KeptUsers
-from tests.broker.access.scram_client import ScramClient
 
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 AT = "kafka 10.0.0.1"

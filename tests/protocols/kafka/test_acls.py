@@ -97,13 +97,28 @@ async def test_a_permission_of_the_command_line_is_shown_and_deleted(
     assert broker.permissions.list() == []
 
 
+async def test_an_acl_is_in_the_result_of_each_filter_that_fits(
+    broker: Broker, client: RawKafka
+) -> None:
+    assert await creation_codes(client, creation(2, b"foo", 3)) == [0]
+    filters = [anything(DeleteAclsFilter), anything(DeleteAclsFilter, resource_type_filter=2)]
+    reply = await client.call_whole(DeleteAclsRequest(filters=filters), 3)
+    assert [len(result.matching_acls) for result in reply.filter_results] == [1, 1]
+    assert broker.permissions.list() == []
+
+
 async def test_unknown_values_of_a_filter_are_refused(client: RawKafka) -> None:
-    for fields in ({"operation": 99}, {"resource_type_filter": 0}, {"principal_filter": b"\xff"}):
+    for fields, described, deleted in (
+        ({"resource_type_filter": 0}, INVALID_REQUEST, INVALID_REQUEST),
+        ({"operation": 99}, 0, INVALID_REQUEST),
+        ({"principal_filter": b"\xff"}, 0, 0),
+    ):
         shown = await client.call_whole(anything(DescribeAclsRequest, **fields), 3)
-        assert shown.error_code == INVALID_REQUEST
+        assert (shown.error_code, shown.resources) == (described, [])
         filters = [anything(DeleteAclsFilter, **fields)]
         reply = await client.call_whole(DeleteAclsRequest(filters=filters), 3)
-        assert reply.filter_results[0].error_code == INVALID_REQUEST
+        assert reply.filter_results[0].error_code == deleted
+        assert reply.filter_results[0].matching_acls == []
     assert await creation_codes(client, creation(2, b"\xff", 3)) == [INVALID_REQUEST]
 
 

@@ -13,7 +13,7 @@ from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.storage.metadata.user_records import Grant
-from tests.broker.access.scram_client import ScramClient
+from conformance.clients.raw.scram import ScramClient
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import RawKafka, table_request
 from tests.protocols.kafka.talk import FOO, second_client
@@ -130,14 +130,26 @@ async def test_a_wrong_scram_proof_is_refused(stranger):
 async def test_an_unknown_mechanism_gets_the_known_mechanisms(stranger):
     shaken = await handshake(stranger, b"GSSAPI")
     assert (shaken.error_code, shaken.mechanisms) == (Code.UNSUPPORTED_SASL_MECHANISM, MECHANISMS)
-    assert (await handshake(stranger, b"PLAIN")).error_code == Code.NONE
+    assert await stranger.frame() is None
 
 
-async def test_a_missing_or_second_handshake_is_refused(stranger):
+async def test_a_login_without_a_handshake_ends_the_connection(stranger):
     assert (await send(stranger, plain("anna", "secret"))).error_code == Code.ILLEGAL_SASL_STATE
+    assert await stranger.frame() is None
+
+
+async def test_a_second_handshake_within_a_login_ends_the_connection(stranger):
+    await handshake(stranger, b"PLAIN")
+    assert (await handshake(stranger, b"PLAIN")).error_code == Code.ILLEGAL_SASL_STATE
+    assert await stranger.frame() is None
+
+
+async def test_a_second_login_is_refused(stranger):
     await handshake(stranger, b"PLAIN")
     await send(stranger, plain("anna", "secret"))
     assert (await handshake(stranger, b"PLAIN")).error_code == Code.ILLEGAL_SASL_STATE
+    assert (await send(stranger, plain("anna", "secret"))).error_code == Code.ILLEGAL_SASL_STATE
+    assert isinstance(await stranger.call(m.MetadataRequest([])), m.MetadataReply)
 
 
 async def test_version_0_continues_with_raw_messages(stranger, broker):
