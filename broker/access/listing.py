@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import trio
-
 from braidlog.broker.access.rights import Action, Principal, Resource
+from braidlog.broker.runtime.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.access.access import Access
@@ -32,10 +31,8 @@ async def seen(
     """Return the items of a namespace that the principal may see; runs in pieces."""
     if sees_all(access, principal, namespace):
         return items
-    matches: list[T] = []
-    for number, item in enumerate(items, 1):
-        if access.allows(principal, Action.DESCRIBE, resource_of(item)):
-            matches.append(item)
-        if number % LOOKED_AT == 0:
-            await trio.lowlevel.checkpoint()
-    return matches
+    return [
+        item
+        async for item in in_turns(items, LOOKED_AT)
+        if access.allows(principal, Action.DESCRIBE, resource_of(item))
+    ]

@@ -17,6 +17,7 @@ from braidlog.broker.cluster.links import LinkLost, receive_message, send_messag
 from braidlog.broker.cluster.peers import Committed, named_error
 from braidlog.broker.cluster.placement import elsewhere
 from braidlog.broker.positions.subscriptions import KafkaCommit
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.topics.schemas import numbered
 from braidlog.storage.metadata.names import TopicName
 
@@ -131,9 +132,7 @@ class PeerCallHandler:
         broker = self._broker
         group, wanted = call.arguments
         commits: list[tuple[object, ...]] = []
-        for number, (full, index) in enumerate(wanted, 1):
-            if number % TURN_PARTITIONS == 0:
-                await trio.lowlevel.checkpoint()
+        async for full, index in in_turns(wanted, TURN_PARTITIONS):
             name = TopicName(*full.split("/", 2))
             try:
                 self._check_position(call, Action.DESCRIBE, group, name)
@@ -178,18 +177,14 @@ class PeerCallHandler:
         """
         group, tenant, namespace = call.arguments
         broker, principal = self._broker, _principal(call)
-        topics = []
-        for number, topic in enumerate(broker.topics.list(tenant, namespace), 1):
-            if number % TURN_PARTITIONS == 0:
-                await trio.lowlevel.checkpoint()
-            if (
-                not topic.deleted
-                and broker.placement.is_here(topic.name)
-                and broker.subscriptions.find(topic, group)
-                and broker.access.allows(principal, action, Resource.of_group(group, topic.name))
-            ):
-                topics.append(topic)
-        return topics
+        return [
+            topic
+            async for topic in in_turns(broker.topics.list(tenant, namespace), TURN_PARTITIONS)
+            if not topic.deleted
+            and broker.placement.is_here(topic.name)
+            and broker.subscriptions.find(topic, group)
+            and broker.access.allows(principal, action, Resource.of_group(group, topic.name))
+        ]
 
     async def _stored_sizes(self, call: Call) -> list[tuple[str, int, int, int]]:
         broker = self._broker

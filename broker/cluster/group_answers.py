@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Action, Principal, Resource
 from braidlog.broker.positions.subscriptions import KafkaCommit
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
@@ -44,12 +43,11 @@ class GroupAnswers:
         moving.
         """
         broker = self._broker
-        topics = []
-        for number, topic in enumerate(broker.topics.list(tenant, namespace), 1):
-            if number % TURN_TOPICS == 0:
-                await trio.lowlevel.checkpoint()
-            if broker.placement.is_here(topic.name):
-                topics.append(topic)
+        topics = [
+            topic
+            async for topic in in_turns(broker.topics.list(tenant, namespace), TURN_TOPICS)
+            if broker.placement.is_here(topic.name)
+        ]
         if len(topics) != expected:
             text = f"broker {broker.placement.node_id} owns {len(topics)} topics of {namespace}"
             raise errors.NotOwner(f"{text}, not {expected}")

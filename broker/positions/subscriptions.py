@@ -13,8 +13,6 @@ from contextlib import suppress
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-import trio
-
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.broker.limits import STATE_LIMITS, StateLimits
@@ -22,6 +20,7 @@ from braidlog.broker.positions import cursor_moves
 from braidlog.broker.positions.commits import Commits
 from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
 from braidlog.broker.positions.room import check_cursors, check_new
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.topics.registry import TopicRegistry
 from braidlog.broker.topics.topic import Topic, TopicEvent
 from braidlog.storage.errors import StorageError
@@ -423,12 +422,10 @@ class Subscriptions:
             set_back = self.cursors.set_back
             lowest: int | None = None
             subscriptions = [] if topic.deleted else self.cursors.subscriptions(topic.meta.topic_id)
-            for number, stored in enumerate(subscriptions, 1):
+            async for stored in in_turns(subscriptions, LOOK_SUBSCRIPTIONS):
                 cursor = stored.cursors.get(index)
                 if cursor is not None and (lowest is None or cursor.position < lowest):
                     lowest = cursor.position
-                if number % LOOK_SUBSCRIPTIONS == 0:
-                    await trio.lowlevel.checkpoint()
             if set_back == self.cursors.set_back:
                 return lowest
         return 0

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import trio
-
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.storage.errors import StorageError
 from braidlog.storage.formats.batch import pack
 
@@ -49,9 +48,7 @@ async def read_raw(partition: Partition, offset: int, memory: OutputReservation)
         batches = await partition.read(offset, bytes_max)
     parts: list[Buffer] = []
     next_offset = offset
-    for number, batch in enumerate(batches):
-        if number % BATCHES_PER_TURN == BATCHES_PER_TURN - 1:
-            await trio.lowlevel.checkpoint()
+    async for batch in in_turns(batches, BATCHES_PER_TURN):
         parts += (pack(batch.header, WIRE_SALT), batch.positions, batch.body)
         next_offset = batch.next_offset
     return RawBatches(parts, next_offset)

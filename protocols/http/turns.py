@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from braidlog.broker.errors import NotOwner, PartitionNotFound, TopicNotFound
+from braidlog.broker.runtime.turns import PER_TURN, in_turns
 from braidlog.protocols.http.limits import PIECE_MESSAGES, TURN_MESSAGES
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from braidlog.broker.runtime.poller import Poller
     from braidlog.broker.topics.topic import Topic
 
-TURN = 200  # Partitions between two checkpoints: one or a few milliseconds of the loop.
 SORTED_TOGETHER = 2000  # Topics sorted by name in one turn: two milliseconds.
 # Errors of a topic that was deleted, lost partitions or moved to another broker during a walk over
 # many topics: the walk leaves out the topic, as if the topic had changed before.
@@ -24,27 +24,21 @@ CHANGED = (TopicNotFound, PartitionNotFound, NotOwner)
 T = TypeVar("T")
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the same items; other tasks get a turn after every TURN of them."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % TURN == 0:
-            await trio.lowlevel.checkpoint()
-
-
 class Turns:
-    """A count of partitions over several loops: other tasks get a turn after every TURN of them."""
+    """A count of partitions over several loops: other tasks get a turn after every PER_TURN of
+    them.
+    """
 
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        self._left = TURN
+        self._left = PER_TURN
 
     async def count(self) -> None:
         """Count a partition, or an item of as much work."""
         self._left -= 1
         if not self._left:
-            self._left = TURN
+            self._left = PER_TURN
             await trio.lowlevel.checkpoint()
 
 
@@ -66,7 +60,7 @@ async def first_topics(
 
 
 async def first_by(
-    items: Iterable[T], key: Callable[[T], Any], count: int, together: int = TURN
+    items: Iterable[T], key: Callable[[T], Any], count: int, together: int = PER_TURN
 ) -> list[T]:
     """Return the first `count` items by their keys; an item whose key is None is left out. Other
     tasks get a turn after each piece of `together` items.
@@ -87,7 +81,7 @@ async def first_by(
 async def backlog_of(subscription: Subscription) -> int:
     """Return the subscription's backlog in records, summed over all partitions."""
     count = len(subscription.topic.partitions)
-    if count < TURN:  # A third of the time of the loop below.
+    if count < PER_TURN:  # A third of the time of the loop below.
         return sum(map(subscription.backlog, range(count)))
     total = 0
     async for index in in_turns(range(count)):

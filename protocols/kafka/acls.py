@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.errors import BrokerError, UserNotFound
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.acl_bindings import Binding, bindings_of, grant_of
 from braidlog.protocols.kafka.admin import Result, check_cluster, refusal, user_refusal
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
@@ -34,7 +35,6 @@ from braidlog.protocols.kafka.wire.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.access.rules import Grant

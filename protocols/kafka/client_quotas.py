@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.admin import check_cluster, refusal
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
@@ -22,7 +23,6 @@ from braidlog.protocols.kafka.wire.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.config.settings import PrincipalLimits

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.assignors import ASSIGNORS, NOWHERE, Places, by_topic
 from braidlog.protocols.kafka.classic_group import MemberRefused, new_member_id
 from braidlog.protocols.kafka.classic_groups import REBALANCE_MS_MAX, checked_name
@@ -34,7 +35,6 @@ from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,7 @@ import trio
 from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.classic_group import GroupState
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
@@ -39,7 +40,6 @@ from braidlog.protocols.kafka.wire.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

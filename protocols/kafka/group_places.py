@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.names import visible
-from braidlog.protocols.turns import in_turns
 from braidlog.storage.metadata.names import parse_topic
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from braidlog.broker.errors import (
     TopicNotFound,
 )
 from braidlog.broker.runtime.endings import ProtocolError
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, topics_of
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
@@ -25,7 +26,6 @@ from braidlog.protocols.kafka.wire.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic

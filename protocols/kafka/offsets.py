@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import BrokerError, InvalidRequest
 from braidlog.broker.reading.times import first_not_before, first_of_latest_time
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import RECORD_EPOCH, check_epoch
@@ -23,7 +24,6 @@ from braidlog.protocols.kafka.wire.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition

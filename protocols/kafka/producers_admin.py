@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.errors import BrokerError
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.wire.describe_producers import (
     DescribeProducersRequest,
@@ -13,7 +14,6 @@ from braidlog.protocols.kafka.wire.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from braidlog.protocols.turns import in_turns
 from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT
 
 US_PER_MS: Final = 1000

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.access.rights import CLUSTER
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange
 from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
@@ -25,7 +26,6 @@ from braidlog.protocols.kafka.wire.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

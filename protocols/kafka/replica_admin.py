@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.errors import BrokerError, PartitionNotFound
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.admin import SUCCESS, Result, check_cluster, check_replicas, refusal
 from braidlog.protocols.kafka.api_versions import LEVELS
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
@@ -45,7 +46,6 @@ from braidlog.protocols.kafka.wire.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic

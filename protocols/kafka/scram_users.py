@@ -10,6 +10,7 @@ from typing import Final
 from braidlog.broker.access.passwords import SCRAM_HASHES, scram_key_of
 from braidlog.broker.access.users import ScramKey, UserMeta
 from braidlog.broker.errors import BrokerError
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.admin import check_cluster, refusal, user_refusal
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
@@ -27,7 +28,6 @@ from braidlog.protocols.kafka.wire.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from braidlog.protocols.turns import in_turns
 
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # `ScramMechanism` of apache/kafka
 NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}

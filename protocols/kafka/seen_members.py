@@ -10,8 +10,8 @@ from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import InvalidName
 from braidlog.broker.runtime.endings import ProtocolError
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, topics_of
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.protocols.kafka.classic_group import KafkaGroup

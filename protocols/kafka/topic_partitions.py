@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.errors import BrokerError
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.authorized import operations
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import epoch_of
@@ -18,7 +19,6 @@ from braidlog.protocols.kafka.wire.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from crc32c import crc32c
 
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.pulsar.limits import CHANGES_KEPT_MAX
 from braidlog.protocols.pulsar.names import full_names, is_system
 from braidlog.storage.metadata.names import split_partition
@@ -99,9 +100,7 @@ class TopicList:
         """Fill the list in pieces; topics may change meanwhile."""
         self._early.clear()
         names: list[str] = []
-        for number, topic in enumerate(topics):
-            if number % _TOPICS_TOGETHER == _TOPICS_TOGETHER - 1:
-                await trio.lowlevel.checkpoint()
+        async for topic in in_turns(topics, _TOPICS_TOGETHER):
             names += _names_of(topic)
         names.sort()
         self.names = names

@@ -12,6 +12,7 @@ import trio
 
 from braidlog.broker.errors import NotOwner, StorageFailed, StorageFull
 from braidlog.broker.positions.members import SubscriptionMember
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
 from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
@@ -135,12 +136,10 @@ class Service:
         """End expired sessions, delete nodes that a crash left and old notifications. `due`: the
         planned time of this check.
         """
-        for number, session in enumerate(self.sessions.expired(due), 1):
+        async for session in in_turns(self.sessions.expired(due), ENDED_TOGETHER):
             if self.sessions.is_expired(session):  # Its client may have come back meanwhile.
                 log.info("session_expired", session=f"{session.session_id:#x}")
                 await self.end_session(session, "the session expired")
-            if number % ENDED_TOGETHER == 0:
-                await trio.lowlevel.checkpoint()
         await self.delete_left_nodes()
         self._delete_notifications()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.broker.errors import BrokerError, LimitExceeded
 from braidlog.broker.limits import OUTPUT_SHARE_BYTES_MIN
-from braidlog.protocols.turns import in_turns
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.zookeeper import acl as lists
 from braidlog.protocols.zookeeper import jute, paths
 from braidlog.protocols.zookeeper.errors import NodeError, ZkCode, wire_code

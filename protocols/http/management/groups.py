@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import NotAuthorized
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import GROUP_BUSY, RequestRefused
 from braidlog.protocols.http.management import messages
@@ -36,7 +37,6 @@ from braidlog.protocols.http.turns import (
     backlog_of,
     first_by,
     first_topics,
-    in_turns,
 )
 
 if TYPE_CHECKING:

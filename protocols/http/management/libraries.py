@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from braidlog.protocols.http.turns import in_turns
+from braidlog.broker.runtime.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.server.opened import ListedConnection

@@ -16,11 +16,11 @@ from starlette.responses import Response
 
 from braidlog.broker.cluster.placement import NOBODY
 from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.server.connection import address_text
 from braidlog.protocols.http import query
 from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.requests import json_response
-from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.access.rights import Resource

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.reading.raw import first_at, read_raw
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http import limits, query
 from braidlog.protocols.http.errors import BAD_QUERY, PARTITION_NOT_FOUND, RequestRefused
 from braidlog.protocols.http.limits import JSON_PIECE_BYTES
@@ -24,7 +25,6 @@ from braidlog.protocols.http.pip64.names import partition_of
 from braidlog.protocols.http.pip64.streams import Pieces
 from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
-from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

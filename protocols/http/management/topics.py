@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.errors import InvalidRequest, NotOwner
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.topics.schemas import latest_version
 from braidlog.broker.topics.settings import in_force, read_settings
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
@@ -23,7 +24,7 @@ from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import seen_by
-from braidlog.protocols.http.turns import first_by, first_topics, in_turns
+from braidlog.protocols.http.turns import first_by, first_topics
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.errors import LimitExceeded, SubscriptionBusy, SubscriptionNotFound
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.topics.schema_rules import load_parser
 from braidlog.protocols.http import limits
 from braidlog.protocols.http.errors import (
@@ -132,9 +133,7 @@ class Consumers:
 
     async def sweep(self, now: float) -> None:
         """Run a single round of `keep_time`."""
-        for number, subscriber in enumerate(self, 1):
-            if number % SWEEP_TURN == 0:
-                await trio.lowlevel.checkpoint()
+        async for subscriber in in_turns(self, SWEEP_TURN):
             if subscriber.is_over or not subscriber.is_live():
                 self.end(subscriber)
             else:

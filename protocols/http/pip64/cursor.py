@@ -21,6 +21,7 @@ from braidlog.broker.reading import entries
 from braidlog.broker.reading.ack_sets import ack_set_of
 from braidlog.broker.reading.chunks import piece_offsets
 from braidlog.broker.reading.entries import EntryId, EntrySpan
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import BAD_ACK_TYPE, BAD_MESSAGES, RequestRefused
 from braidlog.protocols.http.ids import BadMessageId, MessageId, read_id
 from braidlog.protocols.http.limits import MESSAGE_IDS_MAX
@@ -32,7 +33,6 @@ from braidlog.protocols.http.pip64.names import subscription_name, topic_of
 from braidlog.protocols.http.pip64.reading import after, check_place
 from braidlog.protocols.http.pip64.showing import message_id
 from braidlog.protocols.http.requests import json_response
-from braidlog.protocols.http.turns import in_turns
 from braidlog.protocols.http.values.primitives import BadValue, whole_number
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.errors import NotOwner
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import BAD_LIMIT, RequestRefused
 from braidlog.protocols.http.limits import HttpLimits, limits_of
 from braidlog.protocols.http.pulsar_admin import statistics
@@ -19,7 +20,6 @@ from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.names import full_name
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE
 from braidlog.protocols.http.routes import group_check, groups_seen
-from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

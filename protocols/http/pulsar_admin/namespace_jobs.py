@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import (
     BAD_LIMIT,
     SUBSCRIPTION_BUSY,
@@ -33,7 +34,6 @@ from braidlog.protocols.http.pulsar_admin.properties import (
     read_properties,
 )
 from braidlog.protocols.http.routes import topics_seen
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.reading.records import read_records
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.pulsar_admin import blank_stats
 from braidlog.protocols.http.pulsar_admin.client_stats import (
     add_counts,
@@ -25,7 +26,6 @@ from braidlog.protocols.http.pulsar_admin.client_stats import (
 )
 from braidlog.protocols.http.pulsar_admin.names import full_name
 from braidlog.protocols.http.pulsar_admin.properties import shown_properties
-from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.reading import entries
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, TOPIC_NOT_FOUND, RequestRefused
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin import statistics
@@ -27,7 +28,6 @@ from braidlog.protocols.http.pulsar_admin.properties import (
     shown_properties,
 )
 from braidlog.protocols.http.routes import group_check, groups_seen
-from braidlog.protocols.http.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker

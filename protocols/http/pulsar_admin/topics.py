@@ -11,6 +11,7 @@ from starlette.responses import Response
 from braidlog.broker.errors import TopicNotFound
 from braidlog.broker.reading import entries
 from braidlog.broker.reading.numbered import nth_entry, nth_entry_from_end
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_LIMIT,
@@ -39,7 +40,6 @@ from braidlog.protocols.http.pulsar_admin.properties import (
 from braidlog.protocols.http.pulsar_admin.shown_entries import shown_entry
 from braidlog.protocols.http.pulsar_admin.topic_details import partitioned_topic
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
-from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition

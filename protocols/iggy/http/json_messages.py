@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import trio
 
+from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy.errors import ErrorCode
@@ -103,11 +104,8 @@ async def sending_of(body: SendBody, stream: m.Name, topic: m.Name, now_us: int)
     if not 0 < len(body.messages) <= MESSAGES_MAX:
         reason = f"messages: 1 to {MESSAGES_MAX} are needed"
         raise refused(reason, ErrorCode.INVALID_MESSAGES_COUNT)
-    pieces = []
-    for count, message in enumerate(body.messages, 1):
-        pieces.append(_message(message, now_us))
-        if count % MESSAGES_PER_TURN == 0:
-            await trio.lowlevel.checkpoint()
+    messages = in_turns(body.messages, MESSAGES_PER_TURN)
+    pieces = [_message(message, now_us) async for message in messages]
     packed, count = b"".join(pieces), len(pieces)
     return m.SendMessages(
         stream, topic, _partitioning(body.partitioning), memoryview(packed), count

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from braidlog.protocols.http.turns import SORTED_TOGETHER, TURN, backlog_of, first_topics, in_turns
+from braidlog.broker.runtime.turns import PER_TURN, in_turns
+from braidlog.protocols.http.turns import SORTED_TOGETHER, backlog_of, first_topics
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
 
@@ -27,7 +28,7 @@ async def turns_during(work):
     return turns
 
 
-@pytest.mark.parametrize("count", [0, 1, TURN - 1, TURN, 5 * TURN + 1])
+@pytest.mark.parametrize("count", [0, 1, PER_TURN - 1, PER_TURN, 5 * PER_TURN + 1])
 async def test_all_items_are_yielded_in_order_with_turns_between(count):
     items = []
 
@@ -36,18 +37,18 @@ async def test_all_items_are_yielded_in_order_with_turns_between(count):
 
     turns = await turns_during(work)
     assert items == list(range(count))
-    assert turns >= count // TURN - 1  # Trio runs the tasks of a round in any order.
+    assert turns >= count // PER_TURN - 1  # Trio runs the tasks of a round in any order.
 
 
 class BacklogOf:
-    topic = SimpleNamespace(partitions=range(10 * TURN))
+    topic = SimpleNamespace(partitions=range(10 * PER_TURN))
 
     def backlog(self, index):
         return index
 
 
 async def test_a_backlog_is_that_of_all_partitions():
-    assert await backlog_of(BacklogOf()) == sum(range(10 * TURN))
+    assert await backlog_of(BacklogOf()) == sum(range(10 * PER_TURN))
     assert await turns_during(lambda: backlog_of(BacklogOf())) >= 9
 
 
@@ -69,7 +70,7 @@ async def test_topics_are_sorted_in_turns():
     "path", ["/api/v1/topics/public/default/big", "/api/v1/groups", "/metrics"]
 )
 async def test_others_have_turns_while_a_large_topic_is_shown(app, broker, path):
-    topic = await broker.topics.create(TopicName("public", "default", "big"), 2 * TURN)
+    topic = await broker.topics.create(TopicName("public", "default", "big"), 2 * PER_TURN)
     for name in (b"a", b"b", b"c"):
         broker.subscriptions.open(topic, name).commit(0, 0)
     answer = []

@@ -8,12 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import Request
 
 from braidlog.broker.families import exposition
+from braidlog.broker.runtime.turns import PER_TURN
 from braidlog.protocols.http.management.backlog_ages import Ages
 from braidlog.protocols.http.management.health import HealthApi
 from braidlog.protocols.http.management.log_metrics import scrape
 from braidlog.protocols.http.management.rates import RateSamples
 from braidlog.protocols.http.options import RestOptions
-from braidlog.protocols.http.turns import TURN
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call, scope_of
 from tests.protocols.http.records import append_records
@@ -206,7 +206,7 @@ async def test_a_scrape_without_a_free_descriptor_leaves_out_the_open_files(brok
 
 async def test_a_topic_of_many_groups_lets_other_tasks_run(broker):
     topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
-    for number in range(6 * TURN):
+    for number in range(6 * PER_TURN):
         broker.subscriptions.open(topic, b"group-%d" % number).commit(0, 0)
     turns = 0
 
