@@ -6,7 +6,8 @@ publication wait for each other; nothing else keeps two owners apart. A lost con
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -90,20 +91,18 @@ class PostgresLedger:
         self._listens = False
         self._lock = threading.Lock()
 
-    def _run(self, work: Callable[[PostgresConnection], T]) -> T:
+    @contextmanager
+    def _transaction(self) -> Iterator[PostgresConnection]:
         """Run several statements in a transaction. Raises LedgerUnanswered, LedgerRefused."""
+        with self._asking() as connection, connection.transaction():
+            yield connection
 
-        def transaction(connection: PostgresConnection) -> T:
-            with connection.transaction():
-                return work(connection)
-
-        return self._ask(transaction)
-
-    def _ask(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Run `work` with the connection. Raises LedgerUnanswered, LedgerRefused."""
+    @contextmanager
+    def _asking(self) -> Iterator[PostgresConnection]:
+        """Use the connection. Raises LedgerUnanswered, LedgerRefused."""
         with self._lock:
             try:
-                return work(self._connected())
+                yield self._connected()
             except UNANSWERED as error:
                 self._drop()
                 raise LedgerUnanswered(f"PostgreSQL: {_one_line(error)}") from error
@@ -139,7 +138,8 @@ class PostgresLedger:
 
     def _rows(self, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
         """Return the rows of a statement in its own transaction: a single round trip."""
-        return self._ask(lambda c: c.execute(statement, parameters).fetchall())
+        with self._asking() as connection:
+            return connection.execute(statement, parameters).fetchall()
 
     def _number(self, statement: str, **parameters: object) -> int:
         """The number that a statement answers with."""
@@ -163,8 +163,7 @@ class PostgresLedger:
         return Cluster(*self._rows(f"SELECT {columns} FROM cluster")[0])
 
     def init(self, cluster: Cluster) -> bool:
-
-        def work(connection: PostgresConnection) -> bool:
+        with self._transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(4207849484)")
             connection.execute(sql.TABLES)
             if connection.execute("SELECT FROM cluster").fetchall():
@@ -177,8 +176,6 @@ class PostgresLedger:
             )
             return True
 
-        return self._run(work)
-
     def upgrade(self, node: int, silent_ms: int) -> bool:
         """Raise the format, unless another node's session is live."""
         return bool(self._rows(sql.UPGRADE, node=node, silent_ms=silent_ms, format=FORMAT))
@@ -186,8 +183,7 @@ class PostgresLedger:
     # Sessions.
 
     def join(self, node: int, listeners: dict[str, str]) -> int:
-
-        def work(connection: PostgresConnection) -> int:
+        with self._transaction() as connection:
             older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()
             for session, round_ in older:
                 _free(connection, session, round_)
@@ -196,8 +192,6 @@ class PostgresLedger:
             ).fetchone()
             assert row is not None
             return int(row[0])
-
-        return self._run(work)
 
     def beat(self, session: int, *, store_ok: bool) -> tuple[SessionState, int]:
         rows = self._rows(sql.BEAT, s=session, store_ok=store_ok)
@@ -227,14 +221,12 @@ class PostgresLedger:
         return self._end(sql.LEAVE, {"x": session}, session)
 
     def _end(self, statement: str, parameters: dict[str, int], session: int) -> bool:
-        def work(connection: PostgresConnection) -> bool:
+        with self._transaction() as connection:
             row = connection.execute(statement, parameters).fetchone()
             if row is None:
                 return False
             _free(connection, session, row[0])
             return True
-
-        return self._run(work)
 
     # Shards.
 
@@ -243,15 +235,12 @@ class PostgresLedger:
         return [ShardRow(*row) for row in rows]
 
     def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
-
-        def work(connection: PostgresConnection) -> dict[int, int]:
+        with self._transaction() as connection:
             row = connection.execute(sql.LIVE, {"s": session}).fetchone()
             if row is None:
                 return {}
             parameters = {"s": session, "wanted": list(wanted), "round": row[0]}
             return dict(connection.execute(sql.TAKE, parameters).fetchall())
-
-        return self._run(work)
 
     def release(self, owned: Owned) -> bool:
         return self._number(sql.RELEASE, **_own(owned)) == 1
@@ -278,8 +267,7 @@ class PostgresLedger:
         )
 
     def contents(self, shards: Sequence[int]) -> Contents:
-
-        def work(connection: PostgresConnection) -> Contents:
+        with self._transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
             def rows(statement: str) -> list[tuple[Any, ...]]:
@@ -292,8 +280,6 @@ class PostgresLedger:
                 [SegmentRow(*row) for row in rows(sql.SEGMENTS)],
                 {partition: (shard, start) for partition, shard, start in rows(sql.STARTS)},
             )
-
-        return self._run(work)
 
     def journal(self, shard: int, kind: int, after: int = 0) -> list[JournalRow]:
         rows = self._rows(sql.JOURNAL, h=shard, kind=kind, after=after)
