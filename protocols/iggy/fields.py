@@ -28,6 +28,8 @@ from braidlog.protocols.reader import LittleEndianReader
 
 NUMERIC, TEXT = 1, 2  # Identifier kinds
 STRATEGY = struct.Struct("<BQ")  # kind, value
+IDENTIFIER_HEAD = struct.Struct("<BB")  # kind, length
+PARTITION = struct.Struct("<BI")  # flag, number
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
 SECOND_US = 1_000_000
@@ -126,7 +128,7 @@ class Identifier:
         self._shift = 1 - base
 
     def read(self, reader: LittleEndianReader) -> Name:
-        kind, size = reader.u8(), reader.u8()
+        kind, size = reader.unpack(IDENTIFIER_HEAD)
         value = reader.take(size)
         if kind == NUMERIC and size == U32.size:
             return int(U32.unpack(value)[0]) + self._shift
@@ -212,7 +214,7 @@ class PartitionOrFlag:
     """A flag byte, then a partition number from 0 (D4 and later). Flag 0: no partition."""
 
     def read(self, reader: LittleEndianReader) -> int | None:
-        flag, number = reader.u8(), reader.u32()
+        flag, number = reader.unpack(PARTITION)
         if flag > 1:
             raise ProtocolError(f"partition flag {flag}")
         return number if flag else None

@@ -234,7 +234,7 @@ async def test_renames_settings_users_and_permissions_are_changes(broker, w):
     page = await ask(w, query(AFTER, cursor=cursor))
     assert kinds(page) == [
         *(STREAM_CREATED, USER_CREATED, PERMISSIONS_UPDATED, USER_UPDATED, PASSWORD_CHANGED),
-        *(TOPIC_UPDATED, PERMISSIONS_UPDATED, USER_DELETED),
+        *(TOPIC_UPDATED, USER_DELETED),
     ]
 
 
