@@ -9,8 +9,7 @@ them again. Knows no protocol.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.registry import Dispatchers
     from braidlog.broker.positions.members import Members
     from braidlog.broker.positions.subscriptions import Subscriptions
-    from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.registry import TopicRegistry
     from braidlog.broker.topics.shown_producers import ShownProducers
     from braidlog.broker.topics.topic import Topic
@@ -62,7 +60,8 @@ class Inactivity:
         self._clock_s = clock_s
         self._before: dict[Key, State] = {}  # By the last check.
         self._now: dict[Key, State] = {}
-        self._held: list[Partition] = []  # Of topics that may be deleted yet.
+        # Topics whose deletion had an unknown outcome: they take no records until the next check.
+        self._held: list[Topic] = []
 
     async def run(self) -> None:
         """Check all topics every `interval_ms` until cancelled."""
@@ -74,7 +73,8 @@ class Inactivity:
         """Check all topics now, and delete those that were unused for long enough."""
         self._now = {}
         held, self._held = self._held, []
-        _hold(held, held=False)
+        for topic in held:
+            topic.hold_appends(held=False)
         for number, topic in enumerate(self._topics.all()):
             settings = topic.settings
             minutes = limit_of(settings, "subscription_expiration_minutes")
@@ -110,26 +110,15 @@ class Inactivity:
         wait_s = limit_of(topic.settings, "inactive_topic_s") or 0
         if self._unused_s((topic.meta.topic_id, None), self._topic_state(topic)) < wait_s:
             return
-        # Atomic: no await since the state was read. In a cluster the deletion takes a while: a
-        # record that was stored and acknowledged meanwhile would be lost.
-        with self._holding(tuple(topic.partitions)):
-            await self._topics.delete(topic.name)
-        log.info("inactive_topic_deleted", topic=topic.name.full)
-
-    @contextmanager
-    def _holding(self, partitions: Sequence[Partition]) -> Iterator[None]:
-        """Let the partitions take no records; after a failure they take records again. If the
-        outcome is unknown, the next check lets them.
-        """
-        _hold(partitions, held=True)
+        # Atomic: no await since the state was read.
         try:
-            yield
-        except Unanswered:
-            self._held += partitions
+            with topic.without_appends():
+                await self._topics.delete(topic.name)
+        except Unanswered:  # The topic may still be deleted.
+            topic.hold_appends(held=True)
+            self._held.append(topic)
             raise
-        except BaseException:  # Includes cancellation.
-            _hold(partitions, held=False)
-            raise
+        log.info("inactive_topic_deleted", topic=topic.name.full)
 
     def _unused_s(self, key: Key, state: Hashable | None) -> float:
         """Return the seconds since the state last changed; negative while in use (None)."""
@@ -167,8 +156,3 @@ class Inactivity:
     def _is_caught_up(self, topic: Topic, name: bytes) -> bool:
         subscription = self._subscriptions.get(topic, name)
         return not any(subscription.backlog(index) for index in range(len(topic.partitions)))
-
-
-def _hold(partitions: Sequence[Partition], *, held: bool) -> None:
-    for partition in partitions:
-        partition.hold_appends(held=held)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker import errors
@@ -146,6 +147,24 @@ class Topic:
     def release_layout(self) -> None:
         """End a `hold_layout`."""
         self.layout_users -= 1
+
+    def hold_appends(self, *, held: bool) -> None:
+        """Let every partition refuse appends, or take them again (`Partition.hold_appends`)."""
+        for partition in self.partitions:
+            partition.hold_appends(held=held)
+
+    @contextmanager
+    def without_appends(self) -> Iterator[None]:
+        """Refuse appends in the block, which deletes the topic; after an error take them again. In
+        a cluster a deletion takes a while: a record that was stored and acknowledged meanwhile
+        would be lost.
+        """
+        self.hold_appends(held=True)
+        try:
+            yield
+        except BaseException:  # Includes cancellation.
+            self.hold_appends(held=False)
+            raise
 
     def note_ticket(self, ticket: int) -> None:
         """Note the ticket of a change of the topic."""

@@ -151,9 +151,12 @@ class AdminTopics(AdminHandlers):
 
     async def _delete(self, request: Request, topic: Topic) -> Response:
         is_forced = query.truth(request, ("force",))
-        if not is_forced:
+        if is_forced:
+            ticket = await self._broker.topics.delete(topic.name, holds_name=True)
+        else:
             await self._check_unused(topic)
-        ticket = await self._broker.topics.delete(topic.name, holds_name=is_forced)
+            with topic.without_appends():
+                ticket = await self._broker.topics.delete(topic.name)
         return await self._done_at(ticket)
 
     async def _check_unused(self, topic: Topic) -> None:

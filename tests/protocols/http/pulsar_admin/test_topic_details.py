@@ -1,5 +1,8 @@
 """Properties and ledgers of topics, and work on subscriptions, with the answers of Apache."""
 
+import pytest
+
+from braidlog.broker.errors import Conflict, NotOwner
 from braidlog.protocols.http.pulsar_admin import subscriptions
 from tests.broker.records import append
 from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC
@@ -121,3 +124,25 @@ async def test_brokers_and_the_cluster(ask):
     assert refused.json == {"reason": "Cluster already exists"}
     assert (await ask("GET", f"{ADMIN}/clusters/standalone/failureDomains")).json == {}
     assert (await ask("GET", f"{ADMIN}/clusters/standalone/peers", status=200)).body == b""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_deletion_without_force_lets_no_record_in_meanwhile(ask, broker, fails):
+    """The record would be acknowledged, and then deleted with the topic."""
+    topic = await broker.topics.create(ORDERS, 1, partitioned=False)
+    delete, refused = broker.topics.delete, []
+
+    async def distant_delete(name, *, holds_name=False):
+        with pytest.raises(NotOwner, match="about to be deleted") as caught:
+            await append(broker, topic.partitions[0], "plain", [b"a"])
+        refused.append(caught.value)
+        if fails:
+            raise Conflict("changed meanwhile")
+        return await delete(name, holds_name=holds_name)
+
+    broker.topics.delete = distant_delete
+    await ask("DELETE", f"{ADMIN}/persistent/public/default/orders", status=409 if fails else 204)
+    assert len(refused) == 1
+    assert (broker.topics.find(ORDERS) is not None) is fails
+    if fails:
+        await append(broker, topic.partitions[0], "plain", [b"a"])
