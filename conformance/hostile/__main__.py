@@ -10,6 +10,7 @@ import argparse
 import platform
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.clients import iggy_programs
@@ -50,6 +51,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.hostile", description=__doc__)
     known = protocols()
     parser.add_argument("--protocol", choices=[*known, "none"], action="append")
+    parser.add_argument("--dialect", help="frames of this dialect of the protocol alone")
     parser.add_argument("--frames", type=int, default=20_000, help="mutated frames per protocol")
     parser.add_argument("--minutes", type=float, default=1e6, help="at most, per protocol")
     parser.add_argument("--seed", type=int, default=1)
@@ -64,8 +66,9 @@ def main(arguments: list[str]) -> int:
         for name in wanted:
             with judged(broker) as verdict:
                 until = time.monotonic() + 60 * options.minutes
+                part = of_dialect(known[name], options.dialect)
                 sent = attack_in_rounds(
-                    broker, known[name], options.frames, options.seed, verdict, until=until
+                    broker, part, options.frames, options.seed, verdict, until=until
                 )
             assert not sent.hung, f"{sent.hung} connections were never closed"
             report.attacked(name, sent, verdict)
@@ -80,6 +83,13 @@ def main(arguments: list[str]) -> int:
     if options.report is not None:
         options.report.write_text(report.text())
     return 0
+
+
+def of_dialect(protocol: Protocol, dialect: str | None) -> Protocol:
+    """Return the part of an attack in that dialect; the whole attack if there is none given."""
+    if dialect is None:
+        return protocol
+    return replace(protocol, talks=[talk for talk in protocol.talks if talk.dialect == dialect])
 
 
 def attack_in_rounds(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from conformance.hostile.mutation import mutated
-from conformance.hostile.rows import Protocol, SessionField
+from conformance.hostile.rows import Protocol, Question, SessionField
 from conformance.server import RunningBroker
 
 FRAMES_PER_CONNECTION = 3  # The first refused frame ends its connection.
@@ -76,11 +76,12 @@ def requests(broker: RunningBroker, protocol: str) -> Counter[str]:
 
 @dataclass(slots=True)
 class _Speech:
-    """The bytes of a connection, and the session number that must be inserted first."""
+    """The bytes of a connection, and the numbers that must be inserted first."""
 
     opening: bytes
     frames: list[bytes]
     session: SessionField | None
+    question: Question | None
 
 
 def speeches(
@@ -98,24 +99,37 @@ def speeches(
             sent.frames[row.name] += 1
         sent.openings.update(talk.opening_apis)
         bad = [mutated(chance, row, talk.layout) for row in rows]
-        yield _Speech(b"".join(talk.opening), bad, talk.session)
+        yield _Speech(b"".join(talk.opening), bad, talk.session, talk.question)
 
 
 def _numbered(stream: socket.socket, speech: _Speech, session: SessionField) -> bytes:
-    """Send the opening, and insert the number from its answer into the frames."""
+    """Send the opening and the question, and insert the numbers from the answers into the
+    frames.
+    """
     stream.settimeout(SILENCE_S)
     stream.sendall(speech.opening)
-    answer = b""
+    answer, frames, question = b"", speech.frames, speech.question
     while (pos := session.place_in(answer)) is None:
-        piece = stream.recv(RECEIVE_BYTES)
-        assert piece, "the broker refused the opening"
-        answer += piece
+        answer += _received(stream)
     number = answer[pos : pos + session.size]
-    start, end = session.frame_pos, session.frame_pos + session.size
-    return b"".join(
-        frame[:start] + number + frame[end:] if len(frame) >= end else frame
-        for frame in speech.frames
-    )
+    frames = [_inserted(frame, session.frame_pos, number) for frame in frames]
+    if question is not None:
+        stream.sendall(_inserted(question.frame, session.frame_pos, number))
+        while (number := question.number_in(answer)) is None:
+            answer += _received(stream)
+        frames = [_inserted(frame, question.frame_pos, number) for frame in frames]
+    return b"".join(frames)
+
+
+def _received(stream: socket.socket) -> bytes:
+    piece = stream.recv(RECEIVE_BYTES)
+    assert piece, "the broker refused the opening"
+    return piece
+
+
+def _inserted(frame: bytes, pos: int, number: bytes) -> bytes:
+    end = pos + len(number)
+    return frame[:pos] + number + frame[end:] if len(frame) >= end else frame
 
 
 class _AttackedConnection:

@@ -44,6 +44,20 @@ class SessionField:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """A frame behind the opening, with the session's number; the following frames repeat a number
+    from the answer.
+
+    `number_in` returns the number; None if more bytes must come first, b"" if the broker refused
+    the question: the frames stay as they are.
+    """
+
+    frame: bytes
+    frame_pos: int
+    number_in: Callable[[bytes], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionKind:
     """A kind of connection: its opening, and the possible commands."""
 
@@ -52,6 +66,7 @@ class ConnectionKind:
     opening_apis: Sequence[str]  # the opening frames' names in the broker's metrics
     commands: Sequence[CommandRow]
     session: SessionField | None = None
+    question: Question | None = None
     weight: int = 1  # relative frequency of such connections
     dialect: str = ""  # heading of the frames in the report
 

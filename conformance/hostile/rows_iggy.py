@@ -12,7 +12,14 @@ from conformance.clients.raw import iggy
 from conformance.clients.raw.iggy import NEVER, identifier, text8
 from conformance.hostile import rows_iggy_sends as sends
 from conformance.hostile.mutation import IGGY, IGGY_V
-from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol, SessionField, recorded
+from conformance.hostile.rows import (
+    CommandRow,
+    ConnectionKind,
+    Protocol,
+    Question,
+    SessionField,
+    recorded,
+)
 from conformance.hostile.rows_iggy_sends import GROUP, PLACE, STREAM, iggy_command, vsr_command
 
 Row = tuple[str, int, bytes]  # Name, code, payload.
@@ -25,6 +32,9 @@ ZERO, ONE = struct.pack("<I", 0), struct.pack("<I", 1)
 BARE_CONSUMER = b"\x01" + ONE
 CONSUMER = b"\x01" + identifier("c")
 V_SESSION = SessionField(answer_pos=264, frame_pos=184)
+# Places in the headers of V and W; an answer repeats the request's mark.
+SIZE_POS, REQUEST_MARK_POS, REPLY_MARK_POS, INCARNATION_POS, HEADER_BYTES = 48, 144, 128, 200, 256
+ROUTE_MARK = b"which partition?"
 
 # Settings of a topic, behind the number of its partitions.
 EXPIRY = ONE + text8("tp")
@@ -242,7 +252,21 @@ def _talks() -> Iterator[ConnectionKind]:
         for name, code, body in _w_rows()
     ]
     rows += sends.of_dialect("W")
-    yield ConnectionKind(IGGY_V, [opening], ["login_user"], rows, V_SESSION, dialect="W")
+    route = bytearray(vsr_command(2, PLACE + ZERO, 105))
+    route[REQUEST_MARK_POS : REQUEST_MARK_POS + len(ROUTE_MARK)] = ROUTE_MARK
+    question = Question(bytes(route), INCARNATION_POS, _incarnation_in)
+    apis = ["login_user", "get_partition_route"]
+    yield ConnectionKind(IGGY_V, [opening], apis, rows, V_SESSION, question, weight=2, dialect="W")
+
+
+def _incarnation_in(answer: bytes) -> bytes | None:
+    """Return the partition's lasting number from the answer to ROUTE, as `Question.number_in`."""
+    mark_pos = answer.find(ROUTE_MARK)
+    if mark_pos < 0:
+        return None
+    frame = answer[mark_pos - REPLY_MARK_POS :]
+    (size,) = struct.unpack_from("<I", frame, SIZE_POS)
+    return frame[HEADER_BYTES:size][:8] if len(frame) >= size else None
 
 
 def _talk(

@@ -20,12 +20,14 @@ from braidlog.protocols.http.websocket.parameters import (
     ReaderParameters,
 )
 from braidlog.protocols.iggy.all_dialects import BY_NAME
+from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.http.routes import ROWS
 from braidlog.protocols.iggy.layouts_v import V
 from braidlog.protocols.iggy.layouts_w import W
 from braidlog.protocols.iggy.machine import LOGINS, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
+from braidlog.protocols.iggy.replies import PartitionRoute
 from braidlog.protocols.kafka.tables import APIS
 from braidlog.protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
 from braidlog.protocols.zookeeper.machine import WORDS
@@ -199,3 +201,25 @@ async def test_every_method_of_every_path_of_http_is_attacked(broker):
                 break
     left = sorted({(method, path) for method, path in missing if method != "HEAD"})
     assert not left, "\n".join(map(str, left))
+
+
+def test_frames_of_w_name_the_partition_of_their_topic():
+    """Otherwise the broker refuses SEND and POLL before it looks at the rest."""
+    (talk,) = [talk for talk in protocols()["iggy"].talks if talk.dialect == "W"]
+    question = talk.question
+    assert question is not None
+    machine = IggyMachine()
+    for opening in talk.opening:
+        assert machine.frame_size(memoryview(opening)) == len(opening)
+        machine.decode(memoryview(opening))
+    machine.logged_in = True
+    event = machine.decode(memoryview(question.frame))
+    assert event.code == CommandCode.GET_PARTITION_ROUTE
+    route = machine.encode(event, [PartitionRoute(77, 5, 0, 2, 0)])
+    for size in range(len(route)):
+        assert question.number_in(bytes(300) + route[:size]) is None
+    assert question.number_in(bytes(300) + route) == struct.pack("<Q", 77)
+    assert (
+        question.number_in(bytes(300) + machine.error(event, ErrorCode.TOPIC_ID_NOT_FOUND)) == b""
+    )
+    assert question.frame_pos == 200
