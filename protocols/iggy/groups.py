@@ -53,6 +53,7 @@ def create_group(context: IggyContext, request: m.CreateGroup) -> IggyAnswer:
     topic = names.get_topic(broker, request.stream, request.topic)
     groups = names.groups(broker, topic)
     name = names.unnamed_group(request.group_id) if request.name is None else request.name
+    names.check_group_name(name)
     if any(group.group_id == request.group_id for group in groups):
         raise Refusal(ErrorCode.GROUP_ID_ALREADY_EXISTS)
     if any(group.name == name for group in groups):

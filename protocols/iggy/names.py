@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
 
 TENANT = DEFAULT_TENANT
+NAME_BYTES_MAX = 255  # A byte has the length.
 CHOSEN_ID_MAX = (1 << 24) - 1  # Higher numbers are for topics created by other listeners.
 
 
@@ -184,6 +185,13 @@ def check_chosen(number: int | None, code: ErrorCode) -> None:
     """Check that a client may choose that number itself. Raises Refusal with `code`."""
     if number is not None and number > CHOSEN_ID_MAX:
         raise Refusal(code, f"numbers above {CHOSEN_ID_MAX} are not for clients to choose")
+
+
+def check_group_name(name: str) -> None:
+    """Check that answers can express the name of a new group. Raises Refusal."""
+    if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+        reason = f"a group's name has 1 to {NAME_BYTES_MAX} bytes"
+        raise Refusal(ErrorCode.INVALID_GROUP_NAME, reason)
 
 
 def _first_free(is_free: Callable[[int], bool], code: ErrorCode) -> int:

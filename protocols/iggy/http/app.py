@@ -205,7 +205,10 @@ class IggyHttp:
             raise _later(429, f"{REQUESTS_MAX} requests are running already")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         target = scope["raw_path"].decode("ascii", "replace")
-        row = route(method, target)
+        try:
+            row = route(method, target)
+        except UnicodeDecodeError:
+            raise HttpRefusal(400, "the path is not UTF-8") from None
         if isinstance(row, set):
             if method == "OPTIONS" and row:
                 return Answer()
@@ -392,7 +395,11 @@ def _query(scope: Scope) -> dict[str, str]:
     """Return the fields of the query. Raises HttpRefusal."""
     text = scope["query_string"].decode("latin-1")
     try:
-        fields = parse_qsl(text, keep_blank_values=True, max_num_fields=QUERY_FIELDS_MAX)
+        fields = parse_qsl(
+            text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX
+        )
+    except UnicodeDecodeError:
+        raise HttpRefusal(400, "the query is not UTF-8") from None
     except ValueError:
         raise HttpRefusal(400, f"a query has at most {QUERY_FIELDS_MAX} fields") from None
     return dict(fields)

@@ -12,6 +12,7 @@ import msgspec
 
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.names import NAME_BYTES_MAX
 
 U32_MAX, U64_MAX = (1 << 32) - 1, (1 << 64) - 1
 STATUSES: Final = {1: "active", 2: "inactive"}
@@ -38,27 +39,42 @@ def parsed(body: bytes, into: type[T]) -> T:
     return result
 
 
+def digits(text: str, largest: int) -> int | None:
+    """Return the number that a text of digits writes; None for another text or a larger number.
+
+    A long text is not converted: `int` raises ValueError above 4,300 digits.
+    """
+    if not (text.isascii() and text.isdigit()):
+        return None
+    significant = text.lstrip("0") or "0"
+    if len(significant) > len(str(largest)):
+        return None
+    number = int(significant)
+    return number if number <= largest else None
+
+
 def name_of(text: str) -> m.Name:
     """Return the stream, topic or group that a path names: a number, else a name."""
-    if text.isascii() and text.isdigit() and int(text) <= U32_MAX:
-        return int(text) + 1
-    return text
+    number = digits(text, U32_MAX)
+    return text if number is None else number + 1
 
 
 def user_of(text: str) -> m.Name:
     """Return the user that a path names; users have Iggy's own numbers."""
-    return int(text) if text.isascii() and text.isdigit() and int(text) <= U32_MAX else text
+    number = digits(text, U32_MAX)
+    return text if number is None else number
 
 
 def consumer_of(value: int | str) -> m.ConsumerRef:
     """Return a consumer: a number or a name. Raises Refusal."""
+    name: int | str | None = value
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    if isinstance(value, int) and not 0 <= value <= U32_MAX:
+        name = digits(value, U32_MAX)
+    if name is None or (isinstance(name, int) and not 0 <= name <= U32_MAX):
         raise refused("consumer_id: a number of 32 bits, or a name")
-    if value == "":
-        raise refused("consumer_id: is empty")
-    return m.ConsumerRef(m.ConsumerKind.CONSUMER, value)
+    if isinstance(name, str) and not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+        raise refused(f"consumer_id: a name of 1 to {NAME_BYTES_MAX} bytes")
+    return m.ConsumerRef(m.ConsumerKind.CONSUMER, name)
 
 
 def number_of(query: Mapping[str, str], name: str, default: int, largest: int = U32_MAX) -> int:
@@ -66,9 +82,10 @@ def number_of(query: Mapping[str, str], name: str, default: int, largest: int = 
     text = query.get(name, "")
     if not text:
         return default
-    if not (text.isascii() and text.isdigit() and int(text[:40]) <= largest):
+    number = digits(text, largest)
+    if number is None:
         raise refused(f"{name}: a number from 0 to {largest} is needed")
-    return int(text)
+    return number
 
 
 def whole(value: int, name: str, largest: int = U64_MAX) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import trio
@@ -328,8 +328,11 @@ DIALECT: Final = V  # Of all requests without messages.
 
 
 def route(method: str, raw_path: str) -> tuple[ApiRow, dict[str, str]] | set[str]:
-    """Return the row of a request with its path's values, else the methods that the path has."""
-    parts = [unquote(part) for part in raw_path.strip("/").split("/")]
+    """Return the row of a request with its path's values, else the methods that the path has.
+
+    Raises UnicodeDecodeError for a part that is not UTF-8: a replacement could name another thing.
+    """
+    parts = [unquote_to_bytes(part).decode() for part in raw_path.strip("/").split("/")]
     methods = set()
     for api_row in ROWS:
         values = api_row.match(parts)

@@ -334,6 +334,16 @@ BAD_BODIES = [
     ("GET", f"{MESSAGES}?auto_commit=maybe", b""),
     ("GET", f"{MESSAGES}?{'&'.join(f'a{at}=1' for at in range(40))}", b""),
     ("GET", "/options/nothing", b""),
+    ("GET", f"{MESSAGES}?count={'9' * 5000}", b""),
+    ("GET", f"{MESSAGES}?count={'0' * 40}{'9' * 40}", b""),
+    ("GET", f"{MESSAGES}?consumer_id={'9' * 5000}", b""),
+    ("GET", f"{MESSAGES}?consumer_id={'x' * 256}", b""),
+    ("GET", f"{MESSAGES}?consumer_id=%FF", b""),
+    ("GET", "/streams/%FF", b""),
+    ("PUT", OFFSETS, b'{"offset": 1, "consumer_id": "%s"}' % (b"9" * 5000)),
+    ("PUT", OFFSETS, b'{"offset": 1, "consumer_id": "%s"}' % (b"x" * 256)),
+    ("POST", "/streams/st/topics/tp/consumer-groups", b'{"name": "%s"}' % (b"x" * 256)),
+    ("POST", "/streams/st/topics/tp/consumer-groups", b'{"name": ""}'),
     ("PUT", "/users/0/permissions", b'{"permissions": {"global": {}, "streams": {"x": {}}}}'),
 ]
 
@@ -364,6 +374,13 @@ async def test_other_paths_and_methods(client):
     status, _ = await client.ask("PATCH", "/streams", {})
     assert (status, client.headers["allow"]) == (405, "GET, POST")
     assert (await client.ask("OPTIONS", "/streams"))[0] == 204
+
+
+@pytest.mark.parametrize("path", ["/streams/{}", "/users/{}", "/streams/st/topics/{}"])
+async def test_a_number_may_have_any_length(client, path):
+    """Python refuses to convert more than 4,300 digits."""
+    assert (await client.ask("GET", path.format("9" * 5000)))[0] == 404
+    assert (await client.ask("GET", f"{MESSAGES}?partition_id={'0' * 5000}&count=1"))[0] == 200
 
 
 async def test_names_may_be_percent_encoded(client):
