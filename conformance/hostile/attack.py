@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from conformance.hostile.mutation import mutated
-from conformance.hostile.rows import Protocol, Question, SessionField
+from conformance.hostile.rows import OpeningQuestion, Protocol, SessionField
 from conformance.server import RunningBroker
 
 FRAMES_PER_CONNECTION = 3  # The first refused frame ends its connection.
@@ -81,7 +81,7 @@ class _Speech:
     opening: bytes
     frames: list[bytes]
     session: SessionField | None
-    question: Question | None
+    question: OpeningQuestion | None
 
 
 def speeches(

@@ -44,7 +44,7 @@ class SessionField:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OpeningQuestion:
     """A frame behind the opening, with the session's number; the following frames repeat a number
     from the answer.
 
@@ -66,7 +66,7 @@ class ConnectionKind:
     opening_apis: Sequence[str]  # the opening frames' names in the broker's metrics
     commands: Sequence[CommandRow]
     session: SessionField | None = None
-    question: Question | None = None
+    question: OpeningQuestion | None = None
     weight: int = 1  # relative frequency of such connections
     dialect: str = ""  # heading of the frames in the report
 

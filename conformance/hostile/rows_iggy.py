@@ -15,8 +15,8 @@ from conformance.hostile.mutation import IGGY, IGGY_V
 from conformance.hostile.rows import (
     CommandRow,
     ConnectionKind,
+    OpeningQuestion,
     Protocol,
-    Question,
     SessionField,
     recorded,
 )
@@ -254,13 +254,13 @@ def _talks() -> Iterator[ConnectionKind]:
     rows += sends.of_dialect("W")
     route = bytearray(vsr_command(2, PLACE + ZERO, 105))
     route[REQUEST_MARK_POS : REQUEST_MARK_POS + len(ROUTE_MARK)] = ROUTE_MARK
-    question = Question(bytes(route), INCARNATION_POS, _incarnation_in)
+    question = OpeningQuestion(bytes(route), INCARNATION_POS, _incarnation_in)
     apis = ["login_user", "get_partition_route"]
     yield ConnectionKind(IGGY_V, [opening], apis, rows, V_SESSION, question, weight=2, dialect="W")
 
 
 def _incarnation_in(answer: bytes) -> bytes | None:
-    """Return the partition's lasting number from the answer to ROUTE, as `Question.number_in`."""
+    """Return the partition's lasting number in the answer, as `OpeningQuestion.number_in`."""
     mark_pos = answer.find(ROUTE_MARK)
     if mark_pos < 0:
         return None

@@ -2,13 +2,16 @@
 of an Iggy group, as simple code. Knows no bytes and no connection; partitions count from 0.
 
 A leave, a change of the topic and a join of a dialect up to D4 assign all partitions again. A
-member of a later dialect takes only a share: a partition with uncommitted polls moves once its
-owner has committed, or after REVOKE_S.
+member of a later dialect takes only a share: a partition with uncommitted polls moves once a client
+of any protocol has committed the polls, or made them void by a reset, or after REVOKE_S.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 REVOKE_S = 30.0
+
+Positions = Sequence[int | None]  # Of the group in each partition; None: never set.
 
 
 @dataclass(slots=True, eq=False)
@@ -42,11 +45,18 @@ class ModelMember:
 
 @dataclass(slots=True)
 class ModelMove:
-    """A partition on its way to another member, since some time."""
+    """A partition on its way to another member, since some time, from a position of the group."""
 
     owner: ModelMember
     to: ModelMember
     begun_s: float
+    position: int | None
+
+    def has_ended(self, position: int | None, uncommitted: int) -> bool:
+        """Return True if the polls up to an offset are committed or void at that position."""
+        if position is None:
+            return self.position is not None
+        return position >= uncommitted or position < (self.position or 0)
 
 
 @dataclass(slots=True)
@@ -72,11 +82,13 @@ class ModelAssignment:
         self.count = count
         self.deal()
 
-    def join(self, member: ModelMember, *, takes_share: bool, now_s: float) -> None:
+    def join(
+        self, member: ModelMember, positions: Positions, *, takes_share: bool, now_s: float
+    ) -> None:
         """Add a member, which takes all partitions `i mod m`, or only a share."""
         self.members.append(member)
         if takes_share and len(self.members) > 1:
-            self._take_share(member, now_s)
+            self._take_share(member, positions, now_s)
         else:
             self.deal()
 
@@ -97,6 +109,12 @@ class ModelAssignment:
             if partition in self.moves:
                 self.finish(partition)
 
+    def settle(self, positions: Positions) -> None:
+        """Complete the moves of partitions whose polls are committed or void."""
+        for partition, move in [*self.moves.items()]:
+            if move.has_ended(positions[partition], self.uncommitted.get(partition, 0)):
+                self.finish(partition)
+
     def finish(self, partition: int) -> None:
         """Complete a move."""
         move = self.moves.pop(partition)
@@ -110,8 +128,11 @@ class ModelAssignment:
         if to.current is None:
             to.current = partition
 
-    def _take_share(self, member: ModelMember, now_s: float) -> None:
+    def _take_share(self, member: ModelMember, positions: Positions, now_s: float) -> None:
         """Take partitions from the members with the most, counting moves as done."""
+        for at, end in [*self.uncommitted.items()]:
+            if (positions[at] or 0) >= end:
+                del self.uncommitted[at]
         share = max(self.count // len(self.members), 1)
         for _ in range(share):
             fullest = max(self.members, key=self._size)
@@ -123,7 +144,7 @@ class ModelAssignment:
                 continue
             committed = [at for at in free if at not in self.uncommitted]
             partition = (committed or free)[-1]
-            self.moves[partition] = ModelMove(fullest, member, now_s)
+            self.moves[partition] = ModelMove(fullest, member, now_s, positions[partition])
             fullest.leaving.add(partition)
             if committed:
                 self.finish(partition)

@@ -51,8 +51,10 @@ class SharingMachine(PositionMachine):
         super().__init__(broker, topic, seed, partitions=count)
         self.members: list[SharingMember] = []
         self.group = ModelAssignment(count)
-        # Generation and owners of partitions, as a member of W last saw them.
+        # Generation and owners of partitions, as a member of W last saw them; the least and the
+        # largest generation that an owner may have.
         self._seen: tuple[int, dict[int, SharingMember]] = (0, {})
+        self._owner_generations: dict[int, tuple[int, int]] = {}
         self._first_name, self._names = topic, 0
         with self._classic() as wire:
             wire.create_group(topic, GROUP)
@@ -69,6 +71,7 @@ class SharingMachine(PositionMachine):
     def compare(self) -> None:
         """See `PositionMachine`; also compare the assigned partitions with the model."""
         super().compare()
+        self.group.settle(self._group_positions())
         dealt = self._dealt()
         wanted = [_numbers(member.model.partitions) for member in self.members]
         if dealt != wanted:
@@ -90,6 +93,11 @@ class SharingMachine(PositionMachine):
                 raise PositionsDiffer(
                     f"{self.where()}: generation {generation} after {before}, members have {dealt}"
                 )
+            least = {
+                at: self._owner_generations[at][0] if earlier.get(at) is owner else before + 1
+                for at, owner in owners.items()
+            }
+            self._owner_generations = {at: (low, generation) for at, low in least.items()}
             self._seen = (generation, owners)
 
     def restart(self) -> None:
@@ -116,7 +124,10 @@ class SharingMachine(PositionMachine):
             member.wire.close()
         self.members.clear()
         self.group = ModelAssignment(len(self.places))
-        self._seen = (0, {})
+        self._seen, self._owner_generations = (0, {}), {}
+
+    def _group_positions(self) -> list[int | None]:
+        return [place.cursor.position for place in self.places]
 
     def _classic(self) -> IggyWire:
         return IggyWire(self.broker.address("iggy"))
@@ -149,7 +160,8 @@ class SharingMachine(PositionMachine):
         now_s = time.monotonic()
         wire.ask_of_group(JOIN_GROUP, self.topic, GROUP)
         self.members.append(member)
-        self.group.join(member.model, takes_share=isinstance(wire, IggyWWire), now_s=now_s)
+        takes_share, positions = isinstance(wire, IggyWWire), self._group_positions()
+        self.group.join(member.model, positions, takes_share=takes_share, now_s=now_s)
         return False
 
     def go(self) -> bool:
@@ -232,11 +244,13 @@ class SharingMachine(PositionMachine):
             if is_own:
                 raise PositionsDiffer(f"{self.where()}: partition {index} refused") from None
             return None
-        if not is_own or generation != self._seen[0]:
+        low, high = self._owner_generations[index]
+        if not is_own or not low <= generation <= high:
             raise PositionsDiffer(
                 f"{self.where()}: polled partition {index}, generation {generation}, should be"
-                f" {_numbers(member.model.polled)}, {self._seen[0]}"
+                f" {_numbers(member.model.polled)}, {low} to {high}"
             )
+        self._owner_generations[index] = (generation, generation)
         return offsets
 
     def store(self) -> bool:

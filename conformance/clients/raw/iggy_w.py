@@ -32,7 +32,6 @@ OF_GROUP = {JOIN_GROUP: 148, LEAVE_GROUP: 149}
 WITH_RESULT = {REGISTER, *OF_GROUP.values(), STORE_OFFSET, DELETE_OFFSET}
 VERSION, SDK, SECRET = 12 << 10, "0.12.0", bytes(range(32))
 POLL_HEAD = struct.Struct("<IQIQQQ")  # partition, current offset, messages, context
-NOT_OWNED = (1 << 32) - 1  # Instead of the partition, in a poll of a partition of another member.
 # partition, status, current offset, messages, context, next offset, bytes of messages
 FETCHED = struct.Struct("<IIQIQQQQI")
 # partition, base offset, append time, earliest client time, bytes of the batch, checksum, messages
@@ -41,7 +40,7 @@ BATCH = struct.Struct("<QQQQQQI")
 FRAME = struct.Struct("<Q16sIIIIQ")
 CHECKED_POS = 8
 SENT_US = 1_700_000_000_000_000
-RESOURCE_NOT_FOUND, PARTITION_NOT_OWNED = 20, 5009
+PARTITION_NOT_OWNED = 5009
 
 
 class NotAssigned(Exception):
@@ -110,7 +109,7 @@ class IggyWWire(Wire):
         commits: bool = True,
         code: int = POLL,
     ) -> tuple[int, list[int]]:
-        """Return the generation of the group, and the offsets of the next messages of a member's
+        """Return the generation of the owner, and the offsets of the next messages of a member's
         partition, by POLL, POLL_DEFERRED without a wait, or FETCH. With `commits`, the messages are
         stored as consumed. Raises NotAssigned if the partition is not the member's.
         """
@@ -199,7 +198,7 @@ class IggyWWire(Wire):
         is_failure = operation in WITH_RESULT and any(data[:4])
         if operation == STORE_OFFSET and is_failure:
             (status,) = struct.unpack_from("<I", data, 8)
-        if status == RESOURCE_NOT_FOUND:
+        if status == PARTITION_NOT_OWNED:
             raise NotAssigned
         assert not status and not is_failure, f"operation {operation}: {status} {data[:12].hex()}"
         return data[4:] if operation in WITH_RESULT else data
@@ -252,10 +251,8 @@ def _fetch_next(
 
 
 def _polled(answer: bytes) -> tuple[int, list[int]]:
-    """Return the group's generation and the offsets of a poll's answer. Raises NotAssigned."""
-    partition, _, count, _, generation, _ = POLL_HEAD.unpack_from(answer)
-    if partition == NOT_OWNED:
-        raise NotAssigned
+    """Return the owner's generation and the offsets of a poll's answer."""
+    _, _, count, _, generation, _ = POLL_HEAD.unpack_from(answer)
     return generation, _counted(answer[POLL_HEAD.size :], count)
 
 

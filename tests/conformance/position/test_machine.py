@@ -54,11 +54,11 @@ def test_a_group_that_shares_a_topic_survives_sigkill_without_its_members(runnin
 class Keeping(ModelAssignment):
     """A model in which members keep their partitions when another member joins."""
 
-    def join(self, member, *, takes_share, now_s):
+    def join(self, member, positions, *, takes_share, now_s):
         if self.members:
             self.members.append(member)
         else:
-            super().join(member, takes_share=takes_share, now_s=now_s)
+            super().join(member, positions, takes_share=takes_share, now_s=now_s)
 
 
 class Committing(ModelAssignment):
