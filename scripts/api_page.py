@@ -18,7 +18,8 @@ from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, TopicSetting
 from braidlog.protocols.http.areas import area_of
 from braidlog.protocols.http.bodies import Bodies
 from braidlog.protocols.http.options import RestOptions
-from braidlog.protocols.http.pulsar_admin.table import ADMIN, NAMESPACE, admin_routes
+from braidlog.protocols.http.pulsar_admin.paths import ADMIN, NAMESPACE
+from braidlog.protocols.http.pulsar_admin.table import admin_routes
 from braidlog.protocols.http.routes import Routes
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"

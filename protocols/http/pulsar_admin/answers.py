@@ -14,6 +14,7 @@ from braidlog.protocols.http.errors import BAD_BODY, RequestRefused
 from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 
 NUMBER_CHARACTERS: Final = 20  # Of an int64, with its sign.
+READ_BODY: Final = "braidlog.json_body"  # In the scope of a request: the body's JSON value.
 
 
 def json_answer(body: object) -> Response:
@@ -33,6 +34,8 @@ def text(body: str) -> Response:
 
 async def read_any(bodies: BodyReader, request: Request) -> object:
     """Return the JSON value of a body; None for an empty body. Raises RequestRefused."""
+    if READ_BODY in request.scope:
+        return request.scope[READ_BODY]
     body = await bodies.read_json(request)
     if not body.strip():
         return None

@@ -28,6 +28,7 @@ from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_BODY,
     INVALID_NAME,
+    METHOD_NOT_ALLOWED,
     NO_SUCH_PATH,
     TENANT_EXISTS,
     TENANT_IN_USE,
@@ -246,6 +247,9 @@ class ClusterApi:
 
     async def delete_tenant(self, request: Request) -> Response:
         """Delete a tenant that has no namespace."""
+        if query.truth(request, ("force",)):
+            text = "Broker doesn't allow forced deletion of tenants"  # Apache's words.
+            raise RequestRefused(METHOD_NOT_ALLOWED, text)
         tenant = self._tenant(request)
         return await self._created(self._broker.namespaces.delete_tenant(tenant))
 

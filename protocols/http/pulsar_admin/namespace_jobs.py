@@ -11,11 +11,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.errors import Conflict
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import (
     BAD_LIMIT,
+    NOT_SUPPORTED,
     SUBSCRIPTION_BUSY,
     RequestRefused,
+    wire_code,
 )
 from braidlog.protocols.http.path_names import namespace_of, path_bytes, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
@@ -38,8 +41,11 @@ from braidlog.protocols.http.routes import topics_seen
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from braidlog.broker.broker import Broker
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 
 BUNDLES = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
 TOPICS_PER_TURN = 20
@@ -48,6 +54,10 @@ SUBSCRIPTION = "of_all_topics"  # Part of a path: a subscription's name, without
 
 class NamespaceJobs(AdminHandlers):
     """Handlers of namespaces."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader, cluster: ClusterApi) -> None:
+        super().__init__(broker, bodies)
+        self._cluster = cluster
 
     async def bundles(self, request: Request) -> Response:
         """The bundle of a namespace: always a single bundle."""
@@ -69,8 +79,18 @@ class NamespaceJobs(AdminHandlers):
         return json_answer(fields)
 
     async def unload_bundle(self, request: Request) -> Response:
-        """Answer that the bundle is unloaded; there is nothing to do."""
+        """Answer that the bundle is unloaded; there is nothing to do. The destination may be this
+        broker, if the broker is alone.
+        """
         self._check_bundle(request)
+        wanted = request.query_params.get("destinationBroker")
+        addresses = self._cluster.broker_addresses(request)
+        if wanted and wanted not in addresses:
+            text = "Not allowed unload namespace bundle to inactive destination broker"
+            raise RequestRefused(wire_code(Conflict(text)), text)
+        if wanted and len(addresses) > 1:
+            text = "the move of a namespace to a broker is not served here"
+            raise RequestRefused(NOT_SUPPORTED, text)
         return done()
 
     async def clusters(self, request: Request) -> Response:

@@ -23,6 +23,7 @@ from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER, given_poli
 from braidlog.protocols.http.pulsar_admin.policies import Changes, Settings
 from braidlog.protocols.http.pulsar_admin.policy_table import (
     BY_PATH,
+    NO_QUOTA,
     NO_QUOTAS,
     QUOTA_KINDS,
     quota_changes,
@@ -34,6 +35,7 @@ from braidlog.protocols.http.pulsar_admin.properties import (
     properties_of,
     read_properties,
 )
+from braidlog.protocols.http.pulsar_admin.write_content import check_fields
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -120,6 +122,8 @@ def changes_of(broker: Broker, tenant: str, body: object, request: Request) -> C
             if policy.check is not None:
                 policy.check(broker)
             own = _of_cluster(name, value) if name in BY_CLUSTER else value
+            if policy.names:
+                check_fields(own, policy.names, f"{name}: ")
             changes |= policy.changes(own, request)
     return changes
 
@@ -149,6 +153,7 @@ def _changes_of_quotas(quotas: object) -> Changes:
         raise RequestRefused(BAD_BODY, f"{QUOTAS}: expected an object with {kinds}")
     changes: Changes = {}
     for kind, quota in quotas.items():
+        check_fields(quota, tuple(NO_QUOTA), f"{QUOTAS}: ")
         changes |= quota_changes(quota, kind)
     return changes
 

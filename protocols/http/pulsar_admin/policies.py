@@ -57,6 +57,8 @@ class Policy:
     form: str = ""  # Describes the body.
     _: KW_ONLY
     fields: Sequence[PolicyField] = ()
+    own_names: Sequence[str] | None = None  # Fields in the body that `read` understands.
+    query: Sequence[str] = ()  # Query parameters that `read` and `removed` understand.
     applied: object = None
     in_force: Callable[[Broker, Topic], object] | None = None
     unset: object = None  # A namespace's value where it sets none; `topic_unset` a topic's.
@@ -76,6 +78,11 @@ class Policy:
     may_be_empty: bool = False  # A POST without a body removes the policy.
     is_removable: bool = True  # For a namespace; a topic's policy can always be removed.
     topic_absent_status: int = 200  # Of a topic's answer without a value, which is empty.
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """The fields in the body; None for a body that is no object."""
+        return self.own_names or [field.name for field in self.fields] or None
 
     @property
     def settings(self) -> list[TopicSetting]:
@@ -119,8 +126,9 @@ class Policy:
             value = body.get(field.name)
             row = TOPIC_SETTINGS[field.setting]
             is_number = not (row.is_switch or row.choices)
-            if row.choices and value not in row.choices:
-                value = None  # As Apache reads a word that it does not know.
+            if row.choices and value not in (None, *row.choices):
+                words = ", ".join(row.choices)
+                raise RequestRefused(BAD_BODY, f"{field.name}: expected one of {words}")
             if value is None or (is_number and value == NO_LIMIT):
                 changes[field.setting] = field.default if value is None else NO_LIMIT
             else:

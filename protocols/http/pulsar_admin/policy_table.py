@@ -134,11 +134,22 @@ def _read_quota(body: object, request: Request) -> Changes:
 
 
 def quota_changes(body: object, kind: str) -> Changes:
-    """Return the changes that set a quota of this kind. Raises RequestRefused."""
+    """Return the changes that set a quota of this kind. Raises RequestRefused, also for a limit of
+    another kind: in Apache it has no effect.
+    """
     quota = body if isinstance(body, dict) else {}
     limit, policy = QUOTA_KINDS[kind]
-    key = "limitTime" if limit == "backlog_age_s" else "limitSize"
-    number = as_number(quota.get(key, quota.get("limit") if key == "limitSize" else None))
+    is_age = limit == "backlog_age_s"
+    key = "limitTime" if is_age else "limitSize"
+    numbers = {name: as_number(quota.get(name)) for name in ("limitSize", "limit", "limitTime")}
+    if not numbers["limitSize"]:  # `limit` is an older name; as in Apache, the newer name counts.
+        numbers["limitSize"] = numbers["limit"]
+    number = numbers[key]
+    for name, other in numbers.items():
+        is_older_name = name == "limit" and not is_age
+        if name != key and other not in (None, 0, INFINITE) and not is_older_name:
+            text = f"{name} has no meaning in a quota of kind {kind} beside {key}"
+            raise RequestRefused(NOT_SUPPORTED, f"{text}, expected {INFINITE}")
     if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
         raise RequestRefused(BAD_BODY, f"{key}: expected a number, -1 for none")
     known = TOPIC_SETTINGS[policy].choices
@@ -257,6 +268,7 @@ def _dispatch_rate(path: str, setting: str) -> Policy:
         "the messages and bytes in a period of seconds, 0 for no limit",
         read=read,
         show=show,
+        own_names=(*(field.name for field in fields), "relativeToPublishRate"),
         applied={
             "dispatchThrottlingRateInMsg": 0,
             "dispatchThrottlingRateInByte": 0,
@@ -295,6 +307,7 @@ _OWN_FORM: Final = (
         "retention",
         "retention: the time and the bytes for which acknowledged messages are kept",
         read=_read_retention,
+        own_names=("retentionTimeInMinutes", "retentionSizeInMB"),
         show=_retention_shown,
         in_force=_retention_in_force,
         of_non_persistent={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
@@ -312,6 +325,8 @@ _OWN_FORM: Final = (
         "backlog quota, a limit by bytes (`destination_storage`) or by age (`message_age`)",
         "the limit, and the policy beyond the limit",
         read=_read_quota,
+        own_names=tuple(NO_QUOTA),
+        query=("backlogQuotaType",),
         show=quotas_shown,
         removed=lambda request: dict.fromkeys(QUOTA_KINDS[_quota_kind(request)]),
         applied=NO_QUOTAS,
@@ -367,7 +382,7 @@ _OWN_FORM: Final = (
         "`allowAutoTopicCreation`, `topicType` and `defaultNumPartitions`",
         levels=("namespace",),
         read=_read_auto_topics,
-        show=Policy("autoTopicCreation", fields=AUTO_TOPIC_FIELDS).fields_shown,
+        fields=AUTO_TOPIC_FIELDS,
     ),
     Policy(
         "autoSubscriptionCreation",
@@ -448,6 +463,7 @@ _OWN_FORM: Final = (
         "copies of a message in BookKeeper, without effect here",
         "the numbers of bookies, and a rate",
         read=_read_persistence,
+        own_names=(*PERSISTENCE, STORAGE_CLASS),
         show=_persistence_shown,
         applied=dict(zip(PERSISTENCE, (1, 1, 1, 0.1), strict=True)),
     ),

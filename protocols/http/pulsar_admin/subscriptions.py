@@ -95,11 +95,14 @@ class AdminSubscriptions(AdminHandlers):
             raise RequestRefused(SUBSCRIPTION_EXISTS, "Subscription already exists for topic")
         fields = body if isinstance(body, dict) else {}
         properties = read_properties(fields.get("properties"))
-        starts = [await _start(partition, body) for partition in partitions]
+        meant = {partition: await _message(partition, body) for partition in partitions}
         subscription = self._broker.subscriptions.open(topic, name, properties)
         ticket = 0
-        for partition, start in zip(partitions, starts, strict=True):
-            ticket = max(ticket, subscription.start(partition.index, start))
+        for partition, (position, first) in meant.items():
+            ticket = max(ticket, subscription.start(partition.index, position))
+            if first > position:  # Pulsar's consumers see and skip this part of a batch.
+                skipped = [(position, first)]
+                ticket = max(ticket, subscription.ack(partition.index, skipped, lazy=False))
         return await self._done_at(ticket)
 
     async def delete(self, request: Request) -> Response:
@@ -206,11 +209,7 @@ class AdminSubscriptions(AdminHandlers):
         body = await self._body(request)
         _, subscription, _ = self._named(request)
         partition = self._topics.one_partition(request)
-        end = await _start(partition, body)
-        is_excluded = isinstance(body, dict) and body.get("isExcluded", body.get("excluded"))
-        span = await entries.entry_at(partition, end)
-        if span is not None and not is_excluded:
-            end = span.end
+        _, end = await _message(partition, body, skips=not _is_excluded(body))
         subscription.start(partition.index, partition.log_start_offset)
         return await self._done_at(subscription.ack_to(partition.index, end, lazy=False))
 
@@ -236,7 +235,7 @@ class AdminSubscriptions(AdminHandlers):
         partition = self._topics.one_partition(request)
         start = _behind(subscription, partition, 0)
         if body is not None:
-            start = max(start, await _start(partition, body))
+            start = max(start, (await _message(partition, body))[1])
         end = partition.high_watermark
         acked = subscription.acked(partition.index)
         count = end - start - acked.count_within(start, end) if start < end else 0
@@ -316,9 +315,12 @@ async def _start(partition: Partition, body: object) -> int:
     return await entries.resolve_seek(partition, EntryId(ledger, entry))
 
 
-async def _message(partition: Partition, body: object) -> tuple[int, int]:
-    """Return the position of the entry that a reset names, and the first wanted message of the
-    entry: the message of the id's batch index, or the next message if the id is excluded.
+async def _message(
+    partition: Partition, body: object, *, skips: bool | None = None
+) -> tuple[int, int]:
+    """Return the position of the entry that a body names, and the first wanted message: the message
+    of the id's batch index, or with `skips` the message behind it; by default, if the id is
+    excluded.
     """
     position = await _start(partition, body)
     if not isinstance(body, dict) or body["ledgerId"] != partition.partition_id:
@@ -329,11 +331,18 @@ async def _message(partition: Partition, body: object) -> tuple[int, int]:
     index = body.get("batchIndex")
     # Messages of the entry before the wanted message.
     count = 0 if index is None else _number(index)
-    # Java's client sends `excluded`; the documents use the field's name.
-    if body.get("excluded") is True or body.get("isExcluded") is True:
+    if _is_excluded(body) if skips is None else skips:
         count = span.record_count if index in (None, -1) else count + 1
     first = min(span.offset + max(count, 0), span.end)
     return (first, first) if first == span.end else (span.offset, first)
+
+
+def _is_excluded(body: object) -> bool:
+    """Return whether the message of a body's id does not count. Java's client sends `excluded`; the
+    documents use the field's name.
+    """
+    ids = body if isinstance(body, dict) else {}
+    return ids.get("excluded") is True or ids.get("isExcluded") is True
 
 
 def _number(value: object) -> int:

@@ -25,6 +25,24 @@ from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 from braidlog.protocols.http.pulsar_admin.clusters import ClustersApi
 from braidlog.protocols.http.pulsar_admin.namespace_jobs import NamespaceJobs
 from braidlog.protocols.http.pulsar_admin.non_persistent import AdminNonPersistent
+from braidlog.protocols.http.pulsar_admin.paths import (
+    ADMIN,
+    BROKERS,
+    CLUSTERS,
+    LOOKUP,
+    NAMED,
+    NAMESPACE,
+    NON_PERSISTENT,
+    OTHERS,
+    OTHERS_OF_NON_PERSISTENT,
+    SCHEMAS,
+    SPACE,
+    SPACES,
+    SUBSCRIPTION,
+    TENANTS,
+    TOPIC,
+    TOPICS,
+)
 from braidlog.protocols.http.pulsar_admin.permissions import AdminPermissions
 from braidlog.protocols.http.pulsar_admin.policy_calls import AdminPolicies
 from braidlog.protocols.http.pulsar_admin.schemas import AdminSchemas
@@ -32,6 +50,8 @@ from braidlog.protocols.http.pulsar_admin.subscriptions import AdminSubscription
 from braidlog.protocols.http.pulsar_admin.topic_details import AdminTopicDetails
 from braidlog.protocols.http.pulsar_admin.topic_jobs import AdminTopicJobs
 from braidlog.protocols.http.pulsar_admin.topics import AdminTopics
+from braidlog.protocols.http.pulsar_admin.write_content import refuse_the_rest
+from braidlog.protocols.http.pulsar_admin.write_table import ROWS, WRITING
 from braidlog.protocols.http.routes import Endpoint, Routes
 from braidlog.protocols.http.routing import PathRoute
 
@@ -40,18 +60,7 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.options import RestOptions
     from braidlog.protocols.http.requests import Handler
 
-ADMIN = "/admin/v2"
-NAMESPACE = "{tenant}/{namespace}"
-NAMED = f"{NAMESPACE}/{{name}}"
-LOOKUP = "/lookup/v2/topic"
-BROKERS, TENANTS = f"{ADMIN}/brokers", f"{ADMIN}/tenants"
-SPACES = f"{ADMIN}/namespaces"
-SPACE = f"{SPACES}/{NAMESPACE}"
-TOPICS, TOPIC = f"{ADMIN}/persistent/{NAMESPACE}", f"{ADMIN}/persistent/{NAMED}"
-NON_PERSISTENT = f"{ADMIN}/non-persistent/{NAMED}"
-SUBSCRIPTION = f"{TOPIC}/subscription/{{subscription}}"
-SCHEMAS = f"{ADMIN}/schemas/{NAMED}"
-OTHERS = ("/admin/{rest:path}", "/lookup/{rest:path}")
+REFUSED = (*OTHERS, OTHERS_OF_NON_PERSISTENT)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEE, MAKE, CHANGE = Action.DESCRIBE, Action.CREATE, Action.ALTER
 READ, END, RULE = Action.CONSUME, Action.DELETE, Action.ADMINISTER
@@ -72,7 +81,7 @@ def admin_routes(
         _of_stats(BrokerStats(broker)),
         _of_cluster(cluster),
         _of_clusters(ClustersApi(broker, bodies, cluster)),
-        _of_namespace_jobs(NamespaceJobs(broker, bodies)),
+        _of_namespace_jobs(NamespaceJobs(broker, bodies, cluster)),
         _of_details(AdminTopicDetails(broker, bodies)),
         _of_namespaces(cluster, topics),
         _of_topics(topics),
@@ -88,7 +97,10 @@ def admin_routes(
     )
     paths: dict[str, dict[str, Endpoint]] = {}
     for method, path, endpoint in calls:
-        endpoint = replace(endpoint, handler=in_apache_words(endpoint.handler))
+        handler = endpoint.handler
+        if method in WRITING and path not in REFUSED:
+            handler = refuse_the_rest(handler, ROWS[method, path], bodies)
+        endpoint = replace(endpoint, handler=in_apache_words(handler))
         paths.setdefault(path, {})[method] = endpoint
     return [routes.route(path, **methods) for path, methods in paths.items()]
 
@@ -131,8 +143,8 @@ def _of_brokers(api: BrokersApi) -> Iterator[Call]:
 
 
 def _of_clusters(api: ClustersApi) -> Iterator[Call]:
-    yield "GET", f"{ADMIN}/clusters", Endpoint(api.clusters, SEE)
-    cluster = f"{ADMIN}/clusters/{{cluster}}"
+    yield "GET", CLUSTERS, Endpoint(api.clusters, SEE)
+    cluster = f"{CLUSTERS}/{{cluster}}"
     yield "GET", cluster, Endpoint(api.cluster, SEE)
     yield "PUT", cluster, Endpoint(api.create, RULE)
     yield "POST", cluster, Endpoint(api.alter, RULE)
@@ -239,8 +251,8 @@ def _of_non_persistent(api: AdminNonPersistent) -> Iterator[Call]:
     subscription = f"{NON_PERSISTENT}/subscription/{{subscription}}"
     yield "DELETE", subscription, _done(api.delete_subscription, END)
     yield "PUT", f"{NON_PERSISTENT}/unload", _done(api.unload, CHANGE)
-    other = f"{NON_PERSISTENT}/{{rest:path}}"
-    yield from ((method, other, Endpoint(api.not_here, SEE)) for method in METHODS)
+    refused = Endpoint(api.not_here, SEE)
+    yield from ((method, OTHERS_OF_NON_PERSISTENT, refused) for method in METHODS)
 
 
 def _of_subscriptions(api: AdminSubscriptions) -> Iterator[Call]:

@@ -10,10 +10,8 @@ from braidlog.broker.cluster.placement import Owner, Placement
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.server.listener import Listener
 from braidlog.broker.topics.shown_producers import ShownProducer
-from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
-from tests.protocols.pulsar.talk import entry
 
 ADMIN = "/admin/v2"
 TOPIC = f"{ADMIN}/persistent/public/default/orders"
@@ -183,34 +181,6 @@ async def test_subscriptions_are_created_moved_and_deleted(ask, broker):
     await ask("POST", f"{subscription}/resetcursor", {"ledgerId": "x"}, 422)
     await ask("DELETE", subscription, status=204)
     await ask("DELETE", subscription, status=404)
-
-
-@pytest.mark.parametrize(
-    ("batch_index", "is_excluded", "position", "floor"),
-    [
-        (0, False, 1, 1),
-        (0, True, 2, 1),
-        (2, False, 3, 1),
-        (3, True, 5, 5),
-        (-1, True, 5, 5),
-        (None, False, 1, 1),
-    ],
-)
-async def test_a_reset_into_a_batch(ask, broker, batch_index, is_excluded, position, floor):
-    """From the floor to the position, the entry's messages count as acknowledged."""
-    await ask("PUT", TOPIC, status=204)
-    await produce(ask, "orders", "0")
-    sent = entry(count=4)
-    body = ENTRY_PREFIX.pack(len(sent), 0, 4) + sent
-    broker.topics.partition(ORDERS, 0).append(
-        [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
-    )
-    await produce(ask, "orders", "5")
-    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
-    place = {"ledgerId": 1, "entryId": 1, "batchIndex": batch_index, "excluded": is_excluded}
-    await ask("POST", f"{TOPIC}/subscription/s/resetcursor", place, 204)
-    subscription = broker.subscriptions.get(broker.topics.get(ORDERS), b"s")
-    assert subscription.standing(0)[:2] == (position, floor)
 
 
 async def test_a_topic_is_emptied_for_all_subscriptions(ask, broker):

@@ -100,7 +100,7 @@ async def test_a_slow_pattern_of_addresses_is_checked_in_one_pass(ask):
 
 async def test_numbers_and_switches_are_taken_for_texts(ask):
     body = {"listenerName": 5, "authenticationPlugin": True, "brokerClientTlsEnabled": "True"}
-    await ask("PUT", OTHER, {**body, "unknown": 5, "serviceUrl": "", "proxyServiceUrl": None}, 200)
+    await ask("PUT", OTHER, {**body, "serviceUrl": "", "proxyServiceUrl": None}, 200)
     stored = {"listenerName": "5", "authenticationPlugin": "true", "brokerClientTlsEnabled": True}
     assert (await ask("GET", OTHER)).json == SWITCHES | stored
 

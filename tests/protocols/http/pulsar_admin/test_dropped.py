@@ -30,3 +30,79 @@ async def test_properties_of_a_non_persistent_topic_are_refused(ask):
     await ask("PUT", VOLATILE, {"a": "b"}, 501)
     await ask("GET", f"{VOLATILE}/stats", status=404)
     await ask("PUT", VOLATILE, {}, 204)
+
+
+@pytest.mark.parametrize("place", [SPACE, TOPIC])
+@pytest.mark.parametrize(
+    ("kind", "quota", "refused"),
+    [
+        ("destination_storage", {"limitSize": 5}, {"limitTime": 5}),
+        ("destination_storage", {"limit": 5}, {"limitTime": 5}),
+        ("message_age", {"limitTime": 5}, {"limitSize": 5}),
+        ("message_age", {"limitTime": 5}, {"limit": 5}),
+    ],
+)
+async def test_a_limit_of_the_other_kind_of_quota_is_refused(ask, place, kind, quota, refused):
+    await ask("PUT", TOPIC, status=204)
+    path = f"{place}/backlogQuota?backlogQuotaType={kind}"
+    policy = {"policy": "producer_exception"}
+    answer = await ask("POST", path, quota | refused | policy, 501)
+    assert answer.json["reason"].startswith(next(iter(refused)))
+    for nothing in (None, 0, -1):
+        await ask("POST", path, dict.fromkeys(refused, nothing) | quota | policy, 204)
+
+
+async def test_fields_inside_the_policies_of_a_new_namespace_are_refused(ask):
+    policy = {"policy": "producer_exception", "limitSize": 5}
+    retention = {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}
+    space = f"{ADMIN}/namespaces/public/new"
+    for policies in (
+        {"backlog_quota_map": {"destination_storage": {**policy, "limitTime": 5}}},
+        {"backlog_quota_map": {"destination_storage": {**policy, "unheard": 5}}},
+        {"retention_policies": {**retention, "unheard": 5}},
+        {"publishMaxMessageRate": {"standalone": {"unheard": 5}}},
+    ):
+        await ask("PUT", space, policies, 501)
+    await ask("GET", space, status=404)
+    await ask("PUT", space, {"retention_policies": {**retention, "unheard": 0}}, 204)
+
+
+async def test_words_that_a_policy_does_not_have_are_refused(ask):
+    inactive = {"maxInactiveDurationSeconds": 5, "deleteWhileInactive": True}
+    words = {"inactiveTopicDeleteMode": "unheard"}
+    await ask("POST", f"{SPACE}/inactiveTopicPolicies", inactive | words, 400)
+    await ask("POST", f"{SPACE}/inactiveTopicPolicies", inactive | dict.fromkeys(words), 204)
+    forbidden = {"allowAutoTopicCreation": False, "topicType": "unheard"}
+    await ask("POST", f"{SPACE}/autoTopicCreation", forbidden, 400)
+
+
+async def test_the_end_of_a_schemas_history_is_refused(ask):
+    await ask("PUT", TOPIC, status=204)
+    path = f"{ADMIN}/schemas/public/default/orders/schema"
+    await ask("POST", path, {"type": "STRING", "schema": "", "properties": {}}, 200)
+    await ask("DELETE", f"{path}?force=true", status=501)
+    await ask("GET", path, status=200)
+    await ask("DELETE", f"{path}?force=false", status=200)
+
+
+async def test_a_tenant_is_not_deleted_by_force(ask):
+    tenant = f"{ADMIN}/tenants/buyers"
+    await ask("PUT", tenant, {"adminRoles": [], "allowedClusters": ["standalone"]}, 204)
+    answer = await ask("DELETE", f"{tenant}?force=true", status=405)
+    assert answer.json == {"reason": "Broker doesn't allow forced deletion of tenants"}
+    await ask("DELETE", f"{tenant}?force=false", status=204)
+
+
+async def test_a_bundle_moves_to_no_other_broker(ask):
+    path = f"{SPACE}/0x00000000_0xffffffff/unload?destinationBroker"
+    own = {"Host": "h:8080"}
+    await ask("PUT", f"{path}=h:8080", status=204, headers=own)
+    answer = await ask("PUT", f"{path}=other:8080", status=409, headers=own)
+    text = "Not allowed unload namespace bundle to inactive destination broker"
+    assert answer.json == {"reason": text}
+
+
+async def test_a_call_without_a_body_may_have_any_media_type(ask):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    await ask("PUT", TOPIC, status=204, headers={**form, "Content-Length": "0"})
+    await ask("PUT", f"{TOPIC}/unload", {"a": 1}, 415, headers=form)
