@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
-from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.dispatch_rates import RateLimit
 from braidlog.broker.delivery.pump import Pump
-from braidlog.broker.delivery.surroundings import DispatchContext
+from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.broker.reading import ack_sets
@@ -30,7 +29,7 @@ from braidlog.broker.topics.client_limits import ClientLimits
 from braidlog.storage.formats.api import BatchFlag
 
 if TYPE_CHECKING:
-    from braidlog.broker.topics.partition import Partition
+    pass
 
 CHUNK = int(BatchFlag.CHUNK)  # Ints: operators of a flag class are too slow for each entry.
 DELAYED = int(BatchFlag.DELAYED)
@@ -48,15 +47,8 @@ class Dispatcher(Pump):
     is_blocked = False  # At the subscription's limit of unacknowledged messages.
     _special = 0  # Flags of entries that `_offer` decides about.
 
-    def __init__(
-        self,
-        partition: Partition,
-        name: bytes,
-        cursor: DispatchCursor,
-        surroundings: DispatchContext | None = None,
-    ) -> None:
-        """`name` is the subscription's name."""
-        super().__init__(partition, name, cursor, surroundings)
+    def __init__(self, source: DispatchSource) -> None:
+        super().__init__(source)
         self.consumers: list[Consumer] = []
         # Ends with the seek that is under way: new consumers wait until then.
         self.resetting: trio.Event | None = None

@@ -21,16 +21,15 @@ from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKin
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.delivery.shared import SharedDispatcher
-from braidlog.broker.delivery.surroundings import DispatchContext
+from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.delivery.turn_batches import TurnBatches
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.reading.entries import Entry
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.cursor import CursorState, DispatchCursor
+    from braidlog.broker.delivery.cursor import CursorState
     from braidlog.broker.delivery.entry_reads import EntryRead
-    from braidlog.broker.topics.partition import Partition
 
 # Reads for more consumers than these are larger, so that a consumer receives several entries.
 MANY_CONSUMERS: Final = 100
@@ -60,18 +59,9 @@ class KeySharedDispatcher(SharedDispatcher):
 
     kind = SubscriptionKind.KEY_SHARED
 
-    def __init__(
-        self,
-        partition: Partition,
-        name: bytes,
-        cursor: DispatchCursor,
-        surroundings: DispatchContext | None = None,
-        *,
-        policy: KeyPolicy,
-        in_order: bool = True,
-    ) -> None:
+    def __init__(self, source: DispatchSource, *, policy: KeyPolicy, in_order: bool = True) -> None:
         """With `in_order`, a slot waits until no other consumer holds entries of the slot."""
-        super().__init__(partition, name, cursor, surroundings)
+        super().__init__(source)
         self.policy = policy
         self.in_order = in_order
         self._holders: dict[int, _Holder] = {}

@@ -24,25 +24,16 @@ from braidlog.storage.metadata.ranges import RangeSet
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.again import Lane
-    from braidlog.broker.delivery.cursor import DispatchCursor
     from braidlog.broker.delivery.entry_reads import EntryRead
-    from braidlog.broker.delivery.surroundings import DispatchContext
+    from braidlog.broker.delivery.surroundings import DispatchSource
     from braidlog.broker.reading.entries import Entry
-    from braidlog.broker.topics.partition import Partition
 
 
 class LockingDispatcher(SharedDispatcher):
     """Delivers entries in turns, but none with a locked record."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        name: bytes,
-        cursor: DispatchCursor,
-        surroundings: DispatchContext | None = None,
-    ) -> None:
-        """See Dispatcher."""
-        super().__init__(partition, name, cursor, surroundings)
+    def __init__(self, source: DispatchSource) -> None:
+        super().__init__(source)
         self.share_limits = ShareLimits()
         self.locks = Locks()
         self.archived = 0
@@ -50,7 +41,7 @@ class LockingDispatcher(SharedDispatcher):
         self.dead: deque[tuple[int, int]] = deque()
         """Ranges that wait for a copy in the dead letter topic. Nobody gets them."""
         self._counts = DeliveryCounts()
-        if (stored := cursor.deliveries()) is not None:
+        if (stored := self.cursor.deliveries()) is not None:
             self._counts.load(stored)
         self._out = RangeSet()
         # Read entries with a locked record: entry offset -> end. They wait when the lock ends.

@@ -16,19 +16,17 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries, read_steps
 from braidlog.broker.delivery.holes import HOLES_MAX, holes_of
 from braidlog.broker.delivery.pieces import EarlierPieces
 from braidlog.broker.delivery.retries import READ_AGAIN_S, longer_wait
-from braidlog.broker.delivery.surroundings import DispatchContext
+from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.steps import run_now
 
 if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import OutputReservation
-    from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
 
@@ -40,28 +38,20 @@ class Pump(abc.ABC):
     entry again. Only `run` waits.
     """
 
-    def __init__(
-        self,
-        partition: Partition,
-        name: bytes,
-        cursor: DispatchCursor,
-        surroundings: DispatchContext | None = None,
-    ) -> None:
-        """Prepare to read for the subscription `name`."""
-        surroundings = surroundings or DispatchContext()
-        self.partition = partition
-        self.name = name
-        self.cursor = cursor
+    def __init__(self, source: DispatchSource) -> None:
+        """Prepare to read for a subscription."""
+        self.partition = partition = source.partition
+        self.name, self.cursor = source.name, source.cursor
         # Offset at which the log is unreadable, or unreadable for Pulsar.
         self.stopped_at: int | None = None
-        self._surroundings = surroundings
+        self._surroundings = surroundings = source.context
         self._limits = surroundings.limits
         self._budget = surroundings.budget
         self._now_us = surroundings.now_us
         self._ahead: deque[Entry] = deque()
         self._ahead_bytes = 0  # Size of the pages that contain the entries.
-        self._pieces = EarlierPieces(partition, cursor)
-        self._read_position = cursor.position
+        self._pieces = EarlierPieces(partition, self.cursor)
+        self._read_position = self.cursor.position
         self._read_bytes = self._limits.read_ahead_bytes
         self._last_read_bytes = 0  # A batch may be larger than the requested bytes.
         self._generation = 0  # Incremented when the current read is no longer wanted.

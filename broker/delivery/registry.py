@@ -25,7 +25,7 @@ from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
 from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAheadBudget
 from braidlog.broker.delivery.share_queue import QueueDispatcher
-from braidlog.broker.delivery.surroundings import DispatchContext, wall_clock_us
+from braidlog.broker.delivery.surroundings import DispatchContext, DispatchSource, wall_clock_us
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.runtime.output_budget import OutputBudget
@@ -241,18 +241,17 @@ class Dispatchers:
         shared = DispatchContext(
             self._budget, self._now_us, self.release, self.keep, self._bury, rates=self._rates
         )
+        source = DispatchSource(partition, name, cursor, shared)
         match kind:
             case SubscriptionKind.EXCLUSIVE:
-                return ExclusiveDispatcher(partition, name, cursor, shared)
+                return ExclusiveDispatcher(source)
             case SubscriptionKind.FAILOVER:
-                return FailoverDispatcher(partition, name, cursor, shared)
+                return FailoverDispatcher(source)
             case SubscriptionKind.SHARED:
-                return QueueDispatcher(partition, name, cursor, shared)
+                return QueueDispatcher(source)
             case SubscriptionKind.KEY_SHARED:
                 policy = KeyRanges() if keys.is_sticky else KeyRing()
-                return KeySharedDispatcher(
-                    partition, name, cursor, shared, policy=policy, in_order=keys.in_order
-                )
+                return KeySharedDispatcher(source, policy=policy, in_order=keys.in_order)
 
     def copy_dead_letters(self, copier: DeadLetterCopier) -> None:
         """Copy the records that queues give up by `copier`."""

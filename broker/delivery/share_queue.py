@@ -27,9 +27,7 @@ from braidlog.broker.delivery.pulling import AckRange, AckType, PullingConsumer
 from braidlog.broker.reading import ack_sets
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.cursor import DispatchCursor
-    from braidlog.broker.delivery.surroundings import DispatchContext
-    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.delivery.surroundings import DispatchSource
 
 # Ranges of records that wait for a copy in the dead letter topic.
 DEAD_MAX: Final = 2000
@@ -38,15 +36,8 @@ DEAD_MAX: Final = 2000
 class QueueDispatcher(LockingDispatcher):
     """Delivers to consumers in turns, and lets members of share groups take records."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        name: bytes,
-        cursor: DispatchCursor,
-        surroundings: DispatchContext | None = None,
-    ) -> None:
-        """See Dispatcher."""
-        super().__init__(partition, name, cursor, surroundings)
+    def __init__(self, source: DispatchSource) -> None:
+        super().__init__(source)
         self._turn: Consumer | None = None  # The member that has its turn.
         self._locked_end = 0  # End of the records that members have had since the last move back.
 

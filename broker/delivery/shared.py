@@ -21,7 +21,7 @@ from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, Dispatcher
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
 from braidlog.broker.delivery.retries import READ_AGAIN_S
 from braidlog.broker.delivery.returning import Returning
-from braidlog.broker.delivery.surroundings import DispatchContext
+from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.delivery.turn_batches import TurnBatches
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading import ack_sets
@@ -29,9 +29,7 @@ from braidlog.broker.reading import entries as ids
 from braidlog.broker.reading.entries import Entry, EntryId, EntrySpan
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.cursor import DispatchCursor
     from braidlog.broker.runtime.output_budget import OutputReservation
-    from braidlog.broker.topics.partition import Partition
 
 # Chunked messages before delivery of the last piece; beyond this number the oldest is forgotten.
 CHUNKED_MAX = 1000
@@ -44,15 +42,8 @@ class SharedDispatcher(Dispatcher):
     kind = SubscriptionKind.SHARED
     _special = CHUNK | DELAYED
 
-    def __init__(
-        self,
-        partition: Partition,
-        name: bytes,
-        cursor: DispatchCursor,
-        surroundings: DispatchContext | None = None,
-    ) -> None:
-        """See Dispatcher."""
-        super().__init__(partition, name, cursor, surroundings)
+    def __init__(self, source: DispatchSource) -> None:
+        super().__init__(source)
         self._turns = ConsumerTurns()
         self._again = Again()
         self._returning = Returning(self._limits.returned_together)

@@ -1,14 +1,21 @@
 """The surroundings of a broker's dispatchers: a budget, a clock, and the registry that has them."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import trio
 
 from braidlog.broker.delivery.dispatch_rates import PartitionRates
 from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
+
+if TYPE_CHECKING:
+    from braidlog.broker.delivery.cursor import DispatchCursor
+    from braidlog.broker.topics.partition import Partition
 
 
 def wall_clock_us() -> int:
@@ -31,3 +38,13 @@ class DispatchContext:
     limits: DeliveryLimits = field(default_factory=DeliveryLimits)
     rates: PartitionRates = field(default_factory=lambda: PartitionRates(trio.current_time))
     """Rates of delivery of each partition."""
+
+
+@dataclass(slots=True)
+class DispatchSource:
+    """The subscription of a partition that a dispatcher delivers; `name` is the subscription's."""
+
+    partition: Partition
+    name: bytes
+    cursor: DispatchCursor
+    context: DispatchContext = field(default_factory=DispatchContext)

@@ -11,7 +11,7 @@ from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.cursor import reader_cursor
 from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
-from braidlog.broker.delivery.surroundings import DispatchContext
+from braidlog.broker.delivery.surroundings import DispatchContext, DispatchSource
 from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.topics.client_limits import ClientLimits
 from tests.broker.delivery.entry_fakes import FakePartition
@@ -80,7 +80,8 @@ class Stage:
         self.clock = FakeClock(1_000_000_000)
         self.budget = ReadAheadBudget()
         surroundings = DispatchContext(self.budget, self.clock, limits=limits or DeliveryLimits())
-        self.dispatcher = kind(self.partition, b"s", self.cursor, surroundings, **settings)
+        source = DispatchSource(self.partition, b"s", self.cursor, surroundings)
+        self.dispatcher = kind(source, **settings)
         nursery.start_soon(self.dispatcher.run)
 
     def join(self, permits=0, name="c", **settings):
