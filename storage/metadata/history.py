@@ -35,8 +35,11 @@ from braidlog.storage.metadata.users import UserBook
 
 Subject = NamespaceMeta | TopicMeta | UserMeta
 
-# Remembered changes: more than a client misses within minutes, and a few MB at most.
+# Remembered changes: more than a client misses within minutes.
 HISTORY_CHANGES_MAX = 2_000
+# Partitions of the topics in these changes, before and after each: 40 bytes each, as a deleted
+# topic's numbers stay in memory. A topic may have 10,000 partitions.
+HISTORY_PARTITIONS_MAX = 50_000
 
 
 class CatalogueState(Protocol):
@@ -67,6 +70,12 @@ class PastChange:
     namespace: NamespaceMeta | None = None
     of_grants: bool = False
 
+    @property
+    def partitions(self) -> int:
+        """Number of partition numbers that the change holds in memory."""
+        metas = (self.before, self.after)
+        return sum(len(meta.partition_ids) for meta in metas if isinstance(meta, TopicMeta))
+
 
 class ChangeHistory:
     """The last changes, oldest first.
@@ -74,16 +83,23 @@ class ChangeHistory:
     Guarantees: has every change after `begins_after`.
     """
 
-    def __init__(self, changes_max: int = HISTORY_CHANGES_MAX) -> None:
+    def __init__(
+        self,
+        changes_max: int = HISTORY_CHANGES_MAX,
+        partitions_max: int = HISTORY_PARTITIONS_MAX,
+    ) -> None:
         """Begin empty."""
         self._changes: deque[PastChange] = deque()
         self._changes_max = changes_max
+        self._partitions = 0  # of all remembered changes
+        self._partitions_max = partitions_max
         self.begins_after, self.begins_after_us = -1, 0
         """Place and time of the last change that is not remembered."""
 
     def restart(self, place: int) -> None:
         """Forget all changes: changes up to `place` are not known."""
         self._changes.clear()
+        self._partitions = 0
         self.begins_after, self.begins_after_us = place, _now_us()
 
     def apply(self, state: CatalogueState, change: CatalogueChange, place: int) -> None:
@@ -98,10 +114,16 @@ class ChangeHistory:
         if isinstance(topic, TopicMeta):
             namespace = state.namespace(topic.name.tenant, topic.name.namespace)
         of_grants = isinstance(change, Granted | Revoked)
-        self._changes.append(PastChange(place, _now_us(), before, after, namespace, of_grants))
-        if len(self._changes) > self._changes_max:
-            oldest = self._changes.popleft()
-            self.begins_after, self.begins_after_us = oldest.place, oldest.time_us
+        past = PastChange(place, _now_us(), before, after, namespace, of_grants)
+        self._changes.append(past)
+        self._partitions += past.partitions
+        while len(self._changes) > self._changes_max or self._partitions > self._partitions_max:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        oldest = self._changes.popleft()
+        self._partitions -= oldest.partitions
+        self.begins_after, self.begins_after_us = oldest.place, oldest.time_us
 
     def after(self, place: int) -> Iterator[PastChange]:
         """Yield the changes after that place, oldest first."""

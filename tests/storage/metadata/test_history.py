@@ -52,6 +52,21 @@ def test_a_start_begins_a_history_at_its_place(catalogue, journal):
     assert again.history.begins_after == again.writer.place == catalogue.writer.place
 
 
+def test_changes_of_many_partitions_are_forgotten_sooner(catalogue):
+    """The numbers of a deleted topic's partitions would stay in memory, by thousands."""
+    history = catalogue.history = ChangeHistory(partitions_max=10)
+    for number in range(3):
+        name = TopicName("public", "default", f"t{number}")
+        catalogue.create_topic(name, [1, 2, 3], partitioned=True, created_us=5)
+        catalogue.delete_topic(catalogue.topic(name).topic_id)
+    remembered = list(history.after(-1))
+    assert [past.before and past.before.name.topic for past in remembered] == ["t1", None, "t2"]
+    assert history.begins_after == catalogue.writer.place - 3
+    catalogue.create_topic(NAME, list(range(11)), partitioned=True, created_us=5)
+    assert list(history.after(-1)) == []
+    assert history.begins_after == catalogue.writer.place
+
+
 def test_the_oldest_changes_are_forgotten(catalogue):
     history = catalogue.history = ChangeHistory(changes_max=2)
     for number in range(4):
