@@ -34,8 +34,11 @@ def number(
 def integer(request: Request, name: str, default: int) -> int:
     """Return a number that may be negative. Raises RequestRefused."""
     text = request.query_params.get(name)
-    if text is None:
-        return default
+    return default if text is None else signed(name, text)
+
+
+def signed(name: str, text: str) -> int:
+    """Return the value of a number that may be negative. Raises RequestRefused."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > DIGITS_MAX:
         raise RequestRefused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")

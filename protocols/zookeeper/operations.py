@@ -105,6 +105,11 @@ class OperationContext:
     def _budget(self) -> OutputBudget:
         return self.caller.connection.outbox.budget
 
+    def observed(self, path: str) -> Values:
+        """Note that a virtual node has gone; there is nothing to answer."""
+        self.tree.observe(path)
+        return ()
+
     def stat(self, path: str) -> Stat:
         """Return the numbers of a node after a change; zeros if the node is gone already."""
         node = self.tree.look(path, self.caller)
@@ -237,7 +242,8 @@ def create2(
         if flags:
             raise NodeError(ZkCode.BAD_ARGUMENTS, "this node is neither ephemeral nor sequential")
         lists.fixed(acl, context.caller.identities)
-        return _changed(context, path, virtual.create(context.caller, data), (named,))
+        change = virtual.create(context.caller, data)
+        return _changed(context, change, lambda: (named, context.stat(path)))
     with context.tree.change():
         path = context.tree.create(context.caller, path, data, acl, flags)
     return context.shown(path, named), context.stat(path)
@@ -249,7 +255,8 @@ def set_data(context: OperationContext, named: str, data: bytes | None, version:
     virtual = context.virtual(path)
     if virtual is not None:
         context.tree.check(path, version)
-        return _changed(context, path, virtual.set_data(context.caller, data), ())
+        change = virtual.set_data(context.caller, data)
+        return _changed(context, change, lambda: (context.stat(path),))
     with context.tree.change():
         context.tree.set_data(context.caller, path, data, version)
     return (context.stat(path),)
@@ -261,7 +268,7 @@ def delete(context: OperationContext, named: str, version: int) -> Result:
     virtual = context.virtual(path)
     if virtual is not None:
         context.tree.check(path, version)
-        return _deleted(context, path, virtual.delete(context.caller))
+        return _changed(context, virtual.delete(context.caller), lambda: context.observed(path))
     with context.tree.change():
         context.tree.delete(context.caller, path, version)
     return ()
@@ -282,35 +289,19 @@ def check(context: OperationContext, named: str, version: int) -> Result:
     return ()
 
 
-def _changed(context: OperationContext, path: str, change: Change, before: Values) -> Result:
-    """Return the numbers of a virtual node after a change, behind `before`."""
+def _changed(context: OperationContext, change: Change, answer: Callable[[], Values]) -> Result:
+    """Return the answer to a change of a virtual node, made after the change."""
     if not isinstance(change, int):
-        return _changed_later(context, path, change, before)
+        return _changed_later(context, change, answer)
     context.ticket = max(context.ticket, change)
-    return (*before, context.stat(path))
+    return answer()
 
 
 async def _changed_later(
-    context: OperationContext, path: str, change: Coroutine[Any, Any, int], before: Values
+    context: OperationContext, change: Coroutine[Any, Any, int], answer: Callable[[], Values]
 ) -> Values:
     context.ticket = max(context.ticket, await change)
-    return (*before, context.stat(path))
-
-
-def _deleted(context: OperationContext, path: str, change: Change) -> Result:
-    if not isinstance(change, int):
-        return _deleted_later(context, path, change)
-    context.ticket = max(context.ticket, change)
-    context.tree.observe(path)
-    return ()
-
-
-async def _deleted_later(
-    context: OperationContext, path: str, change: Coroutine[Any, Any, int]
-) -> Values:
-    context.ticket = max(context.ticket, await change)
-    context.tree.observe(path)
-    return ()
+    return answer()
 
 
 def multi(context: OperationContext, *parts: tuple[int, Values]) -> Result:

@@ -114,7 +114,7 @@ class RawLogApi:
         )
         time_us = request.query_params.get("time_us")
         if time_us is not None:
-            raw_state.first_offset = await first_at(partition, _integer("time_us", time_us))
+            raw_state.first_offset = await first_at(partition, query.signed("time_us", time_us))
         return json_response(raw_state)
 
     async def batches(self, request: Request) -> Response:
@@ -192,10 +192,3 @@ def _pieces(part: Buffer) -> Iterator[memoryview]:
     view = memoryview(part)
     for start in range(0, len(view), JSON_PIECE_BYTES):
         yield view[start : start + JSON_PIECE_BYTES]
-
-
-def _integer(name: str, text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > query.DIGITS_MAX:
-        raise RequestRefused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
-    return int(text)
