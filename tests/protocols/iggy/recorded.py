@@ -66,6 +66,14 @@ def first_frames() -> list[FirstFrame]:
     ]
 
 
+def requests_of_w() -> dict[str, list[tuple[str, bytes]]]:
+    """Return the commands and requests of each client of dialect W, in order."""
+    requests: dict[str, list[tuple[str, bytes]]] = {}
+    for client, command, request in _rows("w-requests.tsv"):
+        requests.setdefault(client, []).append((command, bytes.fromhex(request)))
+    return requests
+
+
 def _rows(name: str) -> list[list[str]]:
     lines = (VECTORS / name).read_text().splitlines()
     return [line.split("\t") for line in lines if not line.startswith("#")]

@@ -10,8 +10,12 @@ from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.fields import FieldRefused
 from braidlog.protocols.iggy.layouts_v import V
-from braidlog.protocols.iggy.layouts_w import W_DEV, W, dialect_of
+from braidlog.protocols.iggy.layouts_w import FRAMINGS, W_DEV, W, dialect_of
+from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.messages import CommandCode
+from braidlog.protocols.iggy.vsr import HEADER_BYTES
+from tests.protocols.iggy.recorded import requests_of_w
+from tests.protocols.iggy.test_vsr import frame
 from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC, VClient
 from tests.protocols.iggy.wtalk import (
     SECRET,
@@ -309,3 +313,44 @@ async def test_each_scope_has_its_options(w):
     assert listed[1]["segment_size"] == listed[1]["replication_factor"] == 0
     assert "enforce_fsync" not in listed[1]
     assert (listed[2], listed[3]) == ({"name": 1}, {"username": 1, "status": 1})
+
+
+PARTITION_COMMANDS = {
+    *(CommandCode.SEND_MESSAGES, CommandCode.POLL_MESSAGES, CommandCode.POLL_MESSAGES_DEFERRED),
+    *(CommandCode.STORE_CONSUMER_OFFSET, CommandCode.DELETE_CONSUMER_OFFSET),
+}
+
+
+@pytest.mark.parametrize(("client", "requests"), requests_of_w().items())
+def test_requests_of_real_clients_are_read(client, requests):
+    machine = IggyMachine()
+    for command, request in requests:
+        view = memoryview(request)
+        if CommandCode[command] not in {CommandCode.PING, CommandCode.LOGIN_USER}:
+            machine.logged_in = True
+            (machine.session,) = struct.unpack_from("<Q", request, 184)
+        assert machine.frame_size(view) == len(request)
+        event = machine.decode(view)
+        assert isinstance(event, IggyCommand), f"{command}: {event.reason}"
+        assert (event.code, event.frame is not None) == (CommandCode[command], True)
+        if event.code in PARTITION_COMMANDS:
+            assert event.frame.partition
+        assert event.frame.owner == struct.unpack_from("<Q", request, 208)[0]
+        cut = struct.pack("<I", len(request) - 1)
+        if len(request) > HEADER_BYTES and event.code != CommandCode.SEND_MESSAGES:
+            shorter = request[:48] + cut + request[52:-1]
+            assert isinstance(machine.decode(memoryview(shorter)), RefusedFrame), command
+    is_edge_9 = "edge.9" in client
+    assert machine.dialect is (W if is_edge_9 else W_DEV)
+
+
+def test_a_refused_login_names_every_served_version():
+    login = login_body(version=(0, 99, 0))
+    machine = IggyMachine()
+    request = memoryview(frame(operation=1, body=login))
+    assert machine.frame_size(request) == len(request)
+    event = machine.decode(request)
+    assert isinstance(event, RefusedFrame)
+    versions = {framing.version for framing in FRAMINGS.values()}
+    newest, oldest = struct.unpack_from("<II", event.reply, 144)
+    assert (newest, oldest) == (max(versions), min(versions))
