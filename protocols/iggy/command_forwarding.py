@@ -60,6 +60,18 @@ class About(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     joined: list[Membership]
 
 
+async def receive(stream: trio.SocketStream, size: int) -> bytearray:
+    """Return exactly `size` bytes of another broker. Raises OSError, trio.BrokenResourceError."""
+    data = bytearray(size)
+    left = memoryview(data)
+    while left:
+        received = await stream.socket.recv_into(left)
+        if not received:
+            raise trio.BrokenResourceError("the connection has ended")
+        left = left[received:]
+    return data
+
+
 class Link:
     """A client's connection to an owner. `joined`: the client's memberships there."""
 
@@ -77,26 +89,16 @@ class Link:
         try:
             with trio.fail_after(self._answer_s):
                 await self.stream.send_all(HEAD.pack(size, len(header)) + header + frame)
-                status, joined, length = ANSWER.unpack(await self._receive(ANSWER.size))
+                status, joined, length = ANSWER.unpack(await receive(self.stream, ANSWER.size))
                 if joined + length > ANSWER_BYTES_MAX:
                     raise trio.BrokenResourceError(f"an answer of {joined + length} bytes")
                 self.joined = msgspec.msgpack.decode(
-                    await self._receive(joined), type=list[Membership]
+                    await receive(self.stream, joined), type=list[Membership]
                 )
-                answer = await self._receive(length)
+                answer = await receive(self.stream, length)
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
             raise EndConnection(f"the owner of a topic does not answer: {error}") from error
         return None if status == MOVED else answer
-
-    async def _receive(self, size: int) -> bytearray:
-        data = bytearray(size)
-        left = memoryview(data)
-        while left:
-            received = await self.stream.socket.recv_into(left)
-            if not received:
-                raise trio.BrokenResourceError("the connection has ended")
-            left = left[received:]
-        return data
 
 
 class IggyForwarder:

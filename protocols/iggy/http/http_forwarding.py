@@ -20,6 +20,7 @@ from braidlog.broker.access.rights import Principal
 from braidlog.broker.cluster.placement import NOBODY
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.server.written_topics import WrittenTopics
+from braidlog.protocols.iggy.command_forwarding import receive
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.http.caller import PROTOCOL
 from braidlog.protocols.iggy.http.options import MIB
@@ -173,7 +174,7 @@ async def send_message(stream: trio.SocketStream, message: msgspec.Struct) -> No
 
 async def receive_size(stream: trio.SocketStream, bytes_max: int) -> int:
     """Return the length of the next message. Raises trio.BrokenResourceError."""
-    (size,) = LENGTH.unpack(await _receive(stream, LENGTH.size))
+    (size,) = LENGTH.unpack(await receive(stream, LENGTH.size))
     if size > bytes_max:
         raise trio.BrokenResourceError(f"a message of {size} bytes exceeds {bytes_max}")
     return int(size)
@@ -182,17 +183,6 @@ async def receive_size(stream: trio.SocketStream, bytes_max: int) -> int:
 async def receive_message(stream: trio.SocketStream, size: int, kind: type[T]) -> T:
     """Return a message of that length. Raises trio.BrokenResourceError."""
     try:
-        return msgspec.msgpack.decode(await _receive(stream, size), type=kind)
+        return msgspec.msgpack.decode(await receive(stream, size), type=kind)
     except msgspec.MsgspecError as error:
         raise trio.BrokenResourceError(str(error)) from error
-
-
-async def _receive(stream: trio.SocketStream, size: int) -> bytearray:
-    data = bytearray(size)
-    left = memoryview(data)
-    while left:
-        received = await stream.socket.recv_into(left)
-        if not received:
-            raise trio.BrokenResourceError("the connection has ended")
-        left = left[received:]
-    return data
