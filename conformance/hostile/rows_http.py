@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from braidlog.protocols.http.examples import EXAMPLES
 from braidlog.protocols.http.management.exports import ExportRun
 from braidlog.protocols.http.pulsar_admin import absent
+from braidlog.protocols.http.pulsar_admin.policies import Policy
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
 from conformance.hostile.mutation import HTTP
 from conformance.hostile.rows import TOPIC, CommandRow, ConnectionKind, Protocol
@@ -32,7 +33,6 @@ IMPORTED = [
 ]
 AVRO = {"schema_type": "AVRO", "value_schema": {"type": "AVRO", "schema": SCHEMA}}
 PLACE_IN_LOG = {"ledgerId": 1, "entryId": 0, "partitionIndex": -1}
-POLICY_QUERY = "applied=true&messageTTL=9&backlogQuotaType=message_age"
 Row = tuple[str, str, object]
 
 
@@ -281,6 +281,18 @@ def _clusters() -> Iterator[Row]:
     yield "POST", f"{KEEP}/replication", ["standalone", "hostile"]
 
 
+def _call_of(policy: Policy, method: str, path: str, *, is_topic: bool) -> Row:
+    """Return a call with content that the policy understands."""
+    if method == "GET":
+        return method, f"{path}?applied=true", None
+    query = [f"{name}=destination_storage" for name in policy.query]
+    body = None if method == "DELETE" else policy_body(policy)
+    if is_topic and policy.topic_query and method != "DELETE":
+        query.append(f"{policy.topic_query}={body}")
+        body = None
+    return method, "?".join(filter(None, (path, "&".join(query)))), body
+
+
 def _policies() -> Iterator[Row]:
     """Yield settings of a namespace or a topic in Pulsar's admin API."""
     named = f"{ADMIN}/persistent/{MADE}"
@@ -290,8 +302,7 @@ def _policies() -> Iterator[Row]:
         for policy in POLICIES:
             for path, methods in policy.calls(is_topic=place in topics):
                 for method in methods:
-                    body = None if method in ("GET", "DELETE") else policy_body(policy)
-                    yield method, f"{place}/{path}?{POLICY_QUERY}", body
+                    yield _call_of(policy, method, f"{place}/{path}", is_topic=place in topics)
         yield "GET", f"{place}/permissions", None
         yield "POST", f"{place}/permissions/hostile", ["consume", "produce"]
         yield "DELETE", f"{place}/permissions/hostile", None

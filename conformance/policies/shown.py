@@ -43,10 +43,13 @@ def prepare(place: Place) -> None:
             is_topic = level == "topic"
             end, methods = policy.calls(is_topic=is_topic)[-1]
             method = next(method for method in methods if method in ("POST", "PUT"))
-            query = f"?{policy.topic_query}={body}" if is_topic and policy.topic_query else ""
-            status, answer = place.call(method, f"{paths[level]}/{end}{query}", body)
+            path = f"{paths[level]}/{end}"
+            if is_topic and policy.topic_query:
+                status, answer = place.call(method, f"{path}?{policy.topic_query}={body}")
+            else:
+                status, answer = place.call(method, path, body)
             if status != 204:
-                raise PolicyFailed(f"{method} {paths[level]}/{end} {body}: {status} {answer}")
+                raise PolicyFailed(f"{method} {path} {body}: {status} {answer}")
 
 
 def expected(place: Place) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def main() -> int:
                     f"ws://{broker.addresses['http']}", f"persistent/public/default/{name}"
                 )
             except NotInstalled as error:
-                print(f"{name}: left out, {error} is not installed")
+                print(f"{name}: left out, {error} is not installed: python -m pip install {error}")
                 continue
             consumed, read = ([*words] for words in lists)
             is_right = consumed == expected and read == expected

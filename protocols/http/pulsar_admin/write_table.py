@@ -123,7 +123,8 @@ def _of_topics() -> Iterator[tuple[str, str, Content]]:
     yield "POST", f"{SCHEMAS}/schema", SCHEMA
     yield "POST", f"{SCHEMAS}/version", SCHEMA
     yield "POST", f"{SCHEMAS}/compatibility", SCHEMA
-    yield "DELETE", f"{SCHEMAS}/schema", HINTED
+    # `force` asks for the end of all versions too; no call shows a version after a deletion.
+    yield "DELETE", f"{SCHEMAS}/schema", FORCED
 
 
 def _of_subscriptions() -> Iterator[tuple[str, str, Content]]:

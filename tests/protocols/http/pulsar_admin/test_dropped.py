@@ -76,13 +76,24 @@ async def test_words_that_a_policy_does_not_have_are_refused(ask):
     await ask("POST", f"{SPACE}/autoTopicCreation", forbidden, 400)
 
 
-async def test_the_end_of_a_schemas_history_is_refused(ask):
+@pytest.mark.parametrize("force", ["true", "false"])
+async def test_a_deleted_schema_has_no_versions(ask, force):
     await ask("PUT", TOPIC, status=204)
-    path = f"{ADMIN}/schemas/public/default/orders/schema"
-    await ask("POST", path, {"type": "STRING", "schema": "", "properties": {}}, 200)
-    await ask("DELETE", f"{path}?force=true", status=501)
-    await ask("GET", path, status=200)
-    await ask("DELETE", f"{path}?force=false", status=200)
+    schemas = f"{ADMIN}/schemas/public/default/orders"
+    body = {"type": "STRING", "schema": "", "properties": {}}
+    await ask("POST", f"{schemas}/schema", body, 200)
+    await ask("DELETE", f"{schemas}/schema?force={force}", status=200)
+    await ask("GET", f"{schemas}/schema", status=404)
+    assert (await ask("GET", f"{schemas}/schemas")).json == {"getSchemaResponses": []}
+
+
+@pytest.mark.parametrize("place", [SPACE, TOPIC])
+async def test_gos_name_of_the_longest_delay_counts(ask, place):
+    await ask("PUT", TOPIC, status=204)
+    body = {"active": True, "tickTime": 1000, "maxDelayInMillis": 60000}
+    await ask("POST", f"{place}/delayedDelivery", body, 204)
+    shown = (await ask("GET", f"{place}/delayedDelivery", status=200)).json
+    assert shown == {"active": True, "tickTime": 1000, "maxDeliveryDelayInMillis": 60000}
 
 
 async def test_a_tenant_is_not_deleted_by_force(ask):

@@ -31,6 +31,7 @@ MAPS = (
 OWN_NAMES = {
     "isExcluded",  # The documents' name of `excluded`.
     "empty",  # Apache shows the field.
+    "maxDelayInMillis",  # Go's name of `maxDeliveryDelayInMillis`.
     "deleteSchema",  # Java's client asks for it; Apache always deletes schemas.
 }
 BY_CLIENTS = {
