@@ -107,6 +107,11 @@ class AdminClient:
         path = f"/groups/{topic_path(topic)}/{path_part(group)}/positions"
         self._ask("PUT", path, {"positions": positions})
 
+    def settings(self) -> list[Json]:
+        """Return the settings in force. Raises AdminError."""
+        settings: list[Json] = self._ask("GET", "/config")["settings"]
+        return settings
+
     def users(self) -> list[Json]:
         """Return all users by number. Raises AdminError."""
         user_list: list[Json] = self._ask("GET", "/users")["users"]

@@ -1,6 +1,6 @@
 """`braidlog config`: show and check a broker's settings, and print an example file.
 
-Reads the sources of `serve`, and starts nothing.
+Reads the sources of `serve`, and starts nothing; or asks a running broker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from braidlog.broker.cli.failures import EXIT_USAGE, failing
-from braidlog.broker.cli.output import OutputOption, Where, print_rows
+from braidlog.broker.cli.output import HERE, Where, client_of, print_rows
 from braidlog.broker.cli.serving import set_flags
 from braidlog.broker.config.rows import setting_rows
 from braidlog.broker.config.settings import Config, ConfigError, load
@@ -19,7 +19,7 @@ from braidlog.broker.config.settings import Config, ConfigError, load
 if TYPE_CHECKING:
     from braidlog.broker.server.listener import Listener
 
-config = App(name="config", help="Show and check the settings of a broker, without a broker.")
+config = App(name="config", help="Show and check the settings of a broker.")
 
 ConfigFile = Annotated[str | None, Parameter(name="--config", help="Settings, a TOML file.")]
 SetOption = Annotated[
@@ -28,17 +28,20 @@ SetOption = Annotated[
 
 
 @config.command
-def show(
-    *, config_file: ConfigFile = None, set_: SetOption = None, output: OutputOption = "table"
-) -> None:
+def show(*, config_file: ConfigFile = None, set_: SetOption = None, where: Where = HERE) -> None:
     """Print every setting in force, and its source: a file, a variable, a flag or the default.
+
+    With --url or --context the settings are those of a running broker, with the Pulsar clusters
+    that clients described there.
 
     Example: braidlog config show --config broker.toml
     """
-
-    rows = list(setting_rows(*_load(config_file, set_)))
+    if where.url or where.context:
+        rows = client_of(where).settings()
+    else:
+        rows = list(setting_rows(*_load(config_file, set_)))
     texts = [{**row, "value": _text(row["value"])} for row in rows]
-    print_rows(Where(output=output), rows, ("setting", "value", "source"), texts)
+    print_rows(where, rows, ("setting", "value", "source"), texts)
 
 
 @config.command

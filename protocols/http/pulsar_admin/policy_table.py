@@ -280,17 +280,17 @@ def _dispatch_rate(path: str, setting: str) -> Policy:
 
 def _read_delayed_delivery(body: object, _: Request) -> Changes:
     fields = body if isinstance(body, dict) else {}
-    if fields.get(GOS_DELAY_MAX) is not None:
-        body = {DELAY_MAX: fields[GOS_DELAY_MAX], **fields}
+    if fields.get(GOS_LONGEST_DELAY) is not None:
+        body = {LONGEST_DELAY: fields[GOS_LONGEST_DELAY], **fields}
     return Policy("delayedDelivery", fields=DELAY_FIELDS).changes_by_fields(body)
 
 
-DELAY_MAX: Final = "maxDeliveryDelayInMillis"
-GOS_DELAY_MAX: Final = "maxDelayInMillis"  # The name in Go's client; Apache drops the field.
+LONGEST_DELAY: Final = "maxDeliveryDelayInMillis"
+GOS_LONGEST_DELAY: Final = "maxDelayInMillis"  # The name in Go's client; Apache drops the field.
 DELAY_FIELDS: Final = (
     PolicyField("tickTime", "delayed_delivery_tick_ms", 0),
     PolicyField("active", "delayed_delivery", False),
-    PolicyField(DELAY_MAX, "delayed_delivery_max_ms", 0),
+    PolicyField(LONGEST_DELAY, "delayed_delivery_max_ms", 0),
 )
 AUTO_TOPIC_FIELDS: Final = (
     PolicyField("allowAutoTopicCreation", "auto_topic_creation", False),
@@ -442,7 +442,7 @@ _OWN_FORM: Final = (
         "`active`, `tickTime` and `maxDeliveryDelayInMillis`",
         read=_read_delayed_delivery,
         fields=DELAY_FIELDS,
-        own_names=(*(field.name for field in DELAY_FIELDS), GOS_DELAY_MAX),
+        own_names=(*(field.name for field in DELAY_FIELDS), GOS_LONGEST_DELAY),
         applied={"tickTime": 1000, "active": True, "maxDeliveryDelayInMillis": 0},
     ),
     Policy(

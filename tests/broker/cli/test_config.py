@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from braidlog.broker.cli.client import AdminClient
 from braidlog.broker.cli.main import run
 from braidlog.broker.config.settings import Config, load
+from conformance.server import RunningBroker
 
 
 def test_each_setting_is_shown_with_its_source(tmp_path, capsys, monkeypatch):
@@ -25,6 +27,22 @@ def test_each_setting_is_shown_with_its_source(tmp_path, capsys, monkeypatch):
     assert shown["listeners.iggy.listen"] == ("off", str(file))
     assert shown["listeners.kafka.listen"] == ("127.0.0.1:9092", "default")
     assert "listeners.http.produce_bytes_max" in shown
+
+
+def test_a_running_broker_shows_its_settings_and_the_clusters(tmp_path, capsys):
+    others = dict.fromkeys(("kafka", "pulsar", "iggy", "zookeeper"), "off")
+    with RunningBroker(tmp_path, listen=others, settings=["topics.num_partitions=3"]) as broker:
+        client = AdminClient(broker.url)
+        client.send("PUT", "/admin/v2/clusters/far", {"serviceUrl": "http://far:8080"})
+        client.receive()
+        assert run(["config", "show", "--url", broker.url, "--output", "ndjson"]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        shown = {row["setting"]: (row["value"], row["source"]) for row in rows}
+        assert shown["topics.num_partitions"] == (3, "--set topics.num_partitions=3")
+        described, source = shown["pulsar_clusters.far"]
+        assert described["serviceUrl"] == "http://far:8080" and source == "Pulsar's admin API"
+        assert run(["config", "show", "--url", broker.url]) == 0
+        assert "http://far:8080" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,13 @@ async def test_about_shows_changed_settings(browser):
     assert "topics.consumers_max" in page.text and "braidlog config show" in page.text
 
 
+async def test_about_shows_described_clusters(browser, app):
+    fields = {"serviceUrl": "http://far:8080"}
+    assert (await call(app, "PUT", "/admin/v2/clusters/far", fields)).status == 200
+    page = await browser.get("/ui/about")
+    assert "pulsar_clusters.far" in page.text and "http://far:8080" in page.text
+
+
 async def test_about_shows_no_settings_without_the_right(browser, broker):
     broker.access = Access(OnlyTopic(TopicName("public", "default", "orders")))
     page = await browser.get("/ui/about")
