@@ -17,6 +17,7 @@ from braidlog.protocols.kafka.wire import (
     describe_cluster,
     describe_log_dirs,
     describe_quorum,
+    describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
     init_producer_id,
@@ -26,6 +27,8 @@ from braidlog.protocols.kafka.wire import (
     update_features,
 )
 from conformance.golden.case import MISSING, TOPIC, Case, same
+
+INT32_MAX: Final = 2**31 - 1
 
 
 def _cluster() -> Iterator[Case]:
@@ -183,6 +186,73 @@ def _ids_and_features() -> Iterator[Case]:
         yield Case(f"quorum {note}", same(describe_quorum.DescribeQuorumRequest(topics=[log])))
 
 
+def _refused() -> Iterator[Case]:
+    names = [describe_user_scram_credentials.UserName(name=b"nobody")] * 2
+    body: Struct = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
+    yield Case("keys of a user twice", same(body))
+    names = [describe_user_scram_credentials.UserName(name=b"")]
+    body = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
+    yield Case("keys of a user without a name", same(body))
+
+    def key(**fields: object) -> alter_user_scram_credentials.ScramCredentialUpsertion:
+        usual = {
+            "name": b"new",
+            "mechanism": 1,
+            "iterations": 4096,
+            "salt": b"salt",
+            "salted_password": bytes(32),
+        }
+        return alter_user_scram_credentials.ScramCredentialUpsertion(**(usual | fields))
+
+    gone = alter_user_scram_credentials.ScramCredentialDeletion(name=b"new", mechanism=1)
+    for note, change in (
+        ("twice", {"upsertions": [key(), key()]}),
+        ("and delete", {"upsertions": [key()], "deletions": [gone]}),
+        ("of an unknown mechanism", {"upsertions": [key(mechanism=9)]}),
+        ("without a name", {"upsertions": [key(name=b"")]}),
+        ("of too many rounds", {"upsertions": [key(iterations=INT32_MAX)]}),
+        ("of no user", {}),
+    ):
+        body = alter_user_scram_credentials.AlterUserScramCredentialsRequest(**change)
+        yield Case(f"change a key {note}", same(body))
+    places = [elect_leaders.TopicPartitions(topic=MISSING, partitions=[0])]
+    body = elect_leaders.ElectLeadersRequest(topic_partitions=places, timeout_ms=1000)
+    yield Case("election of a missing topic", same(body))
+    body = elect_leaders.ElectLeadersRequest(topic_partitions=[], timeout_ms=1000)
+    yield Case("election of nothing", same(body))
+    moved = alter_partition_reassignments.ReassignablePartition(partition_index=7, replicas=[1])
+    topics = [alter_partition_reassignments.ReassignableTopic(name=TOPIC, partitions=[moved])]
+    body = alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=topics)
+    yield Case("reassignment of a missing partition", same(body))
+    log_topics = [alter_replica_log_dirs.AlterReplicaLogDirTopic(name=MISSING, partitions=[0])]
+    dirs = [alter_replica_log_dirs.AlterReplicaLogDir(path=b"/none", topics=log_topics)]
+    body = alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=dirs)
+    yield Case("move of a missing topic", same(body))
+    named = [describe_log_dirs.DescribableLogDirTopic(topic=MISSING, partitions=[0])]
+    body = describe_log_dirs.DescribeLogDirsRequest(topics=named)
+    yield Case("directories of a missing topic", same(body))
+    for note, limit, cursor in (
+        ("without a limit", 0, None),
+        ("from a cursor", 1, describe_topic_partitions.Cursor(topic_name=TOPIC, partition_index=1)),
+        (
+            "from a missing partition",
+            1,
+            describe_topic_partitions.Cursor(topic_name=TOPIC, partition_index=9),
+        ),
+        (
+            "from a negative partition",
+            1,
+            describe_topic_partitions.Cursor(topic_name=TOPIC, partition_index=-1),
+        ),
+    ):
+        body = describe_topic_partitions.DescribeTopicPartitionsRequest(
+            topics=[describe_topic_partitions.TopicRequest(name=TOPIC)],
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        yield Case(f"partitions {note}", same(body))
+
+
 CLUSTER_CASES: Final = (
     *_cluster(),
     *_partitions(),
@@ -191,3 +261,6 @@ CLUSTER_CASES: Final = (
     *_ids_and_features(),
     *_set_user(),
 )
+
+
+REFUSED_CLUSTER_CASES: Final = tuple(_refused())
