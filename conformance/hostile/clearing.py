@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
 from conformance.clients.raw.kafka import KafkaWire
 from conformance.clients.raw.zookeeper import ZooKeeper, ZooKeeperError
 from conformance.hostile.rows import TOPIC
@@ -40,6 +41,17 @@ def prepare(broker: RunningBroker) -> None:
     """Create the topic and group of most frames."""
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(TOPIC)
+
+
+def fill_memory(broker: RunningBroker) -> None:
+    """Create and delete a topic with as many partitions as a topic may have.
+
+    CPython keeps the memory of so many objects, and uses it again (docs/limits.md). A mutated
+    number of partitions would do the same at any frame, and look like a leak.
+    """
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create_topic(TOPIC, TOPIC_PARTITIONS_MAX)
+    _ask(broker, "DELETE", f"/api/v1/topics/public/default/{TOPIC}")
 
 
 def clear(broker: RunningBroker) -> Cleared:
