@@ -85,7 +85,7 @@ const commands = {
     const resource = { resourceType: 2, resourceName: topic };
     const made = await admin.createTopics({ topics: [topic], partitions: 2, replicas: 1, configs: [{ name: "retention.ms", value: "100000" }] });
     check(made[0].partitions === 2, "two partitions");
-    await admin.createPartitions({ topics: [{ name: topic, count: 3, assignments: [] }] });
+    await admin.createPartitions({ topics: [{ name: topic, count: 3, assignments: null }] });
     const configs = [{ name: "retention.ms", configOperation: 0, value: "200000" }];
     await admin.incrementalAlterConfigs({ resources: [{ ...resource, configs }] });
     const [described] = await admin.describeConfigs({ resources: [{ ...resource, configurationKeys: ["retention.ms"] }] });
