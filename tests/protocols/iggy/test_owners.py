@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.http.app import make_app
 from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy.adapter import ADAPTER, state_of
@@ -205,6 +206,13 @@ async def test_a_group_that_was_created_anew_has_other_generations(member):
     await member.client.perform(DELETE_GROUP, OF_GROUP)
     assert (await member.client.perform(CREATE_GROUP, STREAM + TOPIC + b"\x03grp"))[0] == 0
     await member.join()
+    assert await refusals(member, 0, former) == {NOT_OWNED}
+
+
+async def test_owners_before_the_topic_was_at_another_broker_are_refused(broker, member):
+    former = await member.owner(0)
+    state_of(ADAPTER.states, broker).topic_changed(topic_of(broker), TopicEvent.MOVED)
+    assert await member.assigned() == [0, 1]
     assert await refusals(member, 0, former) == {NOT_OWNED}
 
 

@@ -327,3 +327,20 @@ async def test_memberships_at_other_brokers_survive_too(tmp_path):
         assert await second.perform(LOGOUT, b"") == (0, b"")
         with trio.fail_after(LOGIN_S / 2):  # Before the connection ends for lack of a login.
             await until(lambda: not owner.broker.members.of(topic, b"grp"))
+
+
+@pytest.mark.slow
+async def test_after_a_takeover_the_client_has_to_log_in(tmp_path):
+    """Sessions are not stored: another broker of the cluster knows none."""
+    async with (
+        lossy(tmp_path) as (asker, owner, _, _),
+        open_listeners(owner.broker) as far,
+        open_listeners(asker.broker) as near,
+    ):
+        first = await client_w(near)
+        client, status = await bound(far, first)
+        assert status == 40
+        assert (await client.query(GET_ME, b""))[0] == 40
+        again = await client_w(far, client_id=first.client_id)
+        assert (await again.query(GET_ME, b""))[0] == 0
+        assert again.session != first.session
