@@ -5,14 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
-from weakref import WeakKeyDictionary
 
 import trio
 
 from braidlog.protocols.http.app import make_app
 from braidlog.protocols.http.refusals import raw_refusal
 from braidlog.protocols.transport.connection import Application
-from braidlog.protocols.transport.serving import HttpListener
+from braidlog.protocols.transport.serving import HttpListener, listed
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = "http"
 
-_LISTENERS: WeakKeyDictionary[Broker, HttpListener] = WeakKeyDictionary()
+_LISTENERS: dict[Broker, HttpListener] = {}  # That serve.
 
 
 async def serve(
@@ -34,8 +33,8 @@ async def serve(
     """Serve until `stopping` is set and running requests are answered."""
     app = make_app(broker, options, stopping)
     listener = HttpListener(broker, PROTOCOL, cast(Application, app), raw_refusal, tls)
-    _LISTENERS[broker] = listener
-    await listener.run(sockets, stopping, (app.consumers.keep_time, app.history.run))
+    with listed(_LISTENERS, broker, listener):
+        await listener.run(sockets, stopping, (app.consumers.keep_time, app.history.run))
 
 
 async def serve_forwarded(broker: Broker, stream: trio.SocketStream) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
-from weakref import WeakKeyDictionary
 
 import trio
 
@@ -33,7 +32,7 @@ class IggyHttpAdapter:
     def __init__(self, states: States) -> None:
         """Take the state of each broker, which the listeners of all transports share."""
         self.states = states
-        self._apps: MutableMapping[Broker, IggyHttp] = WeakKeyDictionary()
+        self._apps: dict[Broker, IggyHttp] = {}  # Of listeners that serve.
 
     async def serve(
         self,
@@ -46,13 +45,13 @@ class IggyHttpAdapter:
     ) -> None:
         """Serve the sockets until `stopping`, then finish running requests."""
         from braidlog.protocols.iggy.http.app import IggyHttp, raw_refusal
-        from braidlog.protocols.transport.serving import HttpListener
+        from braidlog.protocols.transport.serving import HttpListener, listed
 
         loopback = all(is_loopback(listening.getsockname()[0]) for listening in sockets)
         app = IggyHttp(broker, options, state_of(self.states, broker), loopback=loopback)
         served = cast("Application", app)
-        self._apps[broker] = app
-        await HttpListener(broker, self.name, served, raw_refusal, tls).run(sockets, stopping)
+        with listed(self._apps, broker, app):
+            await HttpListener(broker, self.name, served, raw_refusal, tls).run(sockets, stopping)
 
     async def serve_forwarded(self, broker: Broker, stream: trio.SocketStream) -> None:
         """Serve the request that another broker forwards for a client."""

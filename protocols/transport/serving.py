@@ -5,8 +5,9 @@ connections of the other listeners, and serves an application on each. Knows no 
 from __future__ import annotations
 
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 import trio
@@ -33,6 +34,20 @@ STOP_S = 3.0  # Requests that still run at a stop take milliseconds; waiting req
 SEND_STALL_MS = 10_000
 
 Work = Callable[[], Awaitable[None]]
+T = TypeVar("T")
+
+
+@contextmanager
+def listed(table: MutableMapping[Broker, T], broker: Broker, value: T) -> Iterator[None]:
+    """Keep a value that refers to its broker in a table, only while the broker's listener serves:
+    a lasting entry would keep an ended broker, with its descriptors, in memory.
+    """
+    table[broker] = value
+    try:
+        yield
+    finally:
+        if table.get(broker) is value:  # Another listener of the broker may serve, too.
+            del table[broker]
 
 
 class HttpListener:

@@ -12,6 +12,7 @@ import trio
 
 from braidlog.broker.runtime.tls_socket import PLAIN_HELLO
 from braidlog.broker.server.connection import address_text
+from braidlog.protocols.http import server
 from braidlog.protocols.http.adapter import ADAPTER
 from braidlog.protocols.http.bodies import PROMPT_S
 from braidlog.protocols.http.options import RestOptions
@@ -52,6 +53,15 @@ async def test_the_log_names_a_client_without_tls(counted, nursery, tmp_path):
 async def served(broker, listening, options, stopping, tls, task_status):
     task_status.started()
     await ADAPTER.serve(broker, [listening], options, stopping, tls=tls)
+
+
+async def test_an_ended_listener_keeps_no_broker(listener, counted):
+    address, stopping, done = listener
+    await ask(await connect(address), "/healthz")
+    assert counted in server._LISTENERS
+    stopping.set()
+    await until(done.is_set)
+    assert counted not in server._LISTENERS
 
 
 # With a stopped clock, nothing times out.
