@@ -12,7 +12,6 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -27,9 +26,6 @@ from braidlog.broker.reading import entries as ids
 from braidlog.broker.reading.entries import Entry, EntryId, EntrySpan
 from braidlog.broker.topics.client_limits import ClientLimits
 from braidlog.storage.formats.api import BatchFlag
-
-if TYPE_CHECKING:
-    pass
 
 CHUNK = int(BatchFlag.CHUNK)  # Ints: operators of a flag class are too slow for each entry.
 DELAYED = int(BatchFlag.DELAYED)

@@ -34,7 +34,8 @@ PASSED_OVER: Final = 200
 MINUTE_S: Final = 60
 
 Key = tuple[int, bytes | None]  # A topic, and a group of the topic.
-State = tuple[Hashable, float]  # What a use changes, and the time since which it is unchanged.
+# A value that every use changes, and the time since which the value is unchanged.
+State = tuple[Hashable, float]
 
 
 class Inactivity:
