@@ -111,15 +111,20 @@ class Inactivity:
         wait_s = limit_of(topic.settings, "inactive_topic_s") or 0
         if self._unused_s((topic.meta.topic_id, None), self._topic_state(topic)) < wait_s:
             return
-        # Atomic: no await since the state was read.
+        await self.delete_unused(topic)  # Atomic: no await since the state was read.
+        log.info("inactive_topic_deleted", topic=topic.name.full)
+
+    async def delete_unused(self, topic: Topic) -> int:
+        """Delete a topic that no client uses; return the ticket. The topic takes no records
+        meanwhile, and until the next check if the outcome is unknown. Raises BrokerError.
+        """
         try:
             with topic.without_appends():
-                await self._topics.delete(topic.name)
+                return await self._topics.delete(topic.name)
         except Unanswered:  # The topic may still be deleted.
             topic.hold_appends(held=True)
             self._held.append(topic)
             raise
-        log.info("inactive_topic_deleted", topic=topic.name.full)
 
     def _unused_s(self, key: Key, state: Hashable | None) -> float:
         """Return the seconds since the state last changed; negative while in use (None)."""

@@ -155,8 +155,7 @@ class AdminTopics(AdminHandlers):
             ticket = await self._broker.topics.delete(topic.name, holds_name=True)
         else:
             await self._check_unused(topic)
-            with topic.without_appends():
-                ticket = await self._broker.topics.delete(topic.name)
+            ticket = await self._broker.inactivity.delete_unused(topic)
         return await self._done_at(ticket)
 
     async def _check_unused(self, topic: Topic) -> None:
