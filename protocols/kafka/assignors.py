@@ -1,8 +1,9 @@
 """Share out the partitions of topics to the members of a consumer group (KIP-848). Pure functions.
 
 `uniform` gives every member as many partitions as the others, and moves few of them when members
-come and go. `range_` gives each member neighbouring partitions of each topic, so that topics with
-as many partitions and equal keys are read by the same members.
+come and go. Of equal members, the next to send a heartbeat gives up or gets a partition: a member
+learns of its partitions from the answer. `range_` gives each member neighbouring partitions of each
+topic, so that topics with as many partitions and equal keys are read by the same members.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class AssignedMember(NamedTuple):
     topics: frozenset[bytes]  # ids of the topics that the member subscribes to, and that exist
     target: Places = NOWHERE  # what the member has been assigned
     instance_id: bytes | None = None
+    due: float = 0.0  # The member with the least sends the next heartbeat.
 
 
 Shares = dict[bytes, Places]
@@ -56,7 +58,7 @@ class _Balance:
     """A uniform assignment in the making."""
 
     def __init__(self, subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -> None:
-        self._subscribers = subscribers
+        self._subscribers = subscribers = sorted(subscribers, key=lambda member: member.due)
         self._counts = counts
         self._by_topic = _subscribers_by_topic(subscribers)
         self._order = {member.member_id: number for number, member in enumerate(subscribers)}
@@ -73,7 +75,7 @@ class _Balance:
         """Let members keep what they have, as far as their share goes."""
         total = sum(self._counts.get(topic, 0) for topic in self._by_topic)
         least, larger = divmod(total, len(self._subscribers) or 1)
-        for member in self._subscribers:
+        for member in reversed(self._subscribers):
             remaining = [place for place in sorted(member.target) if self._may_keep(member, place)]
             if self._has_equal_topics:
                 most = least + (larger > 0)

@@ -308,6 +308,7 @@ class ConsumerGroup:
                 frozenset(topics.ids[name] for name in self.names_of(member) if name in topics.ids),
                 member.target,
                 member.instance_id,
+                math.inf if member.is_away else member.due,
             )
             for member in self.members.values()
         ]

@@ -6,6 +6,7 @@ that it leaves. No request waits. Texts of refusals are Kafka's.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Coroutine
 from functools import partial
 from importlib.util import find_spec
@@ -181,13 +182,25 @@ def _answered(
         group.assign(topics_of(context, group.names()), now)
     owned = NOWHERE if request.member_epoch == JOIN_EPOCH else _owned(request)
     has_changed = group.reconcile(member, owned, now)
-    has_all = group.has_its_share(member)
+    is_told = has_changed or _is_full(request)
+    interval_s = SOON_S
+    if group.has_its_share(member):
+        interval_s = _first_interval_s(member) if is_told else HEARTBEAT_S
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=int((HEARTBEAT_S if has_all else SOON_S) * 1000),
-        assignment=_assignment(member) if has_changed or _is_full(request) else None,
+        heartbeat_interval_ms=int(interval_s * 1000),
+        assignment=_assignment(member) if is_told else None,
     )
+
+
+def _first_interval_s(member: ConsumerMember) -> float:
+    """Return the time to the heartbeat after a change, which differs by the member's random id.
+
+    Members that joined together would else go on sending their heartbeats together, and the group
+    would hear of the next change up to `HEARTBEAT_S` later.
+    """
+    return SOON_S + (HEARTBEAT_S - SOON_S) * zlib.crc32(member.member_id) / (1 << 32)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

@@ -125,6 +125,44 @@ def test_a_leave_gives_the_partitions_to_the_others() -> None:
     assert (group.state, group.size) == (State.EMPTY, len(b"g"))
 
 
+def test_the_next_member_to_send_a_heartbeat_gets_what_another_has_left() -> None:
+    group = ConsumerGroup(b"g")
+    members = [join(group, b"%d" % number) for number in range(4)]
+    for _ in range(2):  # Partitions are given up, then taken over.
+        for member in members:
+            beat(group, member, member.assigned, 1.0)
+    leaver, *rest = members
+    for member, now in zip(rest, (4.0, 2.0, 3.0), strict=True):
+        beat(group, member, member.assigned, now)
+    group.remove(leaver, 5.0)
+    group.assign(group.topics, 5.0)
+    assert [len(member.target) for member in rest] == [1, 2, 1]
+
+
+def test_the_next_member_to_send_a_heartbeat_gives_up_partitions() -> None:
+    group = ConsumerGroup(b"g")
+    members = [join(group, b"%d" % number) for number in range(2)]
+    for _ in range(2):
+        for member, now in zip(members, (1.0, 2.0), strict=True):
+            beat(group, member, member.assigned, now)
+    join(group, b"2", 3.0)
+    assert [len(member.target) for member in members] == [1, 2]
+
+
+def test_a_static_member_that_is_away_gets_nothing_more() -> None:
+    group = ConsumerGroup(b"g")
+    away = join(group, b"0", instance=b"i", count=3)
+    others = [join(group, b"%d" % number, count=3) for number in (1, 2)]
+    for _ in range(2):
+        for member in (away, *others):
+            beat(group, member, member.assigned, 1.0)
+    beat(group, others[1], others[1].assigned, 2.0)
+    group.go_away(away)
+    group.remove(others[0], 3.0)
+    group.assign(group.topics, 3.0)
+    assert [len(member.target) for member in (away, others[1])] == [1, 2]
+
+
 def test_dead_members_are_removed() -> None:
     group = ConsumerGroup(b"g")
     first, second = join(group, b"1"), join(group, b"2")

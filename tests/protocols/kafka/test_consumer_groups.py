@@ -8,7 +8,7 @@ import trio
 
 from braidlog.broker.access.access import Access
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka.consumer_group import SESSION_S
+from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S, SESSION_S
 from braidlog.protocols.kafka.consumer_member import MemberWishes
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_coordinator import GroupCoordinator
@@ -90,6 +90,16 @@ async def test_a_member_gets_its_partitions_and_commits(broker: Broker, client: 
     assert await commit(client, B, 1) == Code.UNKNOWN_MEMBER_ID
     (seen,) = broker.members.of(topic, GROUP)
     assert (seen.name, list(seen.partitions)) == (A.decode(), [0])
+
+
+async def test_members_that_join_together_send_heartbeats_at_different_times(
+    client: RawKafka,
+) -> None:
+    replies = [await client.call_with_table(first(b"%022d" % number), 1) for number in range(8)]
+    assert len({reply.heartbeat_interval_ms for reply in replies}) == 8
+    last = replies[-1]
+    again = await beat(client, last.member_id, last.member_epoch)
+    assert again.heartbeat_interval_ms == HEARTBEAT_S * 1000
 
 
 async def test_a_partition_moves_to_a_new_member_once_it_is_given_up(
