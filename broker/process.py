@@ -32,6 +32,8 @@ from braidlog.broker.runtime.supervisor import Supervisor
 from braidlog.broker.server.adapters import has_start, has_work, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept, make_listeners
+from braidlog.broker.server.opened import OpenListener
+from braidlog.broker.server.tls import CERTIFICATE_WARNING_DAYS
 from braidlog.storage.directory.first_look import check_folder
 from braidlog.storage.errors import (
     DamagedLog,
@@ -119,6 +121,7 @@ async def serve_listeners(
                 await listener.adapter.start(broker, listener.options, loopback=listener.loopback)
             listener.open()
             broker.listeners[listener.name] = listener
+            _warn_of_certificate(listener, broker)
             if not listener.loopback and (listener.tls is None or not broker.access.rules):
                 log.warning("insecure_listener", listener=listener.name)
         async with trio.open_nursery() as serving:
@@ -318,6 +321,15 @@ def _reload_certificates(broker: Broker) -> None:
             log.error("certificate_not_reloaded", listener=listener.name, reason=str(error))
         else:
             log.info("certificate_reloaded", listener=listener.name)
+            _warn_of_certificate(listener, broker)
+
+
+def _warn_of_certificate(listener: OpenListener, broker: Broker) -> None:
+    """Log a certificate that has ended, or that ends within days."""
+    days = None if listener.tls is None else listener.tls.days_left(broker.now_us())
+    if days is not None and days < CERTIFICATE_WARNING_DAYS:
+        event = "certificate_has_ended" if days < 0 else "certificate_ends_soon"
+        log.warning(event, listener=listener.name, days_left=days)
 
 
 def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | None) -> None:

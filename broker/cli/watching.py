@@ -6,7 +6,7 @@ Knows no broker but its JSON API.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -14,9 +14,27 @@ from cyclopts import Parameter
 
 from braidlog.broker.cli.client import API, AdminClient, Json, topic_path
 from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_USAGE, AdminError
-from braidlog.broker.cli.output import HERE, Where, cells, client_of, print_answer, print_rows
+from braidlog.broker.cli.output import (
+    HERE,
+    Table,
+    Where,
+    cells,
+    client_of,
+    print_answer,
+    print_rows,
+    time_text,
+)
 
 Watch = Annotated[float | None, Parameter(help="Again and again, after so many seconds.")]
+TOTALS = (
+    "version",
+    "uptime_s",
+    "topics",
+    "partitions",
+    "disk_free_bytes",
+    "disk_bytes",
+    "durability",
+)
 COUNTS = ("records_in", "bytes_in", "records_out", "bytes_out")
 
 
@@ -68,18 +86,35 @@ def stats(*, watch: Watch = None, where: Where = HERE) -> int:
                     totals[f"{count}_per_s"] = round(change / seconds)
             rows.append({"protocol": name, **totals})
         columns = tuple({name: None for row in rows for name in row}) or ("protocol",)
-        about = ("version", "uptime_s", "topics", "partitions", "disk_free_bytes", "disk_bytes")
         shown = [{**dict.fromkeys(columns), **row} for row in rows]
         print_answer(
             where,
             answer,
-            lambda: [("", about, cells([answer], about)), ("", columns, cells(shown, columns))],
+            lambda: [
+                ("", TOTALS, cells([answer], TOTALS)),
+                ("", columns, cells(shown, columns)),
+                *_further_tables(answer),
+            ],
         )
         before.clear()
         before.update(answer)
         return 0
 
     return _watched(where, watch, look)
+
+
+def _further_tables(stats: Json) -> Iterator[Table]:
+    """Yield a table of refused requests and a table of certificates, if there are any."""
+    refused = ("protocol", "error", "requests")
+    if stats["refused"]:
+        yield "refused since the start", refused, cells(stats["refused"], refused)
+    ends = ("listener", "ends", "days_left")
+    rows = [
+        {**row, "ends": "unknown" if row["expires_us"] is None else time_text(row["expires_us"])}
+        for row in stats["certificates"]
+    ]
+    if rows:
+        yield "certificates", ends, cells(rows, ends)
 
 
 def health(*, watch: Watch = None, where: Where = HERE) -> int:

@@ -7,7 +7,10 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from braidlog.broker.server.certificate_end import certificate_end_us
 
 if TYPE_CHECKING:
     from braidlog.broker.config.settings import TlsConfig
@@ -17,6 +20,9 @@ CERTIFICATE_MODES: Final = {
     "optional": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+DAY_US: Final = 86_400_000_000
+# Fewer days than these are a warning: authorities renew certificates of 90 days after 60.
+CERTIFICATE_WARNING_DAYS: Final = 14
 # Reasons of the library for a file without PEM text.
 NOT_PEM: Final = (None, "NO_START_LINE", "NO_CERTIFICATE_OR_CRL_FOUND")
 
@@ -44,10 +50,24 @@ class TlsSettings:
         self._config = config
         self._protocols = list(protocols)
         self.context = self._load()
+        # The last moment of the certificate in use, in microseconds since 1970, if known.
+        self.certificate_end_us = self._certificate_end_us()
 
     def reload(self) -> None:
         """Read the files again for new connections. Raises ValueError, and then changes nothing."""
         self.context = self._load()
+        self.certificate_end_us = self._certificate_end_us()
+
+    def days_left(self, now_us: int) -> int | None:
+        """Return the whole days until the certificate in use ends, negative afterwards; None if the
+        end is unknown.
+        """
+        end_us = self.certificate_end_us
+        return None if end_us is None else (end_us - now_us) // DAY_US
+
+    def _certificate_end_us(self) -> int | None:
+        text = Path(self._config.certificate_file).read_text("utf-8", "replace")
+        return certificate_end_us(text)
 
     def _load(self) -> ssl.SSLContext:
         config = self._config

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from braidlog.broker.access.rules import ACTION_WORDS
+from braidlog.broker.server.tls import CERTIFICATE_WARNING_DAYS
 from braidlog.protocols.http.console.inside import ApiError
 from braidlog.protocols.http.console.visits import (
     API,
@@ -43,6 +44,7 @@ async def show_broker(visit: Visit) -> Page:
     brokers = await visit.api.get(f"{API}/brokers", BrokerList)
     values = {
         "stats": stats,
+        "warning_days": CERTIFICATE_WARNING_DAYS,
         "brokers": brokers,
         "ranges": [_ranges(broker.shards) for broker in brokers.brokers],
         "free_shards": _ranges(brokers.shards_without_owner),

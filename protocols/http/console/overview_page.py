@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from braidlog.broker.server.tls import CERTIFICATE_WARNING_DAYS
 from braidlog.protocols.http.console.charts import make_charts
 from braidlog.protocols.http.console.inside import ApiError
 from braidlog.protocols.http.console.visits import API, Page, Visit
@@ -13,7 +14,7 @@ from braidlog.protocols.http.management.history import History, ProtocolRates
 from braidlog.protocols.http.management.messages import GroupPage, Readiness
 from braidlog.protocols.http.management.overview import Stats
 
-LAGS_SHOWN = 5
+LAGS_SHOWN, ERRORS_SHOWN = 5, 5
 LOW_DISK_SHARE = 0.05  # Free share of the disk below which the page marks the free space.
 
 
@@ -33,6 +34,7 @@ async def show_overview(visit: Visit) -> Page:
     readiness = await _readiness(visit)
     groups = await visit.api.get(f"{API}/groups", GroupPage, sort="lag", limit=LAGS_SHOWN)
     latest = history.samples[-1].protocols if history.samples else {}
+    ends = [row for row in stats.certificates if row.expires_us is not None]
     values = {
         "stats": stats,
         "is_disk_low": stats.disk_free_bytes < LOW_DISK_SHARE * stats.disk_bytes,
@@ -41,6 +43,9 @@ async def show_overview(visit: Visit) -> Page:
             ShownProtocol(name, totals.connections, latest.get(name, ProtocolRates()))
             for name, totals in stats.protocols.items()
         ],
+        "refused": stats.refused[:ERRORS_SHOWN],
+        "next_end": min(ends, key=lambda certificate: certificate.days_left or 0, default=None),
+        "warning_days": CERTIFICATE_WARNING_DAYS,
         "lags": [group for group in groups.groups if group.backlog],
         "charts": make_charts(history),
     }

@@ -159,6 +159,17 @@ def _of_the_broker(broker: Broker) -> list[Family]:
     with suppress(OSError):  # To count the open files takes a file: there may be none left.
         files = len(os.listdir(OPEN_FILES))
         families.append(gauge("braidlog_open_files", "Files and sockets open.", files))
+    ends = Family(
+        Kind.GAUGE,
+        "braidlog_certificate_end_seconds",
+        "Last moment of a listener's certificate, in seconds since 1970.",
+        ("listener",),
+    )
+    for name, listener in sorted(broker.listeners.items()):
+        if listener.tls is not None and listener.tls.certificate_end_us is not None:
+            ends.add((name,), listener.tls.certificate_end_us // 1_000_000)
+    if ends.lines:
+        families.append(ends)
     return families
 
 

@@ -34,6 +34,7 @@ TOTALS = {
     "braidlog_records_out": "records_out",
     "braidlog_bytes_out": "bytes_out",
 }
+REFUSED = "braidlog_errors"
 
 
 class ConnectionInfo(msgspec.Struct):
@@ -71,8 +72,30 @@ class ProtocolTotals(msgspec.Struct):
     bytes_out: int = 0
 
 
+class RefusedRequests(msgspec.Struct):
+    """Requests of a protocol that were refused with an error since the start. `error` is the
+    protocol's number or name.
+    """
+
+    protocol: str
+    error: str
+    requests: int
+
+
+class CertificateInfo(msgspec.Struct):
+    """The certificate of a listener with TLS, and the last moment of its validity, in microseconds
+    since 1970; null if the date cannot be read. `days_left` is negative after that moment.
+    """
+
+    listener: str
+    expires_us: int | None
+    days_left: int | None
+
+
 class Stats(msgspec.Struct):
-    """The broker's totals. Records of deleted topics no longer count."""
+    """The broker's totals. Records of deleted topics no longer count. `durability` is the default
+    of topics; `refused` has the most frequent errors first.
+    """
 
     version: str
     uptime_s: float
@@ -80,7 +103,10 @@ class Stats(msgspec.Struct):
     partitions: int
     disk_bytes: int
     disk_free_bytes: int
+    durability: str
     protocols: dict[str, ProtocolTotals]
+    refused: list[RefusedRequests]
+    certificates: list[CertificateInfo]
 
 
 class BrokerInfo(msgspec.Struct):
@@ -199,6 +225,8 @@ class OverviewApi:
         partitions = 0
         async for topic in in_turns(topics):
             partitions += len(topic.partitions)
+        numbers = broker.metrics.snapshot().numbers
+        now_us = broker.now_us()
         stats = Stats(
             version=broker.version,
             uptime_s=round(trio.current_time() - self._began_s, 3),
@@ -206,7 +234,16 @@ class OverviewApi:
             partitions=partitions,
             disk_bytes=disk.f_blocks * disk.f_frsize,
             disk_free_bytes=disk.f_bavail * disk.f_frsize,
-            protocols=await run_in_thread(_totals, broker.metrics.snapshot().numbers),
+            durability=broker.config.log.durability,
+            protocols=await run_in_thread(_totals, numbers),
+            refused=await run_in_thread(_refused, numbers),
+            certificates=[
+                CertificateInfo(
+                    name, listener.tls.certificate_end_us, listener.tls.days_left(now_us)
+                )
+                for name, listener in sorted(broker.listeners.items())
+                if listener.tls is not None
+            ],
         )
         return json_response(stats)
 
@@ -219,3 +256,12 @@ def _totals(numbers: Mapping[tuple[str, tuple[str, ...]], Number]) -> dict[str, 
             totals = by_protocol.setdefault(labels[0], ProtocolTotals())
             setattr(totals, field, getattr(totals, field) + number.value)
     return dict(sorted(by_protocol.items()))
+
+
+def _refused(numbers: Mapping[tuple[str, tuple[str, ...]], Number]) -> list[RefusedRequests]:
+    refused = [
+        RefusedRequests(labels[0], labels[1], number.value)
+        for (name, labels), number in numbers.items()
+        if name == REFUSED
+    ]
+    return sorted(refused, key=lambda row: (-row.requests, row.protocol, row.error))

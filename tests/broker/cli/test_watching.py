@@ -128,6 +128,15 @@ def test_connections_stats_and_health_show_the_broker(broker, topic, capsys):
     assert run(["stats", "--watch", "0"]) == 2
 
 
+def test_stats_show_refused_requests(broker, topic, capsys):
+    assert run(["topics", "show", "no-such-topic"]) == 4
+    capsys.readouterr()
+    assert run(["stats"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "refused since the start protocol error requests" in shown
+    assert "http topic_not_found" in shown and "durability" in shown and "synced" in shown
+
+
 def test_writers_of_every_protocol_are_listed(broker, topic, capsys):
     client = httpx.Client(base_url=broker.url, timeout=HANG_S)
     kafka = KafkaWire(broker.address("kafka"))

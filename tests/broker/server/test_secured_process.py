@@ -7,6 +7,7 @@ import signal
 import ssl
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import trustme
@@ -82,6 +83,18 @@ def test_a_hangup_loads_new_certificates_and_keeps_good_ones(broker, tmp_path):
     until_seen(lambda: broker.log().count('"certificate_reloaded"') == 2)
     assert certificate(broker) != first
     assert status_of(broker, "/healthz") == 200
+
+
+def test_a_certificate_that_ends_soon_is_a_warning(broker, tmp_path):
+    assert '"certificate_ends_soon"' not in broker.log()
+    end = datetime.now(UTC) + timedelta(days=3, hours=1)
+    short = authority().issue_cert("localhost", "127.0.0.1", not_after=end)
+    short.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    os.kill(broker.pid, signal.SIGHUP)
+    until_seen(lambda: broker.log().count('"certificate_ends_soon"') == 2)
+    lines = map(json.loads, broker.log().splitlines())
+    days = {line["listener"]: line["days_left"] for line in lines if "days_left" in line}
+    assert days == {"http": 3, "kafka": 3}
 
 
 def test_a_second_signal_stops_at_once(broker):

@@ -1,9 +1,12 @@
 """The first page of the console."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from braidlog.broker.server.tls import DAY_US
+from tests.broker.server.certificates import tls_settings
 from tests.protocols.http.asgi import call
 
 
@@ -41,3 +44,24 @@ async def test_a_user_without_rights_on_the_broker_gets_the_topics(browser, brok
 async def test_a_page_is_also_json(browser, path):
     page = await browser.get(path, Accept="application/json")
     assert page.headers["content-type"] == "application/json" and page.body[:1] == b"{"
+
+
+async def test_the_overview_shows_errors_and_the_next_end_of_a_certificate(
+    browser, broker, tmp_path
+):
+    page = await browser.get("/ui/overview")
+    assert "Default durability synced" in page.text
+    assert "certificate" not in page.text and "refused" not in page.text
+    broker.metrics.number("braidlog_errors", "kafka", "56").inc(1234)
+    for name, days in (("kafka", 3), ("pulsar", 400)):
+        tls = tls_settings(tmp_path)
+        tls.certificate_end_us = broker.now_us() + days * DAY_US + DAY_US // 2
+        broker.listeners[name] = SimpleNamespace(tls=tls, advertised_to=lambda local: local)
+    for path in ("/ui/overview", "/ui/broker"):
+        page = await browser.get(path)
+        assert "kafka 56 1,234" in page.text and ", in 3 d" in page.text, path
+        assert ", in 400 d" not in page.text, path
+    broker.listeners["kafka"].tls.certificate_end_us = broker.now_us() - 1
+    page = await browser.get("/ui/overview")
+    broker.listeners.clear()
+    assert ", ended" in page.text

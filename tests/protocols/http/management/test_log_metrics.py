@@ -1,6 +1,7 @@
 import os
 import platform
 import resource
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -15,6 +16,7 @@ from braidlog.protocols.http.management.log_metrics import scrape
 from braidlog.protocols.http.management.rates import RateSamples
 from braidlog.protocols.http.options import RestOptions
 from braidlog.storage.metadata.names import TopicName
+from tests.broker.server.certificates import tls_settings
 from tests.protocols.http.asgi import call, scope_of
 from tests.protocols.http.records import append_records
 
@@ -235,3 +237,16 @@ async def test_the_limit_of_series_is_a_setting(broker, accept):
     assert float(left_out.split()[1]) > 3
     assert response.media_type.startswith(accept.split(";")[0])
     assert (lines[-1] == "# EOF") == accept.startswith("application")
+
+
+async def test_the_end_of_a_certificate_is_a_metric(app, broker, tmp_path):
+    family = "braidlog_certificate_end_seconds"
+    assert family not in (await call(app, "GET", "/metrics")).body.decode()
+    tls = tls_settings(tmp_path)
+    tls.certificate_end_us = 1_900_000_000_000_000
+    broker.listeners["kafka"] = SimpleNamespace(name="kafka", tls=tls)
+    broker.listeners["http"] = SimpleNamespace(name="http", tls=None)
+    lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+    broker.listeners.clear()
+    shown = [line for line in lines if line.startswith(family)]
+    assert shown == [f'{family}{{listener="kafka"}} 1.9e+09']

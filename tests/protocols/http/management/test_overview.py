@@ -1,7 +1,11 @@
 """The open connections and the totals of a broker."""
 
+from types import SimpleNamespace
+
 from braidlog.broker.cluster.placement import ClusterPlacement, Owner
+from braidlog.broker.server.tls import DAY_US
 from braidlog.storage.metadata.names import TopicName
+from tests.broker.server.certificates import tls_settings
 from tests.protocols.http.asgi import call
 from tests.protocols.http.opened import connection
 
@@ -94,3 +98,26 @@ async def test_brokers_of_a_cluster_have_their_shards(app, broker):
     assert (here["node"], here["shards"], here["changes_catalogue"]) == (2, [1, 2], False)
     assert (remote["node"], remote["shards"], remote["changes_catalogue"]) == (7, [0, 3], True)
     assert remote["addresses"] == {"http": "10.0.0.7:8080"}
+
+
+async def test_stats_show_errors_certificates_and_durability(app, broker, tmp_path):
+    for code, count in (("3", 2), ("56", 5)):
+        broker.metrics.number("braidlog_errors", "kafka", code).inc(count)
+    tls = tls_settings(tmp_path)
+    tls.certificate_end_us = broker.now_us() + 3 * DAY_US
+    unknown = tls_settings(tmp_path)
+    unknown.certificate_end_us = None
+    for name, settings in (("kafka", tls), ("iggy", unknown), ("http", None)):
+        broker.listeners[name] = SimpleNamespace(name=name, tls=settings)
+    stats = (await call(app, "GET", "/api/v1/stats")).json
+    end_us = tls.certificate_end_us
+    broker.listeners.clear()
+    assert stats["durability"] == "synced"
+    assert stats["refused"] == [
+        {"protocol": "kafka", "error": "56", "requests": 5},
+        {"protocol": "kafka", "error": "3", "requests": 2},
+    ]
+    assert stats["certificates"] == [
+        {"listener": "iggy", "expires_us": None, "days_left": None},
+        {"listener": "kafka", "expires_us": end_us, "days_left": 2},
+    ]
