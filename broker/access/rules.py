@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import trio
-
 from braidlog.broker import errors
 from braidlog.broker.access.patterns import Pattern, parse_pattern
 from braidlog.broker.access.rights import ROLE_PREFIX, Action, Principal, Resource, ResourceKind
@@ -18,13 +16,25 @@ from braidlog.broker.access.users import UserCatalogue
 from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.storage.metadata.user_records import Grant, Granted, Revoked
 
-__all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "WITHOUT_EFFECT", "Grant", "GrantedRules"]
+# Protocols import the records of permissions from here.
+__all__ = [
+    "ACTION_WORDS",
+    "ADMIN",
+    "ROLE_PREFIX",
+    "WITHOUT_EFFECT",
+    "Grant",
+    "GrantChange",
+    "Granted",
+    "GrantedRules",
+    "Revoked",
+]
+
+GrantChange = Granted | Revoked
 
 ADMIN: Final = "admin"  # Every action on the resource of the grant.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
 # Pulsar's actions about features that do not exist here: stored and shown, they permit nothing.
 WITHOUT_EFFECT: Final = ("functions", "packages", "sinks", "sources")
-CHANGES_AT_A_TIME: Final = 100  # Between two checkpoints: some ms of work.
 # Actions on the group's topic that a permission for a group includes.
 OF_A_GROUPS_TOPIC: Final = frozenset({Action.CONSUME, Action.DESCRIBE})
 
@@ -111,24 +121,33 @@ class GrantedRules:
             )
         return self._catalogue.change_users(Revoked(grant))
 
-    async def replace(self, subject: str, wanted: Sequence[Grant], present: Iterable[Grant]) -> int:
-        """Grant a subject all `wanted` permissions, revoke the rest of `there`, and return the
-        ticket.
+    def replacement(
+        self, wanted: Iterable[Grant], present: Iterable[Grant]
+    ) -> Sequence[GrantChange]:
+        """Return the changes that grant all `wanted` permissions and revoke the rest of `present`.
 
-        The revocations come first: meanwhile the subject has no right that it lacks both before and
-        after. Raises as `grant`.
+        The changes are valid until the next change of a permission: write the changes without an
+        await in between. Raises InvalidRequest, LimitExceeded.
         """
-        wanted_grants = frozenset(wanted)
-        gone = [grant for grant in present if grant not in wanted_grants]
-        ticket = self._catalogue.ticket
-        for number, grant in enumerate((*gone, *wanted), 1):
-            if number > len(gone):
-                ticket = await self.grant(grant)
-            elif grant in self._book.grants:  # It may be revoked already.
-                ticket = await self.revoke(grant)
-            if number % CHANGES_AT_A_TIME == 0:
-                await trio.lowlevel.checkpoint()
-        return ticket
+        wanted_grants, grants = dict.fromkeys(wanted), self._book.grants
+        gone = [grant for grant in present if grant not in wanted_grants and grant in grants]
+        new = [grant for grant in wanted_grants if grant not in grants]
+        _check(*new)
+        if new and len(grants) - len(gone) + len(new) > self._limits.grants:
+            raise errors.LimitExceeded(f"limit of {self._limits.grants} permissions reached")
+        return [*map(Revoked, gone), *map(Granted, new)]
+
+    def replace(
+        self, wanted: Iterable[Grant], present: Iterable[Grant]
+    ) -> tuple[Sequence[GrantChange], int]:
+        """Make the changes of `replacement`, all or none; return the changes and the ticket.
+
+        Raises InvalidRequest, LimitExceeded, StorageFull, StorageFailed.
+        """
+        changes = self.replacement(wanted, present)
+        if not changes:
+            return changes, self._catalogue.ticket
+        return changes, self._catalogue.change_users(*changes)
 
     def _follow(self) -> None:
         """Forget rules and answers if permissions have changed."""
@@ -161,12 +180,16 @@ def _rule(grant: Grant) -> _Rule:
     return _Rule(grant.action, parse_pattern(grant.resource))
 
 
-def _check(grant: Grant) -> None:
-    if grant.action not in (*ACTION_WORDS, *WITHOUT_EFFECT):
-        raise errors.InvalidRequest(f"no action {grant.action!r}: {', '.join(ACTION_WORDS)}")
-    if not 0 < len(grant.subject.encode()) <= 255 or not grant.subject.isprintable():
-        raise errors.InvalidRequest("a user or role has 1 to 255 bytes of printable text")
-    try:
-        parse_pattern(grant.resource)
-    except ValueError as error:
-        raise errors.InvalidRequest(str(error)) from error
+def _check(*grants: Grant) -> None:
+    """Check grants, each action, subject and resource once. Raises InvalidRequest."""
+    for action in dict.fromkeys(grant.action for grant in grants):
+        if action not in (*ACTION_WORDS, *WITHOUT_EFFECT):
+            raise errors.InvalidRequest(f"no action {action!r}: {', '.join(ACTION_WORDS)}")
+    for subject in dict.fromkeys(grant.subject for grant in grants):
+        if not 0 < len(subject.encode()) <= 255 or not subject.isprintable():
+            raise errors.InvalidRequest("a user or role has 1 to 255 bytes of printable text")
+    for resource in dict.fromkeys(grant.resource for grant in grants):
+        try:
+            parse_pattern(resource)
+        except ValueError as error:
+            raise errors.InvalidRequest(str(error)) from error

@@ -7,7 +7,7 @@ protocol: each protocol has its own limits on names and passwords, within the li
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -42,6 +42,9 @@ __all__ = [
 ]
 
 NAME_BYTES_MAX: Final = 255
+
+# Returns changes of permissions. Called directly before they are written, without an await.
+GrantChanges = Callable[[], Iterable[UserChange]]
 
 
 class UserCatalogue(Protocol):
@@ -235,11 +238,15 @@ class Users:
         roles: Sequence[str] = (),
         is_active: bool = True,
         scram: Sequence[ScramKey] = (),
+        permitted: Sequence[str] = (),
+        grants: GrantChanges = tuple,
     ) -> tuple[UserMeta, int]:
         """Create a user, and return the user with the commit ticket.
 
         A user without a password has keys for SCRAM, tokens or a certificate. `user_id` must be
-        free; the default is the next number. Raises UserExists, InvalidRequest, LimitExceeded.
+        free; the default is the next number. `permitted` is as in `UserMeta`. The changes of
+        `grants` are in the user's own record. Raises UserExists, InvalidRequest, LimitExceeded, and
+        the errors of `grants`.
         """
         _check(name, password)
         _check_no_role(name)
@@ -258,8 +265,10 @@ class Users:
             is_active=is_active,
             roles=list(roles),
             scram=scram,
+            permitted=list(permitted),
         )
-        return user, self._set(user)
+        # In this order the history has a single change: no user has the name of the grants before.
+        return user, self._catalogue.change_users(*grants(), UserSet(user))
 
     async def set_password(self, user: UserMeta, password: str) -> int:
         """Give a user another password. Raises InvalidRequest, LimitExceeded, UserNotFound."""
@@ -296,9 +305,8 @@ class Users:
         password: str | None = None,
         is_active: bool | None = None,
         roles: Sequence[str] | None = None,
-        permitted: Sequence[str] | None = None,
     ) -> int:
-        """Change the given fields, all or none; `permitted` is as in `UserMeta`.
+        """Change the given fields, all or none.
 
         Raises UserExists, UserNotFound, InvalidRequest, LimitExceeded.
         """
@@ -318,8 +326,6 @@ class Users:
             changed["is_active"] = is_active
         if roles is not None:
             changed["roles"] = list(roles)
-        if permitted is not None:
-            changed["permitted"] = list(permitted)
         moved = self._book.grants_of(current.name) if renamed else []  # Permissions go by name.
         # In this order the history has a single change of the user: neither the grants of the new
         # name before the user has the name, nor those of the old name afterwards, name a user.
@@ -328,6 +334,20 @@ class Users:
             UserSet(replace(current, **changed)),
             *map(Revoked, moved),
         )
+
+    def set_permissions(
+        self, user: UserMeta, permitted: Sequence[str], grants: GrantChanges
+    ) -> int:
+        """Change a user's permissions, all or none; `permitted` is as in `UserMeta`.
+
+        Raises UserNotFound, and the errors of `grants`.
+        """
+        current, changes = self._current(user), list(grants())
+        if list(permitted) != current.permitted:
+            changes.append(UserSet(replace(current, permitted=list(permitted))))
+        if not changes:
+            return self._catalogue.ticket
+        return self._catalogue.change_users(*changes)
 
     async def delete(self, user: UserMeta) -> int:
         """Remove a user with all tokens and permissions. Raises UserNotFound.

@@ -8,9 +8,11 @@ the broker's own grants (`permissions.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from braidlog.broker import errors
 from braidlog.broker.access.rights import CLUSTER, USERS, Action
-from braidlog.broker.access.rules import Grant
+from braidlog.broker.access.rules import Grant, GrantChange, Granted
 from braidlog.broker.access.users import ROOT_USER_ID, UserMeta, principal_of
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
@@ -81,17 +83,21 @@ async def create_user(context: IggyContext, request: u.CreateUser) -> IggyAnswer
     _check_size(request.password, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
     if _find(context, request.username) is not None:
         raise Refusal(ErrorCode.USER_ALREADY_EXISTS)
+    replacing = _Replacing(context, request.username, grants)
     try:
         user, ticket = await context.broker.users.create(
-            request.username, request.password, is_active=_is_active(request.status)
+            request.username,
+            request.password,
+            is_active=_is_active(request.status),
+            permitted=permitted,
+            grants=tuple if request.permissions is None else replacing.changes,
         )
     except errors.LimitExceeded as error:
         raise Refusal(ErrorCode.USERS_LIMIT_REACHED, str(error)) from None
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
     _audit(context, "user_created", user.name)
-    if request.permissions is not None:
-        ticket = await _set_permissions(context, user, grants, permitted)
+    replacing.audit()
     details = _details(context, user)
     await context.broker.published(ticket)
     return IggyAnswer(details)
@@ -143,7 +149,9 @@ async def update_permissions(context: IggyContext, request: u.UpdatePermissions)
         raise Refusal(ErrorCode.CANNOT_CHANGE_PERMISSIONS)
     grants = _grants(context, user.name, request.permissions)
     permitted = granting_nothing(context.broker, request.permissions)
-    ticket = await _set_permissions(context, user, grants, permitted)
+    replacing = _Replacing(context, user.name, grants)
+    ticket = context.broker.users.set_permissions(user, permitted, replacing.changes)
+    replacing.audit()
     await context.broker.published(ticket)
     return IggyAnswer()
 
@@ -282,32 +290,31 @@ def _grants(context: IggyContext, name: str, permissions: u.Permissions | None) 
     return [] if permissions is None else grants_for(context.broker, name, permissions)
 
 
-async def _set_permissions(
-    context: IggyContext, user: UserMeta, grants: list[Grant], permitted: list[str]
-) -> int:
-    """Replace a user's permissions: the grants, and the `permitted` resources without a grant.
-    Return the ticket.
-    """
-    ticket = await _replace_grants(context, user.name, grants)
-    if permitted == user.permitted:
-        return ticket
-    return await context.broker.users.alter(user, permitted=permitted)
+class _Replacing:
+    """The replacement of all of a user's grants that Iggy's clients can name."""
 
+    def __init__(self, context: IggyContext, name: str, grants: list[Grant]) -> None:
+        self._context = context
+        self._name = name
+        self._grants = grants
+        self._changes: Sequence[GrantChange] = ()
 
-async def _replace_grants(context: IggyContext, name: str, grants: list[Grant]) -> int:
-    """Replace all of a user's grants that Iggy's clients can name; return the ticket."""
-    permissions = context.broker.permissions
-    old_grants = [grant for grant in permissions.list(name) if is_iggys(grant)]
-    ticket = await permissions.replace(name, grants, old_grants)
-    for action, before, after in (
-        ("permission_revoked", old_grants, grants),
-        ("permission_granted", grants, old_grants),
-    ):
-        remaining = frozenset(after)
-        for grant in before:
-            if grant not in remaining:
-                _audit(context, action, f"{grant.subject} {grant.action} {grant.resource}")
-    return ticket
+    def changes(self) -> Sequence[GrantChange]:
+        """Return the changes. Raises InvalidRequest, Refusal above the limit of permissions."""
+        permissions = self._context.broker.permissions
+        present = filter(is_iggys, permissions.list(self._name))
+        try:
+            self._changes = permissions.replacement(self._grants, present)
+        except errors.LimitExceeded as error:
+            raise Refusal(ErrorCode.ERROR, str(error)) from None
+        return self._changes
+
+    def audit(self) -> None:
+        """Note the changes, which were written."""
+        for change in self._changes:
+            action = "permission_granted" if isinstance(change, Granted) else "permission_revoked"
+            grant = change.grant
+            _audit(self._context, action, f"{grant.subject} {grant.action} {grant.resource}")
 
 
 def _audit(context: IggyContext, action: str, on: str) -> None:

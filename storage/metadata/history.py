@@ -104,6 +104,9 @@ class ChangeHistory:
 
     def apply(self, state: CatalogueState, change: CatalogueChange, place: int) -> None:
         """Apply a change that was written at `place`, and remember the change. Raises KeyError."""
+        if self._is_remembered(change, place):
+            state.apply(change)
+            return
         before = _subject(state, change)
         state.apply(change)
         after = _subject(state, change, after=True)
@@ -119,6 +122,22 @@ class ChangeHistory:
         self._partitions += past.partitions
         while len(self._changes) > self._changes_max or self._partitions > self._partitions_max:
             self._forget_oldest()
+
+    def _is_remembered(self, change: CatalogueChange, place: int) -> bool:
+        """Return True for a further change of a user's permissions by the same record.
+
+        A record may have thousands of them, and a change does not say which permissions changed.
+        """
+        if not isinstance(change, Granted | Revoked) or not self._changes:
+            return False
+        last = self._changes[-1]
+        user = last.after
+        return (
+            last.of_grants
+            and last.place == place
+            and isinstance(user, UserMeta)
+            and user.name == change.grant.subject
+        )
 
     def _forget_oldest(self) -> None:
         oldest = self._changes.popleft()

@@ -9,14 +9,14 @@ are stored and shown, and permit nothing: tools grant them together with the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.access.patterns import parse_pattern
-from braidlog.broker.access.rules import WITHOUT_EFFECT, Grant
+from braidlog.broker.access.rules import WITHOUT_EFFECT, Grant, Granted
 from braidlog.protocols.http.errors import (
     BAD_BODY,
     INVALID_NAME,
@@ -89,28 +89,39 @@ class AdminPermissions(AdminHandlers):
     ) -> Response:
         wanted = _actions_of(await self._body(request))
         role = text_of(request, "role")
-        # Waits for the disk only at the end: a disconnect of the client must not leave a role with
-        # fewer actions.
-        ticket = await self._revoke(request, resource, meanings) or 0
-        for action in wanted:
-            for word in meanings[action]:
-                grant = Grant(role, word, resource)
-                ticket = await self._broker.permissions.grant(grant)
-                self._audit(request, "permission_granted", grant)
-        await self._broker.published(ticket)
+        grants = [Grant(role, word, resource) for action in wanted for word in meanings[action]]
+        await self._broker.published(self._replace(request, resource, meanings, grants))
         return done()
 
     async def _revoke(
         self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
     ) -> int | None:
         """Revoke the grants; return the ticket, None without grants."""
-        role = text_of(request, "role")
+        if not self._present(text_of(request, "role"), resource, meanings):
+            return None
+        return self._replace(request, resource, meanings, [])
+
+    def _present(
+        self, role: str, resource: str, meanings: Mapping[str, tuple[str, ...]]
+    ) -> list[Grant]:
         words = {word for ours in meanings.values() for word in ours}
-        ticket = None
-        for grant in self._broker.permissions.list(role):
-            if grant.resource == resource and grant.action in words:
-                ticket = await self._broker.permissions.revoke(grant)
-                self._audit(request, "permission_revoked", grant)
+        grants = self._broker.permissions.list(role)
+        return [grant for grant in grants if grant.resource == resource and grant.action in words]
+
+    def _replace(
+        self,
+        request: Request,
+        resource: str,
+        meanings: Mapping[str, tuple[str, ...]],
+        grants: Sequence[Grant],
+    ) -> int:
+        """Replace a role's grants on the resource by these, all or none; return the ticket."""
+        present = self._present(text_of(request, "role"), resource, meanings)
+        changes, ticket = self._broker.permissions.replace(grants, present)
+        for change in changes:
+            is_new = isinstance(change, Granted)
+            action = "permission_granted" if is_new else "permission_revoked"
+            self._audit(request, action, change.grant)
         return ticket
 
     def _audit(self, request: Request, action: str, grant: Grant) -> None:

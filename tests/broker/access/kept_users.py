@@ -1,6 +1,6 @@
 """Users, permissions and the catalogue below them, in memory, for tests of access control."""
 
-from braidlog.broker.access.rules import GrantedRules
+from braidlog.broker.access.rules import Grant, GrantedRules
 from braidlog.broker.access.users import Users
 from braidlog.broker.limits import STATE_LIMITS
 from braidlog.storage.metadata.journal_catalogue import JournalCatalogue
@@ -39,3 +39,8 @@ class KeptUsers:
         self.clock_s = 0.0
         self.users = Users(self.catalogue, now_us=lambda: self.now_us, clock_s=lambda: self.clock_s)
         self.rules = GrantedRules(self.catalogue, superusers, limits)
+
+    def granting(self, name, *actions):
+        """Return the changes after which a user has exactly these actions on `public`."""
+        wanted = [Grant(name, action, "public") for action in actions]
+        return lambda: self.rules.replacement(wanted, self.rules.list(name))

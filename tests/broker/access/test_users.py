@@ -8,10 +8,11 @@ from braidlog.broker.access.login_throttle import FREE_FAILURES
 from braidlog.broker.access.passwords import HASHES_WAITING_MAX
 from braidlog.broker.access.rules import Grant
 from braidlog.broker.access.users import ScramKey, principal_of
-from braidlog.broker.limits import TOKENS_MAX
+from braidlog.broker.limits import TOKENS_MAX, StateLimits
 from tests.broker.access.kept_users import KeptUsers, MemoryCatalogue
 
 HERE = "127.0.0.1"
+ACTIONS = ("produce", "consume", "describe", "alter")
 
 
 async def with_anna(**more):
@@ -315,15 +316,22 @@ async def test_keys_are_removed_without_the_password():
 
 
 async def test_a_crash_leaves_a_whole_change_of_a_user_or_none():
-    """A rename moves permissions, and a deletion revokes them: in the user's own record."""
+    """A user is created with permissions, a rename moves them, and a deletion revokes them: in the
+    user's own record. So does a change of several permissions.
+    """
     house, seed = KeptUsers(), random.randrange(1 << 30)
     print(f"seed {seed}")
     chance, records = random.Random(seed), house.catalogue.journal.records
     states = {len(records): state_of(house.catalogue)}
-    for step in range(30):
+    for step in range(50):
         names = [user.name for user in house.users.all()]
         if not names or chance.random() < 0.2:
-            await house.users.create(f"user {step}", None)
+            changes = house.granting(f"user {step}", *chance.choices(ACTIONS, k=step % 3))
+            await house.users.create(f"user {step}", None, permitted=["public"], grants=changes)
+        elif chance.random() < 0.3:
+            user = house.users.get(chance.choice(names))
+            changes = house.granting(user.name, *chance.choices(ACTIONS, k=step % 3))
+            house.users.set_permissions(user, [f"public/{step % 2}"], changes)
         elif chance.random() < 0.4:
             resource = f"topic public/default/{step}"
             await house.rules.grant(Grant(chance.choice(names), "produce", resource))
@@ -359,4 +367,52 @@ async def test_a_renamed_and_a_deleted_user_are_remembered_as_a_change_each():
 
 def state_of(catalogue):
     book = catalogue.users
-    return [(user.name, user.is_active) for user in book.all()], list(book.grants)
+    users = [(user.name, user.is_active, user.permitted) for user in book.all()]
+    return users, list(book.grants)
+
+
+async def test_a_user_with_permissions_is_remembered_as_created_once_and_changed_once():
+    house = KeptUsers()
+    place = house.catalogue.state.writer.place
+    anna, _ = await house.users.create("anna", None, grants=house.granting("anna", *ACTIONS))
+    house.users.set_permissions(anna, [], house.granting("anna", "produce", "admin"))
+    created, changed = house.catalogue.state.history.after(place)
+    assert (created.before, created.after.name, created.of_grants) == (None, "anna", False)
+    assert (changed.before.name, changed.after.name, changed.of_grants) == ("anna", "anna", True)
+    assert [grant.action for grant in house.rules.list("anna")] == ["produce", "admin"]
+
+
+async def test_permissions_above_the_limit_are_refused_without_effect():
+    house = KeptUsers(limits=StateLimits(grants=3))
+    with pytest.raises(errors.LimitExceeded):
+        await house.users.create("anna", None, grants=house.granting("anna", *ACTIONS))
+    assert house.users.find("anna") is None
+    anna, _ = await house.users.create("anna", None, grants=house.granting("anna", *ACTIONS[:3]))
+    with pytest.raises(errors.LimitExceeded):
+        house.users.set_permissions(anna, ["public"], house.granting("anna", *ACTIONS))
+    assert len(house.rules.list("anna")) == 3 and house.users.get("anna").permitted == []
+    house.users.set_permissions(anna, [], house.granting("anna", *ACTIONS[1:]))
+    assert [grant.action for grant in house.rules.list()] == ["consume", "describe", "alter"]
+
+
+async def test_unchanged_permissions_are_no_change():
+    house = KeptUsers()
+    anna, _ = await house.users.create("anna", None, grants=house.granting("anna", "produce"))
+    count = len(house.catalogue.journal.records)
+    house.users.set_permissions(anna, [], house.granting("anna", "produce"))
+    assert len(house.catalogue.journal.records) == count
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        Grant("anna", "fly", "public"),
+        Grant("anna", "produce", ""),
+        Grant("a\nb", "produce", "public"),
+        Grant("n" * 256, "produce", "public"),
+    ],
+)
+def test_an_invalid_permission_is_no_replacement(grant):
+    house = KeptUsers()
+    with pytest.raises(errors.InvalidRequest):
+        house.rules.replacement([Grant("anna", "produce", "public"), grant], [])

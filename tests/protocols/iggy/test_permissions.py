@@ -324,3 +324,26 @@ async def test_permissions_for_a_deleted_stream_are_not_returned(talk, bob):
     await set_permissions(talk, stream_1())
     assert await talk.status(203, stream=named("st")) == 0
     assert (await talk.ask(GET, user=named("bob")))["permissions"] == everywhere()
+
+
+async def test_a_user_with_permissions_and_a_change_of_them_are_a_record_each(talk, broker):
+    """Several records would leave a part of the permissions after a crash."""
+    await talk.create_topic()
+    await talk.create_topic("other")
+    place = broker.catalogue.state.writer.place
+    created = await talk.ask(CREATE, **BOB, permissions=EMPTY["nothing beside something"])
+    assert created["status"] == 0 and len(broker.permissions.list("bob")) > 1
+    assert broker.catalogue.state.writer.place == place + 1
+    await set_permissions(talk, stream_1("manage_stream", topics={1: [0] * 4}))
+    assert broker.catalogue.state.writer.place == place + 2
+
+
+@pytest.mark.limits(grants=3)
+async def test_permissions_above_the_limit_change_nothing(talk, bob, broker):
+    await set_permissions(talk, everywhere("read_users"))
+    large = everywhere("manage_streams", "manage_users")
+    eve = {**BOB, "username": "eve"}
+    assert await talk.status(CREATE, **eve, permissions=large) == ErrorCode.ERROR
+    assert await talk.status(PERMISSIONS, user=named("bob"), permissions=large) == ErrorCode.ERROR
+    assert (await talk.ask(GET, user=named("bob")))["permissions"] == everywhere("read_users")
+    assert broker.users.find("eve") is None

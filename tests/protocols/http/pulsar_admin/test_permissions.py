@@ -73,6 +73,18 @@ async def test_an_empty_grant_revokes_all_grants(ask, broker):
 
 
 @secured
+async def test_a_call_is_a_single_record(ask, broker):
+    """A crash between records would leave a part of the actions."""
+    place = broker.catalogue.state.writer.place
+    await ask("POST", f"{IN_NAMESPACE}/anna", ["produce", "consume", "functions"], 204)
+    await ask("POST", f"{IN_NAMESPACE}/anna", ["packages", "consume"], 204)
+    assert broker.catalogue.state.writer.place == place + 2
+    assert await ask("GET", IN_NAMESPACE) == {"anna": ["consume", "packages"]}
+    await ask("DELETE", f"{IN_NAMESPACE}/anna", status=204)
+    assert broker.catalogue.state.writer.place == place + 3
+
+
+@secured
 async def test_a_client_that_disconnects_still_replaces_the_grants(ask, broker):
     await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 204)
     broker._storage.files.adopt("/proc")  # Each file is synced separately.
