@@ -38,6 +38,7 @@ from braidlog.protocols.iggy.http.http_forwarding import (
     send_message,
     serve_or_forward,
 )
+from braidlog.protocols.iggy.http.pieces import PIECE_BYTES, AnswerTurns
 from braidlog.protocols.iggy.http.routes import DIALECT, Answer, ApiRow, HttpCall, route
 from braidlog.protocols.iggy.http.sessions import HttpSession, HttpSessions
 from braidlog.protocols.iggy.names import is_known
@@ -125,6 +126,7 @@ class IggyHttp:
         self._sessions = HttpSessions(options.token_expiry_s, broker.now_us)
         self._running = 0
         self._body_bytes, self._body_bytes_all_max = 0, body_bytes_all_max
+        self._turns = AnswerTurns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. A bug is logged, and ends only this request."""
@@ -159,7 +161,8 @@ class IggyHttp:
             except errors.NotOwner:
                 await send_message(stream, ForwardedAnswer(is_moved=True))
                 return
-            fields = answer.status, answer.body, answer.content_type, [*answer.headers]
+            body = answer.body or b"".join(answer.pieces)
+            fields = answer.status, body, answer.content_type, [*answer.headers]
             await send_message(stream, ForwardedAnswer(False, *fields))
 
     async def _serve_for_another(
@@ -181,7 +184,8 @@ class IggyHttp:
         row = route(request.method, request.path)
         if isinstance(row, set):
             raise HttpRefusal(404, "there is no such path at the owner of the topic")
-        call = HttpCall(context, row[1], request.query, request.body, self._sessions, None, held)
+        query, body = request.query, request.body
+        call = HttpCall(context, row[1], query, body, self._sessions, None, held, self._turns)
         is_about_topic = "topic" in call.path
         if is_about_topic and not is_known(self._broker, m.GetTopic(call.stream, call.topic)):
             await self._broker.peers.follow()  # The other broker may have a newer catalogue.
@@ -233,7 +237,8 @@ class IggyHttp:
         session = None if row.is_public else self._session(headers, caller, context)
         caller.spend(_content_length(headers) or 0)
         body = await self._body(scope, headers, receive, held)
-        call = HttpCall(context, path, _query(scope), body, self._sessions, session, held)
+        query, sessions = _query(scope), self._sessions
+        call = HttpCall(context, path, query, body, sessions, session, held, self._turns)
         self._count(row)
         target = scope["raw_path"].decode("ascii", "replace")
         return await serve_or_forward(
@@ -419,10 +424,18 @@ def _cors(origin: str | None) -> list[tuple[str, str]]:
 
 
 async def _send(send: Send, answer: Answer, extra: Iterable[tuple[str, str]]) -> None:
+    """Send an answer, a large body in pieces; each piece is in memory until it is sent."""
+    body, pieces = memoryview(answer.body), answer.pieces
+    pieces += [body[at : at + PIECE_BYTES] for at in range(0, len(body), PIECE_BYTES)]
     headers = [(name.encode(), value.encode("latin-1")) for name, value in extra]
-    if answer.body:
+    size = sum(map(len, pieces))
+    if size:
         headers.append((b"content-type", answer.content_type.encode()))
     if answer.status != 204:
-        headers.append((b"content-length", str(len(answer.body)).encode()))
+        headers.append((b"content-length", str(size).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+    pieces.reverse()
+    while len(pieces) > 1:
+        await send({"type": "http.response.body", "body": pieces.pop(), "more_body": True})
+    last = pieces.pop() if pieces else b""
+    await send({"type": "http.response.body", "body": last, "more_body": False})

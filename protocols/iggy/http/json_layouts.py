@@ -7,7 +7,8 @@ Iggy's server 0.9. Messages are in `json_messages.py`. Knows no route.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
 
@@ -329,26 +330,50 @@ FURTHER: Final[Mapping[type[Any], str]] = {
 }
 
 
-def each(records: Iterable[Any]) -> list[Json]:
-    """Return each record of a list."""
-    return [
-        {name: piece(info) for name, piece in RECORDS[type(info)].items()}
-        for info in records
-        if type(info) is not r.Count
-    ]
+@dataclass(frozen=True, slots=True)
+class JsonRecords:
+    """An answer in JSON: text, a list of records, and text."""
+
+    before: bytes
+    records: Iterable[Any]
+    after: bytes
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the parts of the answer; each record is made when its part is."""
+        yield self.before
+        between = b""
+        for info in self.records:
+            if type(info) is not r.Count:
+                yield between + msgspec.json.encode(_fields(info))
+                between = b","
+        yield self.after
 
 
-def details(records: Sequence[Any]) -> Json:
+def _fields(info: object) -> dict[str, object]:
+    return {name: piece(info) for name, piece in RECORDS[type(info)].items()}
+
+
+def each(records: Iterable[Any]) -> JsonRecords:
+    """Return the records as a list."""
+    return JsonRecords(b"[", records, b"]")
+
+
+def details(records: Sequence[Any]) -> JsonRecords:
     """Return the first record, with the list of the further records, or with their fields."""
-    first, *others = each(records)
-    further = FURTHER.get(type(records[0]))
+    first, *others = records
+    fields, further = _fields(first), FURTHER.get(type(first))
     if further is not None:
-        return {**first, further: others}
-    for fields in others:
-        first |= fields
-    return first
+        return _with_list(fields, further, others)
+    for other in others:
+        fields |= _fields(other)
+    return JsonRecords(msgspec.json.encode(fields), (), b"")
 
 
-def cluster(records: Sequence[Any]) -> Json:
+def cluster(records: Sequence[Any]) -> JsonRecords:
     """Return the cluster with its nodes."""
-    return {"name": records[0].cluster, "nodes": each(records)}
+    return _with_list({"name": records[0].cluster}, "nodes", records)
+
+
+def _with_list(fields: dict[str, object], name: str, records: Iterable[Any]) -> JsonRecords:
+    before = msgspec.json.encode(fields | {name: []})
+    return JsonRecords(before[:-2], records, before[-2:])

@@ -8,11 +8,10 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
-import trio
 
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.iggy import messages as m
@@ -30,7 +29,8 @@ from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.record import HeaderKind
 
 MESSAGES_MAX: Final = 10_000  # Of a request.
-MESSAGES_PER_TURN: Final = 200  # Packed or shown between two checkpoints.
+MESSAGES_PER_TURN: Final = 200  # Packed between two checkpoints.
+PAYLOAD_PART_BYTES: Final = 48 * 1024  # In Base64 at once: a multiple of 3, so that parts join.
 POLL_COUNT: Final = 10  # By default.
 LARGEST_ID = (1 << 128) - 1
 # A message of D5: checksum, id, offset, time (all by the server), client's time, sizes, reserved.
@@ -161,40 +161,31 @@ def _decoded(text: str, name: str) -> bytes:
         raise refused(f"{name}: this is no Base64", ErrorCode.INVALID_FORMAT) from None
 
 
-async def polled_json(head: r.PolledHead, tail: Sequence[Buffer]) -> bytes:
-    """Return polled messages in the form of D5 as JSON; other tasks get their turns."""
-    pieces = [
+def polled_parts(head: r.PolledHead, tail: Sequence[Buffer]) -> Iterator[bytes]:
+    """Yield polled messages in the form of D5 as parts of a JSON text, each made at once."""
+    yield (
         b'{"partition_id":%d,"current_offset":%d,"count":%d,"messages":['
         % (head.partition & 0xFFFF_FFFF, head.current_offset, head.messages_count)
-    ]
+    )
     is_first = True
-    async for message in _in_turns(tail):
-        if not is_first:
-            pieces.append(b",")
-        is_first = False
-        pieces.append(msgspec.json.encode(message))
-    pieces.append(b"]}")
-    return b"".join(pieces)
-
-
-async def _in_turns(tail: Sequence[Buffer]) -> AsyncIterator[Json]:
-    count = 0
     for part in tail:
         view, pos = memoryview(part), 0
         while pos < len(view):
-            message, pos = _message_json(view, pos)
-            yield message
-            count += 1
-            if count % MESSAGES_PER_TURN == 0:
-                await trio.lowlevel.checkpoint()
+            if not is_first:
+                yield b","
+            is_first = False
+            pos = yield from _message_parts(view, pos)
+    yield b"]}"
 
 
-def _message_json(view: memoryview, pos: int) -> tuple[Json, int]:
-    """Return a message, and the place of the next."""
+def _message_parts(view: memoryview, pos: int) -> Generator[bytes, None, int]:
+    """Yield the JSON of a message; return the place of the next message."""
     fields = MESSAGE.unpack_from(view, pos)
     checksum, number, offset, timestamp, origin, headers_bytes, payload_bytes, _ = fields
     start = pos + MESSAGE.size
-    end = start + payload_bytes
+    end: int = start + payload_bytes
+    next_pos: int = end + headers_bytes
+    is_large = payload_bytes > PAYLOAD_PART_BYTES
     message = {
         "header": {
             "checksum": checksum,
@@ -206,10 +197,20 @@ def _message_json(view: memoryview, pos: int) -> tuple[Json, int]:
             "payload_length": payload_bytes,
             "reserved": 0,
         },
-        "payload": base64.b64encode(view[start:end]).decode(),
-        "user_headers": headers_json(view[end : end + headers_bytes]),
+        "payload": "" if is_large else base64.b64encode(view[start:end]).decode(),
+        "user_headers": headers_json(view[end:next_pos]),
     }
-    return message, end + headers_bytes
+    text = msgspec.json.encode(message)
+    if not is_large:
+        yield text
+        return next_pos
+    # The header before the payload has numbers alone.
+    before, empty, after = text.partition(b'"payload":""')
+    yield before + empty[:-1]
+    for first in range(start, end, PAYLOAD_PART_BYTES):
+        yield base64.b64encode(view[first : min(first + PAYLOAD_PART_BYTES, end)])
+    yield empty[-1:] + after
+    return next_pos
 
 
 def headers_json(block: memoryview) -> list[Json] | str:

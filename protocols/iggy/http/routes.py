@@ -7,7 +7,7 @@ row. Paths: apache/iggy, `core/server/src/http` (0.11). Knows no connection.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
@@ -23,7 +23,7 @@ from braidlog.protocols.iggy.commands import carry_out
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.http import json_layouts as j
 from braidlog.protocols.iggy.http import json_values as v
-from braidlog.protocols.iggy.http.json_messages import SendBody, poll_of, polled_json, sending_of
+from braidlog.protocols.iggy.http.json_messages import SendBody, poll_of, polled_parts, sending_of
 from braidlog.protocols.iggy.layouts_v import V
 from braidlog.protocols.iggy.reading import reserved
 
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from braidlog.protocols.iggy.context import IggyContext
+    from braidlog.protocols.iggy.http.pieces import AnswerTurns
     from braidlog.protocols.iggy.http.sessions import HttpSession, HttpSessions
+    from braidlog.storage.formats.api import Buffer
 
 POLL_BYTES: Final = 4 * 1024 * 1024  # Of an answer, before Base64 and JSON.
-POLL_COPIES: Final = 4  # Memory of an answer in JSON, in copies of the messages.
+POLL_COPIES: Final = 4  # Memory of an answer while it is made, in copies of the messages.
 SCOPES: Final = {"topic": 1, "stream": 2, "user": 3}
 
 
@@ -46,6 +48,8 @@ class Answer:
     body: bytes = b""
     content_type: str = "application/json"
     headers: Sequence[tuple[str, str]] = ()  # Besides those of every response.
+    # The body in place of `body`: sent one after another, and removed from the list.
+    pieces: list[Buffer] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -59,6 +63,7 @@ class HttpCall:
     sessions: HttpSessions
     session: HttpSession | None
     held: ExitStack  # Closed when the answer is sent.
+    turns: AnswerTurns
 
     @property
     def stream(self) -> m.Name:
@@ -69,6 +74,10 @@ class HttpCall:
     def topic(self) -> m.Name:
         """Return the topic of the path."""
         return v.name_of(self.path["topic"])
+
+    async def shown(self, parts: Iterable[bytes]) -> Answer:
+        """Return an answer in JSON, made in turns with other large answers."""
+        return Answer(200, pieces=[*await self.turns.joined(parts)])
 
     async def ask(self, request: object) -> list[Any]:
         """Carry a request out, and return the records of the answer once it is durable."""
@@ -169,7 +178,7 @@ def row(
     method: str,
     path: str,
     request: type[Any],
-    show: Callable[[list[Any]], object] | None = None,
+    show: Callable[[list[Any]], j.JsonRecords] | None = None,
     *,
     body: type[j.RequestBody] | None = None,
     status: int = 204,
@@ -183,7 +192,7 @@ def row(
         from_path = dict(VARIABLES[variable] for variable in call.path)
         values |= {name: source(call) for name, source in (from_path | sources).items()}
         records = await call.ask(request(**{name: values[name] for name in known & values.keys()}))
-        return Answer(status) if show is None else ok(show(records))
+        return Answer(status) if show is None else await call.shown(show(records).parts())
 
     return ApiRow(method, path, handler)
 
@@ -239,7 +248,9 @@ async def _poll(call: HttpCall) -> Answer:
     room = call.held.enter_context(await run(reserved(context, POLL_BYTES * POLL_COPIES)))
     request = replace(request, max_bytes=max(min(room.size // POLL_COPIES, POLL_BYTES), 1))
     answer = await carry_out(context, request)
-    return Answer(200, await polled_json(answer.records[0], answer.tail))
+    shown = await call.shown(polled_parts(answer.records[0], answer.tail))
+    room.keep(min(room.size, sum(map(len, shown.pieces))))  # The messages are not needed any more.
+    return shown
 
 
 async def _send(call: HttpCall) -> Answer:
@@ -248,7 +259,8 @@ async def _send(call: HttpCall) -> Answer:
     now_us = context.broker.now_us()
     body = v.parsed(call.body, SendBody)
     request = await sending_of(body, call.stream, call.topic, now_us)
-    return ok({"confirmations": j.each(await call.ask(request))}, 201)
+    confirmations = b"".join(j.each(await call.ask(request)).parts())
+    return Answer(201, b'{"confirmations":%b}' % confirmations)
 
 
 async def _snapshot(call: HttpCall) -> Answer:
