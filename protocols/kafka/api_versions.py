@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from braidlog.protocols.kafka.codec import KeptList
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.tables import is_served, ranges
@@ -27,16 +28,17 @@ FEATURES: Final = (
     (b"share.version", 0, 1),
 )
 LEVELS: Final = {name: level for name, _, level in FEATURES}
-SUPPORTED: Final = [
+SUPPORTED: Final = KeptList(
     SupportedFeatureKey(name=name, min_version=least, max_version=level)
     for name, least, level in FEATURES
-]
-FINALIZED: Final = [
+)
+FINALIZED: Final = KeptList(
     FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
     for name, _, level in FEATURES
-]
+)
 # Java's clients of earlier versions fail on a feature whose least version is 0.
 LEAST_ZERO_SINCE: Final = 4
+SUPPORTED_BEFORE: Final = KeptList(row for row in SUPPORTED if row.min_version > 0)
 
 
 def api_versions(context: KafkaContext, request: ApiVersionsRequest) -> KafkaAnswer:
@@ -51,9 +53,7 @@ def api_versions(context: KafkaContext, request: ApiVersionsRequest) -> KafkaAns
         texts = (request.client_software_name or b"", request.client_software_version or b"")
         if not all(map(SOFTWARE.fullmatch, texts)):
             return KafkaAnswer(ApiVersionsResponse(error_code=Code.INVALID_REQUEST))
-    supported = SUPPORTED
-    if context.version < LEAST_ZERO_SINCE:
-        supported = [feature for feature in SUPPORTED if feature.min_version > 0]
+    supported = SUPPORTED if context.version >= LEAST_ZERO_SINCE else SUPPORTED_BEFORE
     code = Code.NONE if served else Code.UNSUPPORTED_VERSION
     return KafkaAnswer(
         ApiVersionsResponse(

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Final
 
 from braidlog.protocols.kafka import wire
+from braidlog.protocols.kafka.codec import KeptList
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.wire.api_versions import ApiVersion
 from braidlog.protocols.kafka.wire.keys import ApiKey
@@ -104,9 +106,10 @@ def is_served(api_key: int, version: int) -> bool:
     return (api_key, version) in SERVED
 
 
-def ranges() -> list[ApiVersion]:
-    """Return the served versions of each key, for ApiVersions."""
-    return [
+@cache
+def ranges() -> KeptList[ApiVersion]:
+    """Return the served versions of each key, for ApiVersions: the first request of a client."""
+    return KeptList(
         ApiVersion(api_key=key, min_version=api.version_min, max_version=api.version_max)
         for key, api in sorted(APIS.items())
-    ]
+    )
