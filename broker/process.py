@@ -29,7 +29,7 @@ from braidlog.broker.runtime.heap import bound_heap, trim_heap
 from braidlog.broker.runtime.loop_clock import LoopClock
 from braidlog.broker.runtime.plain import is_plain
 from braidlog.broker.runtime.supervisor import Supervisor
-from braidlog.broker.server.adapters import has_start, has_work, is_framed, is_serving
+from braidlog.broker.server.adapters import Starting, Working, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept, make_listeners
 from braidlog.broker.server.opened import OpenListener
@@ -117,7 +117,7 @@ async def serve_listeners(
     try:
         await make_first_admin(broker)
         for listener in listeners:
-            if has_start(listener.adapter):
+            if isinstance(listener.adapter, Starting):
                 await listener.adapter.start(broker, listener.options, loopback=listener.loopback)
             listener.open()
             broker.listeners[listener.name] = listener
@@ -150,7 +150,7 @@ def _serve_listener(
         accepting.start_soon(accept, listener, broker, serving)
     else:
         serving.start_soon(_serve_whole, listener, broker)
-    if has_work(listener.adapter):
+    if isinstance(listener.adapter, Working):
         accepting.start_soon(listener.adapter.work, broker, listener.options)
 
 

@@ -29,12 +29,12 @@ async def open_listeners(broker):
                     listen=("127.0.0.1", 0),
                     advertised=None,
                 )
-                if adapters.has_start(adapter):
+                if isinstance(adapter, adapters.Starting):
                     await adapter.start(broker, listener.options, loopback=True)
                 listener.open()
                 listeners[protocol] = broker.listeners[protocol] = listener
                 serving.start_soon(accept, listener, broker, serving)
-                if adapters.has_work(adapter):
+                if isinstance(adapter, adapters.Working):
                     serving.start_soon(adapter.work, broker, listener.options)
             return await trio.open_tcp_stream(*listeners[protocol].bound)
 

@@ -13,7 +13,7 @@ from braidlog.broker.cluster.answers import PeerCallHandler
 from braidlog.broker.cluster.cluster_peers import INTERNAL
 from braidlog.broker.cluster.links import LinkLost, listening, welcome
 from braidlog.broker.config.settings import ConfigError, is_loopback, parse_address
-from braidlog.broker.server.adapters import Forwarding, serves_forwarded, takes_forwarded
+from braidlog.broker.server.adapters import Forwarding, ForwardServing
 from braidlog.broker.server.connection import Connection, address_text
 from braidlog.broker.server.listener import Listener
 
@@ -82,10 +82,10 @@ class InternalListener:
     async def _forward(self, stream: trio.SocketStream, name: str) -> None:
         """Serve a forwarded client as if the client had connected here. Raises LinkLost."""
         listener = self._broker.listeners.get(name)
-        if isinstance(listener, Listener) and serves_forwarded(listener.adapter):
+        if isinstance(listener, Listener) and isinstance(listener.adapter, ForwardServing):
             await listener.adapter.serve_forwarded(self._broker, stream)
             return
-        if not isinstance(listener, Listener) or not takes_forwarded(listener.adapter):
+        if not isinstance(listener, Listener) or not isinstance(listener.adapter, Forwarding):
             raise LinkLost(f"there is no listener {name} for forwarded clients")
         sock = stream.socket
         own = socket.fromfd(sock.fileno(), sock.family, sock.type)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 # Part of the interface for adapters.
 from braidlog.broker.runtime.endings import EndConnection as EndConnection
@@ -82,8 +82,9 @@ class ServingAdapter(Adapter, Protocol):
         """
 
 
+@runtime_checkable
 class Preparing(Protocol):
-    """Optional in an adapter."""
+    """Optional in an adapter: imports modules before the listener opens."""
 
     def prepare(self) -> None:
         """Import the modules that serving needs. Later the kernel accepts connections already, and
@@ -91,6 +92,7 @@ class Preparing(Protocol):
         """
 
 
+@runtime_checkable
 class Layering(Protocol):
     """Optional in a framed adapter: the frames travel inside another protocol."""
 
@@ -103,6 +105,7 @@ class Layering(Protocol):
         """
 
 
+@runtime_checkable
 class Forwarding(Protocol):
     """Optional in an adapter: serves clients that another broker forwards."""
 
@@ -112,15 +115,17 @@ class Forwarding(Protocol):
         """
 
 
+@runtime_checkable
 class ForwardServing(Protocol):
-    """Optional in an adapter with a server."""
+    """Optional in an adapter with a server: takes connections of other brokers."""
 
     async def serve_forwarded(self, broker: Broker, stream: trio.SocketStream) -> None:
         """Serve a connection of another broker's clients, to the end of the connection."""
 
 
+@runtime_checkable
 class Starting(Protocol):
-    """Optional in an adapter."""
+    """Optional in an adapter: prepares before its listener opens."""
 
     async def start(self, broker: Broker, options: Options, *, loopback: bool) -> None:
         """Prepare for the first client before the listener opens. Raises OSError, StorageFull,
@@ -128,6 +133,7 @@ class Starting(Protocol):
         """
 
 
+@runtime_checkable
 class Working(Protocol):
     """Optional in an adapter: work by the clock."""
 
@@ -135,6 +141,7 @@ class Working(Protocol):
         """Work while the listener is open, until cancelled."""
 
 
+@runtime_checkable
 class OptionsCheck(Protocol):
     """Optional in an adapter: rules for the options that are allowed at an address."""
 
@@ -152,43 +159,6 @@ def is_framed(adapter: Adapter) -> TypeGuard[FramedAdapter]:
 def is_serving(adapter: Adapter) -> TypeGuard[ServingAdapter]:
     """Return True if the adapter brings a server."""
     return hasattr(adapter, "serve")
-
-
-def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
-    """Return True if the adapter has rules for options."""
-    return hasattr(adapter, "check")
-
-
-def has_prepare(adapter: object) -> TypeGuard[Preparing]:
-    """Return True if the adapter imports the modules that serving needs before the
-    listener opens.
-    """
-    return hasattr(adapter, "prepare")
-
-
-def has_layer(adapter: object) -> TypeGuard[Layering]:
-    """Return True if the adapter's frames travel inside another protocol."""
-    return hasattr(adapter, "open_stream")
-
-
-def takes_forwarded(adapter: object) -> TypeGuard[Forwarding]:
-    """Return True if the adapter serves clients that another broker forwards."""
-    return hasattr(adapter, "open_forwarded")
-
-
-def serves_forwarded(adapter: object) -> TypeGuard[ForwardServing]:
-    """Return True if the adapter's server takes connections of other brokers."""
-    return hasattr(adapter, "serve_forwarded")
-
-
-def has_start(adapter: object) -> TypeGuard[Starting]:
-    """Return True if the adapter prepares before its listener opens."""
-    return hasattr(adapter, "start")
-
-
-def has_work(adapter: object) -> TypeGuard[Working]:
-    """Return True if the adapter works by the clock while its listener is open."""
-    return hasattr(adapter, "work")
 
 
 def alpn_protocols(adapter: Adapter) -> Sequence[str]:

@@ -155,7 +155,7 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         secured = sock if listener.tls is None else await _encrypted(listener.tls, sock)
         stream: Stream = secured
-        if adapters.has_layer(listener.adapter):
+        if isinstance(listener.adapter, adapters.Layering):
             stream = await _layered(listener.adapter, secured, listener.options)
         connection = Connection(broker, listener, stream, broker.next_connection_id())
         connection.act_for(*_first_principal(listener, broker, secured, connection.at))
@@ -247,12 +247,12 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
         if isinstance(error, UnusableFile) and configured.tls is not None:
             place += f".{error.setting(configured.tls)}"
         raise ConfigError(f"{config.origin(place)}: {at}.tls: {error}") from None
-    if adapters.has_check(adapter):
+    if isinstance(adapter, adapters.OptionsCheck):
         try:
             adapter.check(options, loopback=loopback)
         except ValueError as error:
             raise ConfigError(f"{origin}: {at}: {error}") from None
-    if adapters.has_prepare(adapter):
+    if isinstance(adapter, adapters.Preparing):
         adapter.prepare()
     return Listener(
         name=configured.name,
