@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import AdminClient, Json
+from braidlog.broker.cli.client import API, AdminClient, Json, path_part, topic_path
 from braidlog.broker.cli.confirming import Yes, confirm
 from braidlog.broker.cli.failures import EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 from braidlog.broker.cli.output import (
@@ -50,7 +50,7 @@ def list_topics(
 
     Example: braidlog topics list --output json
     """
-    topics_shown = list(client_of(where).topics(namespace))
+    topics_shown = list(client_of(where).pages(f"{API}/topics", "topics", namespace=namespace))
     print_rows(where, topics_shown, ("name", "partitions", "records", "size_bytes", "durability"))
 
 
@@ -83,7 +83,7 @@ def create_topic(
     body: Json = {"settings": dict(_setting(text) for text in setting or ())}
     if partitions is not None:
         body["partitions"] = partitions
-    created = client.create_topic(topic, body)
+    created = client.ask("PUT", f"{API}/topics/{topic_path(topic)}", body)
     print_answer(where, created, lambda: _topic_tables(created))
 
 
@@ -113,7 +113,7 @@ def alter_topic(
         body["partitions"] = partitions
     elif not changes:
         raise AdminError("nothing to change: --set, --unset or --partitions", EXIT_USAGE)
-    altered = client.alter_topic(topic, body)
+    altered = client.ask("PATCH", f"{API}/topics/{topic_path(topic)}", body)
     print_answer(where, altered, lambda: _topic_tables(altered))
 
 
@@ -130,7 +130,7 @@ def delete_topic(
     """
     client = client_of(where)
     confirm(f"Delete {topic} with all its records and groups?", yes=yes)
-    client.delete_topic(topic)
+    client.ask("DELETE", f"{API}/topics/{topic_path(topic)}")
     print(f"deleted {topic}", file=sys.stderr)
 
 
@@ -144,7 +144,7 @@ def list_groups(
 
     Example: braidlog groups list --topic orders
     """
-    answer = list(client_of(where).groups(topic=topic))
+    answer = list(client_of(where).pages(f"{API}/groups", "groups", topic=topic))
     print_rows(where, answer, ("topic", "group", "partitions", "backlog"), _named(answer))
 
 
@@ -163,13 +163,7 @@ def show_group(
     Example: braidlog groups show billing --topic orders
     """
     client = client_of(where)
-    matches = [
-        client.group(match["topic"], match["group"], match["encoding"])
-        for match in client.groups(topic=topic, **_group_query(group, encoding))
-    ]
-    if not matches:
-        place = "" if topic is None else f" on {topic}"
-        raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
+    matches = [client.ask("GET", path) for _, path in _matches(client, group, topic, encoding)]
     print_answer(where, matches, lambda: _group_tables(matches))
 
 
@@ -205,11 +199,9 @@ def reset_group(
     if dry_run:
         return
     confirm(f"Move {group} on {topic} to {to}?", yes=yes)
-    client.set_positions(
-        topic,
-        os.fsencode(group),
-        {str(move["partition"]): move["new_position"] for move in moves},
-    )
+    positions = {str(move["partition"]): move["new_position"] for move in moves}
+    path = f"{_group_path(topic, os.fsencode(group))}/positions"
+    client.ask("PUT", path, {"positions": positions})
 
 
 def _moves(
@@ -218,7 +210,8 @@ def _moves(
     """Return the present and the new position of a group in each partition. Raises AdminError."""
     bounds = bounds_of(client, topic, partition)
     try:
-        shown = client.group(topic, os.fsencode(group), "utf8")
+        path = f"{_group_path(topic, os.fsencode(group))}?encoding=utf8"
+        shown = client.ask("GET", path)
     except AdminError as error:
         if error.exit_code != EXIT_NOT_FOUND:
             raise
@@ -262,15 +255,12 @@ def delete_group(
     Example: braidlog groups delete billing --topic orders --yes
     """
     client = client_of(where)
-    matches = list(client.groups(topic=topic, **_group_query(group, encoding)))
-    if not matches:
-        place = "" if topic is None else f" on {topic}"
-        raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
-    names = ", ".join(match["topic"] for match in matches)
+    matches = _matches(client, group, topic, encoding)
+    names = ", ".join(name for name, _ in matches)
     confirm(f"Delete {group} on {names}?", yes=yes)
-    for match in matches:
-        client.delete_group(match["topic"], match["group"], match["encoding"], force=force)
-        print(f"deleted {group} on {match['topic']}", file=sys.stderr)
+    for name, path in matches:
+        client.ask("DELETE", f"{path}&force={str(force).lower()}")
+        print(f"deleted {group} on {name}", file=sys.stderr)
 
 
 def _topic_tables(topic: Json) -> Iterable[Table]:
@@ -319,6 +309,27 @@ def _group_tables(group_list: Sequence[Json]) -> Iterable[Table]:
             ]
             few = ("protocol", "name", "address", "partitions")
             yield "members", few, cells(members, few)
+
+
+def _matches(
+    client: AdminClient, group: str, topic: str | None, encoding: str
+) -> list[tuple[str, str]]:
+    """Return the topics with a group of that name, each with the path of its group. Raises
+    AdminError if there are none.
+    """
+    rows = client.pages(f"{API}/groups", "groups", topic=topic, **_group_query(group, encoding))
+    matches = [
+        (row["topic"], f"{_group_path(row['topic'], row['group'])}?encoding={row['encoding']}")
+        for row in rows
+    ]
+    if not matches:
+        place = "" if topic is None else f" on {topic}"
+        raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
+    return matches
+
+
+def _group_path(topic: str, group: str | bytes) -> str:
+    return f"{API}/groups/{topic_path(topic)}/{path_part(group)}"
 
 
 def _group_query(group: str, encoding: str) -> dict[str, str]:

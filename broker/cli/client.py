@@ -64,96 +64,20 @@ class AdminClient:
         self._connection: http.client.HTTPConnection | None = None
         self._used_at = 0.0
 
-    def topics(self, namespace: str | None = None) -> Iterator[Json]:
-        """Iterate over all topics by name, page after page. Raises AdminError."""
-        return self._pages("topics", {"namespace": namespace} if namespace else {})
-
     def topic(self, name: str) -> Json:
         """Return all details of a topic. Raises AdminError."""
-        return self._ask("GET", f"/topics/{topic_path(name)}")
+        return self.ask("GET", f"{API}/topics/{topic_path(name)}")
 
-    def create_topic(self, name: str, body: Json) -> Json:
-        """Create a topic. Raises AdminError."""
-        return self._ask("PUT", f"/topics/{topic_path(name)}", body)
-
-    def alter_topic(self, name: str, body: Json) -> Json:
-        """Change a topic's settings, or add partitions. Raises AdminError."""
-        return self._ask("PATCH", f"/topics/{topic_path(name)}", body)
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and groups. Raises AdminError."""
-        self._ask("DELETE", f"/topics/{topic_path(name)}")
-
-    def groups(self, **query: str | None) -> Iterator[Json]:
-        """Iterate over groups by topic and name, page after page.
-
-        `topic`, and `group` with `encoding`, select groups. Raises AdminError.
+    def pages(self, path: str, kind: str, **query: str | None) -> Iterator[Json]:
+        """Iterate over a list of the broker, page after page. `kind` names the list in an answer;
+        a query without a value is left out. Raises AdminError.
         """
-        return self._pages("groups", {key: value for key, value in query.items() if value})
-
-    def group(self, topic: str, group: str | bytes, encoding: str) -> Json:
-        """Return a group on a topic, its name as in the list of groups. Raises AdminError."""
-        path = f"/groups/{topic_path(topic)}/{path_part(group)}"
-        return self._ask("GET", f"{path}?encoding={encoding}")
-
-    def delete_group(self, topic: str, group: str, encoding: str, *, force: bool) -> None:
-        """Delete a group on a topic, its name as in the list of groups. Raises AdminError."""
-        path = f"/groups/{topic_path(topic)}/{path_part(group)}"
-        query = f"encoding={encoding}&force={str(force).lower()}"
-        self._ask("DELETE", f"{path}?{query}")
-
-    def set_positions(self, topic: str, group: bytes, positions: Mapping[str, int]) -> None:
-        """Move a group on a topic, all partitions or none. Raises AdminError."""
-        path = f"/groups/{topic_path(topic)}/{path_part(group)}/positions"
-        self._ask("PUT", path, {"positions": positions})
-
-    def settings(self) -> list[Json]:
-        """Return the settings in force. Raises AdminError."""
-        settings: list[Json] = self._ask("GET", "/config")["settings"]
-        return settings
-
-    def users(self) -> list[Json]:
-        """Return all users by number. Raises AdminError."""
-        user_list: list[Json] = self._ask("GET", "/users")["users"]
-        return user_list
-
-    def user(self, name: str, method: str = "GET", body: Json | None = None) -> Json:
-        """Show, create (PUT), change (PATCH) or remove (DELETE) a user. Raises AdminError."""
-        return self._ask(method, f"/users/{quote(name, safe='')}", body)
-
-    def token(self, user: str, name: str, method: str, body: Json | None = None) -> Json:
-        """Create (PUT) or revoke (DELETE) an access token of a user. Raises AdminError."""
-        path = f"/users/{quote(user, safe='')}/tokens/{quote(name, safe='')}"
-        return self._ask(method, path, body)
-
-    def permissions(self, subject: str | None) -> list[Json]:
-        """Return the permissions of a user or role, or all. Raises AdminError."""
-        query = f"?{urlencode({'subject': subject})}" if subject else ""
-        permission_list: list[Json] = self._ask("GET", f"/permissions{query}")["permissions"]
-        return permission_list
-
-    def grant(self, permission: Json) -> Json:
-        """Grant a permission. Raises AdminError."""
-        return self._ask("POST", "/permissions", permission)
-
-    def revoke(self, permission: Json) -> Json:
-        """Revoke a permission. Raises AdminError."""
-        return self._ask("DELETE", f"/permissions?{urlencode(permission)}")
-
-    def is_allowed(self, user: str, action: str, resource: str) -> bool:
-        """Return True if a user has the permission. Raises AdminError."""
-        query = urlencode({"user": user, "action": action, "resource": resource})
-        return bool(self._ask("GET", f"/permissions/test?{query}")["allowed"])
-
-    def _pages(self, kind: str, query: Mapping[str, str]) -> Iterator[Json]:
         after: str | None = ""
         while after is not None:
-            page = self._ask("GET", f"/{kind}?{urlencode({**query, 'after': after})}")
+            present = {key: value for key, value in {**query, "after": after}.items() if value}
+            page = self.ask("GET", f"{path}?{urlencode(present)}")
             yield from page[kind]
             after = page["next"]
-
-    def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
-        return self.ask(method, f"{API}{path}", body)
 
     def ask(
         self, method: str, path: str, body: object = None, *, accepted: int | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from braidlog.broker.cli.client import API
 from braidlog.broker.cli.failures import EXIT_USAGE, failing
 from braidlog.broker.cli.output import HERE, Where, client_of, print_rows
 from braidlog.broker.cli.serving import set_flags
@@ -37,7 +38,7 @@ def show(*, config_file: ConfigFile = None, set_: SetOption = None, where: Where
     Example: braidlog config show --config broker.toml
     """
     if where.url or where.context:
-        rows = client_of(where).settings()
+        rows = client_of(where).ask("GET", f"{API}/config")["settings"]
     else:
         rows = list(setting_rows(*_load(config_file, set_)))
     texts = [{**row, "value": _text(row["value"])} for row in rows]

@@ -10,12 +10,14 @@ import getpass
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
+from urllib.parse import urlencode
 
 from cyclopts import App, Parameter
 
-from braidlog.broker.cli.client import AdminClient, Json
+from braidlog.broker.cli.client import API, AdminClient, Json, path_part
 from braidlog.broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.contexts import first_line
 from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AdminError
 from braidlog.broker.cli.output import HERE, Where, client_of, print_answer, print_rows, time_text
 from braidlog.broker.config.units import parse_seconds
@@ -28,6 +30,7 @@ PasswordFile = Annotated[
     Path | None,
     Parameter(help="Its first line is the password; without it the password is asked for."),
 ]
+PERMISSIONS: Final = f"{API}/permissions"
 Roles = Annotated[list[str] | None, Parameter(name="--role", negative="", help="Repeatable.")]
 
 
@@ -37,7 +40,7 @@ def list_users(*, where: Where = HERE) -> None:
 
     Example: braidlog users list
     """
-    user_list = client_of(where).users()
+    user_list = client_of(where).ask("GET", f"{API}/users")["users"]
     columns = ("name", "id", "active", "has_password", "roles", "tokens")
     rows = [
         {**user, "roles": ", ".join(user["roles"]), "tokens": len(user["tokens"])}
@@ -65,7 +68,7 @@ def create_user(
     body: Json = {"roles": role or []}
     if not no_password:
         body["password"] = _password(password_file)
-    client.user(user, "PUT", body)
+    client.ask("PUT", _path(user), body)
 
 
 @users.command(name="password")
@@ -74,7 +77,8 @@ def set_password(user: str, *, password_file: PasswordFile = None, where: Where 
 
     Example: braidlog users password anna
     """
-    client_of(where).user(user, "PATCH", {"password": _password(password_file)})
+    client = client_of(where)
+    client.ask("PATCH", _path(user), {"password": _password(password_file)})
 
 
 @users.command(name="alter")
@@ -89,7 +93,7 @@ def alter_user(
 
     Example: braidlog users alter anna --no-active
     """
-    client_of(where).user(user, "PATCH", {"active": active, "roles": role})
+    client_of(where).ask("PATCH", _path(user), {"active": active, "roles": role})
 
 
 @users.command(name="delete")
@@ -101,7 +105,7 @@ def delete_user(user: str, *, yes: Yes = False, where: Where = HERE) -> None:
     """
     client = client_of(where)
     confirm(f"Delete the user {user} with all tokens and permissions?", yes=yes)
-    client.user(user, "DELETE")
+    client.ask("DELETE", _path(user))
 
 
 @tokens.command(name="create")
@@ -120,7 +124,7 @@ def create_token(
     body: Json = {}
     if expires is not None:
         body["expires_us"] = time.time_ns() // 1000 + int(_seconds(expires) * 1_000_000)
-    created = client.token(user, name, "PUT", body)
+    created = client.ask("PUT", f"{_path(user)}/tokens/{path_part(name)}", body)
     if where.output == "table":
         print(created["token"])
     else:
@@ -133,7 +137,7 @@ def show_tokens(user: str, *, where: Where = HERE) -> None:
 
     Example: braidlog tokens show anna
     """
-    token_list = client_of(where).user(user)["tokens"]
+    token_list = client_of(where).ask("GET", _path(user))["tokens"]
     columns = ("name", "created", "expires")
     rows = [
         {
@@ -154,7 +158,7 @@ def revoke_token(user: str, name: str, *, yes: Yes = False, where: Where = HERE)
     """
     client = client_of(where)
     confirm(f"Revoke the token {name} of {user}?", yes=yes)
-    client.token(user, name, "DELETE")
+    client.ask("DELETE", f"{_path(user)}/tokens/{path_part(name)}")
 
 
 @permissions.command(name="grant")
@@ -166,7 +170,7 @@ def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> N
     wanted = {"subject": subject, "action": action, "resource": resource}
 
     client = client_of(where)
-    client.grant(wanted)
+    client.ask("POST", PERMISSIONS, wanted)
     if not subject.startswith("role:") and not _is_known(client, subject):
         print(f"braidlog: there is no user {subject} yet; the grant is kept", file=sys.stderr)
 
@@ -177,7 +181,8 @@ def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> 
 
     Example: braidlog permissions revoke anna consume 'public/default/orders@billing'
     """
-    client_of(where).revoke({"subject": subject, "action": action, "resource": resource})
+    wanted = {"subject": subject, "action": action, "resource": resource}
+    client_of(where).ask("DELETE", f"{PERMISSIONS}?{urlencode(wanted)}")
 
 
 @permissions.command(name="list")
@@ -186,7 +191,8 @@ def list_permissions(subject: str | None = None, *, where: Where = HERE) -> None
 
     Example: braidlog permissions list role:readers
     """
-    grants = client_of(where).permissions(subject)
+    query = f"?{urlencode({'subject': subject})}" if subject else ""
+    grants = client_of(where).ask("GET", f"{PERMISSIONS}{query}")["permissions"]
     print_rows(where, grants, ("subject", "action", "resource"))
 
 
@@ -196,15 +202,20 @@ def test(user: str, action: str, resource: str, *, where: Where = HERE) -> None:
 
     Example: braidlog permissions test anna produce public/default/orders
     """
-    if not client_of(where).is_allowed(user, action, resource):
+    wanted = urlencode({"user": user, "action": action, "resource": resource})
+    if not client_of(where).ask("GET", f"{PERMISSIONS}/test?{wanted}")["allowed"]:
         raise AdminError(f"{user} may not {action} {resource}", EXIT_FAILED)
     print(f"{user} may {action} {resource}")
+
+
+def _path(user: str) -> str:
+    return f"{API}/users/{path_part(user)}"
 
 
 def _is_known(client: AdminClient, name: str) -> bool:
     """Return True if the user exists; clients with certificates and signed tokens need no user."""
     try:
-        client.user(name)
+        client.ask("GET", _path(name))
     except AdminError as error:
         return error.exit_code != EXIT_NOT_FOUND
     return True
@@ -216,13 +227,7 @@ def _password(file: Path | None) -> str:
         if not sys.stdin.isatty():
             raise AdminError("no terminal to ask at: use --password-file", EXIT_USAGE)
         return getpass.getpass("Password: ")
-    try:
-        first_line, _, _ = file.read_text("utf-8").partition("\n")
-    except OSError as error:
-        raise AdminError(f"{file}: {error.strerror}", EXIT_USAGE) from error
-    except UnicodeDecodeError as error:
-        raise AdminError(f"{file}: the password is not UTF-8", EXIT_USAGE) from error
-    return first_line.rstrip("\r")
+    return first_line(file, "--password-file")
 
 
 def _seconds(text: str) -> float:

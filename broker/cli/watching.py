@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from typing import Annotated
-from urllib.parse import urlencode
 
 from cyclopts import Parameter
 
@@ -51,13 +50,7 @@ def connections(*, writes_to: WritesTo = None, watch: Watch = None, where: Where
         path = f"{API}/topics/{topic_path(writes_to)}/writers"
 
     def look(client: AdminClient) -> int:
-        connections: list[Json] = []
-        after: str | None = ""
-        while after is not None:
-            query = f"?{urlencode({'after': after})}" if after else ""
-            page = client.ask("GET", f"{path}{query}")
-            connections += page["connections"]
-            after = page["next"]
+        connections = list(client.pages(path, "connections"))
         columns = (
             tuple(connections[0]) if connections else ("id", "protocol", "listener", "address")
         )

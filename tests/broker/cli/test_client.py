@@ -36,10 +36,10 @@ def server():
 
 
 def ask(server: ThreadingHTTPServer, scheme: str = "http", **environment: str) -> AdminError:
-    """Return the error for a user who lists topics."""
+    """Return the error for a user who looks at a topic."""
     url = f"{scheme}://localhost:{server.server_port}"
     with pytest.raises(AdminError) as caught:
-        list(AdminClient(url, environment).topics())
+        AdminClient(url, environment).topic("orders")
     return caught.value
 
 
