@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -11,28 +11,15 @@ from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.errors import SubscriptionBusy, SubscriptionNotFound
 
 if TYPE_CHECKING:
-    from braidlog.broker.commit.durability import CommitRounds
+    from braidlog.broker.broker import Broker
     from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
     from braidlog.broker.delivery.dispatcher import Dispatcher
-    from braidlog.broker.delivery.registry import Dispatchers
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.partition import Partition
 
 
-class DeliveringBroker(Protocol):
-    """The parts of a broker that deliver."""
-
-    @property
-    def dispatchers(self) -> Dispatchers:
-        """The dispatchers with consumers."""
-
-    @property
-    def durability(self) -> CommitRounds:
-        """Waits for tickets."""
-
-
 async def join(
-    broker: DeliveringBroker,
+    broker: Broker,
     consumer: Consumer,
     partition: Partition,
     subscription: Subscription,

@@ -4,25 +4,12 @@ limits. Knows no journal and no limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class CountedCursor(Protocol):
-    """The counted parts of a cursor."""
-
-    @property
-    def acked(self) -> Sized | None:
-        """The ranges above the position; None for no ranges."""
-
-
-class CountedSubscription(Protocol):
-    """The counted parts of a subscription."""
-
-    @property
-    def cursors(self) -> Mapping[int, CountedCursor]:
-        """By partition."""
+if TYPE_CHECKING:
+    from braidlog.storage.metadata.cursors import StoredSubscription
 
 
 @dataclass(slots=True)
@@ -33,17 +20,17 @@ class CursorTotals:
     cursors: int = 0
     ranges: int = 0  # acknowledged ranges above positions
 
-    def add(self, counted: Iterable[CountedSubscription]) -> None:
+    def add(self, counted: Iterable[StoredSubscription]) -> None:
         """Count these subscriptions from now on."""
         self._count(counted, 1)
 
-    def take(self, counted: Iterable[CountedSubscription]) -> None:
+    def take(self, counted: Iterable[StoredSubscription]) -> None:
         """Stop counting these subscriptions: they are gone, or about to change and be
         added again.
         """
         self._count(counted, -1)
 
-    def _count(self, counted: Iterable[CountedSubscription], sign: int) -> None:
+    def _count(self, counted: Iterable[StoredSubscription], sign: int) -> None:
         for subscription in counted:
             self.subscriptions += sign
             self.cursors += sign * len(subscription.cursors)
