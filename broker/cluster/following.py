@@ -12,7 +12,8 @@ from braidlog.storage.errors import StorageFull
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.broker.topics.topic import PartitionFactory, Topic
+    from braidlog.broker.topics.partition_factory import Partitions
+    from braidlog.broker.topics.topic import Topic
     from braidlog.broker.topics.topics import Topics
     from braidlog.storage.metadata.catalogue import Catalogue
     from braidlog.storage.metadata.catalogue_records import TopicMeta
@@ -30,7 +31,7 @@ class Following:
         self,
         state: Catalogue,
         topics: Topics,
-        factory: PartitionFactory,
+        factory: Partitions,
         cursors: Positions,
     ) -> None:
         self._state = state

@@ -15,7 +15,8 @@ from braidlog.storage import errors as storage_errors
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.broker.topics.topic import PartitionFactory, Topic
+    from braidlog.broker.topics.partition_factory import Partitions
+    from braidlog.broker.topics.topic import Topic
     from braidlog.storage.metadata.names import TopicName
     from braidlog.storage.metadata.positions import Positions
 
@@ -47,7 +48,7 @@ class Leaving:
     deletion durable.
     """
 
-    def __init__(self, cursors: Positions, factory: PartitionFactory) -> None:
+    def __init__(self, cursors: Positions, factory: Partitions) -> None:
         self._cursors = cursors
         self._factory = factory
         # (Ticket, number of a topic deleted as a whole, partitions to remove).

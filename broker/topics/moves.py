@@ -14,7 +14,8 @@ from braidlog.storage.errors import StorageError
 if TYPE_CHECKING:
     from braidlog.broker.cluster.placement import Placement
     from braidlog.broker.commit.storage_errors import Report
-    from braidlog.broker.topics.topic import PartitionFactory, Topic
+    from braidlog.broker.topics.partition_factory import Partitions
+    from braidlog.broker.topics.topic import Topic
 
 log = structlog.get_logger()
 
@@ -22,7 +23,7 @@ log = structlog.get_logger()
 class Moves:
     """The reopening of topics, and the topics that could not be reopened."""
 
-    def __init__(self, factory: PartitionFactory, placement: Placement, report: Report) -> None:
+    def __init__(self, factory: Partitions, placement: Placement, report: Report) -> None:
         self._factory = factory
         self._placement = placement
         self._report = report

@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 
 class Partitions:
-    """Partition factory of `broker/topics/topics.py`. Implements `PartitionFactory`."""
+    """Partition factory of `broker/topics/topics.py`. All calls may raise storage errors."""
 
     def __init__(
         self, data_dir: Directory, config: LogConfig, durability: CommitRounds, output: OutputBudget
@@ -75,7 +75,9 @@ class Partitions:
         """Create and open folders and files in a worker thread, on disk when this returns: either
         all, or none.
 
-        Raises InvalidRequest for invalid settings, StorageFull, StorageFailed.
+        A new topic has a name and settings, but no number yet. Creation takes milliseconds, during
+        which the broker serves other clients. Raises InvalidRequest for invalid settings,
+        StorageFull, StorageFailed.
         """
         new = [
             NewPartition(partition_id, topic.name.full, index)
@@ -90,6 +92,7 @@ class Partitions:
         return [self._of(topic, index, opened) for index, opened in enumerate(logs, first_index)]
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
+        """Yield these numbers, for a caller that opens each partition before the next."""
         return self._data_dir.in_turn(partition_ids)
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
@@ -125,6 +128,7 @@ class Partitions:
         return self._found_room
 
     def is_open(self, partition: Partition) -> bool:
+        """Return whether this broker stores the partition's records."""
         return self._data_dir.is_open(partition.partition_id)
 
     def tidy_soon(self) -> None:
@@ -132,6 +136,7 @@ class Partitions:
         self._has_discarded.set()
 
     def discard(self, partition: Partition) -> None:
+        """Close the partition and queue its folder for deletion."""
         self._discarded.append(partition)
         self._has_discarded.set()
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from braidlog.broker.commit.durability import CommitRounds
     from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
     from braidlog.broker.topics.catalogue import LocalCatalogue
-    from braidlog.broker.topics.topic import PartitionFactory, Topic
+    from braidlog.broker.topics.partition_factory import Partitions
+    from braidlog.broker.topics.topic import Topic
     from braidlog.broker.topics.topics import Topics
 
 Names = Sequence[tuple["Topic", TopicName]]
@@ -56,7 +57,7 @@ class Renaming:
         topics: Topics,
         non_persistent: NonPersistentTopics,
         catalogue: LocalCatalogue,
-        factory: PartitionFactory,
+        factory: Partitions,
         durability: CommitRounds,
         *,
         is_possible: bool,

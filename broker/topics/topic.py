@@ -1,4 +1,4 @@
-"""A topic while the broker runs, and the interfaces of partition factories and topic listeners.
+"""A topic while the broker runs, and the interface of topic listeners.
 
 Knows no file and no protocol; only `broker/topics/topics.py` creates and changes topics.
 """
@@ -21,48 +21,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
     from braidlog.storage.metadata.names import TopicName
-
-
-class PartitionFactory(Protocol):
-    """Creates partitions over their folders. Raises storage errors."""
-
-    async def create(
-        self, topic: Topic, first_index: int, partition_ids: Sequence[int]
-    ) -> Sequence[Partition]:
-        """Create and open folders and files, on disk when this returns: either all, or none.
-
-        A new topic has a name and settings, but no number yet. Creation takes milliseconds, during
-        which the broker serves other clients.
-        """
-
-    def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
-        """Yield these numbers, for a caller that opens each partition before the next."""
-
-    def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
-        """Open an existing partition."""
-
-    def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
-        """Apply these settings to the partitions. Raises InvalidRequest, with nothing changed."""
-
-    def check(self, settings: Mapping[str, Setting]) -> None:
-        """Check planned settings of topics. Raises InvalidRequest, UnwritableChange."""
-
-    async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
-        """Apply these settings to a single partition. Raises as `alter`."""
-
-    def discard(self, partition: Partition) -> None:
-        """Close the partition and queue its folder for deletion."""
-
-    async def prepare_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Write these names into the topics' folders, on disk when this returns, not in force yet.
-        Raises FileGone if a topic was deleted meanwhile.
-        """
-
-    async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Put the prepared names into force, once the catalogue has them on disk."""
-
-    def is_open(self, partition: Partition) -> bool:
-        """Return whether this broker stores the partition's records."""
 
 
 class TopicEvent(enum.Enum):

@@ -1,7 +1,7 @@
 """The local implementation of `TopicRegistry`: this broker makes every change.
 
 Also applies a change to memory and notifies listeners, for changes made here or at another broker
-(`broker/cluster/following.py`). Knows no connection, no file (`PartitionFactory` creates and
+(`broker/cluster/following.py`). Knows no connection, no file (`Partitions` creates and
 removes files) and of protocols only the shapes of names.
 """
 
@@ -25,7 +25,6 @@ from braidlog.broker.topics.deletion import HeldNames, Leaving
 from braidlog.broker.topics.moves import Moves
 from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.topic import (
-    PartitionFactory,
     PlacedTopic,
     Topic,
     TopicEvent,
@@ -45,6 +44,7 @@ from braidlog.storage.metadata.positions import Positions
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.partition_factory import Partitions
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ class Topics:
         self,
         catalogue: LocalCatalogue,
         cursors: Positions,
-        factory: PartitionFactory,
+        factory: Partitions,
         *,
         defaults: TopicDefaults,
         now_us: Callable[[], int],
