@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker import errors
 from braidlog.broker.limits import StateLimits
-from braidlog.storage.metadata.catalogue_records import ClusterFields
+from braidlog.storage.metadata.catalogue_records import (
+    ClusterDescribed,
+    ClusterFields,
+    ClusterForgotten,
+)
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.catalogue import LocalCatalogue
@@ -42,16 +46,21 @@ class DescribedClusters:
         if len(self._known()) >= self._limits.described_clusters:
             text = f"limit of {self._limits.described_clusters} described clusters reached"
             raise errors.LimitExceeded(text)
-        return await self._catalogue.describe_cluster(cluster, fields)
+        return self._describe(cluster, fields)
 
     async def alter(self, cluster: str, fields: ClusterFields) -> int:
         _check_size(cluster, fields)
         self._check_known(cluster)
-        return await self._catalogue.describe_cluster(cluster, fields)
+        return self._describe(cluster, fields)
 
     async def delete(self, cluster: str) -> int:
         self._check_known(cluster)
-        return await self._catalogue.forget_cluster(cluster)
+        state = self._catalogue.state
+        return self._catalogue.free(state.change_tenants, ClusterForgotten(cluster))
+
+    def _describe(self, cluster: str, fields: ClusterFields) -> int:
+        change = ClusterDescribed(cluster, dict(fields))
+        return self._catalogue.change(self._catalogue.state.change_tenants, change)
 
     def _check_known(self, cluster: str) -> None:
         if cluster not in self._known():

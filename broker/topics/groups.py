@@ -39,10 +39,16 @@ class NamedGroups:
         """Create a group with a free name, and a free number if a number is given; return the
         ticket.
 
-        Raises StorageFull, StorageFailed.
+        Raises NotOwner, StorageFull, StorageFailed.
         """
-        return self._catalogue.create_group(topic.meta.topic_id, name, number)
+        topic.check_here()
+        create = self._catalogue.state.create_group
+        return self._catalogue.change(create, topic.meta.topic_id, name, number)
 
     def delete(self, topic: Topic, number: int) -> int:
-        """Remove an existing group; return the ticket. Raises StorageFull, StorageFailed."""
-        return self._catalogue.delete_group(topic.meta.topic_id, number)
+        """Remove an existing group; return the ticket. Raises NotOwner, StorageFull,
+        StorageFailed.
+        """
+        topic.check_here()
+        delete = self._catalogue.state.delete_group
+        return self._catalogue.change(delete, topic.meta.topic_id, number)

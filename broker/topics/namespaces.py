@@ -12,7 +12,7 @@ from braidlog.broker import errors
 from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.described_clusters import DescribedClusters
-from braidlog.storage.metadata.catalogue_records import NamespaceMeta
+from braidlog.storage.metadata.catalogue_records import NamespaceMeta, TenantGone, TenantSet
 from braidlog.storage.metadata.names import (
     DEFAULT_NAMESPACE,
     DEFAULT_TENANT,
@@ -65,14 +65,16 @@ class Namespaces:
         self._check_free(iggy_id)
         if self.find(tenant, namespace):
             raise errors.NamespaceExists(f"namespace {tenant}/{namespace} already exists")
-        return await self._catalogue.create_namespace(
-            tenant, namespace, created_us=self._now_us(), iggy_id=iggy_id
+        create, created_us = self._catalogue.state.create_namespace, self._now_us()
+        return self._catalogue.change(
+            create, tenant, namespace, created_us=created_us, iggy_id=iggy_id
         )
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
         self.get(tenant, namespace)
         self._check_free(iggy_id)
-        return await self._catalogue.number_namespace(tenant, namespace, iggy_id)
+        renumber = self._catalogue.state.number_namespace
+        return self._catalogue.change(renumber, tenant, namespace, iggy_id)
 
     async def delete(self, tenant: str, namespace: str) -> int:
         self.get(tenant, namespace)
@@ -80,7 +82,7 @@ class Namespaces:
             raise errors.InvalidRequest(f"{tenant}/{namespace} stays")
         if self.has_topics(tenant, namespace):
             raise errors.TopicInUse(f"{tenant}/{namespace} has topics")
-        return await self._catalogue.delete_namespace(tenant, namespace)
+        return self._catalogue.free(self._catalogue.state.delete_namespace, tenant, namespace)
 
     # Tenants.
 
@@ -102,26 +104,26 @@ class Namespaces:
         _check_name(tenant, DEFAULT_NAMESPACE)
         if self.has_tenant(tenant):
             raise errors.NamespaceExists(f"tenant {tenant} already exists")
-        return await self._set_tenant(tenant, admin_roles, allowed_clusters)
+        return self._set_tenant(tenant, admin_roles, allowed_clusters)
 
     async def alter_tenant(
         self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str] = ()
     ) -> int:
         if not self.has_tenant(tenant):
             raise _no_tenant(tenant)
-        return await self._set_tenant(tenant, admin_roles, allowed_clusters)
+        return self._set_tenant(tenant, admin_roles, allowed_clusters)
 
     async def delete_tenant(self, tenant: str) -> int:
         if self._has_namespaces(tenant):
             raise errors.TopicInUse(f"tenant {tenant} has namespaces")
         if tenant not in self._catalogue.state.tenants:
             raise _no_tenant(tenant)
-        return await self._catalogue.forget_tenant(tenant)
+        return self._catalogue.free(self._catalogue.state.change_tenants, TenantGone(tenant))
 
     def _has_namespaces(self, tenant: str) -> bool:
         return any(meta.tenant == tenant for meta in self.all())
 
-    async def _set_tenant(
+    def _set_tenant(
         self, tenant: str, admin_roles: Sequence[str], allowed_clusters: Sequence[str]
     ) -> int:
         _check_size("admin roles", admin_roles, ADMIN_ROLES_BYTES_MAX)
@@ -129,7 +131,8 @@ class Namespaces:
         tenants = self._catalogue.state.tenants
         if len(tenants) >= self._limits.tenants and tenant not in tenants:
             raise errors.LimitExceeded(f"{self._limits.tenants} tenants are remembered")
-        return await self._catalogue.set_tenant(tenant, admin_roles, allowed_clusters)
+        change = TenantSet(tenant, [*admin_roles], [*allowed_clusters])
+        return self._catalogue.change(self._catalogue.state.change_tenants, change)
 
     def _check_free(self, number: int | None) -> None:
         if number is not None and self.find_numbered(number):

@@ -69,10 +69,10 @@ class ProducerNumbers:
             if len(known) >= self._names_max:
                 text = f"{self._names_max} producers with names of their own are connected"
                 raise LimitExceeded(text)
-        numbered = self._catalogue.producer_number(name, key[0])
+        number = self._catalogue.change(self._catalogue.state.producer_id, name, key[0])
         self._users[key] = self._users.get(key, 0) + 1
         self._idle_since.pop(key, None)
-        return numbered
+        return number, self._catalogue.ticket
 
     def release(self, name: bytes, topic: Topic) -> None:
         """Release the number that a producer of that name got from `number`."""
@@ -107,7 +107,7 @@ class ProducerNumbers:
         keys = [key for key, idle_since in self._idle_since.items() if idle_since <= since]
         keys = keys[:count]
         if numbers := [known[key] for key in keys if key in known]:
-            self._catalogue.forget_producers(numbers)
+            self._catalogue.free(self._catalogue.state.forget_producers, numbers)
         for key in keys:
             del self._idle_since[key]
         return len(keys)
@@ -115,6 +115,8 @@ class ProducerNumbers:
     def raise_epoch(self, topic: Topic) -> int:
         """Increment the epoch of the topic's exclusive producers; return the ticket.
 
-        Raises StorageFull, StorageFailed.
+        Raises NotOwner, StorageFull, StorageFailed.
         """
-        return self._catalogue.raise_topic_epoch(topic.meta.topic_id)
+        topic.check_here()
+        raise_epoch = self._catalogue.state.bump_topic_epoch
+        return self._catalogue.change(raise_epoch, topic.meta.topic_id)

@@ -104,7 +104,8 @@ class Renaming:
             await self._prepare(names)
             self._check_free(name)
             # Atomic: no wait until every reader sees the new name.
-            ticket = self._catalogue.rename_topic(topic.meta.topic_id, name.topic)
+            rename = self._catalogue.state.rename_topic
+            ticket = self._catalogue.change(rename, topic.meta.topic_id, name.topic)
             taking = self._replace(names, ticket)
         await taking.is_over.wait()
         return ticket
@@ -132,7 +133,8 @@ class Renaming:
             if [topic for topic, _ in names] != list(self._topics.list(tenant, before)):
                 raise errors.Conflict(f"{tenant}/{before} was changed meanwhile")
             # Atomic: no wait until every reader sees the new names.
-            ticket = self._catalogue.rename_namespace(tenant, before, renamed)
+            rename = self._catalogue.state.rename_namespace
+            ticket = self._catalogue.change(rename, tenant, before, renamed)
             self._non_persistent.end_all(tenant, before)
             taking = self._replace(names, ticket)
         await taking.is_over.wait()

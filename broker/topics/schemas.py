@@ -161,5 +161,6 @@ class Schemas:
         if not topic.is_persistent:  # Such a topic stores nothing on disk.
             topic.meta.schemas.append(schema)
             return version, 0
-        self._catalogue.add_schema(topic.meta.topic_id, schema)
-        return version, self._catalogue.ticket
+        topic.check_here()
+        add = self._catalogue.state.add_schema
+        return version, self._catalogue.change(add, topic.meta.topic_id, schema)

@@ -177,7 +177,16 @@ class Topics:
             # Another client may have created the topic meanwhile.
             self.check_new(name, partitions, iggy_id)
             ids = [partition.partition_id for partition in partitions_made]
-            topic.note_ticket(await self._catalogue.create_topic(planned, ids))
+            ticket = self._catalogue.change(
+                self._catalogue.state.create_topic,
+                name,
+                ids,
+                partitioned=partitioned,
+                created_us=planned.created_us,
+                settings=planned.settings,
+                iggy_id=iggy_id,
+            )
+            topic.note_ticket(ticket)
         meta = self._catalogue.state.topic(name)
         assert meta is not None
         topic.partitions.extend(partitions_made)
@@ -194,7 +203,7 @@ class Topics:
         with self._discarded_if_it_fails(new_partitions):
             if (self._growing(name, total), len(topic.partitions)) != (topic, count):
                 raise errors.Conflict(f"{name} was changed meanwhile")
-            await self._enter(topic, new_partitions)
+            self._enter(topic, new_partitions)
         self.extend(topic, new_partitions)
         return topic.ticket
 
@@ -205,10 +214,7 @@ class Topics:
             return 0
         if topic.layout_users:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
-        ticket = await self._catalogue.set_partitions(
-            topic.meta.topic_id, topic.meta.partition_ids[:total], partitioned=topic.partitioned
-        )
-        topic.note_ticket(ticket)
+        self._set_partitions(topic, topic.meta.partition_ids[:total], topic.partitioned)
         self.shrink(topic, total)
         return topic.ticket
 
@@ -222,7 +228,8 @@ class Topics:
             try:
                 with as_broker_errors(self._report):
                     await self._alter_partitions(topic, {**topic.inherited, **settings})
-                ticket = await self._catalogue.alter_settings(topic.meta.topic_id, settings)
+                alter = self._catalogue.state.alter_settings
+                ticket = self._catalogue.free(alter, topic.meta.topic_id, settings)
                 topic.note_ticket(ticket)
                 self.tell(topic, TopicEvent.ALTERED)
             except BaseException:  # Includes cancellation: a client may disconnect meanwhile.
@@ -241,7 +248,8 @@ class Topics:
             settings = changed_settings(meta.settings, changes)
             with as_broker_errors(self._report):
                 self._factory.check(settings)
-            ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
+            alter = self._catalogue.state.alter_namespace
+            ticket = self._catalogue.free(alter, tenant, namespace, settings)
             inherited = self.inherited(tenant, namespace)
             with trio.CancelScope(shield=True):  # The client may disconnect meanwhile.
                 for topic in self.list(tenant, namespace):
@@ -297,7 +305,7 @@ class Topics:
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
         topic = self.get(name)
-        ticket = await self._catalogue.delete_topic(topic.meta.topic_id)
+        ticket = self._catalogue.free(self._catalogue.state.delete_topic, topic.meta.topic_id)
         if holds_name:
             self.held_names.hold([name])
         self.forget(topic, ticket)
@@ -432,7 +440,7 @@ class Topics:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
         return topic
 
-    async def _enter(self, topic: Topic, new_partitions: Sequence[Partition]) -> None:
+    def _enter(self, topic: Topic, new_partitions: Sequence[Partition]) -> None:
         """Register further partitions of a topic in cursors and catalogue."""
         topic_id, count = topic.meta.topic_id, len(topic.partitions)
         total = count + len(new_partitions)
@@ -441,14 +449,16 @@ class Topics:
             # Cursors first: no reader may see a partition without cursors.
             self._cursors.resize(topic_id, total)
         try:
-            ticket = await self._catalogue.set_partitions(
-                topic_id, ids, partitioned=topic.partitioned or total > 1
-            )
-            topic.note_ticket(ticket)
-        except (errors.StorageFull, errors.Conflict):
+            self._set_partitions(topic, ids, topic.partitioned or total > 1)
+        except errors.StorageFull:
             with as_broker_errors(self._report):
                 self._cursors.resize(topic_id, count, lazy=True)
             raise
+
+    def _set_partitions(self, topic: Topic, ids: Sequence[int], partitioned: bool) -> None:
+        change, topic_id = self._catalogue.state.set_partitions, topic.meta.topic_id
+        ticket = self._catalogue.change(change, topic_id, [*ids], partitioned=partitioned)
+        topic.note_ticket(ticket)
 
     async def _make_partitions(self, topic: Topic, count: int) -> Sequence[Partition]:
         """Create `count` further partitions, not yet published, with the settings in force.
@@ -458,7 +468,7 @@ class Topics:
         """
         for _ in range(CREATE_ATTEMPTS):
             settings = topic.settings
-            numbers = await self._catalogue.new_partition_ids(count)
+            numbers = [self._catalogue.state.next_partition_id() for _ in range(count)]
             with as_broker_errors(self._report):
                 new_partitions = await self._factory.create(topic, len(topic.partitions), numbers)
             if not topic.partitions:  # A topic that nobody sees yet follows its namespace here.
