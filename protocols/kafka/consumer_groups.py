@@ -185,7 +185,7 @@ def _answered(
     is_told = has_changed or _is_full(request)
     interval_s = SOON_S
     if group.has_its_share(member):
-        interval_s = _first_interval_s(member) if is_told else HEARTBEAT_S
+        interval_s = first_interval_s(member, HEARTBEAT_S) if is_told else HEARTBEAT_S
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -194,13 +194,14 @@ def _answered(
     )
 
 
-def _first_interval_s(member: ConsumerMember) -> float:
-    """Return the time to the heartbeat after a change, which differs by the member's random id.
+def first_interval_s(member: ConsumerMember, interval_s: float) -> float:
+    """Return the time to the heartbeat after a change, at most `interval_s`; the time differs by
+    the member's random id.
 
     Members that joined together would else go on sending their heartbeats together, and the group
-    would hear of the next change up to `HEARTBEAT_S` later.
+    would hear of the next change up to `interval_s` later.
     """
-    return SOON_S + (HEARTBEAT_S - SOON_S) * zlib.crc32(member.member_id) / (1 << 32)
+    return SOON_S + (interval_s - SOON_S) * zlib.crc32(member.member_id) / (1 << 32)
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:

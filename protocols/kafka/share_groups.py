@@ -14,6 +14,7 @@ from braidlog.broker.errors import InvalidName
 from braidlog.protocols.kafka.assignors import by_topic
 from braidlog.protocols.kafka.classic_group import MemberRefused
 from braidlog.protocols.kafka.classic_groups import checked_name
+from braidlog.protocols.kafka.consumer_groups import first_interval_s
 from braidlog.protocols.kafka.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -92,11 +93,15 @@ def _beat(
         group.assign(topics_of(context, group.names()), now)
     has_changed = group.reconcile(member, None, now)
     is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
+    is_told = has_changed or is_full
+    interval_s = settings.seconds("share.heartbeat.interval.ms")
+    if is_told:
+        interval_s = first_interval_s(member, interval_s)
     return ShareGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=int(settings.value("share.heartbeat.interval.ms")),
-        assignment=_assignment(member) if has_changed or is_full else None,
+        heartbeat_interval_ms=int(interval_s * 1000),
+        assignment=_assignment(member) if is_told else None,
     )
 
 

@@ -13,6 +13,7 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.delivery.pulling import AckType
 from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.reading.records import read_records
+from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.topic_ids import id_of
 from braidlog.protocols.kafka.wire import share_acknowledge as acknowledge
@@ -128,6 +129,26 @@ async def ack(client: RawKafka, topic_id: bytes, epoch: int, *acks: Any, member:
     if reply.error_code:
         return reply.error_code
     return reply.responses[0].partitions[0].error_code
+
+
+async def test_members_that_join_together_send_heartbeats_at_different_times(
+    client: RawKafka,
+) -> None:
+    replies = [
+        await client.call_whole(
+            ShareGroupHeartbeatRequest(
+                group_id=GROUP, member_id=b"%022d" % number, subscribed_topic_names=[FOO]
+            ),
+            1,
+        )
+        for number in range(8)
+    ]
+    assert len({reply.heartbeat_interval_ms for reply in replies}) == 8
+    last = replies[-1]
+    again = ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id=last.member_id, member_epoch=last.member_epoch
+    )
+    assert (await client.call_whole(again, 1)).heartbeat_interval_ms == HEARTBEAT_S * 1000
 
 
 async def test_members_share_the_records(
