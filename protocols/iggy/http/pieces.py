@@ -21,8 +21,13 @@ class AnswerTurns:
     def __init__(self, piece_bytes: int = PIECE_BYTES) -> None:
         self._piece_bytes = piece_bytes
         # An answer that makes a piece has the lock since the turn before. So a turn makes one
-        # piece, beside the first pieces of answers, for which small answers would have to wait.
+        # piece, beside the first pieces of answers.
         self._turn = trio.StrictFIFOLock()
+
+    async def wait(self) -> None:
+        """Wait for the turn of work that takes as long as a piece: the read of a poll."""
+        async with self._turn:
+            pass
 
     async def joined(self, parts: Iterable[bytes]) -> list[bytes]:
         """Return the parts of an answer, joined to pieces."""

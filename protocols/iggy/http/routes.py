@@ -247,6 +247,7 @@ async def _poll(call: HttpCall) -> Answer:
     request = poll_of(call.query, call.stream, call.topic)
     room = call.held.enter_context(await run(reserved(context, POLL_BYTES * POLL_COPIES)))
     request = replace(request, max_bytes=max(min(room.size // POLL_COPIES, POLL_BYTES), 1))
+    await call.turns.wait()
     answer = await carry_out(context, request)
     shown = await call.shown(polled_parts(answer.records[0], answer.tail))
     room.keep(min(room.size, sum(map(len, shown.pieces))))  # The messages are not needed any more.

@@ -52,6 +52,24 @@ async def test_a_turn_makes_a_piece_of_one_answer():
     assert most <= 2  # The look may be the first task of a turn, and the last of the next.
 
 
+async def test_a_turn_begins_a_single_read():
+    turns, begun, most = AnswerTurns(), 0, 0
+
+    async def read() -> None:
+        nonlocal begun
+        await turns.wait()
+        begun += 1
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(read)
+        while begun < 20:
+            before = begun
+            await trio.lowlevel.checkpoint()
+            most = max(most, begun - before)
+    assert most <= 2  # As above.
+
+
 async def test_a_small_answer_does_not_wait_behind_large_answers():
     turns, ended = AnswerTurns(piece_bytes=10), []
 
