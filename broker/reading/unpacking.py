@@ -9,6 +9,7 @@ format and no partition.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import trio
@@ -16,6 +17,7 @@ import trio
 from braidlog.broker.limits import LARGE_THREADS_MAX, UNPACKING_THREADS_MAX
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
+from braidlog.storage.log.read_buffers import drop_free_buffers
 
 T = TypeVar("T")
 
@@ -68,7 +70,7 @@ async def _run_sized(
         size = refused.size
     if before_large is not None:
         await before_large(size)
-    return await run_in_thread(work, limiter=large_limiter())
+    return await _run_large(work)
 
 
 async def run_packing(work: Callable[[], T], size: int) -> T:
@@ -76,8 +78,19 @@ async def run_packing(work: Callable[[], T], size: int) -> T:
 
     Raises the errors of `work`.
     """
-    is_large = size >= LARGE_BYTES_MIN
-    return await run_in_thread(work, limiter=large_limiter() if is_large else unpacking_limiter())
+    if size >= LARGE_BYTES_MIN:
+        return await _run_large(work)
+    return await run_in_thread(work, limiter=unpacking_limiter())
+
+
+async def _run_large(work: Callable[[], T]) -> T:
+    return await run_in_thread(partial(_with_free_memory, work), limiter=large_limiter())
+
+
+def _with_free_memory(work: Callable[[], T]) -> T:
+    """Run work that takes the most memory of all; the buffers of past reads are freed before."""
+    drop_free_buffers()
+    return work()
 
 
 def unpacking_limiter() -> trio.CapacityLimiter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import trio
 
 from braidlog.broker.limits import KIB, MIB
 from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.log.read_buffers import drop_free_buffers
 
 # The numbers in glibc's malloc.h, the last as M_ARENA_MAX.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENAS = -1, -3, -8
@@ -47,15 +49,21 @@ def bound_heap() -> None:
 
 
 async def trim_heap() -> None:
-    """Return the pages of all holes to the kernel every TRIM_S, in a thread, while the process is
-    GROWN_BYTES larger than at the start (malloc_trim(3)). Runs until cancelled.
+    """Free the buffers of past reads and return the pages of all holes to the kernel every TRIM_S,
+    in a thread, while the process is GROWN_BYTES larger than at the start (malloc_trim(3)). Runs
+    until cancelled.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     begun_with = resident_bytes()
     while trim is not None:
         await trio.sleep(TRIM_S)
         if resident_bytes() - begun_with >= GROWN_BYTES:
-            await run_in_thread(trim, 0)
+            await run_in_thread(_shrink, trim)
+
+
+def _shrink(trim: Callable[[int], int]) -> None:
+    drop_free_buffers()
+    trim(0)
 
 
 def resident_bytes(statm: Path = STATM) -> int:

@@ -10,6 +10,7 @@ from braidlog.broker.reading.unpacking import large_limiter, run_packing, run_un
 from braidlog.storage.errors import RecordTooLarge
 from braidlog.storage.formats.compression import unzstd
 from braidlog.storage.large import LARGE_BYTES_MIN
+from braidlog.storage.log.read_buffers import BUFFER_BYTES, ReadBuffers
 from tests.waiting import until
 
 LARGE = bytes(cramjam.zstd.compress(bytes(LARGE_BYTES_MIN)))
@@ -89,3 +90,28 @@ async def test_records_are_packed_by_size(size, is_large):
         return trio.from_thread.run_sync(lambda: large_limiter().borrowed_tokens)
 
     assert await run_packing(work, size) == is_large
+
+
+@pytest.mark.parametrize("size", [LARGE_BYTES_MIN - 1, LARGE_BYTES_MIN])
+async def test_buffers_of_past_reads_are_freed_before_large_work(size):
+    """A record of 62 MiB takes three copies: the buffers would come on top of them."""
+    buffers = ReadBuffers()
+    buffers.take(BUFFER_BYTES)[:4] = b"read"
+    unused = bytes(4) if size == LARGE_BYTES_MIN else b"read"
+
+    def work():
+        return bytes(buffers.take(BUFFER_BYTES)[:4])
+
+    assert await run_packing(work, size) == unused
+
+
+async def test_buffers_of_past_reads_are_freed_before_large_unpacking():
+    buffers = ReadBuffers()
+    buffers.take(BUFFER_BYTES)[:4] = b"read"
+
+    def work():
+        seen = bytes(buffers.take(BUFFER_BYTES)[:4])
+        unpacked()
+        return seen
+
+    assert await run_unpacking(work) == bytes(4)

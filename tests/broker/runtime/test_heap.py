@@ -15,6 +15,7 @@ from braidlog.broker.runtime.heap import (
     resident_bytes,
     trim_heap,
 )
+from braidlog.storage.log.read_buffers import BUFFER_BYTES, ReadBuffers
 from tests.waiting import until
 
 
@@ -31,6 +32,8 @@ async def test_a_grown_broker_returns_free_memory(
 ) -> None:
     """Only after growth: an idle broker has nothing to return."""
     sizes = [0, GROWN_BYTES - 1, GROWN_BYTES, 10 * GROWN_BYTES]
+    buffers = ReadBuffers()
+    buffers.take(BUFFER_BYTES)[:4] = b"read"
     trimmed = []
 
     class Library:
@@ -43,6 +46,7 @@ async def test_a_grown_broker_returns_free_memory(
     nursery.start_soon(trim_heap)
     await until(lambda: len(trimmed) == 2, step_s=TRIM_S)
     assert trimmed == [0, 0]
+    assert bytes(buffers.take(BUFFER_BYTES)[:4]) == bytes(4)
     assert autojump_clock.current_time() >= 3 * TRIM_S
 
 

@@ -12,6 +12,7 @@ from braidlog.storage.log.read_buffers import (
     LARGE_BYTES,
     POOLED_BYTES_MIN,
     ReadBuffers,
+    drop_free_buffers,
     is_lent,
 )
 
@@ -110,3 +111,20 @@ def test_no_reader_receives_bytes_of_another_reader(seed):
     for thread in threads:
         thread.join()
     assert faults == [], f"seed {seed}"
+
+
+def test_free_buffers_are_dropped_and_lent_buffers_stay():
+    buffers = ReadBuffers()
+    for size in (BUFFER_BYTES, LARGE_BYTES):
+        lent, free = buffers.take(size), buffers.take(size)
+        lent[:4] = b"lent"
+        free[:4] = b"free"
+        del free
+        drop_free_buffers()
+        assert bytes(buffers.take(size)[:4]) == bytes(4)
+        part = lent[:4]
+        del lent
+        drop_free_buffers()
+        assert bytes(part) == b"lent"
+        del part
+        assert bytes(buffers.take(size)[:4]) == b"lent"
