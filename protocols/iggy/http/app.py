@@ -59,6 +59,7 @@ REQUESTS_MAX: Final = 256  # That run at once; a request above the limit gets 42
 BODY_BYTES_ALL_MAX: Final = 64 * 1024 * 1024  # Of all running requests together.
 QUERY_FIELDS_MAX: Final = 32
 RETRY_AFTER_S: Final = 1
+REASON_CHARACTERS_MAX: Final = 1000  # Of an error: a reason may repeat a client's name.
 METHODS: Final = "GET, POST, PUT, DELETE, OPTIONS"
 
 NOT_FOUND: Final = frozenset(
@@ -236,7 +237,8 @@ class IggyHttp:
         context = self._context(caller, client.id)
         session = None if row.is_public else self._session(headers, caller, context)
         caller.spend(_content_length(headers) or 0)
-        body = await self._body(scope, headers, receive, held)
+        limit = row.body_bytes_max(self._options.request_bytes_max)
+        body = await self._body(headers, receive, held, limit)
         query, sessions = _query(scope), self._sessions
         call = HttpCall(context, path, query, body, sessions, session, held, self._turns)
         self._count(row)
@@ -273,10 +275,10 @@ class IggyHttp:
         return session
 
     async def _body(
-        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, held: ExitStack
+        self, headers: Mapping[bytes, bytes], receive: Receive, held: ExitStack, limit: int
     ) -> bytes:
-        """Return the request's body. Raises HttpRefusal."""
-        limit, announced = self._options.request_bytes_max, _content_length(headers)
+        """Return the request's body, of at most `limit` bytes. Raises HttpRefusal."""
+        announced = _content_length(headers)
         if announced is not None and announced > limit:
             raise HttpRefusal(413, f"the body may have {limit} bytes")
         pieces, size = [], 0
@@ -370,7 +372,7 @@ def _error(status: int, number: int, code: str, reason: str) -> Answer:
     body = {
         "id": int(number),
         "code": name,
-        "reason": reason,
+        "reason": reason[:REASON_CHARACTERS_MAX],
         "field": FIELDS.get(ErrorCode(number)) if code and known else None,
     }
     return Answer(status, msgspec.json.encode(body))

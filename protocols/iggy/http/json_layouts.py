@@ -15,6 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fields import OPTIONS_BYTES_MAX, OPTIONS_MAX
 from braidlog.protocols.iggy.http.json_permissions import (
     PermissionsBody,
     permissions_json,
@@ -26,6 +28,7 @@ from braidlog.protocols.iggy.http.json_values import (
     Json,
     Whole,
     consumer_of,
+    refused,
     status_of,
     whole,
 )
@@ -44,7 +47,13 @@ def _option(value: int | str) -> tuple[int, bytes]:
     return (HeaderKind.UINT64, whole(value, "an option").to_bytes(8, "little"))
 
 
-def _texts(options: Mapping[str, str]) -> Options | None:
+def _texts(options: Mapping[str, int | str]) -> Options | None:
+    """Return options, with the limits of the binary protocol. Raises Refusal."""
+    values = options.values()
+    size = sum(map(len, options)) + sum(len(value) for value in values if isinstance(value, str))
+    if len(options) > OPTIONS_MAX or size > OPTIONS_BYTES_MAX:
+        reason = f"at most {OPTIONS_MAX} options with {OPTIONS_BYTES_MAX} characters"
+        raise refused(reason, ErrorCode.OPTIONS_BLOCK_TOO_LARGE)
     return {key: _option(value) for key, value in options.items()} or None
 
 
@@ -107,7 +116,7 @@ class TopicBody(RequestBody):
             "max_topic_size": self.max_topic_size,
         }
         present = {key: value for key, value in settings.items() if value is not None}
-        options = {key: _option(value) for key, value in {**self.options, **present}.items()}
+        options = _texts({**self.options, **present}) or {}
         return {
             "name": self.name,
             "partitions_count": self.partitions_count,

@@ -12,8 +12,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import trio
 
-from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy.errors import ErrorCode
@@ -29,7 +29,8 @@ from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.record import HeaderKind
 
 MESSAGES_MAX: Final = 10_000  # Of a request.
-MESSAGES_PER_TURN: Final = 200  # Packed between two checkpoints.
+PACKED_PER_TURN: Final = 200  # Messages, and headers of them, packed between two checkpoints.
+HEADERS_BYTES_MAX: Final = 100_000  # Of a message, as in Iggy.
 PAYLOAD_PART_BYTES: Final = 48 * 1024  # In Base64 at once: a multiple of 3, so that parts join.
 POLL_COUNT: Final = 10  # By default.
 LARGEST_ID = (1 << 128) - 1
@@ -104,8 +105,14 @@ async def sending_of(body: SendBody, stream: m.Name, topic: m.Name, now_us: int)
     if not 0 < len(body.messages) <= MESSAGES_MAX:
         reason = f"messages: 1 to {MESSAGES_MAX} are needed"
         raise refused(reason, ErrorCode.INVALID_MESSAGES_COUNT)
-    messages = in_turns(body.messages, MESSAGES_PER_TURN)
-    pieces = [_message(message, now_us) async for message in messages]
+    pieces, work = [], 0
+    for message in body.messages:
+        pieces.append(_message(message, now_us))
+        headers = message.user_headers
+        work += 1 + (len(headers) if isinstance(headers, list) else 0)
+        if work >= PACKED_PER_TURN:
+            work = 0
+            await trio.lowlevel.checkpoint()
     packed, count = b"".join(pieces), len(pieces)
     return m.SendMessages(
         stream, topic, _partitioning(body.partitioning), memoryview(packed), count
@@ -132,7 +139,11 @@ def _message(body: MessageBody, now_us: int) -> bytes:
     if isinstance(headers, str):
         packed = _decoded(headers, "user_headers")
     else:
-        packed = b"".join(map(_header, headers))
+        packed = _packed_headers(headers)
+    if len(packed) > HEADERS_BYTES_MAX:
+        raise refused(
+            f"user_headers: at most {HEADERS_BYTES_MAX} bytes", ErrorCode.TOO_BIG_HEADERS_PAYLOAD
+        )
     number = body.id
     if isinstance(number, str):
         if not (number.isascii() and number.isdigit() and len(number) < 40):
@@ -141,6 +152,17 @@ def _message(body: MessageBody, now_us: int) -> bytes:
     message_id = whole(number, "id", LARGEST_ID).to_bytes(16, "little")
     head = MESSAGE.pack(0, message_id, 0, 0, now_us, len(packed), len(payload), 0)
     return head + payload + packed
+
+
+def _packed_headers(headers: Sequence[HeaderBody]) -> bytes:
+    """Return the bytes of headers; of too many headers, just above the limit."""
+    packed, size = [], 0
+    for header in headers:
+        packed.append(_header(header))
+        size += len(packed[-1])
+        if size > HEADERS_BYTES_MAX:
+            break
+    return b"".join(packed)
 
 
 def _header(header: HeaderBody) -> bytes:

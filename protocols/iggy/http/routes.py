@@ -25,6 +25,7 @@ from braidlog.protocols.iggy.http import json_layouts as j
 from braidlog.protocols.iggy.http import json_values as v
 from braidlog.protocols.iggy.http.json_messages import SendBody, poll_of, polled_parts, sending_of
 from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.machine import BEFORE_LOGIN_BYTES_MAX
 from braidlog.protocols.iggy.reading import reserved
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 POLL_BYTES: Final = 4 * 1024 * 1024  # Of an answer, before Base64 and JSON.
 POLL_COPIES: Final = 4  # Memory of an answer while it is made, in copies of the messages.
+# Bodies without messages: a thousand permissions have a quarter of that, and larger bodies would
+# hold up other clients while they are read. Before a login as for the binary protocol.
+COMMAND_BODY_BYTES_MAX: Final = 512 * 1024
+PUBLIC_BODY_BYTES_MAX: Final = BEFORE_LOGIN_BYTES_MAX
 SCOPES: Final = {"topic": 1, "stream": 2, "user": 3}
 
 
@@ -100,10 +105,18 @@ class ApiRow:
     path: str
     handler: Handler
     is_public: bool = False  # Served without a login.
+    takes_messages: bool = False
     parts: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.path.strip("/").split("/")))
+
+    def body_bytes_max(self, request_bytes_max: int) -> int:
+        """Return the limit of the body; `request_bytes_max` is that of all requests."""
+        if self.takes_messages:
+            return request_bytes_max
+        largest = PUBLIC_BODY_BYTES_MAX if self.is_public else COMMAND_BODY_BYTES_MAX
+        return min(largest, request_bytes_max)
 
     def match(self, parts: Sequence[str]) -> dict[str, str] | None:
         """Return the values of the path's variables; None if the path is another."""
@@ -323,7 +336,7 @@ ROWS: Final = (
         count=_queried("segments_count"),
     ),
     ApiRow("GET", MESSAGES, _poll),
-    ApiRow("POST", MESSAGES, _send),
+    ApiRow("POST", MESSAGES, _send, takes_messages=True),
     row("GET", f"{MESSAGES}/flush/{{partition}}/{{fsync}}", m.FlushUnsavedBuffer, status=200),
     row("GET", GROUPS, m.GetGroups, j.each),
     row("POST", GROUPS, m.CreateGroup, j.details, body=j.NameBody),
