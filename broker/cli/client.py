@@ -151,6 +151,8 @@ class AdminClient:
             reason += f"; {CA_FILE} names the file of a CA to trust"
         elif isinstance(error, ssl.SSLError):
             reason += "; a listener without TLS has an http URL"
+        elif isinstance(error, ConnectionRefusedError):
+            reason += "; `braidlog serve` starts a broker, --url names another"
         elif isinstance(error, http.client.BadStatusLine) and not self._is_https:
             reason += (
                 "; use https:// for a listener with TLS; this may be the port of another protocol"

@@ -232,7 +232,7 @@ def _stores(
     """
     from braidlog.broker.config.settings import ConfigError, load
 
-    flags = [("storage.mode", "shared", "braidlog cluster")]
+    flags = [("storage.mode", "shared", "the settings of --config and --set")]
     try:
         with failing({EXIT_USAGE: ConfigError}):
             settings = load(file=config, flags=[*flags, *set_flags(set_ or ())])

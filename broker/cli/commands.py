@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnknownCommandError
 
 from braidlog.broker.cli.failures import EXIT_FAILED, EXIT_USAGE, AdminError, fail
 from braidlog.broker.cli.serving import ServeFlags
@@ -137,6 +137,8 @@ def run_command(arguments: Sequence[str]) -> int:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except UnknownCommandError as error:
         return fail(_unknown_command(error), EXIT_USAGE)
+    except MissingArgumentError as error:
+        return fail(_missing_argument(error), EXIT_USAGE)
     except CycloptsError as error:
         return fail(str(error), EXIT_USAGE)
     except ImportError as error:  # Raised by the command's own module.
@@ -150,7 +152,19 @@ def run_command(arguments: Sequence[str]) -> int:
 def _unknown_command(error: UnknownCommandError) -> str:
     """Return cyclopts' text, but without importing every other command for the text."""
     command = (error.unused_tokens or [""])[0]
+    if command.startswith("-"):
+        return f"{command} stands before the command: options follow a command, as `topics list`"
     names = [name for name in error.app or () if not name.startswith("-")]
     near = get_close_matches(command, names, 1)
     meant = f", did you mean {near[0]!r}" if near else ""
     return f"unknown command {command!r}{meant}, there are: {', '.join(names)}"
+
+
+def _missing_argument(error: MissingArgumentError) -> str:
+    """Return a text that names an argument by its place, and an option by its name."""
+    argument, command = error.argument, " ".join(error.command_chain or ())
+    if argument is None or error.keyword is not None or argument.tokens:
+        return str(error)  # An option without its value.
+    is_option = argument.field_info.is_keyword_only
+    name = argument.name if is_option else argument.name.lstrip("-").upper()
+    return f"{command} needs {name}: `braidlog {command} --help` shows an example"

@@ -230,13 +230,19 @@ def _names(topics: tuple[str, ...], pattern: str | None) -> tuple[TopicName, ...
 
 
 def _place(data_dir: Path | None, store: StoreSettings, url: str | None) -> str:
-    """Return the place to read from. Raises ValueError."""
+    """Return the place to read from. Raises ValueError, AdminError."""
     from braidlog.storage.export.places import store_place
+    from braidlog.storage.tools.verify import is_data_dir
 
     if store.store is None:
         if store.database or store.endpoint:
             raise ValueError("--database and --endpoint go with --store")
-        return str(data_dir or url or DEFAULT_DATA_DIR)
+        if data_dir is None and url is not None:
+            return url
+        folder = data_dir or Path(DEFAULT_DATA_DIR)
+        if not is_data_dir(folder):
+            raise AdminError(f"{folder} is no data directory of a broker", EXIT_NOT_FOUND)
+        return str(folder)
     if data_dir is not None:
         raise ValueError("give --data-dir or --store, not both")
     return store_place(store.store, store.database, store.endpoint)

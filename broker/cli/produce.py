@@ -158,18 +158,22 @@ class MessageSending:
             print(f"{self.stored} messages stored", file=sys.stderr)
             return EXIT_INTERRUPTED
         except AdminError as error:
-            text = str(error)
-            if error.exit_code == EXIT_NOT_FOUND:
-                text += "; create the topic with `braidlog topics create`"
-            if self.stored:
-                text += f"; {self.stored} messages were stored"
+            if not self.stored:
+                raise
+            text = f"{error}; {self.stored} messages were stored"
             raise AdminError(text, error.exit_code) from error
         if self._output == "table":
             print(f"{self.stored} messages stored", file=sys.stderr)
         return 0
 
     def _send(self, body: bytes) -> None:
-        results = self._client.ask("POST", self._path, body)["messageIds"]
+        try:
+            results = self._client.ask("POST", self._path, body)["messageIds"]
+        except AdminError as error:
+            if error.exit_code != EXIT_NOT_FOUND:
+                raise
+            text = f"{error}; create the topic with `braidlog topics create`"
+            raise AdminError(text, EXIT_NOT_FOUND) from error
         failed = [result for result in results if result["error"] is not None]
         self.stored += len(results) - len(failed)
         if self._output != "table":

@@ -225,7 +225,7 @@ def _password(file: Path | None) -> str:
     """Read the password from the file or the terminal. Raises AdminError."""
     if file is None:
         if not sys.stdin.isatty():
-            raise AdminError("no terminal to ask at: use --password-file", EXIT_USAGE)
+            raise AdminError("no terminal to ask for the password: use --password-file", EXIT_USAGE)
         return getpass.getpass("Password: ")
     return first_line(file, "--password-file")
 

@@ -130,7 +130,7 @@ def _watched(where: Where, watch: float | None, look: Callable[[AdminClient], in
 
     client = client_of(where)
     if watch is not None and not watch > 0:
-        raise AdminError("--watch is greater than 0", EXIT_USAGE)
+        raise AdminError(f"--watch {watch:g}: expected more than 0 seconds", EXIT_USAGE)
     code = look(client)
     while watch is not None:
         time.sleep(watch)

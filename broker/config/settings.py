@@ -19,7 +19,7 @@ import msgspec
 
 from braidlog.broker.config.topics import TopicsConfig
 from braidlog.broker.config.units import parse_bytes, parse_seconds
-from braidlog.broker.config.wording import SETTING_NOUNS, explain, fault_of
+from braidlog.broker.config.wording import SETTING_NOUNS, explain, fault_of, nearest_name
 from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
@@ -256,7 +256,7 @@ def _for_shared_store(config: Config, origins: Mapping[str, str]) -> Config:
     where = _origin("storage.mode", origins)
     for name in ("database", "store"):
         if getattr(config.shared, name) is None:
-            raise ConfigError(f"{where}: storage.mode: shared.{name} has to be set too")
+            raise ConfigError(f"{where}: storage.mode shared needs shared.{name}, which is not set")
     if config.log.durability != "synced":
         where = _origin("log.durability", origins)
         raise ConfigError(f"{where}: log.durability: only `synced` with storage.mode shared")
@@ -280,7 +280,11 @@ def decode(
     except msgspec.ValidationError as error:
         fault = fault_of(error, into, SETTING_NOUNS)
         dotted = ".".join(filter(None, (at, fault.place, fault.unknown)))
-        text = "unknown setting" if fault.unknown else fault.reason
+        text = fault.reason
+        if fault.unknown:
+            near = nearest_name(fault, into)
+            meant = f", did you mean {dotted.removesuffix(fault.unknown)}{near}?" if near else ""
+            text = f"unknown setting{meant}"
         where = _origin(dotted.partition("[")[0], origins)  # Of a list: `name[0]`.
         raise ConfigError(f"{where}: {dotted}: {text}") from None
     except _BadValue as error:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 import msgspec.inspect
@@ -77,6 +77,21 @@ def explain(error: Exception, into: type[Any] | None = None, whole: str = "") ->
     """Return the fault as a text; `whole` names the value that has the fault if no field has."""
     fault = fault_of(error, into)
     return str(fault) if fault.place or not whole else f"{whole}: {fault}"
+
+
+def nearest_name(fault: ValueFault, into: type[Any]) -> str | None:
+    """Return the field of `into`, at the fault's place, whose name is nearly the unknown name; None
+    if no field is near.
+    """
+    from difflib import get_close_matches  # Only after a mistake: a broker keeps no such module.
+
+    group: Any = into
+    for name in filter(None, fault.place.split(".")):
+        hint = get_type_hints(group).get(name)
+        parts = (hint, *get_args(hint))
+        group = next((part for part in parts if hasattr(part, "__struct_fields__")), None)
+    near = get_close_matches(fault.unknown, getattr(group, "__struct_fields__", ()), 1)
+    return near[0] if near else None
 
 
 def _not_json(text: str) -> ValueFault:

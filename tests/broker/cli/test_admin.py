@@ -1,6 +1,7 @@
 """The topics and groups commands against a server with the answers of docs/api.md."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -265,6 +266,14 @@ def test_an_unreachable_broker_ends_with_3(fake, capsys):
     fake.server_close()
     assert run(["topics", "list", "--url", fake.url]) == 3
     assert capsys.readouterr().err.startswith(f"braidlog: no broker answers at {fake.url}: ")
+
+
+def test_a_refused_connection_names_the_next_steps(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        url = "http://{}:{}".format(*bound.getsockname())
+    assert run(["topics", "list", "--url", url]) == 3
+    error = capsys.readouterr().err
+    assert "`braidlog serve` starts a broker, --url names another" in error
 
 
 def test_another_program_on_that_port_ends_with_1(fake, capsys):

@@ -50,7 +50,7 @@ def test_invalid_settings_are_refused(tmp_path, capsys, changes, reason):
 
 def test_without_a_store_nothing_is_tried(capsys):
     assert run(["cluster", "show"]) == 2
-    assert "shared.database has to be set" in refused(capsys)
+    assert "storage.mode shared needs shared.database" in refused(capsys)
     assert run(["cluster", "show", "--set", "nonsense"]) == 2
     refused(capsys)
     assert run(["cluster", "init", "--shards", "0"]) == 2

@@ -280,3 +280,8 @@ def test_a_mistake_gets_a_line_and_its_exit_code(topic, capsys, monkeypatch, com
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     assert reason in line
+
+
+def test_a_missing_file_is_not_blamed_on_the_topic(topic, capsys):
+    assert run(["produce", topic, "--file", "/no/such"]) == 4
+    assert capsys.readouterr().err == "braidlog: /no/such: No such file or directory\n"

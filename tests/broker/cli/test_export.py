@@ -60,7 +60,7 @@ def test_invalid_values_are_a_single_line(tmp_path, capsys, more, reason):
 @pytest.mark.parametrize(
     ("topic", "is_created", "code", "reason"),
     [
-        ("orders", False, 1, "/partitions: No such file or directory"),
+        ("orders", False, 4, "/data is no data directory of a broker"),
         ("orders", True, 4, "holds no topic public/default/orders"),
         ("a/b", True, 2, "a/b"),
     ],

@@ -57,7 +57,17 @@ def test_help_of_serve_shows_its_flags(capsys):
         (["serve", "--listen", "kafka"], "--listen kafka: expected NAME=HOST:PORT"),
         (["serve", "--set", "=1"], "--set =1: expected KEY=VALUE"),
         (["serve", "--set", "log.nope=1"], "--set log.nope=1: log.nope: unknown setting"),
+        (
+            ["serve", "--set", "log.segmnt_bytes=1"],
+            "log.segmnt_bytes: unknown setting, did you mean log.segment_bytes?",
+        ),
         (["serve", "--config", "/no/such.toml"], "/no/such.toml"),
+        (["topics", "show"], "topics show needs TOPIC: `braidlog topics show --help` shows an"),
+        (["groups", "reset", "g", "--topic", "t"], "groups reset needs --to: "),
+        (["groups", "reset", "g", "--topic"], "parameter --topic requires an argument"),
+        (["--context", "prod", "topics", "list"], "--context stands before the command: "),
+        (["stats", "--watch", "0"], "--watch 0: expected more than 0 seconds"),
+        (["cluster", "show"], "storage.mode shared needs shared.database, which is not set"),
         (["serve", "--listen", "kafka=here"], "--listen kafka=here: listeners.kafka.listen"),
     ],
 )

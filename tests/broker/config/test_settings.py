@@ -20,7 +20,24 @@ ROOT = Path(__file__).parents[3]
 
 CASES = [
     # file, environment, flags, expected message
-    ("log.segment_byts = 1", {}, (), "FILE: log.segment_byts: unknown setting"),
+    (
+        "log.segment_byts = 1",
+        {},
+        (),
+        "FILE: log.segment_byts: unknown setting, did you mean log.segment_bytes?",
+    ),
+    (
+        "access.limits.conections = 1",
+        {},
+        (),
+        "access.limits.conections: unknown setting, did you mean access.limits.connections?",
+    ),
+    (
+        "[listeners.kafka]\ntls = {certificate_file = 'x', key_fil = 'y'}",
+        {},
+        (),
+        "listeners.kafka.tls.key_fil: unknown setting, did you mean listeners.kafka.tls.key_file?",
+    ),
     ("nope = 1", {}, (), "FILE: nope: unknown setting"),
     ("origins = 1", {}, (), "FILE: origins: unknown setting"),
     ("[log]\nsegment_bytes = 'big'", {}, (), "FILE: log.segment_bytes: 'big' is not a size"),
@@ -243,8 +260,8 @@ def test_the_shared_store_has_its_own_defaults_of_the_log(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (SHARED[:1], "shared.database has to be set too"),
-        (SHARED[:2], "shared.store has to be set too"),
+        (SHARED[:1], "storage.mode shared needs shared.database"),
+        (SHARED[:2], "storage.mode shared needs shared.store, which is not set"),
         ((*SHARED, ("log.durability", "written", "--set d")), "--set d: log.durability: only"),
         ((*SHARED, ("cluster.lease_ms", "1s", "--set l")), "--set l: cluster.lease_ms: is less"),
     ],
