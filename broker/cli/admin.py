@@ -324,7 +324,8 @@ def _matches(
     ]
     if not matches:
         place = "" if topic is None else f" on {topic}"
-        raise AdminError(f"no group {group!r}{place}", EXIT_NOT_FOUND)
+        text = f"no group {group!r} has a position{place}: the first commit stores a position"
+        raise AdminError(text, EXIT_NOT_FOUND)
     return matches
 
 

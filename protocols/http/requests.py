@@ -45,6 +45,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 REQUESTS_MAX = 256
 # The header of a 401 answer (RFC 9110, section 11.6.1).
 CHALLENGE = 'Basic realm="braidlog", charset="UTF-8", Bearer'
+NOT_FOUND = 404
+# The entry of a scope that is true if the listener itself looks whether a thing exists.
+PROBE = "braidlog.probe"
 SWITCHING = 101  # The status of an accepted WebSocket.
 RETRY_AFTER_S = 1  # The header of 429 and 503 answers.
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id, if valid.
@@ -208,7 +211,7 @@ class Requests:
         numbers, api = self._broker.metrics, exchange.api
         numbers.number("braidlog_requests", "http", api).inc()
         numbers.requests(api, "http").observe(seconds)
-        if exchange.code:
+        if exchange.code and not (exchange.scope.get(PROBE) and exchange.status == NOT_FOUND):
             numbers.number("braidlog_errors", "http", exchange.code).inc()
         is_usual = exchange.is_frequent and not exchange.code
         is_quiet = is_usual or exchange.scope["method"] in READING

@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from braidlog.protocols.http.errors import ErrorBody
+from braidlog.protocols.http.requests import PROBE
 from braidlog.protocols.transport.messages import WHOLE_BODY
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class InnerApi:
     async def find(self, path: str, into: type[T], **query: object) -> T | None:
         """Return the answer to a GET; None if the thing does not exist. Raises ApiError."""
         try:
-            return await self.get(path, into, **query)
+            body = await self.call("GET", path, query=query, is_probe=True)
+            return msgspec.json.decode(body, type=into)
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -84,12 +86,17 @@ class InnerApi:
         body: object = None,
         query: Mapping[str, object] | None = None,
         accept: str = "application/json",
+        *,
+        is_probe: bool = False,
     ) -> bytes:
-        """Return the body of an answer; `path` is percent-encoded. Raises ApiError."""
+        """Return the body of an answer; `path` is percent-encoded. The absence of the thing that a
+        probe looks for does not count as a refused request. Raises ApiError.
+        """
         sent = b"" if body is None else msgspec.json.encode(body)
         answer = _Answer()
         receive = _Receive(self._request, sent, is_lasting=self._is_lasting)
         scope = self._scope(method, path, query or {}, sent)
+        scope[PROBE] = is_probe
         scope["headers"].append((b"accept", accept.encode()))
         await self._app(scope, receive, answer.send)
         return answer.checked()

@@ -239,7 +239,10 @@ def test_groups_show_draws_positions_and_ranges(fake, capsys):
 def test_groups_show_of_a_missing_group_ends_with_4(fake, capsys):
     fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [], "next": None}
     assert run(["groups", "show", "nobody", "--url", fake.url]) == 4
-    assert capsys.readouterr().err == "braidlog: no group 'nobody'\n"
+    assert (
+        capsys.readouterr().err
+        == "braidlog: no group 'nobody' has a position: the first commit stores a position\n"
+    )
 
 
 def test_a_missing_topic_ends_with_4(fake):

@@ -65,3 +65,12 @@ async def test_the_overview_shows_errors_and_the_next_end_of_a_certificate(
     page = await browser.get("/ui/overview")
     broker.listeners.clear()
     assert ", ended" in page.text
+
+
+async def test_pages_about_things_that_may_be_absent_count_no_error(browser, app):
+    await call(app, "PUT", "/api/v1/topics/public/default/orders")
+    assert (await browser.get("/ui/topics/public/default/orders")).status == 200
+    assert (await call(app, "GET", "/api/v1/stats")).json["refused"] == []
+    assert (await browser.get("/ui/topics/public/default/nothing")).status == 404
+    (refused,) = (await call(app, "GET", "/api/v1/stats")).json["refused"]
+    assert (refused["error"], refused["requests"]) == ("topic_not_found", 1)
