@@ -64,6 +64,17 @@ class EntryRead:
     # acknowledged.
     compacted_away: list[tuple[int, int]] = field(default_factory=list)
 
+    def holes_from(self, offset: int) -> list[tuple[int, int]]:
+        """Return the offset ranges from `offset` on that belong to no entry, or no message."""
+        holes = [(max(start, offset), end) for start, end in self.compacted_away if end > offset]
+        for entry in self.entries:
+            if entry.offset > offset:
+                holes.append((offset, entry.offset))
+            offset = max(offset, entry.end)
+        if self.next_offset > offset:
+            holes.append((offset, self.next_offset))
+        return holes
+
 
 class _FullRead(Exception):
     """The next entry is large, and smaller entries must be returned first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.storage.errors import BodyError
@@ -16,7 +16,7 @@ from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.pulsar.entry import decode_entry
 
 if TYPE_CHECKING:
-    from braidlog.storage.formats.api import Buffer
+    from braidlog.broker.reading.entries import Entry
 
 COMPACTED: Final = int(BatchFlag.COMPACTED)
 # No holes are added to a cursor with this many acknowledged ranges, because they would use the
@@ -24,45 +24,7 @@ COMPACTED: Final = int(BatchFlag.COMPACTED)
 HOLES_MAX: Final = 10_000
 
 
-class EntryView(Protocol):
-    """An entry as it was read."""
-
-    offset: int
-    record_count: int
-    body: Buffer
-    flags: int
-
-    @property
-    def end(self) -> int:
-        """Offset after the entry's last record."""
-
-
-class EntryReadView(Protocol):
-    """The result of a read."""
-
-    next_offset: int
-    compacted_away: list[tuple[int, int]]
-
-    @property
-    def entries(self) -> Sequence[EntryView]:
-        """Entries in offset order."""
-
-
-def holes_of(read: EntryReadView, offset: int) -> list[tuple[int, int]]:
-    """Return the offset ranges from `offset` on that belong to no entry, or no message,
-    of a read.
-    """
-    holes = [(max(start, offset), end) for start, end in read.compacted_away if end > offset]
-    for entry in read.entries:
-        if entry.offset > offset:
-            holes.append((offset, entry.offset))
-        offset = max(offset, entry.end)
-    if read.next_offset > offset:
-        holes.append((offset, read.next_offset))
-    return holes
-
-
-async def compacted_away_of(entries: Sequence[EntryView]) -> list[tuple[int, int]]:
+async def compacted_away_of(entries: Sequence[Entry]) -> list[tuple[int, int]]:
     """Return the offset ranges of messages that compaction removed from batched entries."""
     holes: list[tuple[int, int]] = []
     for entry in entries:
@@ -71,7 +33,7 @@ async def compacted_away_of(entries: Sequence[EntryView]) -> list[tuple[int, int
     return holes
 
 
-def holes_within(entry: EntryView) -> list[tuple[int, int]]:
+def holes_within(entry: Entry) -> list[tuple[int, int]]:
     try:
         left = decode_entry(bytes(entry.body), entry.offset, entry.record_count, 0, 0)
     except BodyError:
@@ -85,7 +47,7 @@ def holes_within(entry: EntryView) -> list[tuple[int, int]]:
     return holes
 
 
-def last_batch_index(entry: EntryView) -> int:
+def last_batch_index(entry: Entry) -> int:
     """Return the batch index of the last message that compaction left in a batched entry."""
     holes = holes_within(entry) if entry.flags & COMPACTED else []
     end = holes[-1][0] if holes and holes[-1][1] == entry.end else entry.end

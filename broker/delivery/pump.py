@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries, read_steps
-from braidlog.broker.delivery.holes import HOLES_MAX, holes_of
+from braidlog.broker.delivery.holes import HOLES_MAX
 from braidlog.broker.delivery.pieces import EarlierPieces
 from braidlog.broker.delivery.retries import READ_AGAIN_S, longer_wait
 from braidlog.broker.delivery.surroundings import DispatchSource
@@ -179,7 +179,7 @@ class Pump(abc.ABC):
     def _take_in(self, read: EntryRead, position: int) -> None:
         """Queue the entries read from `position` on for delivery."""
         has_few = read.has_holes and len(self.cursor.state().acked) < HOLES_MAX
-        if has_few and (holes := holes_of(read, position)):
+        if has_few and (holes := read.holes_from(position)):
             self._pass_holes(holes)
         self._ahead.extend(read.entries)
         self._ahead_bytes = read.size

@@ -4,7 +4,7 @@ import pytest
 
 from braidlog.broker.delivery.entry_reads import read_entries
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
-from braidlog.broker.delivery.holes import holes_of, holes_within, last_batch_index
+from braidlog.broker.delivery.holes import holes_within, last_batch_index
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.reading.entries import Entry
 from braidlog.storage.formats.api import BatchFlag
@@ -50,5 +50,5 @@ async def test_holes_are_offsets_outside_entries():
     partition.entries(1)
     read = await read_entries(partition, 0, 1 << 20)
     assert read.has_holes
-    assert holes_of(read, 0) == [(3, 7)]
-    assert holes_of(read, 5) == [(5, 7)]
+    assert read.holes_from(0) == [(3, 7)]
+    assert read.holes_from(5) == [(5, 7)]
