@@ -2,6 +2,8 @@
 over everything else. The file is invisible until named.
 """
 
+from dataclasses import replace
+
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, Buffer, RemainingBody
 from braidlog.storage.formats.batch import (
@@ -71,23 +73,12 @@ class CompactedWriter:
     def keep_some(self, batch: Batch, remaining: RemainingBody) -> None:
         """Add the kept records of a batch; its times stay. Raises: StorageFull, StorageFailed."""
         header = batch.header
-        changed = BatchHeader(
-            partition_id=header.partition_id,
-            base_offset=header.base_offset,
+        changed = replace(
+            header,
             last_offset_delta=remaining.end_offset - header.base_offset - 1,
             record_count=remaining.record_count,
-            durable_offset=header.durable_offset,
-            append_us=header.append_us,
-            body_format=header.body_format,
-            body_version=header.body_version,
             flags=header.flags | BatchFlag.COMPACTED,
-            owner_epoch=header.owner_epoch,
-            first_publish_us=header.first_publish_us,
-            max_publish_us=header.max_publish_us,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            first_sequence=header.first_sequence,
-            last_sequence=header.last_sequence,
+            positions_bytes=0,
             body_bytes=len(remaining.body),
             body_crc=body_checksum([remaining.body]),
         )
