@@ -103,11 +103,11 @@ def plan(
             start = state.log_start_offset
         if start < end or (from_latest and state.partition_id not in positions):
             backlogs.append((state, start, end))
-    backlog = sum(_bytes_of(state, end - start) for state, start, end in backlogs)
+    backlog = sum(bytes_of(state, end - start) for state, start, end in backlogs)
     if backlog < bounds.bytes_min:  # An empty range, which fixes a beginning, makes no file.
         backlogs = [(state, start, end) for state, start, end in backlogs if start == end]
     counts = _shares([(state, end - start) for state, start, end in backlogs], bounds)
-    size = sum(_bytes_of(state, count) for (state, *_), count in zip(backlogs, counts, strict=True))
+    size = sum(bytes_of(state, count) for (state, *_), count in zip(backlogs, counts, strict=True))
     task_bytes = min(TASK_BYTES, max(TASK_BYTES_MIN, size // max(1, cores)))
     for (state, start, _), count in zip(backlogs, counts, strict=True):
         export_plan.ranges += _split(state, start, count, task_bytes)
@@ -156,14 +156,14 @@ def _shares(backlogs: Sequence[tuple[PartitionState, int]], bounds: Bounds) -> l
     if bounds.rows_max is not None and total:
         fraction = min(fraction, bounds.rows_max / total)
     if bounds.bytes_max is not None and total:
-        size = sum(_bytes_of(state, count) for state, count in backlogs)
+        size = sum(bytes_of(state, count) for state, count in backlogs)
         fraction = min(fraction, bounds.bytes_max / max(1, size))
     if fraction >= 1:
         return wanted
     return list(shares(dict(enumerate(wanted)), max(1, int(total * fraction))).values())
 
 
-def _bytes_of(state: PartitionState, count: int) -> int:
+def bytes_of(state: PartitionState, count: int) -> int:
     """Estimate bytes by the average record size of this partition."""
     records_held = max(1, state.watermark - state.log_start_offset)
     return state.size_bytes * count // records_held
@@ -173,7 +173,7 @@ def _split(state: PartitionState, start: int, wanted: int, task_bytes: int) -> l
     """Split into even pieces of about `task_bytes`; an empty range fixes the beginning of an
     export.
     """
-    pieces = max(1, min(wanted, -(-_bytes_of(state, wanted) // task_bytes)))
+    pieces = max(1, min(wanted, -(-bytes_of(state, wanted) // task_bytes)))
     cuts = [start + wanted * i // pieces for i in range(pieces + 1)]
     return [
         Range(state.partition_id, state.index, first, end, state.topic)

@@ -20,20 +20,21 @@ from pyspark.sql.datasource import (
 )
 
 from braidlog.storage.export.places import open_log
+from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import ExportLog
-from braidlog.storage.export.source.offsets import OffsetRange, spans, split
+from braidlog.storage.export.source.offsets import spans, split
 from braidlog.storage.export.source.options import ReadOptions
 from braidlog.storage.export.source.reading import ReadSettings
 
 NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 
-Narrow = Callable[[OffsetRange], OffsetRange | None]
+Narrow = Callable[[Range], Range | None]
 
 
 class SpanPartition(InputPartition):
     """The span of a task."""
 
-    def __init__(self, span: OffsetRange) -> None:
+    def __init__(self, span: Range) -> None:
         super().__init__(span)
         self.span = span
 
@@ -45,7 +46,7 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.reading = reading
 
-    def spans(self) -> list[OffsetRange]:
+    def spans(self) -> list[Range]:
         """Return the spans to read. Raises BadOption, DataLoss."""
         return spans(open_log(self.options.place), self.options)
 
@@ -95,12 +96,12 @@ class FilteredBatchReader(BatchReader):
                 time_us = int(value.timestamp() * 1_000_000) - 1  # Floats round.
                 self._after_us = max(time_us, self._after_us or time_us)
 
-    def spans(self) -> list[OffsetRange]:
+    def spans(self) -> list[Range]:
         """Return the spans to read within the filters."""
         log = open_log(self.options.place)
         left = []
         for span in spans(log, self.options):
-            cut: OffsetRange | None = span
+            cut: Range | None = span
             for narrow in self._narrow:
                 cut = None if cut is None else narrow(cut)
             if cut is not None and self._after_us is not None:
@@ -110,9 +111,9 @@ class FilteredBatchReader(BatchReader):
         return left
 
 
-def _later(log: ExportLog, span: OffsetRange, time_us: int) -> OffsetRange | None:
+def _later(log: ExportLog, span: Range, time_us: int) -> Range | None:
     """Return the span from the first record of that time; all records cut off are older."""
-    with log.open(span.topic, span.partition, span.partition_id) as reader:
+    with log.open(span.topic, span.index, span.partition_id) as reader:
         first = reader.first_at(time_us)
     return None if first is None else replace(span, start=max(span.start, first))
 
@@ -125,9 +126,9 @@ def _narrowing(pushed: Filter) -> Narrow | None:
         return _on_topic(pushed, value)
     if name == ("partition",):
         if isinstance(pushed, EqualTo):
-            return lambda span: span if span.partition == value else None
+            return lambda span: span if span.index == value else None
         if isinstance(pushed, In):
-            return lambda span: span if span.partition in (value or ()) else None
+            return lambda span: span if span.index in (value or ()) else None
     if name == ("offset",) and isinstance(value, int):
         return _on_offset(pushed, value)
     return None
@@ -156,7 +157,7 @@ def _on_offset(pushed: Filter, value: int) -> Narrow | None:
         return None
     low, high = bounds
 
-    def narrow(span: OffsetRange) -> OffsetRange:
+    def narrow(span: Range) -> Range:
         end = span.end if high is None else min(span.end, high)
         return replace(span, start=max(span.start, low), end=end)
 

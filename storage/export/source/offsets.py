@@ -6,12 +6,13 @@ Knows a log reader and no Spark.
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import (
     ExportLog,
     ExportPartition,
@@ -32,17 +33,6 @@ from braidlog.storage.formats.columns.records import ColumnTarget
 
 class DataLoss(Exception):
     """Wanted records are no longer in the log; failOnDataLoss=false reads the remaining records."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """Offsets [start, end) of a partition: the work of a task."""
-
-    topic: str
-    partition: int
-    partition_id: int
-    start: int
-    end: int
 
 
 def select(
@@ -119,7 +109,7 @@ def check_named(edge: Edge, states: Sequence[PartitionState], name: str) -> None
         warnings.warn(f"{name} says nothing of {text}: the default is taken", stacklevel=2)
 
 
-def spans(log: ExportLog, options: ReadOptions) -> list[OffsetRange]:
+def spans(log: ExportLog, options: ReadOptions) -> list[Range]:
     """Return the spans of a batch read, for each non-empty partition. Raises as above."""
     states = select(log, options.selection)
     check_named(options.starting, states, "startingOffsets")
@@ -128,18 +118,14 @@ def spans(log: ExportLog, options: ReadOptions) -> list[OffsetRange]:
     for state in states:
         start, end = begin(state, options, log), finish(state, options, log)
         if start < end:
-            spans_found.append(
-                OffsetRange(state.topic, state.index, state.partition_id, start, end)
-            )
+            spans_found.append(Range(state.partition_id, state.index, start, end, state.topic))
     return spans_found
 
 
-def split(
-    whole_spans: Sequence[OffsetRange], pieces: int | None, records_max: int | None
-) -> list[OffsetRange]:
+def split(whole_spans: Sequence[Range], pieces: int | None, records_max: int | None) -> list[Range]:
     """Split larger spans until there are about `pieces` and none is above `records_max` records.
 
-    Follows Spark's KafkaOffsetRangeCalculator.
+    Follows Spark's KafkaRangeCalculator.
     """
     total = sum(span.end - span.start for span in whole_spans)
     result = []
@@ -154,7 +140,7 @@ def split(
         for number in range(parts):
             start = span.start + size * number // parts
             end = span.start + size * (number + 1) // parts
-            result.append(OffsetRange(span.topic, span.partition, span.partition_id, start, end))
+            result.append(replace(span, start=start, end=end))
     return result
 
 

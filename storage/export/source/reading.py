@@ -19,7 +19,7 @@ from braidlog.storage.export.process import tune_process
 from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import ExportPartition
 from braidlog.storage.export.rows import BadBody, RangeRows
-from braidlog.storage.export.source.offsets import DataLoss, OffsetRange
+from braidlog.storage.export.source.offsets import DataLoss
 from braidlog.storage.export.source.options import OnCorrupt
 from braidlog.storage.export.source.table import Table
 from braidlog.storage.export.source.value_schemas import TopicValues, Values
@@ -41,19 +41,19 @@ class ReadSettings:
     dead_letters: str | None = None
     values: Values | None = None
 
-    def rows(self, span: OffsetRange) -> Iterator[pa.RecordBatch]:
+    def rows(self, span: Range) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
         tune_process()
         with closing(_DeadLetters(self, span)) as dead:
             yield from self._rows(span, dead)
             dead.finish()
 
-    def _rows(self, span: OffsetRange, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
+    def _rows(self, span: Range, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
         start = span.start
         values = None if self.values is None else self.values.of(span.topic)
         while start < span.end:
             try:
-                place = (span.topic, span.partition, span.partition_id)
+                place = (span.topic, span.index, span.partition_id)
                 with open_log(self.place).open(*place) as reader:
                     start = self._first(span, start, reader)
                     for batch in self._decoded(span, start, reader, dead):
@@ -66,13 +66,13 @@ class ReadSettings:
                 start = error.log_start_offset
             except FileNotFoundError:
                 if self.fail_on_loss:
-                    raise DataLoss(f"{span.topic} partition {span.partition} is gone") from None
+                    raise DataLoss(f"{span.topic} partition {span.index} is gone") from None
                 return
 
     def _shaped(
         self,
         batch: pa.RecordBatch,
-        span: OffsetRange,
+        span: Range,
         values: TopicValues | None,
         dead: "_DeadLetters",
     ) -> pa.RecordBatch:
@@ -97,10 +97,10 @@ class ReadSettings:
             rows = rows.filter(pa.array(keep))
         return rows
 
-    def _first(self, span: OffsetRange, start: int, reader: ExportPartition) -> int:
+    def _first(self, span: Range, start: int, reader: ExportPartition) -> int:
         if self.fail_on_loss and reader.high_watermark < span.end:
             raise DataLoss(
-                f"{span.topic} partition {span.partition}: the log ends at "
+                f"{span.topic} partition {span.index}: the log ends at "
                 f"{reader.high_watermark}, not {span.end}: is it an older one?"
             )
         if start >= reader.log_start_offset:
@@ -111,26 +111,25 @@ class ReadSettings:
         return reader.log_start_offset
 
     def _decoded(
-        self, span: OffsetRange, start: int, reader: ExportPartition, dead: "_DeadLetters"
+        self, span: Range, start: int, reader: ExportPartition, dead: "_DeadLetters"
     ) -> Iterator[pa.RecordBatch]:
         if start >= span.end:
             return iter(())
-        target = ColumnTarget(span.partition_id, span.partition, self.table.stored | {"offset"})
+        target = ColumnTarget(span.partition_id, span.index, self.table.stored | {"offset"})
         return iter(RangeRows(reader, start, span.end, target, dead.set_aside))
 
 
 class _DeadLetters:
     """Handling of bodies without a row, by option `corrupt`."""
 
-    def __init__(self, reading: ReadSettings, span: OffsetRange) -> None:
+    def __init__(self, reading: ReadSettings, span: Range) -> None:
         self._corrupt = reading.corrupt
         self._span = span
         self._file: DeadFile | None = None
         if reading.dead_letters is not None:
             folder = Path(reading.dead_letters)
             folder.mkdir(parents=True, exist_ok=True)
-            part = Range(span.partition_id, span.partition, span.start, span.end, span.topic)
-            self._file = DeadFile(folder, part, 0)
+            self._file = DeadFile(folder, span, 0)
 
     def set_aside(self, bad: BadBody) -> None:
         """Set a body aside. Raises UnreadableBody if the read must fail."""
@@ -138,7 +137,7 @@ class _DeadLetters:
             self._file.add(bad)
         elif bad.is_damage and self._corrupt == "fail":
             raise UnreadableBody(
-                f"offset {bad.offset} of {self._span.topic} partition {self._span.partition} "
+                f"offset {bad.offset} of {self._span.topic} partition {self._span.index} "
                 f"cannot be opened: {bad.reason}; option corrupt can skip it or set it aside"
             )
         else:
@@ -158,8 +157,8 @@ class _DeadLetters:
             self._file.close()
 
 
-def _loss(span: OffsetRange, start: int, log_start: int) -> DataLoss:
+def _loss(span: Range, start: int, log_start: int) -> DataLoss:
     return DataLoss(
-        f"{span.topic} partition {span.partition}: offsets {start} to {log_start - 1} are no "
+        f"{span.topic} partition {span.index}: offsets {start} to {log_start - 1} are no "
         "longer in the log (failOnDataLoss=false goes on behind them)"
     )

@@ -20,12 +20,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from braidlog.storage.export.places import open_log, tell_positions
-from braidlog.storage.export.ranges import shares
+from braidlog.storage.export.ranges import Range, bytes_of, shares
 from braidlog.storage.export.readers import PartitionState
 from braidlog.storage.export.source.batch import SpanPartition
 from braidlog.storage.export.source.offsets import (
     DataLoss,
-    OffsetRange,
     begin,
     check_named,
     select,
@@ -115,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset is None or known_id != partition_id:
                 offset = self._log_start(topic, index, partition_id)
             if offset < stop:
-                wanted_spans.append(OffsetRange(topic, index, partition_id, offset, stop))
+                wanted_spans.append(Range(partition_id, index, offset, stop, topic))
         pieces = split(wanted_spans, self._options.min_partitions, self._options.records_max)
         return [SpanPartition(span) for span in pieces]
 
@@ -182,7 +181,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable) and self._target is None:
             return wanted
         bounds = [row_limit for row_limit in rows_max if row_limit is not None]
-        sizes = {key: _bytes_of(states[key], count) for key, count in wanted.items()}
+        sizes = {key: bytes_of(states[key], count) for key, count in wanted.items()}
         total = sum(sizes.values())
         records = sum(wanted.values())
         bounds += [
@@ -199,11 +198,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _log_start(self, topic: str, index: int, partition_id: int) -> int:
         with open_log(self._options.place).open(topic, index, partition_id) as reader:
             return reader.log_start_offset
-
-
-def _bytes_of(state: PartitionState, count: int) -> int:
-    """Estimate bytes by the average record size of this partition."""
-    return state.size_bytes * count // max(1, state.watermark - state.log_start_offset)
 
 
 def _flat(offset: Offset) -> dict[tuple[str, int], tuple[int, int]]:

@@ -3,8 +3,9 @@
 import pytest
 
 from braidlog.storage.directory.directory import NewPartition
+from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import FolderReader
-from braidlog.storage.export.source.offsets import DataLoss, OffsetRange, spans, split
+from braidlog.storage.export.source.offsets import DataLoss, spans, split
 from braidlog.storage.export.source.options import BadOption, read_options
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.log.settings import LogSettings
@@ -26,8 +27,7 @@ def selected_spans(data, **options_given):
     options_given.setdefault("subscribe", "orders")
     options = read_options({"path": data.directory.path, **options_given}, streaming=False)
     return [
-        (span.partition, span.start, span.end)
-        for span in spans(FolderReader(options.place), options)
+        (span.index, span.start, span.end) for span in spans(FolderReader(options.place), options)
     ]
 
 
@@ -80,12 +80,12 @@ def test_patterns_match_short_and_full_names(data):
 
 
 def span(start, end, partition=0):
-    return OffsetRange(TOPIC, partition, 1, start, end)
+    return Range(1, partition, start, end, TOPIC)
 
 
 def test_large_spans_are_split_in_proportion():
     pieces = split([span(0, 90), span(0, 10, 1)], 10, None)
-    assert len([piece for piece in pieces if piece.partition == 0]) == 9
+    assert len([piece for piece in pieces if piece.index == 0]) == 9
     assert [(piece.start, piece.end) for piece in pieces][:2] == [(0, 10), (10, 20)]
     assert split([span(0, 5)], None, 2) == [span(0, 1), span(1, 3), span(3, 5)]
     assert split([span(0, 2)], 100, None) == [span(0, 1), span(1, 2)]

@@ -6,7 +6,7 @@ import json
 import fastavro
 import pytest
 
-from braidlog.storage.export.source.offsets import OffsetRange
+from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.source.options import BadOption, Selection, ValueFormat
 from braidlog.storage.export.source.reading import ReadSettings
 from braidlog.storage.export.source.table import DATA, Table
@@ -70,7 +70,7 @@ def store(directory, *records):
 
 def read(directory, values, **options):
     table = Table(("offset", DATA), values.type)
-    span = OffsetRange(TOPIC, 0, 1, 0, directory.logs[1].log_end_offset)
+    span = Range(1, 0, 0, directory.logs[1].log_end_offset, TOPIC)
     reading = ReadSettings(str(directory.path), table, values=values, **options)
     return [row for batch in reading.rows(span) for row in batch.to_pylist()]
 
