@@ -1,9 +1,11 @@
-"""Peers of Iggy's dialect W that read nothing.
+"""Peers of Iggy's dialect W, and of its HTTP API, that read nothing.
 
-A connection has up to 256 waiting polls and fetches on their way, so a peer leaves as many answers
-unread.
+A connection of W has up to 256 waiting polls and fetches on their way, so a peer leaves as many
+answers unread.
 """
 
+import http.client
+import json
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
@@ -18,6 +20,7 @@ from conformance.clients.raw.iggy_w import (
     fetch_body,
     poll_body,
 )
+from conformance.clients.raw.wire import Wire
 from conformance.server import RunningBroker
 
 TOPIC = "unread-iggy"
@@ -74,6 +77,20 @@ def cancelled_polls(broker: RunningBroker, count: int, held: ExitStack) -> None:
         _push(wire, b"".join(frames))
 
 
+def http_polls(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """HTTP: twenty polls of all messages on each connection, after a login."""
+    connection = http.client.HTTPConnection(*broker.address("iggy-http"))
+    login = json.dumps({"username": "iggy", "password": "iggy"})
+    connection.request("POST", "/users/login", login, {"Content-Type": "application/json"})
+    token = json.loads(connection.getresponse().read())["access_token"]["token"]
+    connection.close()
+    target = f"/streams/default/topics/{TOPIC}/messages?count=10000&kind=first"
+    head = f"GET {target} HTTP/1.1\r\nHost: broker\r\nAuthorization: Bearer {token}\r\n\r\n"
+    wires = [held.enter_context(Wire(broker.address("iggy-http"))) for _ in range(count)]
+    for wire in wires:
+        _push(wire, head.encode() * POLLS)
+
+
 def _ask(
     broker: RunningBroker, count: int, held: ExitStack, code: int, body: Body, times: int
 ) -> None:
@@ -88,7 +105,7 @@ def _peers(broker: RunningBroker, count: int, held: ExitStack) -> list[IggyWWire
     return [held.enter_context(IggyWWire(broker.address("iggy"))) for _ in range(count)]
 
 
-def _push(wire: IggyWWire, frames: bytes) -> None:
+def _push(wire: Wire, frames: bytes) -> None:
     """Send as much as the broker takes."""
     wire.socket.setblocking(False)
     with suppress(OSError):
