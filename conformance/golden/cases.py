@@ -20,6 +20,7 @@ from conformance.golden.record_cases import (
 )
 from conformance.golden.setting_cases import REFUSED_SETTING_CASES, SETTING_CASES
 from conformance.golden.topic_cases import REFUSED_TOPIC_CASES, TOPIC_CASES
+from conformance.golden.unusual_cases import UNUSUAL_CASES
 
 CASES: Final = (
     *TOPIC_CASES,
@@ -32,6 +33,7 @@ CASES: Final = (
     *REFUSED_RECORD_CASES,
     *REFUSED_GROUP_CASES,
     *REFUSED_CLUSTER_CASES,
+    *UNUSUAL_CASES,
     Case("produce for a share group", produced(TOPIC, SHARED_INDEX), PRODUCE_SINCE),
     *MEMBER_CASES,
 )

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from braidlog.protocols.kafka.assignors import ASSIGNORS
 from braidlog.protocols.kafka.classic_group import GROUP_MEMBERS_MAX
 from braidlog.protocols.kafka.classic_groups import SESSION_MS_MAX, SESSION_MS_MIN
-from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S, SESSION_S
+from braidlog.protocols.kafka.group_configs import GROUP_SETTINGS, INT_MAX
 from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.protocols.kafka.share_group import ASSIGNOR as SHARE_ASSIGNOR
 from braidlog.protocols.kafka.topic_configs import (
     BOOLEAN,
     BROKER_NAMES,
     FROM_DEFAULT,
     FROM_FILE,
     INT,
+    LIST,
     LONG,
     STRING,
     Origins,
@@ -44,7 +47,7 @@ def broker_entries(
     context: KafkaContext, *, with_synonyms: bool, with_documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
     """Describe the settings of this broker and listener."""
-    entries = _of_topics(context, with_documentation) + _of_listener(context)
+    entries = _of_topics(context, with_documentation) + _of_listener(context) + _of_groups()
     for entry in entries:
         entry.read_only = True
         entry.is_default = entry.config_source == FROM_DEFAULT
@@ -103,8 +106,10 @@ def _of_listener(context: KafkaContext) -> list[DescribeConfigsResourceResult]:
         ("group.max.session.timeout.ms", SESSION_MS_MAX, INT),
         ("group.max.size", GROUP_MEMBERS_MAX, INT),
         ("group.consumer.max.size", GROUP_MEMBERS_MAX, INT),
-        ("group.consumer.session.timeout.ms", int(SESSION_S * MS_PER_S), INT),
-        ("group.consumer.heartbeat.interval.ms", int(HEARTBEAT_S * MS_PER_S), INT),
+        ("group.consumer.assignors", b",".join(ASSIGNORS).decode(), LIST),
+        ("group.share.assignors", SHARE_ASSIGNOR.decode(), LIST),
+        ("group.share.max.size", GROUP_MEMBERS_MAX, INT),
+        ("group.coordinator.rebalance.protocols", "classic,consumer", LIST),
     )
     return entries + [
         _entry(
@@ -112,6 +117,23 @@ def _of_listener(context: KafkaContext) -> list[DescribeConfigsResourceResult]:
         )
         for name, value, kind in fixed
     ]
+
+
+def _of_groups() -> list[DescribeConfigsResourceResult]:
+    """Describe the settings that groups have without their own, and the bounds of these."""
+    entries = []
+    for row in GROUP_SETTINGS.values():
+        if not row.broker_name:
+            continue
+        values = {row.broker_name: row.default}
+        if row.greatest < INT_MAX:
+            values[row.bound_name("max")] = str(row.greatest)
+            if row.has_least:
+                values[row.bound_name("min")] = str(row.least)
+        entries += [
+            _entry(name, value.encode(), INT, FROM_DEFAULT) for name, value in values.items()
+        ]
+    return entries
 
 
 def _entry(name: str, value: bytes | None, kind: int, source: int) -> DescribeConfigsResourceResult:

@@ -81,7 +81,7 @@ async def _join(context: KafkaContext, request: JoinGroupRequest) -> JoinGroupRe
     client_id = context.client_id or b""
     now = trio.current_time()
     anew = not request.member_id and request.group_instance_id is None
-    if anew and not request.protocols:
+    if anew and not (request.protocols and request.protocol_type):
         raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
     if anew and context.version >= PROMISE_VERSION:
         promised = group.promise(client_id, now, request.session_timeout_ms / 1000)

@@ -16,6 +16,7 @@ from braidlog.protocols.kafka import (
     client_quotas,
     cluster_admin,
     commits,
+    config_resources,
     configs,
     consumer_group_admin,
     consumer_groups,
@@ -87,6 +88,9 @@ HANDLERS: Mapping[ApiKey, KeyHandler] = {
     ApiKey.DESCRIBE_CONFIGS: KeyHandler(configs.describe_configs, Action.DESCRIBE),
     ApiKey.ALTER_CONFIGS: KeyHandler(configs.alter_configs, Action.ALTER),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: KeyHandler(configs.incremental_alter_configs, Action.ALTER),
+    ApiKey.LIST_CONFIG_RESOURCES: KeyHandler(
+        config_resources.list_config_resources, Action.DESCRIBE
+    ),
     ApiKey.DELETE_RECORDS: KeyHandler(records_admin.delete_records, Action.DELETE),
     ApiKey.DESCRIBE_CLUSTER: KeyHandler(cluster_admin.describe_cluster, None),
     ApiKey.DESCRIBE_ACLS: KeyHandler(acls.describe_acls, Action.ADMINISTER),

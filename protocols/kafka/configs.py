@@ -45,7 +45,7 @@ def describe_configs(context: KafkaContext, request: DescribeConfigsRequest) -> 
     results = []
     for resource in request.resources:
         result = DescribeConfigsResult(
-            error_message=None,
+            error_message=b"",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
@@ -70,7 +70,9 @@ def _described(
             return []  # Defaults of all brokers that can be changed: there are none.
         return broker_entries(context, with_synonyms=synonyms, with_documentation=documentation)
     if resource.resource_type == GROUP:
-        return group_entries(context, resource, with_synonyms=synonyms)
+        return group_entries(
+            context, resource, with_synonyms=synonyms, with_documentation=documentation
+        )
     if resource.resource_type != TOPIC:
         raise AdminRefused(Code.INVALID_REQUEST, "topics and brokers have settings")
     topic = context.broker.topics.get(context.topic_name(resource.resource_name))
@@ -119,9 +121,9 @@ async def _alter_all(
     for resource in request.resources:
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
-                raise AdminRefused(Code.INVALID_REQUEST, "the request names the resource twice")
+                raise AdminRefused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
             if len({config.name for config in resource.configs}) < len(resource.configs):
-                raise AdminRefused(Code.INVALID_REQUEST, "the request names a setting twice")
+                raise AdminRefused(Code.INVALID_REQUEST, "Error due to duplicate config keys")
             ticket = max(ticket, await _alter(context, resource, request.validate_only, read))
             code, text = SUCCESS
         except (BrokerError, AdminRefused) as error:

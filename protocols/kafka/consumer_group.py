@@ -82,12 +82,19 @@ class ConsumerGroup:
         self.emptied_at = -math.inf
         self._names_size = self._places = 0
         self.topics = GroupTopics()
-        self.session_s = SESSION_S
+        self._session_s = SESSION_S
+        self._assign_s: float | None = None
         self._assigned_at = self._looked_at = -math.inf
         self._instances: dict[bytes, bytes] = {}  # instance id -> member id
         self._holders: dict[Place, ConsumerMember] = {}
         self._dues: Deadlines[ConsumerMember] = Deadlines(self._has)
         self._off_target: set[bytes] = set()  # ids of members not at their targets
+
+    def set_times(self, session_s: float, assign_s: float | None) -> None:
+        """Set the time after which a silent member is dead, and the least time between two
+        assignments; None: `ASSIGN_S`, for large groups alone.
+        """
+        self._session_s, self._assign_s = session_s, assign_s
 
     def _has(self, member: ConsumerMember) -> bool:
         return self.members.get(member.member_id) is member
@@ -278,7 +285,7 @@ class ConsumerGroup:
     def heard(self, member: ConsumerMember, now: float) -> None:
         """Note a sign of life."""
         classic = member.classic
-        member.due = now + (self.session_s if classic is None else classic.session_s)
+        member.due = now + (self._session_s if classic is None else classic.session_s)
 
     def advance(self, now: float) -> None:
         """Remove the members that are dead, and those that take no step in their time."""
@@ -331,6 +338,8 @@ class ConsumerGroup:
         return now >= self._looked_at + ASSIGN_S
 
     def _may_assign(self, now: float) -> bool:
+        if self._assign_s is not None:
+            return now >= self._assigned_at + self._assign_s
         is_small = len(self.members) <= SMALL_MEMBERS
         return is_small or now >= self._assigned_at + ASSIGN_S
 

@@ -18,7 +18,7 @@ from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.assignors import ASSIGNORS, NOWHERE, Places, by_topic
 from braidlog.protocols.kafka.classic_group import MemberRefused, new_member_id
 from braidlog.protocols.kafka.classic_groups import REBALANCE_MS_MAX, checked_name
-from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S, ConsumerGroup
+from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.consumer_member import (
     AWAY_EPOCH,
     JOIN_EPOCH,
@@ -28,6 +28,12 @@ from braidlog.protocols.kafka.consumer_member import (
 )
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_configs import (
+    CONSUMER_ASSIGNMENT,
+    CONSUMER_HEARTBEAT,
+    CONSUMER_SESSION,
+    settings_of,
+)
 from braidlog.protocols.kafka.group_topics import may_name, topics_of
 from braidlog.protocols.kafka.names import visible
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import (
@@ -177,7 +183,8 @@ def _answered(
     group: ConsumerGroup,
     member: ConsumerMember,
 ) -> ConsumerGroupHeartbeatResponse:
-    now = trio.current_time()
+    now, settings = trio.current_time(), settings_of(context, group.name)
+    group.set_times(settings.seconds(CONSUMER_SESSION), settings.own_seconds(CONSUMER_ASSIGNMENT))
     if group.wants_topics(now):
         group.assign(topics_of(context, group.names()), now)
     owned = NOWHERE if request.member_epoch == JOIN_EPOCH else _owned(request)
@@ -185,7 +192,9 @@ def _answered(
     is_told = has_changed or _is_full(request)
     interval_s = SOON_S
     if group.has_its_share(member):
-        interval_s = first_interval_s(member, HEARTBEAT_S) if is_told else HEARTBEAT_S
+        interval_s = settings.seconds(CONSUMER_HEARTBEAT)
+        if is_told:
+            interval_s = first_interval_s(member, interval_s)
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,

@@ -99,7 +99,7 @@ def decode_produce(reader: RequestReader, version: int) -> ProduceRequest:
 
 def decode_fetch(reader: RequestReader, version: int) -> FetchRequest:
     """Read a Fetch request. A follower's own fields and the isolation level are not used: there are
-    no followers and no transactions. Nor are sessions: they are declined.
+    no followers and no transactions. Sessions are declined.
     """
     request = read(fetch.FetchRequest, reader, version)
     topics: dict[bytes | None, dict[int, FetchTarget]] = {}
@@ -112,7 +112,12 @@ def decode_fetch(reader: RequestReader, version: int) -> FetchRequest:
                 partition.current_leader_epoch,
             )
     return FetchRequest(
-        request.replica_id, request.max_wait_ms, request.min_bytes, topics, request.max_bytes
+        request.replica_id,
+        request.max_wait_ms,
+        request.min_bytes,
+        topics,
+        request.max_bytes,
+        request.session_epoch,
     )
 
 

@@ -44,7 +44,8 @@ PRODUCED, PRODUCED_V2, PRODUCED_V5 = map(struct.Struct, (">ihq", ">ihqq", ">ihqq
 # Of a set without an error: no wrong records, no message; then no tagged fields.
 NO_REASONS, NO_REASONS_FLEXIBLE = bytes(4) + b"\xff\xff", NO_LIST + NO_TAGS + NO_TAGS
 NO_THROTTLE = INT32.pack(0)
-NO_SESSION = bytes(6)  # Since version 7 of Fetch: no error, and session 0.
+FETCH_SESSION = struct.Struct(">hi")  # Since version 7 of Fetch: error, session.
+NO_SESSION_ID = 0
 NONE_ABORTED = NOT_ELSEWHERE = -1  # No aborted transactions; no other replica to read from.
 # Partition, error, high watermark, since version 4 what is stable, since 5 the log's start; since 4
 # aborted transactions, since 11 the replica to read from; bytes of the message set.
@@ -189,7 +190,7 @@ def _fetch(reply: FetchReply, version: int) -> list[Part]:
     if version >= 1:
         small += NO_THROTTLE
     if version >= 7:
-        small += NO_SESSION
+        small += FETCH_SESSION.pack(reply.error, NO_SESSION_ID)
     is_flexible = version >= reply.FLEXIBLE
     small += uvarint_bytes(len(reply.topics) + 1) if is_flexible else INT32.pack(len(reply.topics))
     for name, partitions in reply.topics.items():

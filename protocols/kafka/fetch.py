@@ -59,6 +59,9 @@ WHOLE_VERSION = 3
 # From this version on, a refusal names the present leader, as in Kafka 4.3; requests name topics by
 # their ids then.
 LEADER_VERSION = 16
+# Session epochs of fetches that name all their partitions. Others continue a session, which a
+# client can only have from another broker that was at this address.
+WHOLE_EPOCHS = (0, -1)
 
 
 @dataclass(slots=True)
@@ -83,6 +86,9 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
 
     Every replica id reads as a consumer: there are no followers.
     """
+    if request.session_epoch not in WHOLE_EPOCHS:
+        context.count_error(Code.FETCH_SESSION_NOT_FOUND)
+        return KafkaAnswer(FetchReply({}, Code.FETCH_SESSION_NOT_FOUND))
     end_s = trio.current_time() + request.wait_ms_max / 1000
     if context.has_own_writes:
         yield context.own_writes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import InvalidName, InvalidRequest
@@ -10,10 +10,11 @@ from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_configs import (
     DEAD_LETTERS,
     GROUP_SETTINGS,
+    GroupSetting,
     change_settings,
     settings_of,
 )
-from braidlog.protocols.kafka.topic_configs import INT, STRING, AdminRefused
+from braidlog.protocols.kafka.topic_configs import BOOLEAN, INT, STRING, AdminRefused
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
 from braidlog.protocols.kafka.wire.describe_configs import (
@@ -26,29 +27,42 @@ if TYPE_CHECKING:
     from braidlog.protocols.kafka.context import KafkaContext
 
 FROM_GROUP, FROM_DEFAULT = 8, 5  # where a setting comes from
-SET, DELETE = 0, 1  # operations
+SET, DELETE, APPEND, SUBTRACT = range(4)  # operations
+FOR_LISTS: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
 def group_entries(
-    context: KafkaContext, resource: DescribeConfigsResource, *, with_synonyms: bool
+    context: KafkaContext,
+    resource: DescribeConfigsResource,
+    *,
+    with_synonyms: bool,
+    with_documentation: bool,
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the settings of a group. Raises GroupNotAuthorized."""
+    """Return the settings of a group. Raises AdminRefused, GroupNotAuthorized."""
     name = resource.resource_name or b""
+    if not name:
+        raise AdminRefused(Code.INVALID_REQUEST, "Group name must not be empty")
     context.check_group(name)
     settings = settings_of(context, name)
     return [
         DescribeConfigsResourceResult(
             name=key.encode(),
             value=settings.value(key).encode(),
-            config_type=INT if row.is_number else STRING,
+            config_type=_type(row),
             is_default=key not in settings.own,
             config_source=FROM_GROUP if key in settings.own else FROM_DEFAULT,
             synonyms=_synonyms(key, settings.own.get(key)) if with_synonyms else (),
-            documentation=None,
+            documentation=row.effect.encode() if with_documentation else None,
         )
         for key, row in GROUP_SETTINGS.items()
         if not row.is_topic or key in settings.own
     ]
+
+
+def _type(row: GroupSetting) -> int:
+    if row.is_number:
+        return INT
+    return BOOLEAN if row.is_switch else STRING
 
 
 def _synonyms(key: str, own: str | None) -> list[DescribeConfigsSynonym]:
@@ -81,19 +95,29 @@ async def alter_group(
         changes = dict.fromkeys(settings_of(context, name).own)
     for config in resource.configs:
         key = (config.name or b"").decode(errors="replace")
-        changes[key] = (config.value or b"").decode(errors="replace")
-        if isinstance(config, incremental.AlterableConfig) and config.config_operation != SET:
-            if config.config_operation != DELETE:
-                raise AdminRefused(
-                    Code.INVALID_CONFIG, f"Config value append is not allowed: {key}"
-                )
-            changes[key] = None
+        operation = SET
+        if isinstance(config, incremental.AlterableConfig):
+            operation = config.config_operation
+        changes[key] = None if operation == DELETE else _value_to_set(key, config.value, operation)
     if topic := changes.get(DEAD_LETTERS):
         _check_dead_letters(context, topic)
     try:
         return await change_settings(context, name, changes, is_check=is_check)
     except InvalidRequest as error:
         raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
+
+
+def _value_to_set(key: str, value: bytes | None, operation: int) -> str:
+    """Return the value of a change that sets a setting. Raises AdminRefused."""
+    if operation in FOR_LISTS:
+        reason = f"Can't {FOR_LISTS[operation]} to key {key} because its type is not LIST."
+        raise AdminRefused(Code.INVALID_CONFIG, reason)
+    if operation != SET:
+        reason = f"{operation} is no operation on a setting, expected 0 to 3"
+        raise AdminRefused(Code.INVALID_CONFIG, reason)
+    if value is None:
+        raise AdminRefused(Code.INVALID_REQUEST, f"Null value not supported for : {key}")
+    return value.decode(errors="replace")
 
 
 def _check_dead_letters(context: KafkaContext, topic: str) -> None:

@@ -1,4 +1,5 @@
-"""Settings of groups, by Kafka's names: those of share groups (KIP-932). Knows no request.
+"""Settings of groups, by Kafka's names: `consumer.*` (KIP-848), `share.*` (KIP-932) and `streams.*`
+(KIP-1071). Knows no request. Texts of refusals are Kafka's.
 
 They are stored with the namespace, so every broker of a cluster knows them. A name without a row
 has the broker's default.
@@ -6,13 +7,15 @@ has the broker's default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.delivery.pulling import DELIVERIES_MAX, LOCK_S, LOCKED_MAX, ShareLimits
 from braidlog.broker.errors import InvalidRequest, LimitExceeded
-from braidlog.protocols.kafka.consumer_group import HEARTBEAT_S, SESSION_S
+from braidlog.protocols.kafka.consumer_group import ASSIGN_S, HEARTBEAT_S, SESSION_S
+from braidlog.protocols.kafka.periods import period_us
 
 if TYPE_CHECKING:
     from braidlog.protocols.kafka.context import KafkaContext
@@ -22,6 +25,18 @@ if TYPE_CHECKING:
 PREFIX: Final = "kafka_group:"
 # Of a namespace: each takes some 100 bytes, and every change writes all of them.
 GROUP_SETTINGS_MAX: Final = 1000
+CONSUMER_HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+CONSUMER_SESSION: Final = "consumer.session.timeout.ms"
+CONSUMER_ASSIGNMENT: Final = "consumer.assignment.interval.ms"
+SHARE_ASSIGNMENT: Final = "share.assignment.interval.ms"
+
+
+INT_MAX: Final = 2**31 - 1
+# Numbers as Java reads them.
+INTEGER: Final = re.compile("[+-]?[0-9]+", re.ASCII)
+EARLIEST, LATEST = "earliest", "latest"
+BY_DURATION: Final = "by_duration:"  # Before a period: from the records of that age on.
+TRUE, FALSE = "true", "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,69 +44,157 @@ class GroupSetting:
     """A setting: its default, and its least and greatest number, or its words."""
 
     default: str
+    effect: str
     least: int = 0
-    greatest: int = 0
+    greatest: int = INT_MAX
+    least_of_all: int = 0  # Whatever a broker's bounds are.
     words: tuple[str, ...] = ()
     broker_name: str = ""
+    has_least: bool = True  # A broker has a name for the least number.
+    has_periods: bool = False  # Besides the words, a period is a value.
     is_topic: bool = False  # The name of a topic, or nothing; Kafka 4.3 lacks the setting.
 
-    def check(self, name: str, text: str) -> str:
-        """Return the value to store. Raises InvalidRequest."""
+    def parse(self, name: str, text: str) -> str:
+        """Return the value to store, unless a bound forbids the value. Raises InvalidRequest."""
         if self.is_topic:
             return text
+        value = text.strip()
         if self.words:
-            if text.lower() not in self.words:
-                shown = ", ".join(self.words)
-                raise InvalidRequest(f"Invalid value {text} for configuration {name}: {shown}")
-            return text
-        try:
-            number = int(text)
-        except ValueError:
-            reason = f"Invalid value {text} for configuration {name}: Not a number of type INT"
-            raise InvalidRequest(reason) from None
-        if number < self.least:
-            reason = f"Value must be at least {self.least}"
-            raise InvalidRequest(f"Invalid value {text} for configuration {name}: {reason}")
-        if number > self.greatest:
-            reason = f"Value must be no more than {self.greatest}"
-            raise InvalidRequest(f"Invalid value {text} for configuration {name}: {reason}")
+            return self._word(name, text, value)
+        number = int(value) if INTEGER.fullmatch(value) else INT_MAX + 1
+        if not -INT_MAX - 1 <= number <= INT_MAX:
+            raise _invalid(name, text, "Not a number of type INT")
+        if number < self.least_of_all:
+            raise _invalid(name, str(number), f"Value must be at least {self.least_of_all}")
         return str(number)
+
+    def _word(self, name: str, text: str, value: str) -> str:
+        if self.is_switch:
+            if value.lower() not in self.words:
+                raise _invalid(name, text, "Expected value to be either true or false")
+            return value.lower()
+        if value in self.words:
+            return value
+        if not self.has_periods:
+            raise _invalid(name, text, f"String must be one of: {', '.join(sorted(self.words))}")
+        if not value.startswith(BY_DURATION) or period_us(value.removeprefix(BY_DURATION)) is None:
+            reason = f"Invalid value `{value}` for configuration {name}. The value must be either "
+            reason += "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            raise _invalid(name, text, reason)
+        return value
+
+    def check_bounds(self, name: str, value: str) -> None:
+        """Check a parsed value against the bounds of a broker. Raises InvalidRequest."""
+        if not self.is_number:
+            return
+        if int(value) < self.least:
+            bound = self.bound_name("min")
+            raise InvalidRequest(f"{name} must be greater than or equal to {bound}")
+        if int(value) > self.greatest:
+            bound = self.bound_name("max")
+            raise InvalidRequest(f"{name} must be less than or equal to {bound}")
+
+    def bound_name(self, side: str) -> str:
+        """Return the name of a bound, `min` or `max`, among the settings of a broker."""
+        group, kind, rest = self.broker_name.split(".", 2)
+        return f"{group}.{kind}.{side}.{rest.removeprefix('num.')}"
 
     @property
     def is_number(self) -> bool:
         """True for a whole number."""
         return not self.words and not self.is_topic
 
+    @property
+    def is_switch(self) -> bool:
+        """True for a setting that is on or off."""
+        return TRUE in self.words
 
-EARLIEST, LATEST = "earliest", "latest"
+
+def _invalid(name: str, text: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(f"Invalid value {text} for configuration {name}: {reason}")
+
+
+def _interval(kind: str, limits: tuple[float, float, float], effect: str) -> GroupSetting:
+    """Return the setting of a time in ms; `limits` are default, least and greatest."""
+    default, least, greatest = (int(1000 * limit) for limit in limits)
+    name = f"group.{kind}.ms"
+    return GroupSetting(str(default), effect, least, greatest, min(least, 1), broker_name=name)
+
+
+HEARTBEATS: Final = HEARTBEAT_S, HEARTBEAT_S, 15
+SESSIONS: Final = SESSION_S, SESSION_S, 60
+ASSIGNMENTS: Final = ASSIGN_S, 0, 15
+NO_STREAMS: Final = "kept for Kafka's tools: there are no streams groups"
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"  # KIP-1191's name.
-# Bounds are those that Kafka's brokers have by default.
+# In the order in which Kafka checks the bounds, which are those of Kafka's brokers by default.
 GROUP_SETTINGS: Final[Mapping[str, GroupSetting]] = {
-    DEAD_LETTERS: GroupSetting("", is_topic=True),
-    "share.auto.offset.reset": GroupSetting(LATEST, words=(LATEST, EARLIEST)),
-    "share.delivery.count.limit": GroupSetting(
-        str(DELIVERIES_MAX), 2, 10, broker_name="group.share.delivery.count.limit"
+    CONSUMER_HEARTBEAT: _interval(
+        "consumer.heartbeat.interval", HEARTBEATS, "time between two heartbeats of a member"
     ),
-    "share.heartbeat.interval.ms": GroupSetting(
-        str(int(HEARTBEAT_S * 1000)), 5000, 15000, broker_name="group.share.heartbeat.interval.ms"
+    CONSUMER_SESSION: _interval(
+        "consumer.session.timeout", SESSIONS, "time after which a silent member is removed"
     ),
-    "share.isolation.level": GroupSetting(
-        "read_uncommitted", words=("read_committed", "read_uncommitted")
+    CONSUMER_ASSIGNMENT: _interval(
+        "consumer.assignment.interval", ASSIGNMENTS, "least time between two assignments"
     ),
-    "share.partition.max.record.locks": GroupSetting(
-        str(LOCKED_MAX), 100, 4000, broker_name="group.share.partition.max.record.locks"
+    "share.heartbeat.interval.ms": _interval(
+        "share.heartbeat.interval", HEARTBEATS, "time between two heartbeats of a member"
+    ),
+    "share.session.timeout.ms": _interval(
+        "share.session.timeout", SESSIONS, "time after which a silent member is removed"
     ),
     "share.record.lock.duration.ms": GroupSetting(
-        str(int(LOCK_S * 1000)), 15000, 60000, broker_name="group.share.record.lock.duration.ms"
+        *(str(int(LOCK_S * 1000)), "time after which others get a member's unsettled record"),
+        *(15_000, 60_000, 1000),
+        broker_name="group.share.record.lock.duration.ms",
     ),
-    "share.renew.acknowledge.enable": GroupSetting("true", words=("true", "false")),
-    "share.session.timeout.ms": GroupSetting(
-        str(int(SESSION_S * 1000)), 45000, 60000, broker_name="group.share.session.timeout.ms"
+    "share.delivery.count.limit": GroupSetting(
+        *(str(DELIVERIES_MAX), "deliveries after which a record is archived"),
+        *(2, 10, 2),
+        broker_name="group.share.delivery.count.limit",
+    ),
+    "share.partition.max.record.locks": GroupSetting(
+        *(str(LOCKED_MAX), "records of a partition that members hold at most"),
+        *(100, 4000, 100),
+        broker_name="group.share.partition.max.record.locks",
+    ),
+    SHARE_ASSIGNMENT: _interval(
+        "share.assignment.interval", ASSIGNMENTS, "least time between two assignments"
+    ),
+    "streams.heartbeat.interval.ms": _interval(
+        "streams.heartbeat.interval", HEARTBEATS, NO_STREAMS
+    ),
+    "streams.session.timeout.ms": _interval("streams.session.timeout", SESSIONS, NO_STREAMS),
+    "streams.num.standby.replicas": GroupSetting(
+        *("0", NO_STREAMS, 0, 2),
+        broker_name="group.streams.num.standby.replicas",
+        has_least=False,
+    ),
+    "streams.assignment.interval.ms": _interval(
+        "streams.assignment.interval", ASSIGNMENTS, NO_STREAMS
+    ),
+    "streams.initial.rebalance.delay.ms": GroupSetting(
+        *("3000", NO_STREAMS), broker_name="group.streams.initial.rebalance.delay.ms"
+    ),
+    "share.auto.offset.reset": GroupSetting(
+        *(LATEST, "first record of a partition without a position"),
+        words=(EARLIEST, LATEST),
+        has_periods=True,
+    ),
+    "share.isolation.level": GroupSetting(
+        *("read_uncommitted", "kept for Kafka's tools: there are no transactions"),
+        words=("read_committed", "read_uncommitted"),
+    ),
+    "share.renew.acknowledge.enable": GroupSetting(
+        *(TRUE, "members may lengthen their locks"), words=(TRUE, FALSE)
+    ),
+    DEAD_LETTERS: GroupSetting(
+        "", "topic for records that are rejected or delivered too often", is_topic=True
     ),
 }
 
 
-class ShareSettings:
+class GroupSettings:
     """The settings in force for a group."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
@@ -106,6 +209,10 @@ class ShareSettings:
         """Return a time."""
         return int(self.value(name)) / 1000
 
+    def own_seconds(self, name: str) -> float | None:
+        """Return a time; None if the group has no such setting of its own."""
+        return int(self.own[name]) / 1000 if name in self.own else None
+
     def limits(self, names: NameSpace) -> ShareLimits:
         """The limits of the group's queues; `names` are those of the listener's topics."""
         topic = self.value(DEAD_LETTERS)
@@ -119,26 +226,41 @@ class ShareSettings:
     @property
     def starts_early(self) -> bool:
         """True if a partition without a position begins at its first record."""
-        return self.value("share.auto.offset.reset").lower() == EARLIEST
+        return self.value("share.auto.offset.reset") == EARLIEST
+
+    @property
+    def start_age_us(self) -> int | None:
+        """Age of the records from which on a partition without a position begins; None: the start
+        does not depend on the time.
+        """
+        value = self.value("share.auto.offset.reset")
+        return period_us(value.removeprefix(BY_DURATION)) if value.startswith(BY_DURATION) else None
 
     @property
     def renews(self) -> bool:
         """True if members may renew locks."""
-        return self.value("share.renew.acknowledge.enable").lower() == "true"
+        return self.value("share.renew.acknowledge.enable") == TRUE
 
 
-def settings_of(context: KafkaContext, group: bytes) -> ShareSettings:
+NO_SETTINGS: Final = GroupSettings({})
+
+
+def settings_of(context: KafkaContext, group: bytes) -> GroupSettings:
+    """Return the settings of a group."""
     stored = _stored(context)
-    if not any(key.startswith(PREFIX) for key in stored):
-        return ShareSettings({})
+    if not stored:
+        return NO_SETTINGS
     prefix = _prefix(group)
-    return ShareSettings(
-        {
-            key.removeprefix(prefix): str(value)
-            for key, value in stored.items()
-            if key.startswith(prefix)
-        }
+    # Names are looked up: other groups may have a thousand settings, and every heartbeat asks.
+    return GroupSettings(
+        {name: str(stored[prefix + name]) for name in GROUP_SETTINGS if prefix + name in stored}
     )
+
+
+def groups_with_settings(context: KafkaContext) -> set[bytes]:
+    """Return the names of the groups that have settings of their own."""
+    keys = (key.removeprefix(PREFIX) for key in _stored(context) if key.startswith(PREFIX))
+    return {bytes.fromhex(key.partition(":")[0]) for key in keys}
 
 
 def _stored(context: KafkaContext) -> Mapping[str, Setting]:
@@ -153,16 +275,11 @@ def _prefix(group: bytes) -> str:
 async def change_settings(
     context: KafkaContext, group: bytes, changes: Mapping[str, str | None], *, is_check: bool
 ) -> int:
-    """Set or unset settings of a group; return the ticket. Raises InvalidRequest, LimitExceeded and
-    the errors of `alter_namespace`.
+    """Set or unset settings of a group; return the ticket. An unknown name can be unset. Raises
+    InvalidRequest, LimitExceeded and the errors of `alter_namespace`.
     """
     prefix = _prefix(group)
-    stored: dict[str, Setting | None] = {}
-    for name, value in changes.items():
-        row = GROUP_SETTINGS.get(name)
-        if row is None:
-            raise InvalidRequest(f"Unknown group config name: {name}")
-        stored[prefix + name] = None if value is None else row.check(name, value)
+    stored = {prefix + name: value for name, value in checked(changes).items()}
     if is_check:
         return 0
     tenant, namespace = context.namespace
@@ -170,3 +287,19 @@ async def change_settings(
     if count > GROUP_SETTINGS_MAX and any(value is not None for value in stored.values()):
         raise LimitExceeded(f"groups have at most {GROUP_SETTINGS_MAX} settings together")
     return await context.broker.topics.alter_namespace(tenant, namespace, stored)
+
+
+def checked(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the values to store; None unsets a setting. Raises InvalidRequest."""
+    for name, value in changes.items():
+        if value is not None and name not in GROUP_SETTINGS:
+            raise InvalidRequest(f"Unknown group config name: {name}")
+    parsed = {
+        name: None if (value := changes[name]) is None else row.parse(name, value)
+        for name, row in GROUP_SETTINGS.items()
+        if name in changes
+    }
+    for name, value in parsed.items():
+        if value is not None:
+            GROUP_SETTINGS[name].check_bounds(name, value)
+    return parsed

@@ -50,6 +50,7 @@ class FetchRequest:
     bytes_min: int
     topics: ByPartition[FetchTarget]
     bytes_max: int = 2**31 - 1
+    session_epoch: int = -1
 
 
 RequestBody = ProduceRequest | FetchRequest | Struct
@@ -118,6 +119,7 @@ class FetchReply:
     FLEXIBLE: ClassVar[int] = 12
 
     topics: ByPartition[Fetched]
+    error: int = 0  # of the whole request, from version 7 on
 
 
 Reply = ProduceReply | FetchReply | Struct

@@ -48,6 +48,7 @@ TOPICS_MADE_MAX = 100
 CLUSTER_ID = b"braidlog"
 GROUP_KEY, TRANSACTION_KEY = 0, 1  # Of FindCoordinator.
 BATCHES_VERSION = 4  # From this version of FindCoordinator on a request names several groups.
+NULL_NAME_VERSION = 10  # From here on a null name stands for an id.
 ASKS_BY_ID_VERSION = 12  # From this version of Metadata on a request can name topics by their ids.
 
 
@@ -57,7 +58,11 @@ def metadata(context: KafkaContext, request: MetadataRequest) -> Steps[KafkaAnsw
     described = _Described(context, makes, request.include_topic_authorized_operations)
     named = dict.fromkeys((topic.name, topic.topic_id) for topic in request.topics or ())
     for name, topic_id in named:
-        if name is None and topic_id != NO_ID and context.version >= ASKS_BY_ID_VERSION:
+        has_id = topic_id != NO_ID and context.version >= ASKS_BY_ID_VERSION
+        if name is None and not has_id and context.version >= NULL_NAME_VERSION:
+            context.count_error(Code.INVALID_REQUEST)
+            yield from described.refuse(Code.INVALID_REQUEST, b"")
+        elif name is None and has_id:
             yield from _describe_with_id(context, described, topic_id)
         else:
             yield from _describe_named(context, described, name)

@@ -38,6 +38,8 @@ async def delete_offsets(context: KafkaContext, request: OffsetDeleteRequest) ->
     """End positions, except on topics that members of the group subscribe to."""
     name = request.group_id or b""
     try:
+        if not name:
+            return KafkaAnswer(OffsetDeleteResponse(error_code=Code.INVALID_GROUP_ID))
         context.check_group(name)
         if not context.coordinates(name):
             return KafkaAnswer(OffsetDeleteResponse(error_code=Code.NOT_COORDINATOR))

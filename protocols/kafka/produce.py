@@ -62,6 +62,8 @@ SET_COST_BYTES = 2048  # The fixed cost of a set, as bytes that take the same ti
 PACK_TRIES_MAX = 4
 
 
+RECORDS_VERSION = 3  # From here on a set has a record; in earlier versions it may be empty.
+NO_RECORD = b"the set has no whole record batch, expected at least one record"
 NO_ERROR = int(Code.NONE)  # An attribute of an enum class is as slow as a call.
 
 
@@ -408,6 +410,9 @@ class _Producing:
                 return repeated
         base_offset = partition.next_offset
         if not info.record_count:
+            if context.version >= RECORDS_VERSION:
+                context.count_error(Code.INVALID_RECORD)
+                return Produced(Code.INVALID_RECORD, -1, message=NO_RECORD)
             return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1)
         append_us, body_format = context.broker.now_us(), prepared.body_format
         parts = cut(prepared, base_offset) if len(body) > APPEND_BYTES_MAX else ()

@@ -69,7 +69,6 @@ async def share_fetch(context: KafkaContext, request: ShareFetchRequest) -> Kafk
         reply = ShareFetchResponse(
             error_code=error.code,
             error_message=error.reason.encode() or None,
-            acquisition_lock_timeout_ms=_lock_ms(context, request.group_id),
         )
         return KafkaAnswer(reply)
     ack_results = _acknowledge_all(context, session, request)

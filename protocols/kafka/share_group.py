@@ -30,10 +30,6 @@ class ShareGroup(ConsumerGroup):
         super().__init__(name)
         self.assignor = ASSIGNOR
 
-    def set_session(self, seconds: float) -> None:
-        """Set the time after which a silent member is dead."""
-        self.session_s = seconds
-
     @property
     def state_name(self) -> bytes:
         """See `ConsumerGroup`: a share group is never on the way to an assignment."""

@@ -23,7 +23,7 @@ from braidlog.protocols.kafka.consumer_member import (
 )
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_configs import settings_of
+from braidlog.protocols.kafka.group_configs import SHARE_ASSIGNMENT, settings_of
 from braidlog.protocols.kafka.group_topics import may_name, topics_of
 from braidlog.protocols.kafka.wire.share_group_heartbeat import (
     Assignment,
@@ -88,7 +88,8 @@ def _beat(
         group.subscribe(member, wanted)
     groups.weigh(group)
     settings = settings_of(context, name)
-    group.set_session(settings.seconds("share.session.timeout.ms"))
+    session_s = settings.seconds("share.session.timeout.ms")
+    group.set_times(session_s, settings.own_seconds(SHARE_ASSIGNMENT))
     if group.wants_topics(now):
         group.assign(topics_of(context, group.names()), now)
     has_changed = group.reconcile(member, None, now)

@@ -216,7 +216,7 @@ async def delete_share_group_offsets(
     except NotOwner as error:
         return KafkaAnswer(_no_deletion(context.coordinator_refused(error), None))
     ticket, responses = 0, []
-    is_known = context.groups.find_share(name) is not None or not request.topics
+    is_known = has_any or context.groups.find_share(name) is not None
     for topic in request.topics:
         answer = delete.DeleteShareGroupOffsetsResponseTopic(
             topic_name=topic.topic_name, topic_id=NO_ID

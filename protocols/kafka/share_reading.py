@@ -16,6 +16,7 @@ from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.consumer_attach import join
 from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.errors import SubscriptionBusy
+from braidlog.broker.reading.times import first_not_before
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.reading.turn import Turn
 from braidlog.broker.runtime.output_budget import OutputReservation
@@ -95,7 +96,11 @@ async def attached(context: KafkaContext, session: ShareSession, place: Place) -
     subscription = broker.subscriptions.open(topic, name)
     settings = settings_of(context, name)
 
+    dated = await _first_of_age(context, partition, settings.start_age_us)
+
     def initial(partition: Partition) -> int:
+        if dated is not None:
+            return dated
         return partition.log_start_offset if settings.starts_early else partition.high_watermark
 
     dispatcher = await join(
@@ -108,6 +113,18 @@ async def attached(context: KafkaContext, session: ShareSession, place: Place) -
     if session.is_ended:
         consumer.leave()
     return consumer
+
+
+async def _first_of_age(
+    context: KafkaContext, partition: Partition, age_us: int | None
+) -> int | None:
+    """Return the offset of the first record that is at most so old; None: there is none, or no age
+    decides. Raises BrokerError.
+    """
+    if age_us is None:
+        return None
+    first = await first_not_before(partition, max(context.broker.now_us() - age_us, 0))
+    return None if first is None else first[0]
 
 
 def take_records(

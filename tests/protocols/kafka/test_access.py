@@ -73,6 +73,7 @@ from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalA
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
+from braidlog.protocols.kafka.wire.list_config_resources import ListConfigResourcesRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
 from braidlog.protocols.kafka.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -246,6 +247,7 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
         ),
         0,
     ),
+    ListConfigResourcesRequest: (ListConfigResourcesRequest(), 1),
     describe_topic_partitions.DescribeTopicPartitionsRequest: (
         describe_topic_partitions.DescribeTopicPartitionsRequest(
             topics=[describe_topic_partitions.TopicRequest(name=FOO)], cursor=None

@@ -58,6 +58,7 @@ from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalA
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
+from braidlog.protocols.kafka.wire.list_config_resources import ListConfigResourcesRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
 from braidlog.protocols.kafka.wire.list_offsets import ListOffsetsRequest
 from braidlog.protocols.kafka.wire.list_partition_reassignments import (
@@ -193,6 +194,7 @@ CHANGE_NOTHING = {
     *(ApiVersionsRequest, InitProducerIdRequest, OffsetForLeaderEpochRequest),
     *(SaslHandshakeRequest, SaslAuthenticateRequest),
     *(DescribeGroupsRequest, ListGroupsRequest, DescribeConfigsRequest),
+    *(ListConfigResourcesRequest,),
     *(ConsumerGroupDescribeRequest, DescribeClusterRequest),
     *(DescribeAclsRequest, CreateAclsRequest, DeleteAclsRequest),  # All are refused.
     *(DescribeLogDirsRequest, DescribeTopicPartitionsRequest, DescribeProducersRequest),
