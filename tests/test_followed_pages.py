@@ -33,6 +33,7 @@ RUN_BY = {
     ("docs/security.md", "python"): "tests/test_security_page.py",
     ("docs/spark.md", "python"): "tests/storage/export/test_docs.py",
     ("docs/tasks/from-kafka.md", "python"): "tests/test_moving_pages.py",
+    ("docs/tasks/from-pulsar.md", "python"): "tests/test_moving_pages.py",
 }
 # Beginnings of blocks that cannot run here, and the reason.
 NOT_RUN = {

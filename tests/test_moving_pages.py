@@ -1,4 +1,4 @@
-"""The programs of docs/tasks/from-kafka.md move topics and groups from one broker to another."""
+"""The programs of docs/tasks move topics and groups from one broker to another."""
 
 import json
 import re
@@ -8,15 +8,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 
+import pulsar
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from conformance.server import RunningBroker
 from tests.waiting import until_seen
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "tasks" / "from-kafka.md"
+PAGES = Path(__file__).resolve().parent.parent / "docs" / "tasks"
 PROGRAM = re.compile(r'^   ```python\n(   """.*?: (\w+\.py) .*?)^   ```$', re.MULTILINE | re.DOTALL)
-RUN_TIMEOUT_S = 120
+RUN_TIMEOUT_S, RECEIVE_MS = 120, 60_000
 KAFKA_08 = (0, 8, 2)
 TOPIC, GROUP = "orders", "billing"
 FIRST, LAST, LATER = (
@@ -34,14 +35,16 @@ def brokers():
         yield [held.enter_context(RunningBroker()) for _ in range(2)]
 
 
-def write_programs(folder, old, new):
-    """Write the programs of the page, with the addresses of two brokers."""
+def write_programs(folder, page, addresses):
+    """Write the programs of a page, with the addresses of two brokers; return their names."""
     names = []
-    for text, name in PROGRAM.findall(PAGE.read_text()):
-        text = dedent(text).replace("old-kafka:9092", old).replace("127.0.0.1:9092", new)
+    for text, name in PROGRAM.findall((PAGES / page).read_text()):
+        text = dedent(text)
+        for shown, address in addresses.items():
+            text = text.replace(shown, address)
         (folder / name).write_text(text)
         names.append(name)
-    assert names == ["copy_topics.py", "move_group.py"]
+    return names
 
 
 def produce(address, first, last):
@@ -76,7 +79,9 @@ def run(folder, *words):
 
 def test_the_programs_copy_a_topic_and_carry_a_position_over(brokers, tmp_path):
     old, new = (broker.addresses["kafka"] for broker in brokers)
-    write_programs(tmp_path, old, new)
+    addresses = {"old-kafka:9092": old, "127.0.0.1:9092": new}
+    names = write_programs(tmp_path, "from-kafka.md", addresses)
+    assert names == ["copy_topics.py", "move_group.py"]
     for address in (old, new):
         with KafkaAdminClient(bootstrap_servers=address) as admin:
             admin.create_topics({TOPIC: {"num_partitions": 3, "replication_factor": 1}})
@@ -115,3 +120,58 @@ def test_the_programs_copy_a_topic_and_carry_a_position_over(brokers, tmp_path):
     assert again.returncode == 1 and "expected an empty topic" in again.stderr
     missing = run(tmp_path, "copy_topics.py", "nothing-here")
     assert missing.returncode == 1, missing.stdout
+
+
+def test_the_programs_copy_a_pulsar_topic_and_carry_a_position_over(brokers, tmp_path):
+    old, new = brokers
+    addresses = {
+        "old-pulsar:6650": old.addresses["pulsar"],
+        "old-pulsar:8080": old.addresses["http"],
+        "127.0.0.1:8080": new.addresses["http"],
+    }
+    names = write_programs(tmp_path, "from-pulsar.md", addresses)
+    assert names == ["copy_pulsar_topic.py", "move_subscription.py"]
+    topic = f"public/default/{TOPIC}"
+    for broker in brokers:
+        with KafkaAdminClient(bootstrap_servers=broker.addresses["kafka"]) as admin:
+            admin.create_topics({TOPIC: {"num_partitions": 2, "replication_factor": 1}})
+    client = pulsar.Client(f"pulsar://{old.addresses['pulsar']}")
+    consumer = client.subscribe(topic, GROUP, initial_position=pulsar.InitialPosition.Earliest)
+    producer = client.create_producer(topic, batching_enabled=False)
+    for number in range(LAST):
+        producer.send(b"v%d" % number, {"n": str(number)}, partition_key="k", event_timestamp=7)
+    for _ in range(FIRST):
+        consumer.acknowledge(consumer.receive(RECEIVE_MS))
+    consumer.close()
+
+    copying = [sys.executable, "copy_pulsar_topic.py", topic]
+    process = subprocess.Popen(copying, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        until_seen(lambda: copied_lines(tmp_path) == LAST)
+        producer.send(b"later")
+        until_seen(lambda: copied_lines(tmp_path) == LAST + 1)
+    finally:
+        process.kill()
+        process.wait()
+    client.close()
+    unknown = run(tmp_path, "move_subscription.py", "nobody", topic)
+    assert unknown.returncode == 1 and "has no subscription nobody" in unknown.stderr
+    (tmp_path / "elsewhere").mkdir()
+    again = run(tmp_path / "elsewhere", "../copy_pulsar_topic.py", topic)
+    assert again.returncode == 1 and "expected an empty topic" in again.stderr
+
+    moved = run(tmp_path, "move_subscription.py", GROUP, topic)
+    assert moved.returncode == 0, moved.stderr
+    client = pulsar.Client(f"pulsar://{new.addresses['pulsar']}")
+    consumer = client.subscribe(topic, GROUP)
+    messages = [consumer.receive(RECEIVE_MS) for _ in range(LAST + 1 - FIRST)]
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(100)
+    client.close()
+    keyed = [message for message in messages if message.partition_key()]
+    assert [message.data() for message in keyed] == [b"v%d" % n for n in range(FIRST, LAST)]
+    assert keyed[0].properties() == {"n": str(FIRST)} and keyed[0].event_timestamp() == 7
+
+
+def copied_lines(folder):
+    return sum(len(file.read_text().splitlines()) for file in folder.glob("copied-*.txt"))

@@ -47,8 +47,8 @@ def test_no_text_holds(fault: str, pattern: str) -> None:
 
 
 NAMED_FILE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.(?:py|c|h|md))`")
-# Of another project, and a program that a page has its readers save.
-OTHER_FILES = {"trio/_threads.py", "copy_topics.py"}
+# Of another project, and programs that a page has its readers save.
+OTHER_FILES = {"trio/_threads.py", "copy_topics.py", "copy_pulsar_topic.py"}
 
 
 def test_each_named_file_exists() -> None:
