@@ -16,9 +16,9 @@ from math import ceil
 import trio
 
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
+from braidlog.broker.delivery.dispatch_context import DispatchSource
 from braidlog.broker.delivery.dispatch_rates import RateLimit
 from braidlog.broker.delivery.pump import Pump
-from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.errors import SubscriptionBusy
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.broker.reading import ack_sets

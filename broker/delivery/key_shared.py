@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery.again import Lane
 from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind
+from braidlog.broker.delivery.dispatch_context import DispatchSource
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.delivery.shared import SharedDispatcher
-from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.delivery.turn_batches import TurnBatches
+from braidlog.broker.delivery.waiting_offsets import Lane
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
 from braidlog.broker.reading.entries import Entry

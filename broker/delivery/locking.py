@@ -11,21 +11,21 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from braidlog.broker.delivery.again import ANYBODY
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.counts import DeliveryCounts
 from braidlog.broker.delivery.locks import Locks
 from braidlog.broker.delivery.pieces import EarlierPieces
 from braidlog.broker.delivery.pulling import ShareLimits
 from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.delivery.waiting_offsets import ANYBODY
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.reading import ack_sets
 from braidlog.storage.metadata.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.again import Lane
+    from braidlog.broker.delivery.dispatch_context import DispatchSource
     from braidlog.broker.delivery.entry_reads import EntryRead
-    from braidlog.broker.delivery.surroundings import DispatchSource
+    from braidlog.broker.delivery.waiting_offsets import Lane
     from braidlog.broker.reading.entries import Entry
 
 

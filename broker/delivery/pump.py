@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
+from braidlog.broker.delivery.dispatch_context import DispatchSource
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries, read_steps
 from braidlog.broker.delivery.holes import HOLES_MAX
 from braidlog.broker.delivery.pieces import EarlierPieces
 from braidlog.broker.delivery.retries import READ_AGAIN_S, longer_wait
-from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.steps import run_now

@@ -18,6 +18,7 @@ import trio
 from braidlog.broker.closing import Closing
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
 from braidlog.broker.delivery.cursor import DispatchCursor
+from braidlog.broker.delivery.dispatch_context import DispatchContext, DispatchSource, wall_clock_us
 from braidlog.broker.delivery.dispatch_rates import PartitionRates
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import FailoverDispatcher
@@ -25,7 +26,6 @@ from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
 from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAheadBudget
 from braidlog.broker.delivery.share_queue import QueueDispatcher
-from braidlog.broker.delivery.surroundings import DispatchContext, DispatchSource, wall_clock_us
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.runtime.output_budget import OutputBudget

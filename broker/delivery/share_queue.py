@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from braidlog.broker.delivery.again import ANYBODY
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.locking import LockingDispatcher
 from braidlog.broker.delivery.locks import Lock
 from braidlog.broker.delivery.pulling import AckRange, AckType, PullingConsumer
+from braidlog.broker.delivery.waiting_offsets import ANYBODY
 from braidlog.broker.reading import ack_sets
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.surroundings import DispatchSource
+    from braidlog.broker.delivery.dispatch_context import DispatchSource
 
 # Ranges of records that wait for a copy in the dead letter topic.
 DEAD_MAX: Final = 2000

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.delivery.again import ANYBODY, Again, Lane
 from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind, with_all_chunks
 from braidlog.broker.delivery.consumer_turns import ConsumerTurns
 from braidlog.broker.delivery.cursor import CursorState
 from braidlog.broker.delivery.delays import Delays
+from braidlog.broker.delivery.dispatch_context import DispatchSource
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, Dispatcher
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
 from braidlog.broker.delivery.retries import READ_AGAIN_S
 from braidlog.broker.delivery.returning import Returning
-from braidlog.broker.delivery.surroundings import DispatchSource
 from braidlog.broker.delivery.turn_batches import TurnBatches
+from braidlog.broker.delivery.waiting_offsets import ANYBODY, Lane, WaitingOffsets
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from braidlog.broker.reading import ack_sets
 from braidlog.broker.reading import entries as ids
@@ -45,7 +45,7 @@ class SharedDispatcher(Dispatcher):
     def __init__(self, source: DispatchSource) -> None:
         super().__init__(source)
         self._turns = ConsumerTurns()
-        self._again = Again()
+        self._again = WaitingOffsets()
         self._returning = Returning(self._limits.returned_together)
         self._again_bytes = 1  # For the next read of waiting entries; 1 reads a single batch.
         self._delays = Delays(self._limits.delayed_max)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.broker.positions import cursor_moves
-from braidlog.broker.positions.room import check_cursors, check_new
+from braidlog.broker.positions.subscription_limits import check_cursors, check_new
 from braidlog.storage.metadata.cursors import KafkaCommit, Moved, Subscribed, new_subscription
 
 if TYPE_CHECKING:

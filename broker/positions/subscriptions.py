@@ -19,7 +19,7 @@ from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.positions import cursor_moves
 from braidlog.broker.positions.commits import Commits
 from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
-from braidlog.broker.positions.room import check_cursors, check_new
+from braidlog.broker.positions.subscription_limits import check_cursors, check_new
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.topics.registry import TopicRegistry
 from braidlog.broker.topics.topic import Topic, TopicEvent

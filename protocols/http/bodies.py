@@ -14,7 +14,7 @@ import trio
 from starlette.requests import Request
 
 from braidlog.broker.config.wording import explain
-from braidlog.broker.server.gate import FairSemaphore
+from braidlog.broker.server.fair_semaphore import FairSemaphore
 from braidlog.protocols.http.errors import (
     BAD_BODY,
     BODY_TIMEOUT,

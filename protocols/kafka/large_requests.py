@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import trio
 
-from braidlog.broker.server.gate import FairSemaphore
+from braidlog.broker.server.fair_semaphore import FairSemaphore
 from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX
 
 # Of all large requests together; an entry takes up to 2 KB while it is served. A request with more

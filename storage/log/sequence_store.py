@@ -13,8 +13,8 @@ import msgspec
 from crc32c import crc32c
 
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.gone import may_be_gone
 from braidlog.storage.log.log import Log
+from braidlog.storage.log.removed_folder import may_be_gone
 from braidlog.storage.log.scan import NO_OFFSET, BadBatch, find_good, load_checked, walk
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredBatch

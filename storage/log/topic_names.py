@@ -11,7 +11,7 @@ from contextlib import closing
 
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.files import FileGone, Files
-from braidlog.storage.log.gone import may_be_gone
+from braidlog.storage.log.removed_folder import may_be_gone
 from braidlog.storage.log.topic_file import (
     TOPIC_BYTES_MAX,
     TOPIC_NAME,

@@ -15,8 +15,8 @@ from braidlog.storage.formats.batch import (
     pack,
 )
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.gone import may_be_gone
 from braidlog.storage.log.places import later
+from braidlog.storage.log.removed_folder import may_be_gone
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_header import (
     SEGMENT_HEADER_BYTES,

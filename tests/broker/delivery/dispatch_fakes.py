@@ -9,9 +9,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.cursor import reader_cursor
+from braidlog.broker.delivery.dispatch_context import DispatchContext, DispatchSource
 from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.read_ahead import ReadAheadBudget
-from braidlog.broker.delivery.surroundings import DispatchContext, DispatchSource
 from braidlog.broker.reading.entries import EntryId
 from braidlog.broker.topics.client_limits import ClientLimits
 from tests.broker.delivery.entry_fakes import FakePartition

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from braidlog.broker import errors
-from braidlog.broker.positions import room
+from braidlog.broker.positions import subscription_limits
 from braidlog.broker.positions.subscriptions import LOOK_SUBSCRIPTIONS, CursorEvent, KafkaCommit
 from braidlog.storage.metadata import ranges as ranges_module
 from braidlog.storage.metadata.names import TopicName
@@ -82,9 +82,9 @@ def test_properties_are_replaced_and_stay_over_a_restart(house, topic):
 
 def test_a_name_has_a_length_limit(house, topic):
     house.subscriptions.open(topic, b"")
-    house.subscriptions.open(topic, b"n" * room.NAME_BYTES_MAX)
+    house.subscriptions.open(topic, b"n" * subscription_limits.NAME_BYTES_MAX)
     with pytest.raises(errors.InvalidName):
-        house.subscriptions.open(topic, b"n" * (room.NAME_BYTES_MAX + 1))
+        house.subscriptions.open(topic, b"n" * (subscription_limits.NAME_BYTES_MAX + 1))
 
 
 # Commits. The rules of positions are scripts: see `test_rules.py`.

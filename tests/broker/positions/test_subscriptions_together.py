@@ -6,7 +6,7 @@ import pytest
 
 from braidlog.broker import errors
 from braidlog.broker.limits import StateLimits
-from braidlog.broker.positions.room import NAME_BYTES_MAX
+from braidlog.broker.positions.subscription_limits import NAME_BYTES_MAX
 from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import MetadataParts, RecordingListener

@@ -19,7 +19,7 @@ Lane = int | bytes
 ANYBODY: Final = b""
 
 
-class Again:
+class WaitingOffsets:
     """Sets of offsets by lane, lowest first."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.server.gate import FairSemaphore
+from braidlog.broker.server.fair_semaphore import FairSemaphore
 
 
 async def test_no_request_overtakes_a_waiting_request():

@@ -4,7 +4,6 @@ import random
 
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.delivery.again import ANYBODY, Again
 from braidlog.broker.delivery.delays import Delays
 from braidlog.broker.delivery.limits import DELAYED_MAX
 from braidlog.broker.delivery.read_ahead import (
@@ -13,13 +12,14 @@ from braidlog.broker.delivery.read_ahead import (
     READ_AHEAD_BYTES_MIN,
     ReadAheadBudget,
 )
+from braidlog.broker.delivery.waiting_offsets import ANYBODY, WaitingOffsets
 from braidlog.broker.limits import MIB
 from braidlog.broker.runtime.output_budget import OutputBudget
 
 
 def test_against_a_plain_dict():
     rng = random.Random(11)
-    again, plain = Again(), {}
+    again, plain = WaitingOffsets(), {}
     for _ in range(3000):
         offset = rng.randrange(60)
         if rng.random() < 0.5:

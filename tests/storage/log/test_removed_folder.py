@@ -6,8 +6,8 @@ import pytest
 
 from braidlog.storage.errors import StorageFailed, StorageFull
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.gone import may_be_gone
 from braidlog.storage.log.local_files import LocalFiles
+from braidlog.storage.log.removed_folder import may_be_gone
 from tests.storage.files_twins import FailingDisk
 
 
