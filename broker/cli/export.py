@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from braidlog.storage.export.session import Spark
     from braidlog.storage.metadata.names import TopicName
 
-SPARK_HINT = "install '.[spark]' of Braidlog's source with pip"
+SPARK_HINT = "pip install 'braidlog[spark]', in a clone '.[spark]'"
 DEFAULT_DATA_DIR = Path("data")
 
 

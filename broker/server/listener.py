@@ -5,6 +5,7 @@ Entry points name the available adapters. Knows no storage.
 
 from __future__ import annotations
 
+import errno
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -97,7 +98,10 @@ class Listener:
         except OSError as error:
             self.close()
             place = address_text(self.listen)
-            raise ConfigError(f"{self.name}: cannot listen on {place}: {error.strerror}") from error
+            text = f"{self.name}: cannot listen on {place}: {error.strerror}"
+            if error.errno == errno.EADDRINUSE:
+                text += f"; --listen {self.name}=HOST:PORT names another address"
+            raise ConfigError(text) from error
 
     def close(self) -> None:
         """Stop listening."""

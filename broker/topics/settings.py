@@ -49,8 +49,12 @@ def read_settings(settings: Mapping[str, Setting | None]) -> dict[str, Setting |
     the rest.
     """
     if unknown := sorted(settings.keys() - TOPIC_SETTINGS.keys()):
+        from difflib import get_close_matches  # Only after a mistake, as in `wording.py`.
+
+        near = get_close_matches(unknown[0], TOPIC_SETTINGS)
+        meant = f", did you mean {' or '.join(near)}?" if near else ""
         known = ", ".join(sorted(TOPIC_SETTINGS))
-        raise InvalidRequest(f"no topic has a setting {unknown[0]!r}; there are: {known}")
+        raise InvalidRequest(f"no topic has a setting {unknown[0]!r}{meant}; there are: {known}")
     stored: dict[str, Setting | None] = {}
     for name, value in settings.items():
         try:

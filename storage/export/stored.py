@@ -38,7 +38,8 @@ def open_store(place: str) -> "StoreReader":
         from braidlog.storage.shared.postgres import PostgresLedger
     except ImportError as error:
         raise OSError(
-            f"{error.name} is missing: install '.[spark,shared]' of Braidlog's source with pip"
+            f"{error.name} is missing: pip install 'braidlog[spark,shared]', in a clone"
+            " '.[spark,shared]'"
         ) from error
     try:
         objects = ObstoreObjects(

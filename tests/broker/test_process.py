@@ -97,7 +97,8 @@ def test_port_in_use_is_refused_and_the_directory_is_left_clean(tmp_path):
         broker = RunningBroker(tmp_path, others=False, listen={"http": address})
         code, _, error = broker.run_to_end()
     assert code == 1
-    assert f"http: cannot listen on {address}: Address already in use" in one_line(error)
+    text = f"http: cannot listen on {address}: Address already in use"
+    assert f"{text}; --listen http=HOST:PORT names another address" in one_line(error)
     with broker:
         assert broker.stop() == 0
 

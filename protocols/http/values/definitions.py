@@ -49,7 +49,8 @@ def known_type(name: str) -> str:
     """Return the type's name in upper case. Raises BadValue for an unknown type."""
     upper = name.upper()
     if upper not in types.NUMBERS:
-        raise BadValue(f"there is no schema type {name[:40]!r}")
+        known = ", ".join(types.NUMBERS)
+        raise BadValue(f"there is no schema type {name[:40]!r}, expected one of {known}")
     return upper
 
 

@@ -100,3 +100,10 @@ def test_none_is_refused_for_required_limits():
 def test_a_number_that_cannot_be_stored_is_refused_by_its_name(value):
     with pytest.raises(InvalidRequest, match="topic setting retention_ms: expected a number"):
         read_settings({"retention_ms": value})
+
+
+def test_an_unknown_setting_is_answered_with_near_names():
+    with pytest.raises(InvalidRequest, match=r"'retention', did you mean (.* or )?retention_ms\b"):
+        read_settings({"retention": "7d"})
+    with pytest.raises(InvalidRequest, match=r"'colour'; there are: auto_"):
+        read_settings({"colour": 1})

@@ -65,7 +65,7 @@ def test_with_a_separate_type_the_definition_may_be_alone(schema_text, definitio
         (info(type="PROTOBUF", schema="x " * DEFINITION_BYTES_MAX), None, "at most 262144 bytes"),
         (info(type="PROTOBUF"), None, "definition .* is missing"),
         (info(schema="{}"), None, "type is missing"),
-        (info(type="COLOUR"), None, "no schema type 'COLOUR'"),
+        (info(type="COLOUR"), None, "no schema type 'COLOUR', expected one of "),
         (b"{", None, "ends too early"),
         (b"{", "INT32", "ends too early"),
     ],
