@@ -121,6 +121,7 @@ def bare_broker(data_dir: str = "/") -> Any:
         poller=make_poller(),
         is_leaving=False,
         topics=NoTopics(),
+        listeners={},
         non_persistent=None,
         data_dir=data_dir,
         ready=trio.Event(),
