@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, TopicSetting
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import TopicSetting
 from braidlog.protocols.http.pulsar_admin.policies import Policy
 
 NUMBER: Final = 7

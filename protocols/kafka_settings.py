@@ -7,7 +7,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, TopicSetting
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import TopicSetting
 
 Setting = str | int | bool  # The value of a setting, as the broker keeps it.
 PPM: Final = 1_000_000

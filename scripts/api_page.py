@@ -14,7 +14,8 @@ import trio
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import Config
-from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, TopicSetting
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import TopicSetting
 from braidlog.protocols.http.areas import area_of
 from braidlog.protocols.http.bodies import Bodies
 from braidlog.protocols.http.options import RestOptions

@@ -70,10 +70,12 @@ class Dispatcher(Pump):
             unacked_max_consumer=limits.unacked_consumer or base.unacked_max_consumer,
             unacked_max_subscription=limits.unacked_subscription or base.unacked_max_subscription,
         )
-        own = limits.subscription_dispatch
-        of_partition = self._surroundings.rates.of(self.partition.partition_id, limits.dispatch)
-        rates = (of_partition, RateLimit(own, trio.current_time) if own is not None else None)
-        self._rates = [rate for rate in rates if rate is not None]
+        number, traffic = self.partition.partition_id, self.partition.traffic
+        of_partition = self._surroundings.rates.of(number, limits.dispatch, traffic)
+        rates = [] if of_partition is None else [of_partition]
+        if (own := limits.dispatch_to(self.name)) is not None:
+            rates.append(RateLimit(own, trio.current_time, traffic))
+        self._rates = rates
         for consumer in self.consumers:
             self._unblock(consumer)
 

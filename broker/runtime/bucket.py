@@ -18,6 +18,12 @@ class Bucket:
         self._clock_s = clock_s
         self._seen_s = clock_s()
 
+    def change_rate(self, rate: float, burst_s: float) -> None:
+        """Go on at another rate, with the unused part of the former rate."""
+        if rate != self._rate:
+            self.spend(0)
+            self._rate, self._burst = rate, rate * burst_s
+
     def left(self) -> float:
         """Return the amount that can be spent without debt; 0 or less in debt."""
         self.spend(0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.errors import PolicyViolated, RecordTooLarge
-from braidlog.broker.topics.settings import limit_of
+from braidlog.broker.topics.settings import limit_of, of_subscription, rated_subscriptions
 
 if TYPE_CHECKING:
     from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
@@ -30,6 +30,7 @@ class Rate:
     messages: int | None
     size: int | None
     period_s: int = 1
+    is_relative: bool = False  # Added to the rate at which messages are published.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class ClientLimits:
     publish: Rate | None = None
     dispatch: Rate | None = None
     subscription_dispatch: Rate | None = None
+    # Of subscriptions with a rate of their own, in place of `subscription_dispatch`.
+    single_dispatch: Mapping[bytes, Rate | None] = field(default_factory=dict)
     subscribe: Rate | None = None
     creates_subscriptions: bool = True
     subscription_types: frozenset[str] | None = None  # None: all.
@@ -54,6 +57,10 @@ class ClientLimits:
     needs_schema: bool = False
     adds_schemas: bool = True
     needs_encryption: bool = False
+
+    def dispatch_to(self, subscription: bytes) -> Rate | None:
+        """Return the rate of delivery to this subscription."""
+        return self.single_dispatch.get(subscription, self.subscription_dispatch)
 
     @property
     def checks_messages(self) -> bool:
@@ -106,6 +113,10 @@ def client_limits(settings: Mapping[str, Setting]) -> ClientLimits:
         publish=_rate(settings, "publish_rate"),
         dispatch=_rate(settings, "dispatch_rate"),
         subscription_dispatch=_rate(settings, "subscription_dispatch_rate"),
+        single_dispatch={
+            name.encode(): _rate(settings, "subscription_dispatch_rate", name)
+            for name in rated_subscriptions(settings)
+        },
         subscribe=_subscribe_rate(settings),
         creates_subscriptions=bool(settings.get("auto_subscription_creation", True)),
         subscription_types=_subscription_types(settings),
@@ -133,12 +144,14 @@ def _unacked(settings: Mapping[str, Setting], name: str) -> int | None:
     return limit_of(settings, name) or UNLIMITED
 
 
-def _rate(settings: Mapping[str, Setting], name: str) -> Rate | None:
-    messages = limit_of(settings, f"{name}_messages")
-    size = limit_of(settings, f"{name}_bytes")
+def _rate(settings: Mapping[str, Setting], name: str, subscription: str = "") -> Rate | None:
+    end = of_subscription("", subscription) if subscription else ""
+    messages = limit_of(settings, f"{name}_messages{end}")
+    size = limit_of(settings, f"{name}_bytes{end}")
     if messages is None and size is None:
         return None
-    return Rate(messages, size, limit_of(settings, f"{name}_period_s") or 1)
+    period_s = limit_of(settings, f"{name}_period_s{end}") or 1
+    return Rate(messages, size, period_s, bool(settings.get(f"{name}_relative{end}")))
 
 
 def _subscription_types(settings: Mapping[str, Setting]) -> frozenset[str] | None:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from braidlog.broker.config.topics import TopicsConfig
-from braidlog.broker.topics.settings_table import NO_LIMIT
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 
 if TYPE_CHECKING:
     import trio

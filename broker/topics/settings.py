@@ -7,19 +7,21 @@ the settings. Knows no topic and no file.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.config.wording import explain
 from braidlog.broker.errors import InvalidRequest
-from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 from braidlog.storage.log.settings import LogSettings
 
 if TYPE_CHECKING:
+    from braidlog.broker.topics.topic_setting import TopicSetting
     from braidlog.storage.metadata.catalogue_records import Setting
 
 INT64_MAX = 2**63 - 1  # The catalogue stores no larger numbers.
@@ -39,6 +41,38 @@ _Merged = msgspec.defstruct(
     forbid_unknown_fields=True,
 )
 ChoiceT = TypeVar("ChoiceT", bound=enum.Enum)
+# A topic can have these settings for single subscriptions too, as `NAME:SUBSCRIPTION`.
+OF_SUBSCRIPTIONS: Final = frozenset(
+    name for name, row in TOPIC_SETTINGS.items() if row.pulsar == "subscriptionDispatchRate"
+)
+# Characters of the names of such subscriptions: a change of any setting writes all settings.
+SUBSCRIPTION_NAMES_MAX: Final = 4096
+
+
+def of_subscription(name: str, subscription: str) -> str:
+    """Return the name of a setting for a single subscription."""
+    return f"{name}:{subscription}"
+
+
+def row_of(name: str) -> TopicSetting | None:
+    """Return the row of a setting, also of a setting for a single subscription."""
+    base, colon, subscription = name.partition(":")
+    if colon and not (subscription and base in OF_SUBSCRIPTIONS):
+        return None
+    return TOPIC_SETTINGS.get(base)
+
+
+def rated_subscriptions(settings: Iterable[str]) -> list[str]:
+    """Return the subscriptions with settings of their own, in order of their names."""
+    parts = (name.partition(":") for name in settings if ":" in name)
+    return sorted({subscription for base, _, subscription in parts if base in OF_SUBSCRIPTIONS})
+
+
+def check_subscriptions(settings: Iterable[str]) -> None:
+    """Raise InvalidRequest if the settings are about too many subscriptions."""
+    if sum(map(len, rated_subscriptions(settings))) > SUBSCRIPTION_NAMES_MAX:
+        text = f"at most {SUBSCRIPTION_NAMES_MAX} characters of names of subscriptions"
+        raise InvalidRequest(f"settings of single subscriptions of a topic: expected {text}")
 
 
 def read_settings(settings: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
@@ -48,7 +82,7 @@ def read_settings(settings: Mapping[str, Setting | None]) -> dict[str, Setting |
     Raises InvalidRequest for an unknown name, and for text that is no value; `log_settings` checks
     the rest.
     """
-    if unknown := sorted(settings.keys() - TOPIC_SETTINGS.keys()):
+    if unknown := sorted(name for name in settings if row_of(name) is None):
         from difflib import get_close_matches  # Only after a mistake, as in `wording.py`.
 
         near = get_close_matches(unknown[0], TOPIC_SETTINGS)
@@ -57,8 +91,10 @@ def read_settings(settings: Mapping[str, Setting | None]) -> dict[str, Setting |
         raise InvalidRequest(f"no topic has a setting {unknown[0]!r}{meant}; there are: {known}")
     stored: dict[str, Setting | None] = {}
     for name, value in settings.items():
+        row = row_of(name)
+        assert row is not None, "unknown names are refused above"
         try:
-            parsed = TOPIC_SETTINGS[name].parse(value) if isinstance(value, str) else value
+            parsed = row.parse(value) if isinstance(value, str) else value
         except ValueError as error:
             raise InvalidRequest(f"topic setting {name}: {error}") from None
         if isinstance(parsed, int) and abs(parsed) > INT64_MAX:
@@ -84,16 +120,26 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
     """
     merged = msgspec.structs.asdict(config)
     for name, value in settings.items():
-        if (row := TOPIC_SETTINGS.get(name)) is not None:
-            merged[name] = None if row.is_limit and value == NO_LIMIT else value
-    try:
-        converted = msgspec.convert(merged, _Merged)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"topic setting {explain(error, _Merged)}") from None
+        if (row := row_of(name)) is None:
+            continue
+        plain = None if row.is_limit and value == NO_LIMIT else value
+        if name == row.name:
+            merged[name] = plain
+        else:
+            _converted({row.name: plain})
+    converted = _converted(merged)
     values = {name: getattr(converted, name) for name in OF_LOGS}
     for name in ZERO_IS_NONE:
         values[name] = values[name] or None
     return msgspec.convert(values, LogSettings)
+
+
+def _converted(values: Mapping[str, object]) -> msgspec.Struct:
+    """Return the checked values. Raises InvalidRequest."""
+    try:
+        return msgspec.convert(values, _Merged)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"topic setting {explain(error, _Merged)}") from None
 
 
 def limit_of(settings: Mapping[str, Setting], name: str) -> int | None:

@@ -10,25 +10,20 @@ from __future__ import annotations
 import enum
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
-
-from braidlog.broker.config.settings import LogConfig, plain_value
+from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.topics.kept_settings import KAFKA_LIMITS, KAFKA_SETTINGS, KEPT_SETTINGS
 from braidlog.broker.topics.schema_rules import SchemaStrategy
+from braidlog.broker.topics.topic_setting import (
+    Count,
+    Limit,
+    Millionths,
+    Name,
+    Switch,
+    TopicSetting,
+)
 from braidlog.storage.log.settings import CleanupPolicy
-
-if typing.TYPE_CHECKING:
-    from braidlog.storage.metadata.catalogue_records import Setting
-
-NO_LIMIT: Final = -1  # Kafka's and Iggy's clients write "unlimited" as this number.
-Switch = bool
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Limit = Annotated[int, msgspec.Meta(ge=0)] | None
-Millionths = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-Name = str | None
 
 
 class QuotaPolicy(enum.Enum):
@@ -51,72 +46,6 @@ class InactiveMode(enum.Enum):
 
     NO_SUBSCRIPTIONS = "delete_when_no_subscriptions"
     CAUGHT_UP = "delete_when_subscriptions_caught_up"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSetting:
-    """A setting of a topic.
-
-    `hint` is the annotation of its values, with their range; the end of the name is the unit. An
-    enum stands for the values of its members. `broker` names the broker's setting that holds for
-    topics without a value of their own. Several settings can be one policy of Pulsar.
-    """
-
-    name: str
-    hint: object
-    default: Setting | enum.Enum | None
-    effect: str  # Markdown, for users.
-    _: KW_ONLY
-    broker: str = ""
-    kafka: str = ""
-    pulsar: str = ""
-    iggy: str = ""
-    zero_is_none: bool = False  # 0 means no limit, as in Pulsar.
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The possible texts; empty for numbers, switches and names."""
-        if isinstance(self.hint, type) and issubclass(self.hint, enum.Enum):
-            return tuple(str(member.value) for member in self.hint)
-        return typing.get_args(self.hint) if typing.get_origin(self.hint) is typing.Literal else ()
-
-    @property
-    def is_list(self) -> bool:
-        """True if a value is a list of words, as Kafka's cleanup policy."""
-        return any("," in choice for choice in self.choices)
-
-    @property
-    def is_switch(self) -> bool:
-        """True if the values are true and false."""
-        return self.hint is bool
-
-    @property
-    def is_limit(self) -> bool:
-        """True for a number that can be absent; NO_LIMIT stands for its absence."""
-        return type(None) in typing.get_args(self.hint) and self.hint != Name
-
-    def parse(self, text: str) -> Setting | None:
-        """Return the stored form of a user's text, which may have a unit; None for no name. Raises
-        ValueError.
-        """
-        if not text.strip():
-            raise ValueError("expected a value")
-        if self.is_switch:
-            switches = {"true": True, "false": False}
-            if text.strip().lower() not in switches:
-                raise ValueError(f"{text!r} is neither true nor false")
-            return switches[text.strip().lower()]
-        if self.choices and text not in self.choices:
-            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
-        plain = plain_value(self.name, text, self.hint)
-        if plain is None:
-            return NO_LIMIT if self.is_limit else None
-        assert isinstance(plain, str | int)
-        if isinstance(plain, str) and not self.choices and self.hint != Name:
-            if not plain.strip().isdecimal():
-                raise ValueError(f"{text!r} is not a number")
-            return int(plain)
-        return plain
 
 
 _OF_BROKER = typing.get_type_hints(LogConfig, include_extras=True)
@@ -160,6 +89,13 @@ def _dispatch_rate(name: str, pulsar: str, of: str) -> Sequence[TopicSetting]:
         _limit(f"{name}_messages", pulsar, f"messages delivered in a period {of}"),
         _limit(f"{name}_bytes", pulsar, f"bytes delivered in a period {of}"),
         TopicSetting(f"{name}_period_s", Count, 1, "the period; 0 is a second", pulsar=pulsar),
+        TopicSetting(
+            f"{name}_relative",
+            Switch,
+            False,
+            "the rate of publishing is added to this rate",
+            pulsar=pulsar,
+        ),
     )
 
 
@@ -369,7 +305,9 @@ _ROWS: Final = (
     _limit("publish_rate_bytes", "publishRate", "the same in bytes"),
     *_dispatch_rate("dispatch_rate", "dispatchRate", "to all subscriptions of a partition"),
     *_dispatch_rate(
-        "subscription_dispatch_rate", "subscriptionDispatchRate", "to each subscription"
+        "subscription_dispatch_rate",
+        "subscriptionDispatchRate",
+        "to each subscription; `NAME:SUBSCRIPTION` is that of a single subscription",
     ),
     _limit("subscribe_rate", "subscribeRate", "SUBSCRIBEs of a Pulsar consumer in a period"),
     TopicSetting(

@@ -18,7 +18,7 @@ import pulsar
 
 from conformance.clients.raw.iggy import IggyWire
 from conformance.clients.raw.websocket import WebSocketClient
-from conformance.policies.place import Place
+from conformance.policies.place import SUBSCRIPTION, Place
 
 PAYLOAD: Final = b"x" * 1000
 UNANSWERED: Final = 25  # Messages that a writer sends ahead: they pass before the rate holds.
@@ -142,7 +142,7 @@ def read_pulsar(kind: pulsar.ConsumerType, place: Place, topic: str, seconds: fl
     try:
         consumer = client.subscribe(
             topic,
-            "readers",
+            SUBSCRIPTION,
             kind,
             receiver_queue_size=UNANSWERED,
             initial_position=pulsar.InitialPosition.Earliest,

@@ -33,6 +33,7 @@ FREE: Final[Mapping[str, object]] = {
     },
     "subscribeRate": {"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30},
 }
+SUBSCRIPTION: Final = "readers"  # Of all clients that read.
 # A topic's path, where it differs from the namespace's.
 TOPIC_PATHS: Final = {
     "maxProducersPerTopic": "maxProducers",
@@ -122,3 +123,6 @@ def set_up(place: Place, level: str, policy: str, body: object, topic: str) -> N
         place.set(f"namespaces/{space}/{policy}", body)
     elif level == "topic":
         place.set(f"persistent/{topic}/{TOPIC_PATHS.get(policy, policy)}", body)
+    elif level == "subscription":
+        place.set(f"persistent/{topic}/{policy}", FREE[policy])
+        place.set(f"persistent/{topic}/{SUBSCRIPTION}/dispatchRate", body)

@@ -19,7 +19,7 @@ TOLERANCE: Final = 0.1
 LOADS_AT_ONCE: Final = 4
 # Messages a second, by level: each level differs, so that the nearest is seen to hold.
 PUBLISHED: Final = {"broker": 60, "namespace": 80, "topic": 100}
-DELIVERED: Final = {"broker": 70, "namespace": 90, "topic": 110}
+DELIVERED: Final = {"broker": 70, "namespace": 90, "topic": 110, "subscription": 130}
 LEVELS: Final = ("broker", "namespace", "topic")
 # Settings of the broker.
 SETTINGS: Final = (
@@ -99,6 +99,8 @@ CHECKS: Final[Sequence[RateCheck]] = (
     RateCheck("WebSocket", "dispatchRate", "topic", loads.read_websocket),
     RateCheck("HTTP", "dispatchRate", "topic", loads.read_http),
     *(RateCheck("Pulsar Shared", "subscriptionDispatchRate", level, SHARED) for level in LEVELS),
+    RateCheck("Pulsar Shared", "subscriptionDispatchRate", "subscription", SHARED),
+    RateCheck("Pulsar Exclusive", "subscriptionDispatchRate", "subscription", EXCLUSIVE),
 )
 
 

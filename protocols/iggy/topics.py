@@ -11,8 +11,9 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.topics.partition import Partition, batches_bytes
-from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
 from braidlog.broker.topics.topic import Topic
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names, targets
 from braidlog.protocols.iggy import replies as r

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from braidlog.broker.topics.kept_settings import KAFKA_LIMITS
-from braidlog.broker.topics.settings_table import NO_LIMIT, TopicSetting
+from braidlog.broker.topics.topic_setting import NO_LIMIT, TopicSetting
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsResourceResult,

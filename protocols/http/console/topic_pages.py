@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from braidlog.broker.topics.settings import row_of
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import TopicSetting
 from braidlog.protocols.http.console.growth import Growth
 from braidlog.protocols.http.console.inside import ApiError
 from braidlog.protocols.http.console.shown_messages import parsed, pretty
@@ -124,14 +126,17 @@ async def show_topic(visit: Visit) -> Page:
 
 def shown_settings(topic: TopicDetail) -> list[ShownSetting]:
     """Return every setting of a topic with its value in force, the topic's own values first."""
+    rows: dict[str, TopicSetting] = dict(TOPIC_SETTINGS)
+    # Settings of single subscriptions.
+    rows |= {name: row for name in topic.settings if (row := row_of(name)) is not None}
     settings = [
         ShownSetting(
-            name=row.name,
+            name=name,
             value=_value_text(topic.settings.get(name, topic.in_force.get(name, row.default))),
             effect=row.effect,
             is_changed=name in topic.settings,
         )
-        for name, row in TOPIC_SETTINGS.items()
+        for name, row in rows.items()
     ]
     return sorted(settings, key=lambda setting: not setting.is_changed)
 

@@ -64,9 +64,7 @@ REMOVED_FROM_NAMESPACES: Final = (
     "replicatorDispatchRate",
     "resourcegroup",
 )
-OF_SUBSCRIPTION = "{subscription}/dispatchRate"
 OF_TOPICS: Final = {
-    OF_SUBSCRIPTION: NOTHING,
     "dispatcherPauseOnAckStatePersistent": False,
     "entryFilters": NOTHING,
     "offload": OFFLOAD_STATUS,
@@ -82,12 +80,10 @@ NO_RATE: Final = {
 }
 # Answers with `applied`, if they differ.
 APPLIED_TO_TOPICS: Final = {
-    OF_SUBSCRIPTION: NO_RATE,
     "entryFilters": {"entryFilterNames": ""},
     "replicatorDispatchRate": NO_RATE,
 }
 REMOVED_FROM_TOPICS: Final = (
-    OF_SUBSCRIPTION,
     "dispatcherPauseOnAckStatePersistent",
     "entryFilters",
     "offloadPolicies",

@@ -14,6 +14,8 @@ SPACE: Final = f"{SPACES}/{NAMESPACE}"
 TOPICS, TOPIC = f"{ADMIN}/persistent/{NAMESPACE}", f"{ADMIN}/persistent/{NAMED}"
 NON_PERSISTENT: Final = f"{ADMIN}/non-persistent/{NAMED}"
 SUBSCRIPTION: Final = f"{TOPIC}/subscription/{{subscription}}"
+# A policy of the topic, so the right to the topic counts, not that to the subscription.
+RATE_OF_SUBSCRIPTION: Final = f"{TOPIC}/{{of_subscription}}/dispatchRate"
 SCHEMAS: Final = f"{ADMIN}/schemas/{NAMED}"
 # Calls that no other route serves; they are refused.
 OTHERS: Final = ("/admin/{rest:path}", "/lookup/{rest:path}")

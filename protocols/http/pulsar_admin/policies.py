@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
-from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS
+from braidlog.broker.topics.settings import row_of
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 from braidlog.protocols.http.errors import BAD_BODY, BAD_LIMIT, RequestRefused
 from braidlog.protocols.http.pulsar_admin.answers import as_number
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
-    from braidlog.broker.topics.settings_table import TopicSetting
     from braidlog.broker.topics.topic import Topic
+    from braidlog.broker.topics.topic_setting import TopicSetting
 
 LIMIT_MAX: Final = 1 << 40  # Minutes or MiB: far above any real need.
 APPLIED: Final = ("applied",)  # The query parameter that asks for values in force.
@@ -124,7 +126,8 @@ class Policy:
         changes: Changes = {}
         for field in self.fields:
             value = body.get(field.name)
-            row = TOPIC_SETTINGS[field.setting]
+            row = row_of(field.setting)
+            assert row is not None, "the table of policies names settings that exist"
             is_number = not (row.is_switch or row.choices)
             if row.choices and value not in (None, *row.choices):
                 words = ", ".join(row.choices)
@@ -159,7 +162,8 @@ class Policy:
         """Return the changes that remove the policy. Raises RequestRefused."""
         if self.removed is not None:
             return self.removed(request)
-        return dict.fromkeys(row.name for row in self.settings)
+        names = [field.setting for field in self.fields] or [row.name for row in self.settings]
+        return dict.fromkeys(names)
 
 
 def read_value(row: TopicSetting, body: object, named: str = "the body") -> Setting | None:

@@ -11,13 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.access.rights import Action
+from braidlog.broker.topics.settings import row_of
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import NOT_ON_NON_PERSISTENT, RequestRefused
-from braidlog.protocols.http.path_names import name_of, namespace_of
+from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import json_answer
 from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.policies import APPLIED, Policy, Setting, Settings
-from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
+from braidlog.protocols.http.pulsar_admin.policy_table import (
+    BY_PATH,
+    POLICIES,
+    rate_of_subscription,
+)
 from braidlog.protocols.http.pulsar_admin.properties import TOPIC_CLUSTERS
 from braidlog.protocols.http.routes import Endpoint
 
@@ -70,15 +75,42 @@ class AdminPolicies(AdminHandlers):
                     for method in methods:
                         yield method, f"{level.path}/{path}", self._endpoint(method, level, policy)
 
+    def calls_of_subscription(self, path: str) -> Iterator[tuple[str, str, Endpoint]]:
+        """Yield the calls about the rate of delivery to a single subscription of a topic."""
+        yield "GET", path, Endpoint(self._show_rate, Action.DESCRIBE)
+        yield "POST", path, Endpoint(self._set_rate, Action.ALTER, statuses=NO_CONTENT)
+        yield "DELETE", path, Endpoint(self._remove_rate, Action.ALTER, statuses=NO_CONTENT)
+
+    async def _show_rate(self, request: Request) -> Response:
+        """Show the rate of delivery to a subscription; with `applied`, the rate in force."""
+        policy, settings = _rate_in_path(request), self._of_topic(request)
+        if policy.shown(settings) is None and query.truth(request, APPLIED):
+            policy = BY_PATH["subscriptionDispatchRate"]
+        shown = policy.shown(settings)
+        if shown is None and query.truth(request, APPLIED):
+            shown = policy.applied
+        return Response(status_code=200) if shown is None else json_answer(shown)
+
+    async def _set_rate(self, request: Request) -> Response:
+        """Set the rate of delivery to a subscription, in place of that of all subscriptions."""
+        changes = _rate_in_path(request).changes(await self._body(request), request)
+        return await self._done_at(await self._alter_topic(request, changes))
+
+    async def _remove_rate(self, request: Request) -> Response:
+        """Leave the rate of delivery to a subscription to the topic."""
+        changes = _rate_in_path(request).removal(request)
+        return await self._done_at(await self._alter_topic(request, changes))
+
     def removal_of_all(self) -> Endpoint:
         """Return the call that removes all policies of a topic."""
         return Endpoint(self._remove_all, Action.ALTER, statuses=NO_CONTENT)
 
     async def _remove_all(self, request: Request) -> Response:
         """Leave all policies of a topic to its namespace."""
-        names = {row.name for policy in POLICIES for row in policy.settings}
         own = self._broker.topics.get(name_of(request)[0]).meta.settings
-        changes = dict.fromkeys({*names, TOPIC_CLUSTERS}.intersection(own))
+        rows = {name: row_of(name) for name in own}
+        names = [name for name, row in rows.items() if row is not None and row.pulsar]
+        changes = dict.fromkeys([*names, *({TOPIC_CLUSTERS} & own.keys())])
         return await self._done_at(await self._alter_topic(request, changes))
 
     def _endpoint(self, method: str, level: PolicyLevel, policy: Policy) -> Endpoint:
@@ -161,6 +193,11 @@ class AdminPolicies(AdminHandlers):
 
     def _alter_topic(self, request: Request, changes: Changes) -> Awaitable[int]:
         return self._broker.topics.alter_settings(name_of(request)[0], changes)
+
+
+def _rate_in_path(request: Request) -> Policy:
+    """Return the policy of the subscription in the path. Raises RequestRefused."""
+    return rate_of_subscription(text_of(request, "of_subscription"))
 
 
 def _is_at(level: PolicyLevel, policy: Policy) -> bool:

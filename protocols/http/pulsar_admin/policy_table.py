@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 
 from braidlog.broker.topics.schema_rules import SchemaStrategy
-from braidlog.broker.topics.settings import in_force
+from braidlog.broker.topics.settings import in_force, of_subscription
 from braidlog.broker.topics.settings_table import (
-    NO_LIMIT,
     TOPIC_SETTINGS,
     InactiveMode,
     QuotaPolicy,
     TopicKind,
 )
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_BODY,
@@ -244,31 +244,21 @@ def _persistence_shown(settings: Settings) -> object:
     return None if stored is None else json.loads(str(stored))
 
 
-def _dispatch_rate(path: str, setting: str) -> Policy:
-    """Return a policy about a rate of delivery."""
+def _dispatch_rate(path: str, setting: str, subscription: str = "") -> Policy:
+    """Return a policy about a rate of delivery, by default to every subscription."""
+    end = of_subscription("", subscription) if subscription else ""
     fields = (
-        PolicyField("dispatchThrottlingRateInMsg", f"{setting}_messages", 0),
-        PolicyField("dispatchThrottlingRateInByte", f"{setting}_bytes", 0),
-        PolicyField("ratePeriodInSecond", f"{setting}_period_s", 0),
+        PolicyField("dispatchThrottlingRateInMsg", f"{setting}_messages{end}", 0),
+        PolicyField("dispatchThrottlingRateInByte", f"{setting}_bytes{end}", 0),
+        PolicyField("relativeToPublishRate", f"{setting}_relative{end}", False),
+        PolicyField("ratePeriodInSecond", f"{setting}_period_s{end}", 0),
     )
-
-    def read(body: object, _: Request) -> Changes:
-        if isinstance(body, dict) and body.get("relativeToPublishRate"):
-            text = "a rate of delivery relative to the rate of publishing is not served here"
-            raise RequestRefused(NOT_SUPPORTED, text)
-        return Policy(path, fields=fields).changes_by_fields(body)
-
-    def show(settings: Settings) -> object:
-        shown = Policy(path, fields=fields).fields_shown(settings)
-        return shown and {**shown, "relativeToPublishRate": False}
-
     return Policy(
         path,
         "rate of delivery: messages and bytes in a period",
-        "the messages and bytes in a period of seconds, 0 for no limit",
-        read=read,
-        show=show,
-        own_names=(*(field.name for field in fields), "relativeToPublishRate"),
+        "the messages and bytes in a period of seconds, 0 for no limit; with "
+        "`relativeToPublishRate`, in addition to the rate of publishing",
+        fields=fields,
         applied={
             "dispatchThrottlingRateInMsg": 0,
             "dispatchThrottlingRateInByte": 0,
@@ -487,3 +477,8 @@ BY_PATH: Final = {
     if row.pulsar
 }
 POLICIES: Final = tuple(BY_PATH.values())
+
+
+def rate_of_subscription(subscription: str) -> Policy:
+    """Return the policy about the rate of delivery to a single subscription of a topic."""
+    return _dispatch_rate("dispatchRate", "subscription_dispatch_rate", subscription)

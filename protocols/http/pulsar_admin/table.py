@@ -35,6 +35,7 @@ from braidlog.protocols.http.pulsar_admin.paths import (
     NON_PERSISTENT,
     OTHERS,
     OTHERS_OF_NON_PERSISTENT,
+    RATE_OF_SUBSCRIPTION,
     SCHEMAS,
     SPACE,
     SPACES,
@@ -296,6 +297,7 @@ def _of_permissions(api: AdminPermissions) -> Iterator[Call]:
 
 def _of_policies(api: AdminPolicies) -> Iterator[Call]:
     yield from api.calls(SPACE, TOPIC)
+    yield from api.calls_of_subscription(RATE_OF_SUBSCRIPTION)
     yield "DELETE", f"{TOPIC}/policies", api.removal_of_all()
 
 

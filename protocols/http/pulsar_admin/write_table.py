@@ -20,13 +20,14 @@ from braidlog.protocols.http.pulsar_admin.cluster_fields import ADDRESSES, PEERS
 from braidlog.protocols.http.pulsar_admin.paths import (
     CLUSTERS,
     NON_PERSISTENT,
+    RATE_OF_SUBSCRIPTION,
     SCHEMAS,
     SPACE,
     SUBSCRIPTION,
     TENANTS,
     TOPIC,
 )
-from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
+from braidlog.protocols.http.pulsar_admin.policy_table import BY_PATH, POLICIES
 from braidlog.protocols.http.pulsar_admin.write_content import Content
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ EVERYWHERE: Final = "isGlobal"
 OF_TOPIC_POLICY: Final = (HINT, EVERYWHERE)
 # Apache knows no `isGlobal` of these policies.
 OF_ONE_CLUSTER: Final = ("schemaCompatibilityStrategy", "schemaValidationEnforced", "shadowTopics")
+RATE_FIELDS: Final = BY_PATH["dispatchRate"].names
 NOTHING: Final = Content()
 HINTED: Final = Content(query=(HINT,))
 FORCED: Final = Content(query=(HINT, "force"))
@@ -144,6 +146,8 @@ def _of_policies() -> Iterator[tuple[str, str, Content]]:
             for method, path in ((method, path) for path, methods in calls for method in methods):
                 if method in WRITING:
                     yield method, f"{place}/{path}", _of_policy(policy, level, method)
+    yield "POST", RATE_OF_SUBSCRIPTION, Content(RATE_FIELDS, OF_TOPIC_POLICY)
+    yield "DELETE", RATE_OF_SUBSCRIPTION, Content(query=OF_TOPIC_POLICY)
     yield "DELETE", f"{TOPIC}/policies", HINTED
 
 

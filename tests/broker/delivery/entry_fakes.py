@@ -14,6 +14,7 @@ from braidlog.broker.errors import DamagedLog, OffsetOutOfRange, TopicNotFound
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.partition import Partition
 from braidlog.broker.topics.unreadable import UnreadablePlaces
+from braidlog.broker.traffic import PartitionTraffic
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.formats.batch import Batch, BatchHeader
 from braidlog.storage.formats.plain.codec import PLAIN
@@ -76,6 +77,7 @@ class FakePartition:
         self.topic = SimpleNamespace(name=name, partitioned=self.partitioned, layout_users=0)
         self.log = FakeLog(self)
         self.unreadable = UnreadablePlaces()
+        self.traffic = PartitionTraffic()
         self.high_watermark = 0
         self._arrived = trio.lowlevel.ParkingLot()
         self._at_once = None

@@ -5,12 +5,18 @@ import math
 import pytest
 import trio
 
-from braidlog.broker.delivery.dispatch_rates import WAIT_S_MIN, PartitionRates, RateLimit
+from braidlog.broker.delivery.dispatch_rates import (
+    RELATIVE_WAIT_S_MAX,
+    WAIT_S_MIN,
+    PartitionRates,
+    RateLimit,
+)
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRing
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.topics.client_limits import Rate
+from braidlog.broker.traffic import PartitionTraffic
 from tests.broker.delivery.dispatch_fakes import stage
 
 
@@ -50,6 +56,40 @@ def test_subscriptions_of_a_partition_share_its_limit():
     assert rates.of(1, None) is None and len(rates) == 0
 
 
+def test_a_relative_rate_is_added_to_the_rate_of_publishing():
+    now_s, traffic = 0.0, PartitionTraffic()
+    limit = RateLimit(Rate(10, 1000, 2, is_relative=True), lambda: now_s, traffic)
+    assert limit.room() == (2.5, 250)
+    for _ in range(20):
+        now_s += 0.5
+        traffic.records_in += 50
+        traffic.bytes_in += 500
+        limit.room()
+    assert limit.room() == (52.5, 750)  # Half a second of 100 + 5 messages, 1000 + 500 bytes.
+    for _ in range(20):
+        now_s += 0.5
+        limit.room()
+    assert limit.room() == (2.5, 250)  # Nothing is published any more.
+
+
+def test_a_pause_is_no_part_of_the_average():
+    """After an hour without a look, the rate of publishing counts within seconds."""
+    now_s, traffic = 0.0, PartitionTraffic()
+    limit = RateLimit(Rate(10, None, is_relative=True), lambda: now_s, traffic)
+    now_s = 3600.0
+    for _ in range(4):
+        now_s += 0.5
+        traffic.records_in += 50
+        limit.room()
+    assert limit.room()[0] > 50
+
+
+def test_a_relative_rate_waits_a_second_at_most():
+    limit = RateLimit(Rate(1, None, is_relative=True), lambda: 0.0, PartitionTraffic())
+    limit.spend(1000, 0)
+    assert limit.wait_s() == RELATIVE_WAIT_S_MAX
+
+
 KINDS = [
     (ExclusiveDispatcher, {}),
     (SharedDispatcher, {}),
@@ -68,3 +108,30 @@ async def test_a_rate_holds_over_ten_seconds(kind, options, autojump_clock):
         play.limit()
         await trio.sleep(1)
         assert len(consumer.inbox) == 2000
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS, ids=[kind.__name__ for kind, _ in KINDS])
+async def test_a_single_subscription_has_a_rate_of_its_own(kind, options, autojump_clock):
+    async with stage(kind, **options) as play:
+        own = {b"other": Rate(1, None), b"s": Rate(100, None)}
+        play.limit(subscription_dispatch=Rate(50, None), single_dispatch=own)
+        play.partition.entries(*[1] * 3000)
+        consumer = play.join(permits=5000)
+        await trio.sleep(10)
+        assert 900 <= len(consumer.inbox) <= 1100
+        play.limit(subscription_dispatch=Rate(50, None), single_dispatch={b"s": None})
+        await trio.sleep(1)
+        assert len(consumer.inbox) == 3000
+
+
+@pytest.mark.parametrize("level", ["dispatch", "subscription_dispatch"])
+async def test_a_relative_rate_follows_the_messages_that_are_published(level, autojump_clock):
+    async with stage(SharedDispatcher) as play:
+        play.limit(**{level: Rate(50, None, is_relative=True)})
+        play.partition.entries(*[1] * 3000)  # A backlog.
+        consumer = play.join(permits=5000)
+        for _ in range(50):  # 100 messages a second.
+            await trio.sleep(0.2)
+            play.partition.entries(*[1] * 20)
+            play.partition.traffic.records_in += 20
+        assert 1350 <= len(consumer.inbox) <= 1650  # 1000 published, and 50 a second more.

@@ -11,7 +11,7 @@ from braidlog.broker.topics.client_limits import (
     client_limits,
 )
 from braidlog.broker.topics.registry import TopicDefaults
-from braidlog.broker.topics.settings_table import NO_LIMIT
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 
 
 def test_no_setting_limits_nothing():

@@ -9,9 +9,11 @@ from braidlog.broker.errors import InvalidRequest
 from braidlog.broker.topics.settings import (
     in_force,
     log_settings,
+    rated_subscriptions,
     read_settings,
 )
-from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 
 
 def test_settings_of_the_topic_win_over_those_of_the_broker():
@@ -58,6 +60,17 @@ def test_sizes_and_times_may_have_units_and_none_is_no_limit():
 def test_an_invalid_text_is_refused_with_the_settings_name(texts, reason):
     with pytest.raises(InvalidRequest, match=reason):
         read_settings(texts)
+
+
+def test_a_setting_of_a_single_subscription_is_read_as_that_of_all():
+    name = "subscription_dispatch_rate_bytes:a:b"
+    assert read_settings({name: "2MiB"}) == {name: 2 << 20}
+    assert rated_subscriptions([name, "deduplication", "topic_property:x"]) == ["a:b"]
+    for unknown in ("subscription_dispatch_rate_bytes:", "dispatch_rate_bytes:a", "x:a"):
+        with pytest.raises(InvalidRequest, match=unknown):
+            read_settings({unknown: "5"})
+    with pytest.raises(InvalidRequest, match="subscription_dispatch_rate_bytes"):
+        log_settings(LogConfig(), {name: -5})
 
 
 def test_booleans_are_accepted_in_json_and_python_form():

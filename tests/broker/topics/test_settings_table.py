@@ -4,16 +4,8 @@ import pytest
 
 from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.topics.settings import in_force, log_settings
-from braidlog.broker.topics.settings_table import (
-    NO_LIMIT,
-    TOPIC_SETTINGS,
-    Count,
-    Limit,
-    Name,
-    QuotaPolicy,
-    Switch,
-    TopicSetting,
-)
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, QuotaPolicy
+from braidlog.broker.topics.topic_setting import NO_LIMIT, Count, Limit, Name, Switch, TopicSetting
 from braidlog.storage.log.settings import LogSettings
 
 

@@ -48,6 +48,7 @@ def filled(path):
         ("value", "v"),
         ("bundle", "0x00000000_0xffffffff"),
         ("of_all_topics", "g"),
+        ("of_subscription", "g"),
     ]:
         path = path.replace(f"{{{part}}}", value)
     assert "{" not in path, path

@@ -4,7 +4,8 @@ import enum
 
 import pytest
 
-from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, Count, Switch, TopicSetting
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import Count, Switch, TopicSetting
 from braidlog.protocols.kafka.topic_configs import AdminRefused, shown, stored
 from braidlog.protocols.kafka_settings import SETTINGS
 

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from braidlog.broker.topics.settings_table import NO_LIMIT
+from braidlog.broker.topics.topic_setting import NO_LIMIT
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry

@@ -31,6 +31,18 @@ async def test_a_setting_changes_and_returns_to_the_default(browser, app):
     assert (await call(app, "GET", API)).json["settings"] == {}
 
 
+async def test_a_setting_of_a_single_subscription_is_shown_and_changed(browser, app):
+    await call(app, "PUT", API)
+    name = "subscription_dispatch_rate_messages:audit"
+    await call(app, "PATCH", API, {"settings": {name: 10}})
+    page = await browser.get(f"{PAGE}/change")
+    assert f"{name} = 10 (set)" in page.text
+    await browser.submit(page, "/change", setting=name, value="20")
+    assert (await call(app, "GET", API)).json["settings"] == {name: 20}
+    await browser.submit(page, "/change", setting=name, reset="on")
+    assert (await call(app, "GET", API)).json["settings"] == {}
+
+
 async def test_partitions_are_added(browser, app):
     await call(app, "PUT", API)
     page = await browser.get(f"{PAGE}/change")

@@ -153,10 +153,3 @@ async def test_a_value_that_holds_already_is_accepted_alone(ask, path, value, re
     await ask("POST", path, value, 204)
     await ask("POST", path, refused, 501)
     await ask("POST", path.replace("/default", "/missing"), value, 404)
-
-
-async def test_a_subscription_has_no_rate_of_its_own(ask):
-    await ask("PUT", TOPIC, status=204)
-    assert (await ask("GET", f"{TOPIC}/s/dispatchRate", status=200)).body == b""
-    await ask("DELETE", f"{TOPIC}/s/dispatchRate", status=204)
-    await ask("POST", f"{TOPIC}/s/dispatchRate", {}, 501)

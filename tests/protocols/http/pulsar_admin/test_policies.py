@@ -259,7 +259,11 @@ async def test_rates_by_namespace_and_topic(ask, broker):
         assert (await ask("GET", f"{TOPIC}/{path}?applied=true")).json == usual
         await ask("POST", f"{TOPIC}/{path}", rate, 204)
         assert (await ask("GET", f"{TOPIC}/{path}")).json == shown
-        await ask("POST", f"{TOPIC}/{path}", {"relativeToPublishRate": True}, 501)
+        await ask("POST", f"{NAMESPACE}/{path}", rate | {"relativeToPublishRate": True}, 204)
+        assert (await ask("GET", f"{NAMESPACE}/{path}")).json == shown | {
+            "relativeToPublishRate": True
+        }
+        await ask("POST", f"{TOPIC}/{path}", {"relativeToPublishRate": "x"}, 400)
         await ask("POST", f"{TOPIC}/{path}", [], 400)
         await ask("POST", f"{TOPIC}/{path}", {"ratePeriodInSecond": "x"}, 400)
     limits = topic.client_limits
@@ -268,6 +272,24 @@ async def test_rates_by_namespace_and_topic(ask, broker):
     shown = {"subscribeThrottlingRatePerConsumer": 3, "ratePeriodInSecond": 30}
     assert (await ask("GET", f"{TOPIC}/subscribeRate")).json == shown
     assert topic.client_limits.subscribe == Rate(3, None, 30)
+
+
+async def test_a_relative_rate_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    rate = {"dispatchThrottlingRateInMsg": 10, "relativeToPublishRate": True}
+    for path, field in (
+        ("dispatchRate", "dispatch"),
+        ("subscriptionDispatchRate", "subscription_dispatch"),
+    ):
+        await ask("POST", f"{NAMESPACE}/{path}", rate, 204)
+        assert getattr(topic.client_limits, field) == Rate(10, None, is_relative=True)
+        await ask("POST", f"{TOPIC}/{path}", rate | {"relativeToPublishRate": False}, 204)
+        assert getattr(topic.client_limits, field) == Rate(10, None)
+        await ask("DELETE", f"{TOPIC}/{path}", status=204)
+        await ask("DELETE", f"{NAMESPACE}/{path}", status=204)
+        assert getattr(topic.client_limits, field) is None
+    assert topic.settings == {}
 
 
 async def test_the_message_size_is_a_policy_of_topics_alone(ask, broker):

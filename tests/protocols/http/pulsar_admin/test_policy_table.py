@@ -4,7 +4,8 @@ import enum
 
 import pytest
 
-from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, Limit, Switch, TopicSetting
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+from braidlog.broker.topics.topic_setting import Limit, Switch, TopicSetting
 from braidlog.protocols.http.errors import RequestRefused
 from braidlog.protocols.http.pulsar_admin.policies import Policy, read_value
 from braidlog.protocols.http.pulsar_admin.policy_table import POLICIES
