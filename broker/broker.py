@@ -21,6 +21,7 @@ from braidlog.broker.access.authentication import Attempt, Authentication
 from braidlog.broker.access.bearer import TokenVerifier
 from braidlog.broker.access.quotas import Quotas
 from braidlog.broker.access.rules import GrantedRules
+from braidlog.broker.access.subscription_rules import SubscriptionRules
 from braidlog.broker.access.users import NAME_BYTES_MAX, Users
 from braidlog.broker.closing import Closing
 from braidlog.broker.commit.durability import CommitRounds
@@ -271,7 +272,8 @@ class Broker:
             seldom=self.seldom,
         )
         self.quotas = Quotas(access, time.monotonic)
-        rules = self.permissions if access.required else None
+        self.rules = SubscriptionRules(self.permissions, self.namespaces.find, self.namespaces.all)
+        rules = self.rules if access.required else None
         self.access = Access(rules, self.audit, self.quotas, self._refused)
         self.authentication = Authentication(
             self.users,
@@ -380,7 +382,7 @@ class Broker:
         self.metrics.of_user("braidlog_user_refusals", principal.name).inc()
 
     def _users_version(self) -> int:
-        return self.catalogue.users.version
+        return hash((self.catalogue.users.version, self.rules.version()))
 
     def _login_tried(self, attempt: Attempt) -> None:
         method, at = attempt.method, attempt.at

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from braidlog.broker.access.rights import CLUSTER, Action, Resource
+from braidlog.broker.access.subscription_rules import is_restriction
 from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
 from braidlog.storage.metadata.names import TopicName
 
@@ -63,10 +64,13 @@ def _alter(
     namespaces: NamespaceRegistry, tenant: str, namespace: str, changes: Mapping[str, object]
 ) -> Iterator[Right]:
     """Return the rights to alter a namespace, whose settings also list partitioned non-persistent
-    topics.
+    topics, and restrict the users of subscriptions.
     """
     meta = namespaces.find(tenant, namespace)
     for key, value in changes.items():
+        if is_restriction(key):
+            yield Action.ADMINISTER, Resource.of_namespace(tenant, namespace)
+            continue
         if not key.startswith(PARTITIONS_OF):
             yield Action.ALTER, Resource.of_namespace(tenant, namespace)
             continue

@@ -25,7 +25,7 @@ from braidlog.broker.server.opened import OpenConnection
 
 async def watch_access(connections: Collection[OpenConnection], version: Callable[[], int]) -> None:
     """Notify all connections of changed users and permissions within ACCESS_SWEEP_S, until
-    cancelled. `version` rises with each change: without a change, no connection is asked.
+    cancelled. `version` differs after each change: without a change, no connection is asked.
     """
     seen = version()
     while True:

@@ -44,6 +44,26 @@ class SchemaStrategy(enum.Enum):
     ALWAYS_INCOMPATIBLE = "always_incompatible"
 
 
+class AutoUpdateStrategy(enum.Enum):
+    """The strategies under Pulsar's older names, which count where a newer name is not set."""
+
+    DISABLED = "AutoUpdateDisabled"
+    BACKWARD = "Backward"
+    FORWARD = "Forward"
+    FULL = "Full"
+    ALWAYS_COMPATIBLE = "AlwaysCompatible"
+    BACKWARD_TRANSITIVE = "BackwardTransitive"
+    FORWARD_TRANSITIVE = "ForwardTransitive"
+    FULL_TRANSITIVE = "FullTransitive"
+
+    @property
+    def strategy(self) -> SchemaStrategy:
+        """The strategy of that name."""
+        if self is AutoUpdateStrategy.DISABLED:
+            return SchemaStrategy.ALWAYS_INCOMPATIBLE
+        return SchemaStrategy[self.name]
+
+
 TRANSITIVE: Final = frozenset(
     {
         SchemaStrategy.FULL_TRANSITIVE,

@@ -15,6 +15,7 @@ from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.schema_rules import (
     FOR_CONSUMERS,
     TRANSITIVE,
+    AutoUpdateStrategy,
     BadDefinition,
     SchemaStrategy,
     check_definition,
@@ -122,8 +123,14 @@ def _check(topic: Topic, schema: SchemaMeta, strategy: SchemaStrategy) -> None:
 
 
 def strategy_of(topic: Topic) -> SchemaStrategy:
-    """Return the strategy in force: the topic's, else its namespace's, else FULL."""
-    return choice_of(topic.settings, "schema_compatibility", SchemaStrategy)
+    """Return the strategy in force: the topic's, else its namespace's, else that under the older
+    name, else FULL.
+    """
+    settings = topic.settings
+    older = settings.get("schema_auto_update_compatibility")
+    if older is not None and "schema_compatibility" not in settings:
+        return AutoUpdateStrategy(older).strategy
+    return choice_of(settings, "schema_compatibility", SchemaStrategy)
 
 
 class Schemas:

@@ -12,9 +12,10 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from braidlog.broker.access.subscription_rules import AUTH_MODE, SubscriptionAuthMode
 from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.topics.kept_settings import KAFKA_LIMITS, KAFKA_SETTINGS, KEPT_SETTINGS
-from braidlog.broker.topics.schema_rules import SchemaStrategy
+from braidlog.broker.topics.schema_rules import AutoUpdateStrategy, SchemaStrategy
 from braidlog.broker.topics.topic_setting import (
     Count,
     Limit,
@@ -260,6 +261,21 @@ _ROWS: Final = (
         SchemaStrategy.FULL,
         "rule for new schemas of Pulsar's clients",
         pulsar="schemaCompatibilityStrategy",
+    ),
+    TopicSetting(
+        "schema_auto_update_compatibility",
+        AutoUpdateStrategy,
+        None,
+        "of a namespace: the rule under its older name, if `schema_compatibility` is not set",
+        pulsar="schemaAutoUpdateCompatibilityStrategy",
+    ),
+    TopicSetting(
+        AUTH_MODE,
+        SubscriptionAuthMode,
+        SubscriptionAuthMode.NONE,
+        "of a namespace: with `Prefix` a client may use groups whose names begin with the name of "
+        "the client's user",
+        pulsar="subscriptionAuthMode",
     ),
     _log(
         "unreadable_records",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.topics.client_limits import ClientLimits, KnownLimits, client_limits
+from braidlog.broker.topics.settings import check_subscriptions
 from braidlog.storage.metadata.names import InvalidTopicName, check_topic_name, split_partition
 
 if TYPE_CHECKING:
@@ -247,5 +248,9 @@ def check_count(topic: Topic, seen: int | None) -> None:
 def changed_settings(
     settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]
 ) -> dict[str, Setting]:
-    """Return the settings after some changes; None unsets a setting."""
-    return {name: value for name, value in {**settings, **changes}.items() if value is not None}
+    """Return the settings after some changes; None unsets a setting. Raises InvalidRequest for
+    settings of too many subscriptions.
+    """
+    changed = {name: value for name, value in {**settings, **changes}.items() if value is not None}
+    check_subscriptions(changed)
+    return changed

@@ -24,7 +24,6 @@ from braidlog.broker.topics.client_limits import check_topics
 from braidlog.broker.topics.deletion import HeldNames, Leaving
 from braidlog.broker.topics.moves import Moves
 from braidlog.broker.topics.registry import TopicDefaults
-from braidlog.broker.topics.settings import check_subscriptions
 from braidlog.broker.topics.topic import (
     PlacedTopic,
     Topic,
@@ -223,7 +222,6 @@ class Topics:
         async with self.altering:
             topic = self.get(name)
             settings = changed_settings(topic.meta.settings, changes)
-            check_subscriptions(settings)
             before = topic.settings
             with as_broker_errors(self._report):
                 self._factory.check({**topic.inherited, **settings})

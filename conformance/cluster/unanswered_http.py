@@ -87,6 +87,20 @@ def _properties() -> Iterator[tuple[str, Change]]:
     yield "HTTP DELETE namespace property", removed
 
 
+def _of_subscriptions() -> Iterator[tuple[str, Change]]:
+    """Yield changes of a subscription's rate of delivery, and of its roles."""
+    rate = f"{_ADMIN}/audit/dispatchRate"
+    to_set: HttpRequest = ("POST", rate, {"dispatchThrottlingRateInMsg": 7})
+    yield "HTTP POST subscription rate", _change(*to_set, looks=[rate])
+    yield "HTTP DELETE subscription rate", _change("DELETE", rate, prepares=[to_set], looks=[rate])
+    roles = f"{SPACE}/permissions/subscription"
+    to_list: HttpRequest = ("POST", f"{roles}/audit", ["anna", "bob"])
+    yield "HTTP POST subscription roles", _change(*to_list, prepares=[MAKE_SPACE], looks=[roles])
+    revoked = f"{SPACE}/permissions/audit/anna"
+    change = _change("DELETE", revoked, prepares=[MAKE_SPACE, to_list], looks=[roles])
+    yield "HTTP DELETE subscription role", change
+
+
 def _policies() -> Iterator[tuple[str, Change]]:
     """Yield a change of each policy that sets the policy, and a change that removes it."""
     for policy in POLICIES:
@@ -265,4 +279,5 @@ HTTP_CHANGES: Final[Mapping[str, Change]] = {
     ),
     **dict(_policies()),
     **dict(_properties()),
+    **dict(_of_subscriptions()),
 }

@@ -215,7 +215,7 @@ class IggyContext:
         """
         rules = self.broker.access.rules
         if rules is None and self.client.user_id not in (None, ROOT):
-            return self.broker.permissions
+            return self.broker.rules
         return rules
 
     def allows(self, action: Action, resource: Resource) -> bool:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.requests import Handler
 
 NOTHING: Final = object()  # An empty answer, 200.
-NO_CONTENT: Final = object()  # An empty answer, 204.
 OFFLOAD_STATUS: Final = {
     "status": "NOT_RUN",
     "lastError": "",
@@ -47,12 +46,9 @@ OF_NAMESPACES: Final = {
     "offloadPolicies": NOTHING,
     "offloadThreshold": -1,
     "offloadThresholdInSeconds": -1,
-    "permissions/subscription": {},
     "persistence/bookieAffinity": NOTHING,
     "replicatorDispatchRate": NOTHING,
     "resourcegroup": NOTHING,
-    "schemaAutoUpdateCompatibilityStrategy": NO_CONTENT,
-    "subscriptionAuthMode": "None",
 }
 REMOVED_FROM_NAMESPACES: Final = (
     "antiAffinity",
@@ -92,7 +88,7 @@ REMOVED_FROM_TOPICS: Final = (
 )
 REPLICATED = "subscription/{subscription}/replicatedSubscriptionStatus"
 # Ends of paths with the only body that is accepted, as it changes nothing.
-SETTABLE_ON_NAMESPACES: Final = {"subscriptionAuthMode": "None", "migration": False}
+SETTABLE_ON_NAMESPACES: Final = {"migration": False}
 SETTABLE_ON_TOPICS: Final = {REPLICATED: False}
 
 
@@ -113,9 +109,7 @@ class AbsentFeatures(AdminHandlers):
             for end, answer in shown.items():
                 applied = APPLIED_TO_TOPICS.get(end, answer) if level == "topic" else answer
                 handler = _shows(check, answer, applied, f"Show that a {level} has no {end}.")
-                statuses = (204,) if answer is NO_CONTENT else (200,)
-                endpoint = Endpoint(handler, Action.DESCRIBE, statuses=statuses)
-                yield "GET", f"{path}/{end}", endpoint
+                yield "GET", f"{path}/{end}", Endpoint(handler, Action.DESCRIBE)
             for end in removed:
                 handler = _removes(check, f"Answer that a {level} has no {end}.")
                 endpoint = Endpoint(handler, Action.ALTER, statuses=(204,))
@@ -159,8 +153,6 @@ def _shows(check: Callable[[Request], None], answer: object, applied: object, te
     async def show(request: Request) -> Response:
         check(request)
         shown = applied if query.truth(request, APPLIED) else answer
-        if shown is NO_CONTENT:
-            return done()
         return Response(status_code=200) if shown is NOTHING else json_answer(shown)
 
     show.__doc__ = text

@@ -1,30 +1,44 @@
-"""Statistics of all topics of a broker in Pulsar's admin API: `broker-statistics/topics`.
+"""Statistics of a broker in Pulsar's admin API, `broker-stats`: all topics, metrics, load report.
 
 Pulsar Manager and `pulsar-admin broker-stats` read them. The names are Apache's, which differ
-between these statistics and those of a single topic.
+between these statistics and those of a single topic. Numbers about Java and BookKeeper are absent.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.errors import NotOwner
+from braidlog.broker.runtime.heap import resident_bytes
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import BAD_LIMIT, RequestRefused
 from braidlog.protocols.http.limits import HttpLimits, limits_of
 from braidlog.protocols.http.pulsar_admin import statistics
-from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
+from braidlog.protocols.http.pulsar_admin.answers import json_answer
+from braidlog.protocols.http.pulsar_admin.broker_load import LoadCounts, LoadMeter, NamespaceLoad
 from braidlog.protocols.http.pulsar_admin.names import full_name
-from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE
+from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.routes import group_check, groups_seen
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 
 Json = dict[str, Any]
+MIB: Final = 1 << 20
+KBITS_OF_BYTE: Final = 8 / 1000  # Apache reports kilobits a second.
+# The names of the addresses in `clusters`, and in a load report.
+REPORTED_ADDRESSES: Final = {
+    "serviceUrl": "webServiceUrl",
+    "serviceUrlTls": "webServiceUrlTls",
+    "brokerServiceUrl": "pulsarServiceUrl",
+    "brokerServiceUrlTls": "pulsarServiceUrlTls",
+}
 # Apache's names here, and in the statistics of a topic.
 COUNTERS: Final = {
     "msgInCount": "msgInCounter",
@@ -45,8 +59,11 @@ OF_SUBSCRIPTION: Final = (
 class BrokerStats:
     """Handlers of a broker's statistics."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, cluster: ClusterApi) -> None:
         self._broker = broker
+        self._cluster = cluster
+        self._meter = LoadMeter(broker)
+        self._started_ms = broker.now_us() // 1000
 
     async def topics(self, request: Request) -> Response:
         """Statistics of each topic of this broker, by namespace and bundle."""
@@ -68,9 +85,128 @@ class BrokerStats:
                 bundle["persistent"][full_name(topic, partition.index)] = _shown(stats)
         return json_answer(by_namespace)
 
-    async def load_report(self, _: Request) -> Response:
-        """Answer that there is no load report, as Apache without a load manager."""
-        return done()
+    async def metrics(self, request: Request) -> Response:
+        """Connections, health and use of the machine by this broker, and the load by each
+        namespace.
+        """
+        loads = await self._meter.look()
+        of_broker = {"broker": self._address(request), "cluster": CLUSTER}
+        connections = len(self._broker.connections)
+        has_room = await self._broker.has_room()
+        rows = [
+            _row({"brk_active_connections": connections}, of_broker, "broker_connection"),
+            _row({"brk_health": int(has_room)}, of_broker, "broker_health"),
+            _row(
+                {
+                    "brk_lb_cpu_usage": 100 * self._meter.cores_used / _cores(),
+                    "brk_lb_memory_usage": 100 * resident_bytes() / _machine_bytes(),
+                },
+                {"broker": of_broker["broker"]},
+                "loadBalancing",
+            ),
+        ]
+        for place, load in sorted(loads.items()):
+            rows.append({"metrics": _of_namespace(load), "dimensions": {"namespace": place}})
+        return json_answer(rows)
+
+    async def load_report(self, request: Request) -> Response:
+        """The load of this broker, as Apache with a load manager reports a broker's."""
+        loads = await self._meter.look()
+        total = LoadCounts()
+        for load in loads.values():
+            total.add(load.rates)
+        cores = _cores()
+        uses = {
+            "cpu": (100 * self._meter.cores_used, 100.0 * cores),
+            "memory": (resident_bytes() / MIB, _machine_bytes() / MIB),
+            "directMemory": (0.0, 0.0),  # Of a Java machine.
+            "bandwidthIn": (total.bytes_in * KBITS_OF_BYTE, 0.0),
+            "bandwidthOut": (total.bytes_out * KBITS_OF_BYTE, 0.0),  # The limit is not known.
+        }
+        bundles = [f"{place}/{BUNDLE}" for place in sorted(loads)]
+        stats = {f"{place}/{BUNDLE}": _of_bundle(load) for place, load in loads.items()}
+        addresses = self._cluster.addresses(request)
+        report: Json = {
+            REPORTED_ADDRESSES[name]: url
+            for name, url in addresses.items()
+            if name in REPORTED_ADDRESSES
+        }
+        report |= {
+            "persistentTopicsEnabled": True,
+            "nonPersistentTopicsEnabled": True,
+            **{name: {"usage": use, "limit": limit} for name, (use, limit) in uses.items()},
+            "msgThroughputIn": total.bytes_in,
+            "msgThroughputOut": total.bytes_out,
+            "msgRateIn": total.messages_in,
+            "msgRateOut": total.messages_out,
+            "lastUpdate": self._broker.now_us() // 1000,
+            "lastStats": stats,
+            "numTopics": sum(load.topics for load in loads.values()),
+            "numBundles": len(bundles),
+            "numConsumers": sum(load.consumers for load in loads.values()),
+            "numProducers": sum(load.producers for load in loads.values()),
+            "bundles": bundles,
+            "lastBundleGains": [],
+            "lastBundleLosses": [],
+            "brokerVersionString": self._broker.version,
+            "protocols": {},
+            "advertisedListeners": {},
+            "startTimestamp": self._started_ms,
+            "maxResourceUsage": max(
+                (use / limit for use, limit in uses.values() if limit), default=0
+            ),
+            "loadReportType": "LocalBrokerData",  # Java's client chooses its class by this name.
+        }
+        return json_answer(report)
+
+    def _address(self, request: Request) -> str:
+        return self._cluster.broker_addresses(request)[0]
+
+
+def _row(metrics: Json, dimensions: Mapping[str, str], metric: str) -> Json:
+    return {"metrics": metrics, "dimensions": {**dimensions, "metric": metric}}
+
+
+def _of_namespace(load: NamespaceLoad) -> Json:
+    """Return the metrics of a namespace; nothing is replicated."""
+    return {
+        "brk_in_rate": load.rates.messages_in,
+        "brk_in_tp_rate": load.rates.bytes_in,
+        "brk_out_rate": load.rates.messages_out,
+        "brk_out_tp_rate": load.rates.bytes_out,
+        "brk_no_of_subscriptions": load.subscriptions,
+        "brk_no_of_producers": load.producers,
+        "brk_no_of_consumers": load.consumers,
+        "brk_no_of_replicators": 0,
+        "brk_msg_backlog": float(load.backlog),
+        "brk_storage_size": float(load.size_bytes),
+        "brk_replication_backlog": 0.0,
+        "brk_max_replication_delay_second": 0.0,
+    }
+
+
+def _of_bundle(load: NamespaceLoad) -> Json:
+    """Return the statistics of the only bundle of a namespace."""
+    return {
+        "msgRateIn": load.rates.messages_in,
+        "msgThroughputIn": load.rates.bytes_in,
+        "msgRateOut": load.rates.messages_out,
+        "msgThroughputOut": load.rates.bytes_out,
+        "consumerCount": load.consumers,
+        "producerCount": load.producers,
+        "topics": load.topics,
+        "cacheSize": 0,
+    }
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _machine_bytes() -> int:
+    """Return the memory of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _check_size(limits: HttpLimits, partitions: int, subscriptions: int) -> None:

@@ -36,6 +36,14 @@ class BrokersApi:
         """The values of changed settings: none can change."""
         return json_answer({})
 
+    async def bookies(self, _: Request) -> Response:
+        """The bookies of BookKeeper: there are none."""
+        return json_answer({"bookies": []})
+
+    async def racks(self, _: Request) -> Response:
+        """The racks of bookies: there are none."""
+        return json_answer({})
+
     async def check_quotas(self, _: Request) -> Response:
         """Answer that backlog quotas are checked, which happens all the time."""
         return done()

@@ -21,19 +21,19 @@ from braidlog.protocols.http.pulsar_admin.cluster_rules import (
 )
 from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER, given_policies
 from braidlog.protocols.http.pulsar_admin.policies import Changes, Settings
-from braidlog.protocols.http.pulsar_admin.policy_table import (
-    BY_PATH,
-    NO_QUOTA,
-    NO_QUOTAS,
-    QUOTA_KINDS,
-    quota_changes,
-    quotas_shown,
-)
+from braidlog.protocols.http.pulsar_admin.policy_table import BY_PATH
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_NAMESPACE,
     changes_to,
     properties_of,
     read_properties,
+)
+from braidlog.protocols.http.pulsar_admin.storage_policies import (
+    NO_QUOTA,
+    NO_QUOTAS,
+    QUOTA_KINDS,
+    quota_changes,
+    quotas_shown,
 )
 from braidlog.protocols.http.pulsar_admin.write_content import check_fields
 
@@ -51,6 +51,8 @@ PLAIN: Final[Mapping[str, str]] = {
     "persistence": "persistence",
     "compaction_threshold": "compactionThreshold",
     "schema_compatibility_strategy": "schemaCompatibilityStrategy",
+    "schema_auto_update_compatibility_strategy": "schemaAutoUpdateCompatibilityStrategy",
+    "subscription_auth_mode": "subscriptionAuthMode",
     "schema_validation_enforced": "schemaValidationEnforced",
     "is_allow_auto_update_schema": "isAllowAutoUpdateSchema",
     "encryption_required": "encryptionRequired",
@@ -78,6 +80,7 @@ BY_CLUSTER: Final[Mapping[str, str]] = {
 }
 # Shown also where they are not set.
 WITH_DEFAULT: Final = (
+    "subscription_auth_mode",
     "schema_compatibility_strategy",
     "schema_validation_enforced",
     "is_allow_auto_update_schema",
@@ -94,7 +97,6 @@ DEFAULTS: Final[Json] = {
     "replicatorDispatchRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
-    "subscription_auth_mode": "None",
     "offload_threshold": -1,
     "offload_threshold_in_seconds": -1,
     "migrated": False,

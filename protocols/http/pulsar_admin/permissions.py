@@ -1,10 +1,11 @@
 """Permissions in Pulsar's admin API: a role's actions in a namespace or on a topic.
 
 A role of Pulsar is a user here. The role's permissions are rows of the table that every protocol
-checks and `braidlog permissions` shows. Without `access.required` they are stored, as in Apache,
-and have an effect once that is on. Produce is `produce` (and in a namespace also `create`, as
-a Pulsar producer creates its topic), consume is `consume`. Functions, sources, sinks and packages
-are stored and shown, and permit nothing: tools grant them together with the others.
+checks and `braidlog permissions` shows; the roles of a subscription are a setting of the namespace.
+Without `access.required` they are stored, as in Apache, and have an effect once that is on. Produce
+is `produce` (and in a namespace also `create`, as a Pulsar producer creates its topic), consume is
+`consume`. Functions, sources, sinks and packages are stored and shown, and permit nothing: tools
+grant them together with the others.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.access.patterns import parse_pattern
 from braidlog.broker.access.rules import WITHOUT_EFFECT, Grant, Granted
+from braidlog.broker.access.subscription_rules import (
+    ROLES_OF,
+    roles_by_subscription,
+    roles_setting,
+)
 from braidlog.protocols.http.errors import (
     BAD_BODY,
+    BAD_LIMIT,
     INVALID_NAME,
     PERMISSIONS_NOT_SET,
     RequestRefused,
@@ -30,6 +38,8 @@ from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.pulsar_admin.policies import Setting
 
 # Pulsar's actions (AuthAction), and our actions in a namespace and on a topic.
 EFFECTIVE_ACTIONS: Final = ("produce", "consume")
@@ -37,8 +47,16 @@ TOPIC_ACTIONS: Final = {word: (word,) for word in (*EFFECTIVE_ACTIONS, *WITHOUT_
 NAMESPACE_ACTIONS: Final = {**TOPIC_ACTIONS, "produce": ("produce", "create")}
 
 
+# A change of any setting of a namespace writes all settings.
+LISTS_CHARACTERS_MAX: Final = 16_384
+
+
 class AdminPermissions(AdminHandlers):
     """Handlers of a broker's permissions."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        super().__init__(broker, bodies)
+        self._lists = trio.Lock()  # Held while a list is read and replaced.
 
     async def of_namespace(self, request: Request) -> Response:
         """The actions that each role may do in a namespace."""
@@ -53,6 +71,43 @@ class AdminPermissions(AdminHandlers):
         ticket = await self._revoke(request, self._namespace(request), NAMESPACE_ACTIONS)
         await self._broker.published(ticket or 0)
         return done()
+
+    async def of_subscriptions(self, request: Request) -> Response:
+        """The roles that may use each subscription of a namespace; without a list, all may."""
+        meta = self._broker.namespaces.get(*namespace_of(request))
+        return json_answer(roles_by_subscription(meta.settings))
+
+    async def grant_on_subscription(self, request: Request) -> Response:
+        """Let only these roles use a subscription; without a role, all who may consume."""
+        roles = _roles_of(await self._body(request))
+        async with self._lists:
+            return await self._set_roles(request, roles)
+
+    async def revoke_on_subscription(self, request: Request) -> Response:
+        """Take a role from the list of a subscription; the last role takes the list with it.
+        Raises RequestRefused without a list.
+        """
+        async with self._lists:
+            meta = self._broker.namespaces.get(*namespace_of(request))
+            roles = roles_by_subscription(meta.settings).get(_subscription(request))
+            if roles is None:
+                raise RequestRefused(PERMISSIONS_NOT_SET, "couldn't find subscription")
+            left = [role for role in roles if role != text_of(request, "role")]
+            return await self._set_roles(request, left or None)
+
+    async def _set_roles(self, request: Request, roles: Sequence[str] | None) -> Response:
+        tenant, namespace = namespace_of(request)
+        subscription = _subscription(request)
+        changes: dict[str, str | None] = dict(roles_setting(subscription, roles or ()))
+        if roles is None:
+            changes = dict.fromkeys(changes)
+        meta = self._broker.namespaces.get(tenant, namespace)
+        _check_lists({**meta.settings, **changes})
+        ticket = await self._broker.topics.alter_namespace(tenant, namespace, changes)
+        principal = request.scope["exchange"].principal
+        text = f"{tenant}/{namespace} {subscription} {' '.join(roles or ())}"
+        self._broker.audit.changed(principal, origin(request), "subscription_roles_set", text)
+        return await self._done_at(ticket)
 
     async def of_topic(self, request: Request) -> Response:
         """The actions that each role may do on a topic, by grants on the namespace or the topic."""
@@ -141,7 +196,13 @@ def shown_permissions(broker: Broker, tenant: str, namespace: str) -> dict[str, 
         for resource, roles in by_resource.items()
         if resource.startswith(f"{space}/") and _is_plain(resource)
     }
-    return {"namespace_auth": by_resource.get(space, {}), "destination_auth": of_topics}
+    return {
+        "namespace_auth": by_resource.get(space, {}),
+        "destination_auth": of_topics,
+        "subscription_auth_roles": roles_by_subscription(
+            broker.namespaces.get(tenant, namespace).settings
+        ),
+    }
 
 
 def _by_resource(grants: Iterable[Grant]) -> dict[str, dict[str, list[str]]]:
@@ -155,6 +216,27 @@ def _by_resource(grants: Iterable[Grant]) -> dict[str, dict[str, list[str]]]:
         resource: {role: sorted(actions) for role, actions in roles.items()}
         for resource, roles in granted.items()
     }
+
+
+def _subscription(request: Request) -> str:
+    return text_of(request, "of_subscription")
+
+
+def _roles_of(body: object) -> list[str]:
+    """Return the roles in a body. Raises RequestRefused."""
+    if body is None:
+        raise RequestRefused(BAD_BODY, "Roles should not be null")
+    if not isinstance(body, list) or not all(isinstance(role, str) and role for role in body):
+        raise RequestRefused(BAD_BODY, 'a list of roles is wanted, as ["anna", "bob"]')
+    return body
+
+
+def _check_lists(settings: Mapping[str, Setting | None]) -> None:
+    """Raises RequestRefused if the lists of a namespace's subscriptions are too long."""
+    lists = [(name, value) for name, value in settings.items() if name.startswith(ROLES_OF)]
+    if sum(len(name) + len(str(value or "")) for name, value in lists) > LISTS_CHARACTERS_MAX:
+        text = f"subscriptions and roles of a namespace: expected at most {LISTS_CHARACTERS_MAX}"
+        raise RequestRefused(BAD_LIMIT, f"{text} characters together")
 
 
 def _topic(request: Request) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
+from braidlog.broker.access.rights import Action
 from braidlog.broker.topics.settings import row_of
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
 from braidlog.broker.topics.topic_setting import NO_LIMIT
@@ -78,6 +79,8 @@ class Policy:
     namespace_method: str = "POST"
     topic_method: str = "POST"
     may_be_empty: bool = False  # A POST without a body removes the policy.
+    action: Action = Action.ALTER  # The right that a change needs.
+    absent_status: int = 200  # Of a namespace's answer without a value, which is empty.
     is_removable: bool = True  # For a namespace; a topic's policy can always be removed.
     topic_absent_status: int = 200  # Of a topic's answer without a value, which is empty.
 

@@ -115,11 +115,10 @@ class AdminPolicies(AdminHandlers):
 
     def _endpoint(self, method: str, level: PolicyLevel, policy: Policy) -> Endpoint:
         if method == "GET":
-            absent = {policy.topic_absent_status if level.name == "topic" else 200}
-            statuses = sorted({200, *absent})
+            statuses = sorted({200, _absent_status(level, policy)})
             return Endpoint(self._show(level, policy), Action.DESCRIBE, statuses=statuses)
         handler = self._remove if method == "DELETE" else self._set
-        return Endpoint(handler(level, policy), Action.ALTER, statuses=NO_CONTENT)
+        return Endpoint(handler(level, policy), policy.action, statuses=NO_CONTENT)
 
     def _show(self, level: PolicyLevel, policy: Policy) -> Handler:
         async def show(request: Request) -> Response:
@@ -133,7 +132,7 @@ class AdminPolicies(AdminHandlers):
             if shown is None:  # Apache answers with an empty body.
                 shown = policy.topic_unset if is_topic else None
             if shown is None:
-                return Response(status_code=policy.topic_absent_status if is_topic else 200)
+                return Response(status_code=_absent_status(level, policy))
             return json_answer(shown)
 
         more = "; with `applied`, the value in force" if level.name == "topic" else ""
@@ -198,6 +197,10 @@ class AdminPolicies(AdminHandlers):
 def _rate_in_path(request: Request) -> Policy:
     """Return the policy of the subscription in the path. Raises RequestRefused."""
     return rate_of_subscription(text_of(request, "of_subscription"))
+
+
+def _absent_status(level: PolicyLevel, policy: Policy) -> int:
+    return policy.topic_absent_status if level.name == "topic" else policy.absent_status
 
 
 def _is_at(level: PolicyLevel, policy: Policy) -> bool:

@@ -8,20 +8,22 @@ that the broker does not enforce has no path, unless its effect names the reason
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
 
+from braidlog.broker.access.rights import Action
+from braidlog.broker.access.subscription_rules import AUTH_MODE, SubscriptionAuthMode
 from braidlog.broker.topics.schema_rules import SchemaStrategy
-from braidlog.broker.topics.settings import in_force, of_subscription
+from braidlog.broker.topics.schemas import strategy_of
+from braidlog.broker.topics.settings import of_subscription
 from braidlog.broker.topics.settings_table import (
     TOPIC_SETTINGS,
     InactiveMode,
-    QuotaPolicy,
     TopicKind,
 )
 from braidlog.broker.topics.topic_setting import NO_LIMIT
-from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_BODY,
     BAD_LIMIT,
@@ -36,18 +38,24 @@ from braidlog.protocols.http.pulsar_admin.policies import (
     Changes,
     Policy,
     PolicyField,
-    Setting,
     Settings,
+)
+from braidlog.protocols.http.pulsar_admin.storage_policies import (
+    NO_QUOTA,
+    NO_QUOTAS,
+    QUOTA_KINDS,
+    quota_kind,
+    quotas_shown,
+    read_quota,
+    read_retention,
+    retention_in_force,
+    retention_shown,
 )
 
 if TYPE_CHECKING:
-    from braidlog.broker.broker import Broker
-    from braidlog.broker.topics.topic import Topic
+    pass
 
-MINUTE_MS: Final = 60_000
-MIB: Final = 1 << 20
 MESSAGE_BYTES_MAX: Final = 5 << 20  # Apache's largest message, and that of the Pulsar listener.
-INFINITE: Final = -1  # In a retention policy.
 PARTITIONS_MAX: Final = 10_000  # Of a topic.
 SUBSCRIPTION_TYPES: Final = ("Exclusive", "Shared", "Failover", "Key_Shared")
 PERSISTENCE: Final = (
@@ -57,20 +65,6 @@ PERSISTENCE: Final = (
     "managedLedgerMaxMarkDeleteRate",
 )
 STORAGE_CLASS: Final = "managedLedgerStorageClassName"
-# Pulsar's kinds of quota, each with its settings for limit and policy.
-QUOTA_KINDS: Final = {
-    "destination_storage": ("backlog_bytes", "backlog_bytes_policy"),
-    "message_age": ("backlog_age_s", "backlog_age_policy"),
-}
-
-
-NO_QUOTA: Final = {
-    "limit": INFINITE,
-    "limitSize": INFINITE,
-    "limitTime": INFINITE,
-    "policy": QuotaPolicy.HOLD.value,
-}
-NO_QUOTAS: Final = dict.fromkeys(QUOTA_KINDS, NO_QUOTA)
 
 
 def _read_ttl(body: object, _: Request) -> Changes:
@@ -78,101 +72,6 @@ def _read_ttl(body: object, _: Request) -> Changes:
     if type(body) is not int or not 0 <= body <= LIMIT_MAX:
         raise RequestRefused(BAD_TTL, "Invalid value for message TTL, message TTL must >= 0")
     return {"message_ttl_s": body}
-
-
-def _read_retention(body: object, _: Request) -> Changes:
-    limits = body if isinstance(body, dict) else {}
-    minutes = as_number(limits.get("retentionTimeInMinutes"))
-    size = as_number(limits.get("retentionSizeInMB"))
-    for limit in (minutes, size):
-        if type(limit) is not int or not INFINITE <= limit <= LIMIT_MAX:
-            raise RequestRefused(BAD_BODY, "expected retentionTimeInMinutes and retentionSizeInMB")
-    assert isinstance(minutes, int) and isinstance(size, int)
-    if (minutes == 0) != (size == 0):
-        raise RequestRefused(BAD_BODY, "both limits of a retention policy are 0, or none is")
-    return {
-        "retention_ms": NO_LIMIT if minutes <= 0 else minutes * MINUTE_MS,
-        "retention_bytes": NO_LIMIT if size <= 0 else size * MIB,
-        "keep_unacknowledged": True,
-        "delete_acknowledged": minutes == 0,
-    }
-
-
-def _retention_shown(settings: Settings) -> dict[str, int] | None:
-    if "keep_unacknowledged" not in settings or "retention_ms" not in settings:
-        return None
-    if settings.get("delete_acknowledged"):
-        return {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
-    kept_ms, kept_bytes = settings["retention_ms"], settings.get("retention_bytes", NO_LIMIT)
-    assert isinstance(kept_ms, int) and isinstance(kept_bytes, int)
-    return {
-        "retentionTimeInMinutes": INFINITE if kept_ms == NO_LIMIT else kept_ms // MINUTE_MS,
-        "retentionSizeInMB": INFINITE if kept_bytes == NO_LIMIT else kept_bytes // MIB,
-    }
-
-
-def _retention_in_force(broker: Broker, topic: Topic) -> dict[str, int]:
-    """Return the retention by the settings of the broker's logs."""
-    limits = in_force(broker.config.log, topic.settings)
-    if limits["delete_acknowledged"]:
-        return {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
-    kept_ms, kept_bytes = limits["retention_ms"], limits["retention_bytes"]
-    assert isinstance(kept_ms, int | None) and isinstance(kept_bytes, int | None)
-    return {
-        "retentionTimeInMinutes": INFINITE if kept_ms is None else kept_ms // MINUTE_MS,
-        "retentionSizeInMB": INFINITE if kept_bytes is None else kept_bytes // MIB,
-    }
-
-
-def _quota_kind(request: Request) -> str:
-    """Return the kind of quota in the query. Raises RequestRefused."""
-    return query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
-
-
-def _read_quota(body: object, request: Request) -> Changes:
-    return quota_changes(body, _quota_kind(request))
-
-
-def quota_changes(body: object, kind: str) -> Changes:
-    """Return the changes that set a quota of this kind. Raises RequestRefused, also for a limit of
-    another kind: in Apache it has no effect.
-    """
-    quota = body if isinstance(body, dict) else {}
-    limit, policy = QUOTA_KINDS[kind]
-    is_age = limit == "backlog_age_s"
-    key = "limitTime" if is_age else "limitSize"
-    numbers = {name: as_number(quota.get(name)) for name in ("limitSize", "limit", "limitTime")}
-    if not numbers["limitSize"]:  # `limit` is an older name; as in Apache, the newer name counts.
-        numbers["limitSize"] = numbers["limit"]
-    number = numbers[key]
-    for name, other in numbers.items():
-        is_older_name = name == "limit" and not is_age
-        if name != key and other not in (None, 0, INFINITE) and not is_older_name:
-            text = f"{name} has no meaning in a quota of kind {kind} beside {key}"
-            raise RequestRefused(NOT_SUPPORTED, f"{text}, expected {INFINITE}")
-    if type(number) is not int or not INFINITE <= number <= LIMIT_MAX:
-        raise RequestRefused(BAD_BODY, f"{key}: expected a number, -1 for none")
-    known = TOPIC_SETTINGS[policy].choices
-    if quota.get("policy") not in known:
-        raise RequestRefused(BAD_BODY, f"the attribute policy has to be one of {', '.join(known)}")
-    return {limit: max(number, 0), policy: quota["policy"]}
-
-
-def quotas_shown(settings: Settings) -> dict[str, dict[str, Setting]]:
-    """Return the quotas that are set, by kind."""
-    shown: dict[str, dict[str, Setting]] = {}
-    for kind, (limit, policy) in QUOTA_KINDS.items():
-        if limit in settings:
-            number = settings[limit] or INFINITE
-            is_age = limit == "backlog_age_s"
-            size = INFINITE if is_age else number
-            shown[kind] = {
-                "limit": size,
-                "limitSize": size,
-                "limitTime": number if is_age else INFINITE,
-                "policy": settings.get(policy, QuotaPolicy.HOLD.value),
-            }
-    return shown
 
 
 def _read_size(body: object, _: Request) -> Changes:
@@ -217,6 +116,18 @@ def _read_types(body: object, _: Request) -> Changes:
 def _types_shown(settings: Settings) -> list[str] | None:
     names = settings.get("subscription_types")
     return str(names).split(",") if names else [] if names == "" else None
+
+
+def _word(setting: str) -> Callable[[object, Request], Changes]:
+    """Return a function that reads a setting in Pulsar's words."""
+    words = TOPIC_SETTINGS[setting].choices
+
+    def read(body: object, _: Request) -> Changes:
+        if body is not None and body not in words:
+            raise RequestRefused(BAD_BODY, f"expected one of {', '.join(words)}")
+        return {setting: None if body is None else str(body)}
+
+    return read
 
 
 def _read_persistence(body: object, _: Request) -> Changes:
@@ -305,15 +216,38 @@ _OWN_FORM: Final = (
         topic_method="PUT",
         is_removable=False,
         unset=UNDEFINED,
+        in_force=lambda _, topic: strategy_of(topic).value.upper(),
         applied=SchemaStrategy.FULL.value.upper(),
+    ),
+    Policy(
+        "schemaAutoUpdateCompatibilityStrategy",
+        "strategy for schema compatibility under its older name",
+        "the body is the strategy's older name, as `Full`",
+        levels=("namespace",),
+        read=_word("schema_auto_update_compatibility"),
+        show=lambda settings: settings.get("schema_auto_update_compatibility"),
+        namespace_method="PUT",
+        is_removable=False,
+        absent_status=204,
+    ),
+    Policy(
+        "subscriptionAuthMode",
+        "rule for the names of subscriptions",
+        "`None`, or `Prefix`: a name begins with that of the client's user",
+        levels=("namespace",),
+        read=_word(AUTH_MODE),
+        show=lambda settings: settings.get(AUTH_MODE),
+        is_removable=False,
+        unset=SubscriptionAuthMode.NONE.value,
+        action=Action.ADMINISTER,
     ),
     Policy(
         "retention",
         "retention: the time and the bytes for which acknowledged messages are kept",
-        read=_read_retention,
+        read=read_retention,
         own_names=("retentionTimeInMinutes", "retentionSizeInMB"),
-        show=_retention_shown,
-        in_force=_retention_in_force,
+        show=retention_shown,
+        in_force=retention_in_force,
         of_non_persistent={"retentionTimeInMinutes": 0, "retentionSizeInMB": 0},
     ),
     Policy(
@@ -328,11 +262,11 @@ _OWN_FORM: Final = (
         "backlogQuota",
         "backlog quota, a limit by bytes (`destination_storage`) or by age (`message_age`)",
         "the limit, and the policy beyond the limit",
-        read=_read_quota,
+        read=read_quota,
         own_names=tuple(NO_QUOTA),
         query=("backlogQuotaType",),
         show=quotas_shown,
-        removed=lambda request: dict.fromkeys(QUOTA_KINDS[_quota_kind(request)]),
+        removed=lambda request: dict.fromkeys(QUOTA_KINDS[quota_kind(request)]),
         applied=NO_QUOTAS,
         shown_at="backlogQuotaMap",
     ),

@@ -79,7 +79,7 @@ def admin_routes(
     )
     calls = chain(  # The first path that matches a request serves the request.
         _of_brokers(BrokersApi(cluster)),
-        _of_stats(BrokerStats(broker)),
+        _of_stats(BrokerStats(broker, cluster)),
         _of_cluster(cluster),
         _of_clusters(ClustersApi(broker, bodies, cluster)),
         _of_namespace_jobs(NamespaceJobs(broker, bodies, cluster)),
@@ -131,7 +131,8 @@ def _of_cluster(api: ClusterApi) -> Iterator[Call]:
 
 def _of_stats(api: BrokerStats) -> Iterator[Call]:
     yield "GET", f"{ADMIN}/broker-stats/topics", Endpoint(api.topics, SEE)
-    yield "GET", f"{ADMIN}/broker-stats/load-report", _done(api.load_report, SEE)
+    yield "GET", f"{ADMIN}/broker-stats/metrics", Endpoint(api.metrics, SEE)
+    yield "GET", f"{ADMIN}/broker-stats/load-report", Endpoint(api.load_report, SEE)
 
 
 def _of_brokers(api: BrokersApi) -> Iterator[Call]:
@@ -141,6 +142,8 @@ def _of_brokers(api: BrokersApi) -> Iterator[Call]:
     yield "GET", f"{BROKERS}/configuration/values", Endpoint(api.dynamic_values, SEE)
     yield "GET", f"{BROKERS}/internal-configuration", Endpoint(_not_served, SEE)
     yield "GET", f"{BROKERS}/backlog-quota-check", _done(api.check_quotas, SEE)
+    yield "GET", f"{ADMIN}/bookies/all", Endpoint(api.bookies, SEE)
+    yield "GET", f"{ADMIN}/bookies/racks-info", Endpoint(api.racks, SEE)
 
 
 def _of_clusters(api: ClustersApi) -> Iterator[Call]:
@@ -290,6 +293,11 @@ def _of_permissions(api: AdminPermissions) -> Iterator[Call]:
     yield "GET", f"{SPACE}/permissions", Endpoint(api.of_namespace, RULE)
     yield "POST", f"{SPACE}/permissions/{{role}}", _done(api.grant_in_namespace, RULE)
     yield "DELETE", f"{SPACE}/permissions/{{role}}", _done(api.revoke_in_namespace, RULE)
+    yield "GET", f"{SPACE}/permissions/subscription", Endpoint(api.of_subscriptions, RULE)
+    listed = f"{SPACE}/permissions/subscription/{{of_subscription}}"
+    yield "POST", listed, _done(api.grant_on_subscription, RULE)
+    revoked = f"{SPACE}/permissions/{{of_subscription}}/{{role}}"
+    yield "DELETE", revoked, _done(api.revoke_on_subscription, RULE)
     yield "GET", f"{TOPIC}/permissions", Endpoint(api.of_topic, RULE)
     yield "POST", f"{TOPIC}/permissions/{{role}}", _done(api.grant_on_topic, RULE)
     yield "DELETE", f"{TOPIC}/permissions/{{role}}", _done(api.revoke_on_topic, RULE)

@@ -93,6 +93,8 @@ def _of_namespaces() -> Iterator[tuple[str, str, Content]]:
     yield "PUT", f"{SPACE}/{{bundle}}/unload", Content(query=(HINT, "destinationBroker"))
     yield "POST", f"{SPACE}/permissions/{{role}}", WHOLE
     yield "DELETE", f"{SPACE}/permissions/{{role}}", NOTHING
+    yield "POST", f"{SPACE}/permissions/subscription/{{of_subscription}}", WHOLE
+    yield "DELETE", f"{SPACE}/permissions/{{of_subscription}}/{{role}}", NOTHING
 
 
 def _of_topics() -> Iterator[tuple[str, str, Content]]:

@@ -30,6 +30,14 @@ CHANGES = (
     (("alter_settings", ORDERS, {"deduplication": True}), "alter topic acme/shop/orders"),
     (("alter_namespace", "acme", "shop", {"deduplication": True}), "alter namespace acme/shop"),
     (("alter_namespace", "acme", "shop", {}), "alter namespace acme/shop"),
+    (
+        ("alter_namespace", "acme", "shop", {"subscription_auth_mode": "Prefix"}),
+        "administer namespace acme/shop",
+    ),
+    (
+        ("alter_namespace", "acme", "shop", {"subscription_roles:audit": None}),
+        "administer namespace acme/shop",
+    ),
     (("alter_namespace", "acme", "shop", {NON_PERSISTENT: 2}), "create topic acme/shop/news"),
     (("alter_namespace", "acme", "shop", {NON_PERSISTENT: 3}), "alter topic acme/shop/news"),
     (("alter_namespace", "acme", "shop", {NON_PERSISTENT: None}), "delete topic acme/shop/news"),

@@ -13,9 +13,7 @@ TOPIC = "/admin/v2/persistent/public/default/orders"
     [
         (f"{SPACE}/offloadPolicies", b""),
         (f"{SPACE}/offloadThreshold", b"-1"),
-        (f"{SPACE}/subscriptionAuthMode", b'"None"'),
         (f"{SPACE}/persistence/bookieAffinity", b""),
-        (f"{SPACE}/permissions/subscription", b"{}"),
         (f"{SPACE}/allowedClusters", b"[]"),
         (f"{TOPIC}/shadowTopics", b""),
         (f"{TOPIC}/dispatcherPauseOnAckStatePersistent", b"false"),
@@ -27,15 +25,6 @@ async def test_nothing_is_shown_where_nothing_is_set(app, path, body):
     assert (answer.status, answer.body) == (200, body)
     missing = path.replace("/default", "/missing")
     assert (await call(app, "GET", missing)).status == 404
-
-
-async def test_the_old_strategy_of_schemas_is_not_set(app):
-    """Terraform's provider reads the strategy of a namespace; an error would end the reading."""
-    path = f"{SPACE}/schemaAutoUpdateCompatibilityStrategy"
-    answer = await call(app, "GET", path)
-    assert (answer.status, answer.body) == (204, b"")
-    assert (await call(app, "GET", path.replace("/default", "/missing"))).status == 404
-    assert (await call(app, "PUT", path, "Full")).status == 501
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Statistics of all topics, under the names that Apache Pulsar 4.2.4 has."""
 
 from braidlog.protocols.http.limits import HttpLimits
+from braidlog.protocols.http.pulsar_admin.broker_load import WINDOW_S, LoadCounts, LoadMeter
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.records import append
 from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS
@@ -44,5 +45,92 @@ async def test_too_many_subscriptions_are_refused(ask, broker):
     assert "more than 3 subscriptions" in answer.json["reason"]
 
 
-async def test_there_is_no_load_report(ask):
-    await ask("GET", f"{ADMIN}/broker-stats/load-report", status=204)
+# Of the metrics of a namespace in Apache, without the times of appends.
+OF_NAMESPACE = {
+    *("brk_in_rate", "brk_in_tp_rate", "brk_out_rate", "brk_out_tp_rate", "brk_storage_size"),
+    *("brk_no_of_subscriptions", "brk_no_of_producers", "brk_no_of_consumers", "brk_msg_backlog"),
+    *("brk_no_of_replicators", "brk_replication_backlog", "brk_max_replication_delay_second"),
+}
+# Of a load report of Apache with ModularLoadManagerImpl, without the name of that class.
+OF_REPORT = {
+    *("webServiceUrl", "persistentTopicsEnabled", "nonPersistentTopicsEnabled", "cpu", "memory"),
+    *("directMemory", "bandwidthIn", "bandwidthOut", "msgThroughputIn", "msgThroughputOut"),
+    *("msgRateIn", "msgRateOut", "lastUpdate", "lastStats", "numTopics", "numBundles"),
+    *("numConsumers", "numProducers", "bundles", "lastBundleGains", "lastBundleLosses"),
+    *("brokerVersionString", "protocols", "advertisedListeners", "startTimestamp"),
+    *("maxResourceUsage", "loadReportType"),
+}
+
+
+async def loaded_topic(broker):
+    """Return a topic with two messages and a subscription that has acknowledged the first."""
+    topic = await broker.topics.create(ORDERS, 1, partitioned=False)
+    await append(broker, topic.partitions[0], "plain", [b"a", b"b"])
+    broker.subscriptions.open(topic, b"s").start(0, 1)
+    return topic
+
+
+async def test_metrics_have_the_load_of_each_namespace(ask, broker):
+    topic = await loaded_topic(broker)
+    parts = TopicName("public", "default", "parts")
+    other = await broker.topics.create(parts, 2, partitioned=True)
+    rows = (await ask("GET", f"{ADMIN}/broker-stats/metrics", status=200)).json
+    named = {row["dimensions"].get("metric", row["dimensions"].get("namespace")) for row in rows}
+    assert named == {"broker_connection", "broker_health", "loadBalancing", "public/default"}
+    metrics = next(row["metrics"] for row in rows if "namespace" in row["dimensions"])
+    assert {*metrics} == OF_NAMESPACE
+    assert metrics["brk_msg_backlog"] == metrics["brk_no_of_subscriptions"] == 1
+    sizes = [partition.size_bytes for partition in (*topic.partitions, *other.partitions)]
+    assert metrics["brk_storage_size"] == sum(sizes) > 0
+    health = next(
+        row["metrics"] for row in rows if row["dimensions"].get("metric") == "broker_health"
+    )
+    assert health == {"brk_health": 1}
+
+
+async def test_a_load_report_counts_this_brokers_topics(ask, broker):
+    await loaded_topic(broker)
+    report = (await ask("GET", f"{ADMIN}/broker-stats/load-report", status=200)).json
+    assert {*report} == OF_REPORT
+    bundle = "public/default/0x00000000_0xffffffff"
+    assert (report["numTopics"], report["bundles"]) == (1, [bundle])
+    assert report["lastStats"][bundle]["topics"] == 1
+    assert report["brokerVersionString"] == broker.version
+    assert 0 < report["memory"]["usage"] < report["memory"]["limit"]
+
+
+async def test_rates_are_averages_since_the_second_to_last_snapshot(broker):
+    topic = await loaded_topic(broker)
+    now_s, traffic = 100.0, topic.partitions[0].traffic
+    meter = LoadMeter(broker, lambda: now_s)
+    assert (await meter.look())["public/default"].rates == LoadCounts()
+    for _ in range(5):
+        now_s += WINDOW_S
+        traffic.records_in += 50
+        traffic.bytes_in += 5000
+        traffic.records_out += 20
+        traffic.bytes_out += 2000
+        rates = (await meter.look())["public/default"].rates
+    assert rates == LoadCounts(5.0, 500.0, 2.0, 200.0)
+    traffic.records_in = 0  # As after a move of the topic to another broker and back.
+    now_s += WINDOW_S
+    assert (await meter.look())["public/default"].rates.messages_in == 0
+
+
+async def test_a_namespace_that_comes_later_has_no_rate_from_before(broker):
+    now_s = 100.0
+    meter = LoadMeter(broker, lambda: now_s)
+    await meter.look()
+    topic = await loaded_topic(broker)
+    topic.partitions[0].traffic.records_in += 1000
+    now_s += WINDOW_S
+    first = (await meter.look())["public/default"].rates
+    now_s += WINDOW_S
+    await meter.look()
+    now_s += WINDOW_S
+    assert (await meter.look())["public/default"].rates == LoadCounts() != first
+
+
+async def test_there_are_no_bookies(ask):
+    assert (await ask("GET", f"{ADMIN}/bookies/racks-info", status=200)).json == {}
+    assert (await ask("GET", f"{ADMIN}/bookies/all", status=200)).json == {"bookies": []}

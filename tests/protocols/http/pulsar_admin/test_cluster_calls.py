@@ -142,7 +142,6 @@ async def test_the_applied_retention_is_that_of_the_log(ask, broker):
 @pytest.mark.parametrize(
     ("path", "value", "refused"),
     [
-        (f"{SPACE}/subscriptionAuthMode", "None", "Prefix"),
         (f"{SPACE}/migration", False, True),
         (f"{SPACE}/migration", False, 0),
         (f"{TOPIC}/subscription/s/replicatedSubscriptionStatus", False, True),

@@ -5,7 +5,7 @@ import pytest
 from braidlog.broker.errors import TopicNotFound, TopicTerminated
 from braidlog.broker.positions.backlog import limits_of
 from braidlog.broker.topics.client_limits import Rate
-from braidlog.broker.topics.schema_rules import SchemaStrategy
+from braidlog.broker.topics.schema_rules import AutoUpdateStrategy, SchemaStrategy
 from braidlog.broker.topics.schemas import strategy_of
 from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.http.pulsar_admin.subscriptions import BACKLOG_MIN_OF_READERS
@@ -51,6 +51,30 @@ async def test_strategies_by_namespace_and_topic(ask, broker):
     await ask("PUT", f"{NAMESPACE}/{path}", "UNDEFINED", 204)
     assert strategy_of(topic) is SchemaStrategy.FULL
     await ask("PUT", f"{NAMESPACE}/{path}", "SOMETIMES", 400)
+
+
+async def test_the_older_names_of_strategies_count_where_no_newer_is_set(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic, path = broker.topics.get(ORDERS), f"{NAMESPACE}/schemaAutoUpdateCompatibilityStrategy"
+    assert (await ask("GET", path, status=204)).body == b""
+    for older in AutoUpdateStrategy:
+        await ask("PUT", path, older.value, 204)
+        assert (await ask("GET", path)).json == older.value
+        assert strategy_of(topic) is older.strategy
+    shown = (await ask("GET", NAMESPACE)).json["schema_auto_update_compatibility_strategy"]
+    assert shown == "FullTransitive"
+    await ask("PUT", path, "AutoUpdateDisabled", 204)
+    assert strategy_of(topic) is SchemaStrategy.ALWAYS_INCOMPATIBLE
+    applied = f"{TOPIC}/schemaCompatibilityStrategy?applied=true"
+    assert (await ask("GET", applied)).json == "ALWAYS_INCOMPATIBLE"
+    await ask("PUT", f"{NAMESPACE}/schemaCompatibilityStrategy", "BACKWARD", 204)
+    assert strategy_of(topic) is SchemaStrategy.BACKWARD
+    await ask("PUT", f"{NAMESPACE}/schemaCompatibilityStrategy", "UNDEFINED", 204)
+    for wrong in ("FULL", "full", 5, [], {}, True):
+        await ask("PUT", path, wrong, 400)
+    await ask("PUT", path, None, 204)  # As in Apache, nothing removes the strategy.
+    await ask("GET", path, status=204)
+    assert strategy_of(topic) is SchemaStrategy.FULL
 
 
 async def test_compaction_thresholds_by_namespace_and_topic(ask, broker):

@@ -139,7 +139,9 @@ async def test_a_body_of_another_kind_is_refused(ask):
     await ask_about_objects(ask)
     for method, path in CALLS:
         answer = await ask(method, filled(path), ["unheard"])
-        assert answer.status >= 400, (method, path, answer.body)
+        # A list of roles may have any names.
+        is_roles = path == f"{SPACE}/permissions/subscription/{{of_subscription}}"
+        assert answer.status >= 400 or is_roles, (method, path, answer.body)
 
 
 def test_fields_without_a_value_are_accepted():
