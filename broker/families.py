@@ -107,4 +107,5 @@ def _family_text(family: Family, *, openmetrics: bool) -> bytes:
     elif family.kind is Kind.COUNTER:
         name += COUNTER_SUFFIX
     head = f"# HELP {name} {text}\n# TYPE {name} {family.kind.value}\n"
-    return (head + "".join(family.lines)).encode()
+    # A name may hold a lone surrogate, as JSON of a token can: an escape, not a failed scrape.
+    return (head + "".join(family.lines)).encode(errors="backslashreplace")

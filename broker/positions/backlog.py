@@ -147,6 +147,7 @@ class Backlogs:
         """
         time_us = self._ages.wall_us() - age_s * SECOND_US
         position = await entries.resolve_time(partition, time_us)
+        partition.check_here()  # Otherwise nothing would be done, and the client told nothing.
         return self._move(subscription, partition, position)
 
     def _move(self, subscription: Subscription, partition: Partition, position: int) -> int:

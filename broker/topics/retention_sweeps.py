@@ -89,10 +89,13 @@ class Retention:
         async with self._topics.altering:
             if topic.deleted:
                 raise TopicNotFound(f"{topic.name} was deleted or renamed")
-            for partition in tuple(topic.partitions):
-                if not partition.removed:
-                    self.drop_segments(partition, None)
+            index = 0
+            while index < len(topic.partitions):  # Other tasks may change the list.
+                self.drop_segments(topic.partition(index), None)  # NotOwner once moved.
                 await trio.lowlevel.checkpoint()
+                if topic.deleted:
+                    raise TopicNotFound(f"{topic.name} was deleted or renamed")
+                index += 1
 
     def drop_segments(self, partition: Partition, count: int | None) -> None:
         """Delete the `count` oldest segments of a partition, except the active segment; None

@@ -57,3 +57,10 @@ def test_labels_are_sorted_and_need_a_value_each():
     assert label_text((), ()) == ""
     with pytest.raises(ValueError, match="zip"):
         label_text(("a",), ())
+
+
+@pytest.mark.parametrize("is_openmetrics", [False, True])
+def test_a_name_that_is_no_text_spoils_no_scrape(is_openmetrics):
+    family = Family(Kind.GAUGE, "braidlog_user_connections", "Connections.", ("user",))
+    family.add(("a\ud800",), 1)
+    assert b'{user="a\\ud800"} 1.0\n' in exposition([family], openmetrics=is_openmetrics)

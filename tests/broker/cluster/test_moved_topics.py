@@ -15,6 +15,7 @@ from tests.broker.cluster.nodes import (
     topic_of,
     two_brokers,
 )
+from tests.broker.records import append
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
@@ -84,3 +85,24 @@ async def test_a_subscription_of_a_returned_topic_is_new(tmp_path):
             with pytest.raises(errors.NotOwner):
                 use()
         assert subscriptions.get(topic, b"g").position(0) == 1
+
+
+async def test_a_purge_of_a_topic_that_moves_meanwhile_is_not_called_done(tmp_path):
+    store = SharedStore(tmp_path)
+    async with two_brokers(store) as ((first, second), (mine, _)):
+        topic = first.broker.topics.get(mine)
+        for partition in topic.partitions:
+            await append(first.broker, partition, "plain", [b"x"])
+        await first.broker.durability.all_durable()
+
+        async def purge():
+            with pytest.raises(errors.NotOwner):
+                await first.broker.retention.purge(topic)
+
+        altering = first.broker.topics.altering  # Held by another change.
+        async with trio.open_nursery() as nursery, altering:
+            nursery.start_soon(purge)
+            store.ledger.drain(first.number, drains=True)
+            await until(lambda: second.broker.placement.is_here(mine))
+        partition = second.broker.topics.partition(mine, 0)
+        assert partition.log_start_offset == 0 < partition.high_watermark
