@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -125,6 +126,10 @@ class ClusterParts:
         change (see `ClusterPeers.spread`).
         """
         await self._durability.reached(ticket)
+        if altered is not None:
+            # A broker that took the topic before the change was published may not know the change.
+            with suppress(NotOwner):
+                await self.placement.look()
         await self.peers.spread(self.shared_catalogue.place, altered)
 
     def on_leave(self, leave: Callable[[], Awaitable[None]]) -> None:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 # For a change that lost to another change: each time this broker has followed that change first.
 TRIES: Final = 4
 
-# Changes of a topic that exists afterwards as before.
-ALTERING: Final = frozenset({"add_partitions", "keep_partitions", "alter_settings", "terminate"})
+# Changes of a topic that exists: after a deletion its owner must store no further record.
+ALTERING: Final = frozenset(
+    {"add_partitions", "keep_partitions", "alter_settings", "terminate", "delete"}
+)
 
 Change = Callable[..., Awaitable[int]]  # Returns a ticket.
 
@@ -88,8 +90,8 @@ class LocalChanges:
         return await self.of_topics[change](TopicName(*named), *rest)
 
     def altered(self, change: str, arguments: Sequence[Any]) -> TopicName | None:
-        """Return the topic that a change alters; None for other changes. A topic's owner that does
-        not know a new topic follows the catalogue when a client asks for the topic.
+        """Return the topic that a change alters or deletes; None for other changes. An owner that
+        does not know a new topic follows the catalogue when a client asks for the topic.
         """
         return TopicName(*arguments[0]) if change in ALTERING else None
 

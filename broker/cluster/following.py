@@ -68,7 +68,7 @@ class Following:
             topic = None
         if meta is not None and topic is None:
             topic = topics.named(meta)
-            topic.partitions.extend(self._opened(topic, 0))
+            topic.add_partitions(self._opened(topic, 0))
             topics.show(topic)
         elif meta is not None and topic is not None:
             self._follow_meta(topic, meta)

@@ -16,8 +16,9 @@ import trio
 from braidlog.broker.cluster.assignment import to_give, to_take
 from braidlog.broker.cluster.placement import CATALOGUE_SHARD, Owner
 from braidlog.broker.config.settings import parse_address
+from braidlog.broker.errors import NotOwner
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.storage.errors import DamagedLog
+from braidlog.storage.errors import DamagedLog, StorageError
 from braidlog.storage.log.segment_header import KIND_CATALOGUE
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.shared.catalogue import NotFollowed
@@ -52,6 +53,8 @@ class Membership:
         self._session = parts.shared.session
         self._upkeep = upkeep
         self._news = news
+        self._looking = trio.Lock()  # Held while a view is read and shown: no older view is last.
+        parts.placement.on_look(self.look)
         self._free_since: dict[int, float] = {}
         # Held while the catalogue, or the set of held shards, changes.
         self._changing = trio.Lock()
@@ -81,14 +84,15 @@ class Membership:
         can serve clients. Raises StorageFailed, DamagedLog.
         """
         try:
-            view = await run_in_thread(self._session.look)
-            await self.follow()
-            self._parts.catch_up()
+            async with self._looking:
+                view = await run_in_thread(self._session.look)
+                await self.follow()
+                self._parts.catch_up()
+                self._show(view)
         except LedgerUnanswered:
             return False
         if self._session.clock_went_back:
             self._broker.seldom.warning("database_clock_set_back", cause="database_clock_set_back")
-        self._show(view)
         self._view = view
         self._looked.unpark_all()
         number = self._session.number
@@ -99,6 +103,16 @@ class Membership:
         if leaving := [shard for shard in leaving if shard in held]:
             await self._give(leaving)
         return self._check_owners(view)
+
+    async def look(self) -> None:
+        """Read the owners of all shards now: each broker that took a shard later follows the
+        catalogue later than this call. Raises NotOwner if the ledger does not answer.
+        """
+        try:
+            async with self._looking:
+                self._show(await run_in_thread(self._session.look))
+        except StorageError as error:  # No answer, or the end of the session.
+            raise NotOwner(f"the owners are not known now: {error}", 0) from error
 
     def _check_owners(self, view: ClusterView) -> bool:
         """Return whether clients can be served: every shard has an owner, and a

@@ -7,7 +7,7 @@ cluster owns everything (`Placement`); in a cluster the ledger names the owners
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -92,6 +92,11 @@ class Placement:
         """
         return False
 
+    async def look(self) -> None:
+        """Read the owners of all topics now: each later owner follows the catalogue later than
+        this call. Raises NotOwner.
+        """
+
     def is_here(self, name: TopicName) -> bool:
         """Return whether this broker owns the topic."""
         return self.owner(name) is None
@@ -132,6 +137,16 @@ class ClusterPlacement(Placement):
         self._epochs: dict[int, int] = {}  # Newest known epoch of each shard.
         self._live: frozenset[int] = frozenset()
         self._newest = 0
+        self._look: Callable[[], Awaitable[None]] | None = None  # Set in a member of the cluster.
+
+    def on_look(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Have `look` read the owners of all shards and call `show`."""
+        self._look = look
+
+    async def look(self) -> None:
+        if self._look is None:
+            raise NotOwner("this broker is not a member of the cluster yet", 0)
+        await self._look()
 
     def show(
         self,

@@ -9,15 +9,16 @@ them again. Knows no protocol.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 import structlog
 import trio
 
-from braidlog.broker.errors import BrokerError, Unanswered
+from braidlog.broker.errors import BrokerError
 from braidlog.broker.topics.settings import choice_of, limit_of
 from braidlog.broker.topics.settings_table import InactiveMode
+from braidlog.broker.topics.unused_topics import delete_unused, keep_unused
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.registry import Dispatchers
@@ -61,8 +62,6 @@ class Inactivity:
         self._clock_s = clock_s
         self._before: dict[Key, State] = {}  # By the last check.
         self._now: dict[Key, State] = {}
-        # Topics whose deletion had an unknown outcome: they take no records until the next check.
-        self._held: list[Topic] = []
 
     async def run(self) -> None:
         """Check all topics every `interval_ms` until cancelled."""
@@ -73,20 +72,20 @@ class Inactivity:
     async def check(self) -> None:
         """Check all topics now, and delete those that were unused for long enough."""
         self._now = {}
-        held, self._held = self._held, []
-        for topic in held:
-            topic.hold_appends(held=False)
         for number, topic in enumerate(self._topics.all()):
             settings = topic.settings
             minutes = limit_of(settings, "subscription_expiration_minutes")
             is_deleted = bool(settings.get("inactive_topics_deleted"))
-            if minutes is None and not is_deleted:
+            is_doubtful = topic.meta.is_being_deleted and not topic.is_held
+            if minutes is None and not is_deleted and not is_doubtful:
                 if number % PASSED_OVER == 0:
                     await trio.lowlevel.checkpoint()
                 continue
             await trio.lowlevel.checkpoint()
             try:
                 topic.check_here()
+                if is_doubtful:
+                    await keep_unused(self._topics, topic)
                 if minutes is not None:
                     await self._expire_groups(topic, minutes * MINUTE_S)
                 if is_deleted:
@@ -108,23 +107,23 @@ class Inactivity:
             log.info("group_expired", topic=topic.name.full, group=text)
 
     async def _delete_unused(self, topic: Topic) -> None:
+        epoch = topic.owner_epoch
         wait_s = limit_of(topic.settings, "inactive_topic_s") or 0
         if self._unused_s((topic.meta.topic_id, None), self._topic_state(topic)) < wait_s:
             return
-        await self.delete_unused(topic)  # Atomic: no await since the state was read.
+        with topic.without_appends():  # Atomic: no await since the state was read.
+            await delete_unused(self._topics, topic, epoch=epoch)
         log.info("inactive_topic_deleted", topic=topic.name.full)
 
-    async def delete_unused(self, topic: Topic) -> int:
-        """Delete a topic that no client uses; return the ticket. The topic takes no records
-        meanwhile, and until the next check if the outcome is unknown. Raises BrokerError.
+    async def delete_unused(self, topic: Topic, check: Callable[[], Awaitable[None]]) -> int:
+        """Delete a topic unless `check` raises because a client uses the topic; return the ticket.
+        The topic takes no records from before the check on. Raises the errors of `check`, and
+        BrokerError.
         """
-        try:
-            with topic.without_appends():
-                return await self._topics.delete(topic.name)
-        except Unanswered:  # The topic may still be deleted.
-            topic.hold_appends(held=True)
-            self._held.append(topic)
-            raise
+        epoch = topic.owner_epoch
+        with topic.without_appends():
+            await check()
+            return await delete_unused(self._topics, topic, epoch=epoch)
 
     def _unused_s(self, key: Key, state: Hashable | None) -> float:
         """Return the seconds since the state last changed; negative while in use (None)."""

@@ -114,6 +114,7 @@ class ClusterTopics:
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
         before = self.find(name)
+        is_marked = before is not None and before.meta.is_being_deleted
 
         def is_made() -> bool:
             return before is not None and self.find_by_id(before.meta.topic_id) is None
@@ -121,6 +122,8 @@ class ClusterTopics:
         def check() -> None:
             if before is not None and self.find(name) is not None and is_made():
                 raise errors.Conflict(f"{name} was deleted and created again meanwhile")
+            if is_marked and before is not None and not before.meta.is_being_deleted:
+                raise errors.Conflict(f"{name} takes records again")
 
         request = (_parts(name), holds_name)
         return await self._changes.make("delete", *request, is_made=is_made, check=check)

@@ -42,7 +42,7 @@ class Moves:
                 opened = self._factory.open(topic, index, partition.partition_id)
                 if is_kept:
                     opened.take_over()
-                topic.partitions[index] = opened
+                topic.replace_partition(index, opened)
 
     def reopen_changed(self, topic: Topic) -> None:
         """Reopen a topic whose shard may have moved while a change was published. So nothing may

@@ -212,8 +212,9 @@ class TopicRegistry(Protocol):
         """Delete a topic with its subscriptions; return the ticket. With `holds_name` clients that
         use the topic do not create it again by that: for a minute only `create` does.
 
-        Cursors and files go once the deletion is durable (`leaving`). Raises TopicNotFound,
-        Conflict.
+        Cursors and files go once the deletion is durable (`leaving`). A topic that is marked for
+        its deletion (`unused_topics.py`) is deleted only while the mark stays. Raises
+        TopicNotFound, Conflict.
         """
 
 

@@ -6,7 +6,7 @@ Knows no file and no protocol; only `broker/topics/topics.py` creates and change
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -50,6 +50,7 @@ class Topic:
     """A topic while the broker runs."""
 
     is_persistent = True  # True if records are stored.
+    has_one_owner = True  # False if the topic can move to another broker.
 
     def __init__(self, meta: TopicMeta) -> None:
         self.meta = meta
@@ -60,6 +61,8 @@ class Topic:
         self.ticket = 0
         """Once this is durable, so is what the last call did to the topic."""
         self.deleted = False
+        self._holds = 0  # Blocks of `without_appends` under way.
+        self._refuses_appends = meta.is_being_deleted
         self.layout_users = 0
         """Clients that count on the topic staying unpartitioned: those that reached it by its own
         name through Pulsar's listener (`hold_layout`, `release_layout`)."""
@@ -107,23 +110,48 @@ class Topic:
         """End a `hold_layout`."""
         self.layout_users -= 1
 
-    def hold_appends(self, *, held: bool) -> None:
-        """Let every partition refuse appends, or take them again (`Partition.hold_appends`)."""
-        for partition in self.partitions:
-            partition.hold_appends(held=held)
+    @property
+    def is_held(self) -> bool:
+        """True in a block of `without_appends`."""
+        return self._holds > 0
 
     @contextmanager
     def without_appends(self) -> Iterator[None]:
-        """Refuse appends in the block, which deletes the topic; after an error take them again. In
-        a cluster a deletion takes a while: a record that was stored and acknowledged meanwhile
-        would be lost.
+        """Refuse appends in the block, which deletes the topic if no client uses the topic. In a
+        cluster a deletion takes a while: a record that was stored and acknowledged meanwhile would
+        be lost. Appends are refused until the last of several blocks ends, in partitions that
+        the topic gets meanwhile too.
         """
-        self.hold_appends(held=True)
+        self._holds += 1
+        self._update_hold()
         try:
             yield
-        except BaseException:  # Includes cancellation.
-            self.hold_appends(held=False)
-            raise
+        finally:
+            self._holds -= 1
+            self._update_hold()
+
+    def _update_hold(self) -> None:
+        """Let the partitions refuse or take appends, as blocks and the catalogue demand now."""
+        refuses = self._holds > 0 or self.meta.is_being_deleted
+        if refuses != self._refuses_appends:
+            self._refuses_appends = refuses
+            for partition in self.partitions:
+                partition.hold_appends(held=refuses)
+
+    def add_partitions(self, partitions: Sequence[Partition]) -> None:
+        """Add open partitions behind the others."""
+        self.partitions.extend(partitions)
+        self._pass_hold_on(partitions)
+
+    def replace_partition(self, index: int, partition: Partition) -> None:
+        """Use another object for a partition."""
+        self.partitions[index] = partition
+        self._pass_hold_on([partition])
+
+    def _pass_hold_on(self, partitions: Iterable[Partition]) -> None:
+        if self._refuses_appends:
+            for partition in partitions:
+                partition.hold_appends(held=True)
 
     def note_ticket(self, ticket: int) -> None:
         """Note the ticket of a change of the topic."""
@@ -145,6 +173,17 @@ class Topic:
         self.ticket = ticket
         for partition in self.partitions:
             partition.describe(meta)
+        self._update_hold()
+
+    @property
+    def owner_epoch(self) -> int:
+        """Number of the topic's present ownership (`Placement.epoch`)."""
+        return 0
+
+    async def check_owned_since(self, epoch: int) -> None:
+        """Check that this broker has owned the topic without a break since that `owner_epoch`.
+        Raises NotOwner; Conflict if the topic was away meanwhile.
+        """
 
     def check_here(self) -> None:
         """Raise NotOwner for a topic of another broker; never without a cluster."""
@@ -176,9 +215,21 @@ class PlacedTopic(Topic):
     A separate class, so that a broker without a cluster makes no check of owners per request.
     """
 
+    has_one_owner = False
+
     def __init__(self, meta: TopicMeta, placement: Placement) -> None:
         super().__init__(meta)
         self.placement = placement
+
+    @property
+    def owner_epoch(self) -> int:
+        return self.placement.epoch(self.meta.name)
+
+    async def check_owned_since(self, epoch: int) -> None:
+        await self.placement.look()
+        self.check_here()
+        if self.owner_epoch != epoch:
+            raise errors.Conflict(f"{self.name} moved to another broker meanwhile")
 
     def check_here(self) -> None:
         self.placement.check(self.meta.name)

@@ -189,7 +189,7 @@ class Topics:
             topic.note_ticket(ticket)
         meta = self._catalogue.state.topic(name)
         assert meta is not None
-        topic.partitions.extend(partitions_made)
+        topic.add_partitions(partitions_made)
         # The catalogue's own record, which follows every change.
         topic.describe(meta, topic.ticket)
         self.show(topic)
@@ -230,7 +230,7 @@ class Topics:
                     await self._alter_partitions(topic, {**topic.inherited, **settings})
                 alter = self._catalogue.state.alter_settings
                 ticket = self._catalogue.free(alter, topic.meta.topic_id, settings)
-                topic.note_ticket(ticket)
+                topic.describe(topic.meta, ticket)
                 self.tell(topic, TopicEvent.ALTERED)
             except BaseException:  # Includes cancellation: a client may disconnect meanwhile.
                 if not topic.deleted:
@@ -323,7 +323,7 @@ class Topics:
 
     def extend(self, topic: Topic, new_partitions: Sequence[Partition]) -> None:
         """Publish further partitions of a topic."""
-        topic.partitions.extend(new_partitions)
+        topic.add_partitions(new_partitions)
         self._partition_count += len(new_partitions)
         self.tell(topic, TopicEvent.GROWN)
         self.moves.reopen_changed(topic)

@@ -21,6 +21,9 @@ Setting = str | int | bool
 ClusterField = str | bool | list[str]
 ClusterFields = Mapping[str, ClusterField]
 TERMINATED: Final = "terminated"  # The setting of a topic that takes no more records, for ever.
+# The setting of a topic that takes no records while a broker of a cluster deletes the topic, which
+# no client used.
+DELETING: Final = "deleting"
 
 
 DELETED_SCHEMA_TYPE: Final = -100  # A number that no protocol uses.
@@ -87,6 +90,11 @@ class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     def is_terminated(self) -> bool:
         """True if the topic takes no more records."""
         return bool(self.settings.get(TERMINATED))
+
+    @property
+    def is_being_deleted(self) -> bool:
+        """True if the topic takes no records because its deletion is under way."""
+        return bool(self.settings.get(DELETING))
 
     def take_data(self, source: "TopicMeta") -> None:
         """Take the data that the topic's owner changes: epoch, schemas and named groups."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -154,8 +155,8 @@ class AdminTopics(AdminHandlers):
         if is_forced:
             ticket = await self._broker.topics.delete(topic.name, holds_name=True)
         else:
-            await self._check_unused(topic)
-            ticket = await self._broker.inactivity.delete_unused(topic)
+            check = partial(self._check_unused, topic)
+            ticket = await self._broker.inactivity.delete_unused(topic, check)
         return await self._done_at(ticket)
 
     async def _check_unused(self, topic: Topic) -> None:

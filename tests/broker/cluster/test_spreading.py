@@ -18,6 +18,7 @@ CHANGES = {
     "keep": lambda topics, name: topics.keep_partitions(name, 1),
     "alter": lambda topics, name: topics.alter_settings(name, {"retention_ms": 5}),
     "terminate": lambda topics, name: topics.terminate(name),
+    "delete": lambda topics, name: topics.delete(name),
 }
 
 
@@ -29,7 +30,10 @@ class FollowingOwner:
         self._topics, self._name = node.broker.topics, name
 
     def state(self):
-        meta = self._topics.get(self._name).meta
+        topic = self._topics.find(self._name)
+        if topic is None:
+            return None
+        meta = topic.meta
         return len(meta.partition_ids), dict(meta.settings)
 
 

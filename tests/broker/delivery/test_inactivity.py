@@ -1,6 +1,8 @@
 """Unused topics and groups are deleted where the settings ask for that, and no others."""
 
 import pytest
+import trio
+import trio.testing
 
 from braidlog.broker.errors import Conflict, NotOwner, Unanswered
 from braidlog.broker.positions.members import SubscriptionMember
@@ -102,37 +104,63 @@ class DistantTopics:
         return await self._topics.delete(name)
 
 
-@pytest.mark.parametrize(
-    ("error", "is_held_after"),
-    [(None, False), (Conflict("changed"), False), (Unanswered("no answer"), True)],
-)
-async def test_no_record_is_stored_while_the_deletion_is_under_way(house, error, is_held_after):
+async def is_refused(house, partition):
+    """Return whether a record is refused because of a deletion."""
+    try:
+        await append(house.broker, partition, "plain", [b"x"])
+    except NotOwner as refusal:
+        assert str(refusal) == f"{NAME.full} is about to be deleted"
+        return True
+    return False
+
+
+@pytest.mark.parametrize("error", [None, Conflict("changed"), Unanswered("no answer")])
+async def test_no_record_is_stored_while_the_deletion_is_under_way(house, error):
     """A record that is acknowledged and then deleted with its topic would be lost."""
     partition, refused = house.topic.partitions[0], []
 
-    async def is_refused():
-        try:
-            await append(house.broker, partition, "plain", [b"x"])
-        except NotOwner as refusal:
-            refused.append(str(refusal))
-            return True
-        return False
+    async def during():
+        refused.append(await is_refused(house, partition))
 
     topics = house.broker.topics
     await house.set(**DELETED)
     await house.passed(59)
-    house.broker.inactivity._topics = DistantTopics(topics, is_refused, error)
+    house.broker.inactivity._topics = DistantTopics(topics, during, error)
     house.now_s += 1
     await house.broker.inactivity.check()
-    assert refused == [f"{NAME.full} is about to be deleted"]
+    assert refused == [True]
     assert house.is_there is (error is not None)
-    if error is None:
-        return
-    assert await is_refused() is is_held_after
-    await house.set(inactive_topics_deleted=False)
-    await house.broker.inactivity.check()
-    assert not await is_refused()
-    assert partition.next_offset > 0
+    if error is not None:
+        assert not await is_refused(house, partition)
+        assert partition.next_offset > 0
+
+
+async def test_the_end_of_a_deletion_lets_no_record_into_another_deletion(house):
+    """Of two deletions at once one fails; the other goes on, and would take records with it."""
+    topic, topics = house.topic, house.broker.topics
+    failed, may_end = trio.Event(), trio.Event()
+
+    async def slow_check():
+        await may_end.wait()
+
+    async def fails():
+        with pytest.raises(Conflict):
+            await house.broker.inactivity.delete_unused(topic, refuse)
+        failed.set()
+
+    async def refuse():
+        await trio.testing.wait_all_tasks_blocked()  # The other deletion is under way.
+        raise Conflict("in use")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.broker.inactivity.delete_unused, topic, slow_check)
+        nursery.start_soon(fails)
+        await failed.wait()
+        await topics.add_partitions(NAME, 3)
+        for partition in topic.partitions:  # The new partition too.
+            assert await is_refused(house, partition)
+        may_end.set()
+    assert not house.is_there
 
 
 async def test_a_group_without_members_expires(house):
