@@ -40,6 +40,8 @@ LEAVING_TOGETHER: Final = 100  # Producers or consumers dropped in a turn: 4 ms.
 WOKEN_TOGETHER: Final = 100  # Dispatchers woken in a turn when the socket has room: 1 ms.
 
 OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
+Failed = Callable[[int, ServerError, str], bytes]
+"""Makes a command's own answer that refuses a request."""
 
 
 class PulsarClient:
@@ -88,12 +90,18 @@ class PulsarClient:
         self.outbox.answer([messages.error(request_id, refused.code, refused.text)])
 
     @contextmanager
-    def refusing(self, request_id: int) -> Iterator[None]:
-        """Answer a request with the error that ends the block, if any."""
+    def refusing(self, request_id: int, failed: Failed | None = None) -> Iterator[None]:
+        """Answer a request with the error that ends the block, if any: with ERROR, or at once with
+        the command's own answer.
+        """
         try:
             yield
         except (BrokerError, CommandRefused) as error:
-            self.refuse(request_id, error)
+            if failed is None:
+                self.refuse(request_id, error)
+                return
+            refused = refusal(error)
+            self.outbox.put([failed(request_id, refused.code, refused.text)])
 
     def count_refused(self, code: ServerError, times: int = 1) -> None:
         """Count answers with that error."""

@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import (
-    BrokerError,
     NotAuthorized,
     NotOwner,
     PartitionNotFound,
@@ -22,7 +19,7 @@ from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import CommandRefused, refusal
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.names import (
     full_names,
     is_coordinator,
@@ -71,7 +68,7 @@ def partitioned_metadata(client: PulsarClient, command: CommandPartitionedTopicM
 async def _find_and_tell_partitions(
     client: PulsarClient, command: CommandPartitionedTopicMetadata
 ) -> None:
-    with _refusing_partitions(client, command):
+    with client.refusing(command.request_id, messages.partitions_failed):
         await find(client, Action.DESCRIBE, command.topic)
         _tell_partitions(client, command)
 
@@ -96,7 +93,7 @@ def _may_create(command: CommandPartitionedTopicMetadata) -> bool:
 async def _make_and_tell_partitions(
     client: PulsarClient, command: CommandPartitionedTopicMetadata
 ) -> None:
-    with _refusing_partitions(client, command):
+    with client.refusing(command.request_id, messages.partitions_failed):
         missing = await make_missing(client, Action.DESCRIBE, command.topic)
         _tell_partitions(client, command, missing.ticket)
 
@@ -105,7 +102,7 @@ def _tell_partitions(
     client: PulsarClient, command: CommandPartitionedTopicMetadata, ticket: int = 0
 ) -> None:
     topics = client.broker.topics
-    with _refusing_partitions(client, command):
+    with client.refusing(command.request_id, messages.partitions_failed):
         name, index = resolve(client, Action.DESCRIBE, command.topic)
         if is_non_persistent(command.topic):
             _tell_non_persistent_partitions(client, command, name, index)
@@ -137,19 +134,6 @@ def _tell_non_persistent_partitions(
     client.outbox.answer([answer])
 
 
-@contextmanager
-def _refusing_partitions(
-    client: PulsarClient, command: CommandPartitionedTopicMetadata
-) -> Iterator[None]:
-    """Answer with the error that ends the block, if any."""
-    try:
-        yield
-    except (BrokerError, CommandRefused) as error:
-        refused = refusal(error)
-        answer = messages.partitions_failed(command.request_id, refused.code, refused.text)
-        client.outbox.put([answer])
-
-
 def lookup(client: PulsarClient, command: CommandLookupTopic) -> None:
     """Answer where a topic's owner is. The topic need not exist yet."""
     if is_unowned(client, command.topic):
@@ -167,7 +151,7 @@ async def _look_up_later(client: PulsarClient, command: CommandLookupTopic) -> N
 def _tell_address(client: PulsarClient, command: CommandLookupTopic) -> None:
     connection, owner = client.connection, None
     address: tuple[str, int] = connection.advertised
-    try:
+    with client.refusing(command.request_id, messages.lookup_failed):
         if not is_coordinator(command.topic):
             name, _ = resolve(client, Action.DESCRIBE, command.topic)
             owner = client.broker.placement.owner(name)
@@ -177,17 +161,13 @@ def _tell_address(client: PulsarClient, command: CommandLookupTopic) -> None:
             raise CommandRefused(
                 ServerError.NotAllowedError, f"the broker do not have {listener} listener"
             )
-    except (BrokerError, CommandRefused) as error:
-        refused = refusal(error)
-        answer = messages.lookup_failed(command.request_id, refused.code, refused.text)
-    else:
         is_encrypted = connection.is_encrypted
         urls = {is_encrypted: service_url(*address, is_encrypted=is_encrypted)}
         other = _other_address(client, owner)
         if other is not None:
             urls[not is_encrypted] = service_url(*other, is_encrypted=not is_encrypted)
         answer = messages.lookup(command.request_id, urls.get(False, ""), urls.get(True, ""))
-    client.outbox.put([answer])
+        client.outbox.put([answer])
 
 
 def _other_address(client: PulsarClient, owner: Owner | None) -> tuple[str, int] | None:

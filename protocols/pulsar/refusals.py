@@ -15,10 +15,7 @@ from braidlog.protocols.pulsar.machine import CommandFrame, Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from braidlog.protocols.pulsar.client import PulsarClient
-
-
-Failed = Callable[[int, ServerError, str], bytes]
+    from braidlog.protocols.pulsar.client import Failed, PulsarClient
 
 # Commands that are refused with their own answer instead of ERROR.
 FAILED: Final[dict[int, Failed]] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action
 from braidlog.broker.cluster.peers import Asker
-from braidlog.broker.errors import BrokerError, NotOwner, TopicNotFound
+from braidlog.broker.errors import NotOwner, TopicNotFound
 from braidlog.broker.topics import schemas as stored_schemas
 from braidlog.broker.topics.schemas import (
     IncompatibleSchema,
@@ -23,7 +23,7 @@ from braidlog.broker.topics.schemas import (
     version_of,
 )
 from braidlog.protocols.pulsar import messages
-from braidlog.protocols.pulsar.errors import CommandRefused, refusal
+from braidlog.protocols.pulsar.errors import CommandRefused
 from braidlog.protocols.pulsar.names import is_non_persistent
 from braidlog.protocols.pulsar.resolving import non_persistent_channel, resolve
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
@@ -102,15 +102,12 @@ def of_consumer(client: PulsarClient, topic: Topic, schema: Schema) -> int:
 
 def get_schema(client: PulsarClient, command: CommandGetSchema) -> None:
     """Answer with the schema of a version, or the latest. Clients ask any broker."""
-    try:
+    with client.refusing(command.request_id, messages.schema_failed):
         name, _ = resolve(client, Action.DESCRIBE, command.topic)
         _wanted(command)
         if client.broker.placement.is_here(name):
             client.outbox.put([_answer_of(command, name, _here(client, command, name))])
             return
-    except (BrokerError, CommandRefused) as error:
-        client.outbox.put([_refused(command, error)])
-    else:
         work = partial(_ask_owner, client, command, name)
         client.lanes.in_order((LANE, command.request_id), work)
 
@@ -137,18 +134,15 @@ def _here(client: PulsarClient, command: CommandGetSchema, name: TopicName) -> S
 async def _ask_owner(client: PulsarClient, command: CommandGetSchema, name: TopicName) -> None:
     """Ask the topic's owner, which has the schemas; wait for an owner while the topic moves."""
     tries = client.broker.peers.tries(client.shared.limits.find_s)
-    while True:
-        try:
-            answer = _answer_of(command, name, await _there_or_here(client, command, name))
-            break
-        except NotOwner as error:
-            if not await tries.again(error):
-                answer = _refused(command, error)
-                break
-        except BrokerError as error:
-            answer = _refused(command, error)
-            break
-    client.outbox.put([answer])
+    with client.refusing(command.request_id, messages.schema_failed):
+        while True:
+            try:
+                schema = await _there_or_here(client, command, name)
+                client.outbox.put([_answer_of(command, name, schema)])
+                return
+            except NotOwner as error:
+                if not await tries.again(error):
+                    raise
 
 
 async def _there_or_here(
@@ -180,21 +174,11 @@ def _answer_of(command: CommandGetSchema, name: TopicName, schema_found: SchemaV
     return messages.schema(command.request_id, schema, VERSION.pack(number))
 
 
-def _refused(command: CommandGetSchema, error: BrokerError | CommandRefused) -> bytes:
-    refused = refusal(error)
-    return messages.schema_failed(command.request_id, refused.code, refused.text)
-
-
 def get_or_create_schema(client: PulsarClient, command: CommandGetOrCreateSchema) -> None:
     """Register a schema as a producer does, for an existing topic."""
-    try:
+    with client.refusing(command.request_id, messages.schema_version_failed):
         topic = _existing(client, command.topic)
         version, ticket = of_producer(client, topic, command.schema)
-    except (BrokerError, CommandRefused) as error:
-        refused = refusal(error)
-        answer = messages.schema_version_failed(command.request_id, refused.code, refused.text)
-        client.outbox.put([answer])
-    else:
         client.outbox.answer([messages.schema_version(command.request_id, version)], ticket)
 
 
