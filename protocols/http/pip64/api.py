@@ -148,11 +148,11 @@ class MessagesApi:
         options = reading.show_options(request, self._registry, topic)
         offset = await reading.start_offset(request, partition)
         shower = Shower(self._registry, topic, options)
-        reader = reading.PartitionReader(request, partition, self._waiting, shower)
+        output = self._broker.output
+        reader = reading.PartitionReader(request, partition, offset, self._waiting, shower, output)
         if kind == streams.EVENTS:
-            follower = reading.Follower(reader, shower, self._broker.output, partition, offset)
-            return streams.EventStream(request, self._waiting, follower.next_messages)
-        answer, schemas = await reader.answer(offset, wanted, self._broker.output)
+            return streams.EventStream(request, self._waiting, reader.next_messages)
+        answer, schemas = await reader.answer(wanted)
         if kind == streams.LINES:
             headers = {"X-Next-Offset": str(answer.next_offset)}
             shown, answer.messages = streams.Shown(answer.messages, shower.take_largest()), []

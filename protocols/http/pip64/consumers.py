@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -281,8 +282,8 @@ class ConsumersApi:
         options = self._options(request, subscriber)
         shower = Shower(self._registry, topic, options)
         if kind == streams.EVENTS:
-            follower = _Follower(self, request, subscriber, shower)
-            return streams.EventStream(request, self._waiting, follower.next_messages)
+            follow = partial(self._next_messages, request, subscriber, shower)
+            return streams.EventStream(request, self._waiting, follow)
         given_out: Sequence[DeliveredMessage] = ()
         room = None
         if request.method != "HEAD":  # Without a body the client would not get the messages.
@@ -296,6 +297,26 @@ class ConsumersApi:
         if wanted.include_schema:
             answer.schemas = [shower.schemas[version] for version in sorted(shower.schemas)]
         return await streams.whole(answer, shower.take_largest())
+
+    @asynccontextmanager
+    async def _next_messages(
+        self, request: Request, subscriber: Subscriber, shower: Shower, seconds: float
+    ) -> AsyncIterator[streams.Shown]:
+        """Yield the next messages of a stream of events, after at most `seconds`. Raises
+        RequestRefused if the consumer has ended.
+        """
+        if not self._consumers.has(subscriber):
+            raise RequestRefused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")
+        wanted = ReadLimits(
+            seconds, limits.READ_MESSAGES_DEFAULT, limits.READ_BYTES_DEFAULT, include_schema=False
+        )
+        given_out, room = await self._take(request, subscriber, wanted, is_stream=True)
+        try:
+            messages = await self._show(shower, given_out)
+            yield streams.Shown(messages, shower.take_largest())
+        finally:
+            if room is not None:
+                room.give_back()
 
     def _subscriber(self, request: Request) -> Subscriber:
         """Return the consumer of the path. Raises RequestRefused, TopicNotFound."""
@@ -394,34 +415,3 @@ class ConsumersApi:
             shown += shown_piece
             start = end
         return shown
-
-
-class _Follower:
-    """Fetches repeatedly, for a stream of events."""
-
-    def __init__(
-        self, api: ConsumersApi, request: Request, subscriber: Subscriber, shower: Shower
-    ) -> None:
-        self._api = api
-        self._request = request
-        self._subscriber = subscriber
-        self._shower = shower
-
-    @asynccontextmanager
-    async def next_messages(self, seconds: float) -> AsyncIterator[streams.Shown]:
-        """Yield the next messages, after at most `seconds`. Raises RequestRefused if the consumer
-        has ended.
-        """
-        api, subscriber = self._api, self._subscriber
-        if not api._consumers.has(subscriber):
-            raise RequestRefused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")
-        wanted = ReadLimits(
-            seconds, limits.READ_MESSAGES_DEFAULT, limits.READ_BYTES_DEFAULT, include_schema=False
-        )
-        given_out, room = await api._take(self._request, subscriber, wanted, is_stream=True)
-        try:
-            messages = await api._show(self._shower, given_out)
-            yield streams.Shown(messages, self._shower.take_largest())
-        finally:
-            if room is not None:
-                room.give_back()

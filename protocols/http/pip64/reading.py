@@ -197,25 +197,30 @@ class Room:
 
 
 class PartitionReader:
-    """Reads a partition for a request."""
+    """Reads a partition for a request: once, or without end for a stream of events."""
 
     def __init__(
-        self, request: Request, partition: Partition, waiting: Waiting, shower: Shower
+        self,
+        request: Request,
+        partition: Partition,
+        offset: int,
+        waiting: Waiting,
+        shower: Shower,
+        output: OutputBudget,
     ) -> None:
         self._request = request
         self._partition = partition
+        self._offset = offset
         self._waiting = waiting
         self._shower = shower
+        self._output = output
 
-    async def answer(
-        self, offset: int, wanted: ReadLimits, output: OutputBudget
-    ) -> tuple[ReadAnswer, Sequence[ShownSchema]]:
-        """Return messages from `offset` on, and the schemas that the messages use."""
+    async def answer(self, wanted: ReadLimits) -> tuple[ReadAnswer, Sequence[ShownSchema]]:
+        """Return the messages, and the schemas that the messages use."""
         partition = self._partition
-        await self.wait(offset, wanted.timeout_s)
-        room = await room_for(output, wanted.bytes, self.waits())
+        room = await self._wait(wanted.timeout_s, wanted.bytes, is_stream=False)
         room.until_sent(self._request)
-        read = await self.read(offset, room, wanted.messages)
+        read = await self._read(room, wanted.messages)
         whole = ReadAnswer(
             await self._shower.show(partition, read.records, with_offset=True),
             read.next_offset,
@@ -226,23 +231,36 @@ class PartitionReader:
         schemas = self._shower.schemas
         return whole, [schemas[version] for version in sorted(schemas)]
 
-    def waits(self, *, is_stream: bool = False) -> Waits:
-        """Return how this request waits for output memory."""
-        return self._waiting.for_memory(self._request, is_stream=is_stream)
+    @asynccontextmanager
+    async def next_messages(self, seconds: float) -> AsyncIterator[Shown]:
+        """Yield the next messages, after at most `seconds`."""
+        room = await self._wait(seconds, limits.READ_BYTES_DEFAULT, is_stream=True)
+        try:
+            read = await self._read(room, limits.READ_MESSAGES_DEFAULT)
+            self._offset = read.next_offset
+            messages = await self._shower.show(self._partition, read.records, with_offset=True)
+            yield Shown(messages, self._shower.take_largest())
+        finally:
+            room.give_back()
 
-    async def wait(self, offset: int, seconds: float, *, is_stream: bool = False) -> None:
-        """Wait for a record at `offset` or later. Raises RequestRefused, ClientDisconnect."""
-        partition = self._partition
+    async def _wait(self, seconds: float, bytes_max: int, *, is_stream: bool) -> Room:
+        """Wait for a record, and for the room of an answer. Raises RequestRefused,
+        ClientDisconnect.
+        """
+        partition, offset = self._partition, self._offset
         if offset >= partition.high_watermark and not partition.removed:
             wait = partial(partition.wait_for, offset)
             await self._waiting.wait(self._request, seconds, wait, is_stream=is_stream)
+        waits = self._waiting.for_memory(self._request, is_stream=is_stream)
+        return await room_for(self._output, bytes_max, waits)
 
-    async def read(self, offset: int, room: Room, records_max: int) -> RecordsRead:
-        """Return records from `offset` on: as many as exist now and fit the room.
+    async def _read(self, room: Room, records_max: int) -> RecordsRead:
+        """Return the next records: as many as exist now and fit the room.
 
         Records that retention removed are skipped. Raises UnreadableRecord, DamagedLog,
         TopicNotFound.
         """
+        offset = self._offset
         while True:
             try:
                 return await read_records(
@@ -256,38 +274,6 @@ class PartitionReader:
                 if offset >= error.log_start_offset:
                     return RecordsRead(next_offset=offset)
                 offset = error.log_start_offset
-
-
-class Follower:
-    """Reads a partition without end, for a stream of events."""
-
-    def __init__(
-        self,
-        reader: PartitionReader,
-        shower: Shower,
-        output: OutputBudget,
-        partition: Partition,
-        offset: int,
-    ) -> None:
-        self._reader = reader
-        self._shower = shower
-        self._output = output
-        self._partition = partition
-        self._offset = offset
-
-    @asynccontextmanager
-    async def next_messages(self, seconds: float) -> AsyncIterator[Shown]:
-        """Yield the next messages, after at most `seconds`."""
-        await self._reader.wait(self._offset, seconds, is_stream=True)
-        waits = self._reader.waits(is_stream=True)
-        room = await room_for(self._output, limits.READ_BYTES_DEFAULT, waits)
-        try:
-            read = await self._reader.read(self._offset, room, limits.READ_MESSAGES_DEFAULT)
-            self._offset = read.next_offset
-            messages = await self._shower.show(self._partition, read.records, with_offset=True)
-            yield Shown(messages, self._shower.take_largest())
-        finally:
-            room.give_back()
 
 
 async def _last_id(
