@@ -18,13 +18,15 @@ from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.authorized import operations
-from braidlog.protocols.kafka.classic_group import GroupState
+from braidlog.protocols.kafka.classic_group import GroupState, KafkaGroup
+from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.members import described_others
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.seen_members import seen_members
+from braidlog.protocols.kafka.share_group import ShareGroup
 from braidlog.protocols.kafka.wire.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -46,8 +48,7 @@ if TYPE_CHECKING:
 
     from braidlog.broker.positions.members import SubscriptionMember
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.kafka.classic_group import KafkaGroup
-    from braidlog.protocols.kafka.consumer_group import ConsumerGroup
+    from braidlog.protocols.kafka.group_coordinator import Group
 
 DEAD = b"Dead"
 # The types of groups: the members assign the partitions, the broker does, or nobody.
@@ -79,9 +80,8 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
         return _dead(name, Code.GROUP_AUTHORIZATION_FAILED)
     if not context.coordinates(name or b""):
         return _dead(name, Code.NOT_COORDINATOR)
-    groups = context.groups
-    other = groups.find_modern(name or b"") or groups.find_share(name or b"")
-    if other is not None and other.members:
+    other = context.groups.any_of(name or b"")
+    if isinstance(other, ConsumerGroup) and other.members:
         dead = _dead(name)
         dead.error_message = b"Group %s is not a classic group." % other.name
         return dead
@@ -138,7 +138,7 @@ async def group_exists(context: KafkaContext, name: bytes) -> bool:
     return bool(await context.broker.peers.positions(context.asker, name, context.namespace))
 
 
-def _is_left(context: KafkaContext, group: KafkaGroup | ConsumerGroup | None) -> bool:
+def _is_left(context: KafkaContext, group: Group | None) -> bool:
     """Return True if the group's last member left lately, and the client may see all topics: those
     of such a group are unknown.
     """
@@ -181,12 +181,7 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
             context.check_group(name)
         except BrokerError:
             continue
-        share = context.groups.find_share(name)
-        state = _state(context, name, has_others=name in read)
-        modern = context.groups.find_modern(name)
-        group_type = CLASSIC if modern is None or not modern.members else CONSUMER
-        if share is not None:
-            state, group_type = share.state_name, SHARE
+        state, group_type = _kind(context.groups.any_of(name), has_others=name in read)
         is_wanted = _is_wanted(request.types_filter, group_type)
         if is_wanted and _is_wanted(request.states_filter, state):
             groups.append(
@@ -197,13 +192,13 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
     return KafkaAnswer(ListGroupsResponse(groups=groups))
 
 
-def _state(context: KafkaContext, name: bytes, *, has_others: bool) -> bytes:
-    for group in (context.groups.find(name), context.groups.find_modern(name)):
-        if group is not None and group.members:
-            state: bytes = group.state.value
-            return state
-    unread: bytes = (GroupState.STABLE if has_others else GroupState.EMPTY).value
-    return unread
+def _kind(group: Group | None, *, has_others: bool) -> tuple[bytes, bytes]:
+    """Return the state and the type of a group as a list shows them."""
+    if isinstance(group, ShareGroup):
+        return group.state_name, SHARE
+    if group is not None and group.members:
+        return group.state.value, CLASSIC if isinstance(group, KafkaGroup) else CONSUMER
+    return (GroupState.STABLE if has_others else GroupState.EMPTY).value, CLASSIC
 
 
 def _is_wanted(words: Sequence[bytes | None], word: bytes) -> bool:
@@ -229,11 +224,10 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
         return Code.GROUP_AUTHORIZATION_FAILED, 0
     if not context.coordinates(name):
         return Code.NOT_COORDINATOR, 0
-    modern = context.groups.find_modern(name) or context.groups.find_share(name)
-    if modern is not None and modern.members:
+    group = context.groups.any_of(name)
+    if isinstance(group, ConsumerGroup) and group.members:
         return Code.NON_EMPTY_GROUP, 0
-    group = context.groups.find(name)
-    if group is not None and group.members:
+    if isinstance(group, KafkaGroup) and group.members:
         is_seen = await seen_members(context, group) or await _topics_of(context, name)
         return (Code.NON_EMPTY_GROUP if is_seen else Code.GROUP_ID_NOT_FOUND), 0
     ticket = 0
@@ -243,7 +237,7 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
             return Code.NON_EMPTY_GROUP, 0
         peers = context.broker.peers
         is_known = await peers.end_group(context.asker, name, context.namespace)
-        is_known |= bool(topics) or _is_left(context, group or modern)
+        is_known |= bool(topics) or _is_left(context, group)
         context.groups.forget(name)
         for topic in topics:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))

@@ -5,7 +5,7 @@ changes. Knows no request.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 import trio
@@ -22,7 +22,7 @@ from braidlog.protocols.kafka.share_group import ShareGroup
 from braidlog.protocols.kafka.share_sessions import ShareSessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from braidlog.broker.broker import Broker
     from braidlog.protocols.kafka.consumer_member import GroupTopics
@@ -33,6 +33,9 @@ GROUPS_MAX = 10_000
 # Members with their names, metadata and partitions, of all groups: two kilobytes for a usual
 # member.
 KEPT_BYTES_MAX = 128 * 1024 * 1024
+
+Group = KafkaGroup | ConsumerGroup  # A share group is a consumer group of a special kind.
+GroupT = TypeVar("GroupT", bound=Group)
 
 
 class GroupCoordinator:
@@ -46,9 +49,7 @@ class GroupCoordinator:
         """Start empty. A group waits `initial_delay_s` for more members after the first."""
         self._initial_delay_s = initial_delay_s
         self.policy = policy
-        self._groups: dict[bytes, KafkaGroup] = {}
-        self._modern: dict[bytes, ConsumerGroup] = {}
-        self._share: dict[bytes, ShareGroup] = {}
+        self._groups: dict[bytes, Group] = {}  # A name has one group, of one type.
         self.share_sessions = ShareSessions()
         self._sizes: dict[bytes, int] = {}
         self._size = 0
@@ -56,40 +57,77 @@ class GroupCoordinator:
         self._alarms: dict[int, trio.CancelScope] = {}
         self.polls = LongPolls()
 
-    def find(self, name: bytes) -> KafkaGroup | None:
-        """Return the group, after removing dead members; None if the table lacks the group."""
-        self.find_modern(name)  # May be a classic group again.
+    def any_of(self, name: bytes) -> Group | None:
+        """Return the group of any type, after removing dead members; None if it had no members."""
         group = self._groups.get(name)
-        if group is not None and trio.current_time() >= group.next_due():
-            self.changing(group, group.advance)
-        return group
-
-    def get(self, name: bytes) -> KafkaGroup:
-        """Return the group, created if needed. Raises MemberRefused."""
-        group = self.find(name)
-        if group is None:
-            for other in (self.find_modern(name), self.find_share(name)):
-                if other is not None and other.members:
-                    raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
-            self.forget(name)  # A name without members takes the type of the next member.
-            self._check_count()
-            group = self._groups[name] = self._new_group(name)
-        return group
-
-    def _new_group(self, name: bytes) -> KafkaGroup:
-        return KafkaGroup(name, call=self.polls.call, initial_delay_s=self._initial_delay_s)
-
-    def find_modern(self, name: bytes) -> ConsumerGroup | None:
-        """Return the group of the consumer protocol, after removing dead members; None if it has
-        had no members, or is a classic group again.
-        """
-        group = self._modern.get(name)
-        if group is not None:
+        if isinstance(group, ConsumerGroup):
             count = len(group.members)
             group.advance(trio.current_time())
             if len(group.members) < count:
                 self.note_modern_change(group)
-        return self._modern.get(name)
+                group = self._groups.get(name)  # May be a classic group again.
+        if isinstance(group, KafkaGroup) and trio.current_time() >= group.next_due():
+            self.changing(group, group.advance)
+        return group
+
+    def find(self, name: bytes) -> KafkaGroup | None:
+        """Return the classic group; None if there is none."""
+        group = self.any_of(name)
+        return group if isinstance(group, KafkaGroup) else None
+
+    def find_modern(self, name: bytes) -> ConsumerGroup | None:
+        """Return the group of the consumer protocol; None if there is none."""
+        group = self.any_of(name)
+        return group if type(group) is ConsumerGroup else None
+
+    def find_share(self, name: bytes) -> ShareGroup | None:
+        """Return the share group; None if there is none."""
+        group = self.any_of(name)
+        return group if isinstance(group, ShareGroup) else None
+
+    def get(self, name: bytes) -> KafkaGroup:
+        """Return the classic group, created if needed. Raises MemberRefused."""
+        group = self.any_of(name)
+        if isinstance(group, KafkaGroup):
+            return group
+        if group is not None and group.members:
+            raise MemberRefused(Code.INCONSISTENT_GROUP_PROTOCOL)
+        return self._add(self._new_group(name))
+
+    def get_modern(self, name: bytes) -> ConsumerGroup:
+        """Return the group of the consumer protocol, created if needed: `upgrade` comes first.
+        Raises MemberRefused.
+        """
+        group = self.any_of(name)
+        if type(group) is ConsumerGroup:
+            return group
+        if isinstance(group, ShareGroup) and group.members:
+            reason = f"Group {name.decode(errors='replace')} is not a consumer group."
+            raise MemberRefused(Code.GROUP_ID_NOT_FOUND, reason)
+        return self._add(ConsumerGroup(name, may_downgrade=self.policy.downgrades))
+
+    def get_share(self, name: bytes) -> ShareGroup:
+        """Return the share group, created if needed. Raises MemberRefused."""
+        group = self.any_of(name)
+        if isinstance(group, ShareGroup):
+            return group
+        if group is not None and group.members:
+            reason = f"Group {name.decode(errors='replace')} is not a share group."
+            raise MemberRefused(Code.GROUP_ID_NOT_FOUND, reason)
+        return self._add(ShareGroup(name))
+
+    def _new_group(self, name: bytes) -> KafkaGroup:
+        return KafkaGroup(name, call=self.polls.call, initial_delay_s=self._initial_delay_s)
+
+    def _add(self, group: GroupT) -> GroupT:
+        """Add a new group; a name without members takes its type. Raises MemberRefused."""
+        self.forget(group.name)
+        if len(self._groups) >= GROUPS_MAX:
+            self._drop_empty()
+        if len(self._groups) >= GROUPS_MAX:
+            raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+        self._groups[group.name] = group
+        return group
 
     def upgrade(
         self, name: bytes, topics_of: Callable[[Iterable[bytes]], GroupTopics]
@@ -104,7 +142,7 @@ class GroupCoordinator:
         group.give_up()
         self.note_change(group)  # Its watch ends.
         self.forget(name)
-        self._modern[name] = modern
+        self._groups[name] = modern
         self.weigh(modern)
         return modern
 
@@ -112,7 +150,7 @@ class GroupCoordinator:
         """Take note of a changed group. If only classic members are left, they get a classic
         group.
         """
-        if self._modern.get(group.name) is not group or not group.is_left_to_classic:
+        if self._groups.get(group.name) is not group or not group.is_left_to_classic:
             self.weigh(group)
             return
         classic = self._new_group(group.name)
@@ -121,66 +159,14 @@ class GroupCoordinator:
         self._groups[group.name] = classic
         self.weigh(classic)
 
-    def get_modern(self, name: bytes) -> ConsumerGroup:
-        """Return the group of the consumer protocol, created if needed: `upgrade` comes first.
-        Raises MemberRefused.
-        """
-        group = self.find_modern(name)
-        if group is None:
-            share = self.find_share(name)
-            if share is not None and share.members:
-                reason = f"Group {name.decode(errors='replace')} is not a consumer group."
-                raise MemberRefused(Code.GROUP_ID_NOT_FOUND, reason)
-            self.forget(name)  # A name without members takes the type of the next member.
-            self._check_count()
-            may_downgrade = self.policy.downgrades
-            group = self._modern[name] = ConsumerGroup(name, may_downgrade=may_downgrade)
-        return group
-
-    def find_share(self, name: bytes) -> ShareGroup | None:
-        """Return the share group, after removing dead members; None if it has had no members."""
-        group = self._share.get(name)
-        if group is not None:
-            group.advance(trio.current_time())
-        return group
-
-    def get_share(self, name: bytes) -> ShareGroup:
-        """Return the share group, created if needed. Raises MemberRefused."""
-        group = self.find_share(name)
-        if group is None:
-            classic, modern = self.find(name), self.find_modern(name)
-            if (classic is not None and classic.members) or (modern and modern.members):
-                reason = f"Group {name.decode(errors='replace')} is not a share group."
-                raise MemberRefused(Code.GROUP_ID_NOT_FOUND, reason)
-            self.forget(name)  # A name without members takes the type of the next member.
-            self._check_count()
-            group = self._share[name] = ShareGroup(name)
-        return group
-
-    def any_of(self, name: bytes) -> KafkaGroup | ConsumerGroup | None:
-        """Return the group of any type."""
-        return self.find(name) or self.find_modern(name) or self.find_share(name)
-
     def names(self) -> list[bytes]:
         """Return the groups that have or had members."""
-        return [*self._groups, *self._modern, *self._share]
+        return [*self._groups]
 
     def forget(self, name: bytes) -> None:
         """Remove a deleted group."""
-        for groups in (self._groups, self._modern, self._share):
-            if groups.pop(name, None) is not None:
-                self._size -= self._sizes.pop(name, 0)
-
-    @property
-    def _tables(self) -> tuple[Mapping[bytes, KafkaGroup | ConsumerGroup], ...]:
-        return self._groups, self._modern, self._share
-
-    def _check_count(self) -> None:
-        """Check that one more group can be kept. Raises MemberRefused."""
-        if len(self.names()) >= GROUPS_MAX:
-            self._drop_empty()
-        if len(self.names()) >= GROUPS_MAX:
-            raise MemberRefused(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+        if self._groups.pop(name, None) is not None:
+            self._size -= self._sizes.pop(name, 0)
 
     def check_room(self, size: int) -> None:
         """Check that `size` more bytes can be kept for a client. Raises MemberRefused."""
@@ -202,9 +188,9 @@ class GroupCoordinator:
             raise MemberRefused(Code.INVALID_REQUEST, reason)
         self.check_room(len(group) + MEMBER_BYTES + size + ENTRY_BYTES * len(names))
 
-    def weigh(self, group: KafkaGroup | ConsumerGroup) -> None:
+    def weigh(self, group: Group) -> None:
         """Update the count of the bytes that a group keeps."""
-        if any(groups.get(group.name) is group for groups in self._tables):
+        if self._groups.get(group.name) is group:
             size = group.size
             self._size += size - self._sizes.get(group.name, 0)
             self._sizes[group.name] = size
@@ -258,18 +244,19 @@ class GroupCoordinator:
     def _drop_empty(self) -> None:
         now = trio.current_time()
         for name, group in list(self._groups.items()):
+            if isinstance(group, ConsumerGroup):
+                group.advance(now)
+                if group.members:
+                    self.note_modern_change(group)
+                else:
+                    self.forget(name)
+                continue
             self.changing(group, group.advance)
             group.forget_promises(now)
             if not group.members and not group.promised:
                 self.forget(name)
             else:
                 self.weigh(group)
-        for name, modern in [*self._modern.items(), *self._share.items()]:
-            modern.advance(now)
-            if modern.members:
-                self.note_modern_change(modern)
-            else:
-                self.forget(name)
 
 
 _TABLES: WeakKeyDictionary[Broker, dict[str, GroupCoordinator]] = WeakKeyDictionary()

@@ -250,8 +250,7 @@ def _no_deletion(code: Code, reason: bytes | None) -> delete.DeleteShareGroupOff
 def _unread(context: KafkaContext, group: bytes | None) -> bytes:
     """Return the name of a group without members. Raises MemberRefused."""
     name = checked_name(context, group)
-    groups = context.groups
-    for known in (groups.find(name), groups.find_modern(name), groups.find_share(name)):
-        if known is not None and known.members:
-            raise MemberRefused(Code.NON_EMPTY_GROUP, NOT_EMPTY.decode())
+    known = context.groups.any_of(name)
+    if known is not None and known.members:
+        raise MemberRefused(Code.NON_EMPTY_GROUP, NOT_EMPTY.decode())
     return name
