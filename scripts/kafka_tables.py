@@ -391,7 +391,7 @@ def hint(field: FieldDefinition) -> str:
     kind = SIMPLE[field.type][1] if field.type in SIMPLE else field.type
     if field.is_array:
         return f"Sequence[{kind}]" + (" | None" if field.nullable else "")
-    return kind if field.type in SIMPLE else f"{kind} | None"
+    return kind if field.type in SIMPLE or is_shared(field) else f"{kind} | None"
 
 
 def default(field: FieldDefinition) -> str:
@@ -399,6 +399,8 @@ def default(field: FieldDefinition) -> str:
     value = field.default
     if field.is_array:
         return "None" if value == "null" else "()"
+    if is_shared(field):
+        return f"{field.type}()"
     if field.type not in SIMPLE or value == "null":
         return "None"
     if value in (None, ""):
@@ -412,7 +414,13 @@ def initial(field: FieldDefinition) -> str:
     """Return the value of a new object's attribute."""
     name = field.attribute
     is_made = not field.is_array and field.type not in SIMPLE and not field.nullable
+    is_made = is_made and not is_shared(field)
     return f"{field.type}() if {name} is None else {name}" if is_made else name
+
+
+def is_shared(field: FieldDefinition) -> bool:
+    """Return True if objects share the default, a structure: `codec.py` sees that it is absent."""
+    return field.tag is not None and field.type not in SIMPLE and not field.is_array
 
 
 def snake(name: str) -> str:

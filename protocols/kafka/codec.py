@@ -417,7 +417,11 @@ class _WriteSource(_Source):
                 (field.tag, field.name, getattr(usual, field.name), self._tag_function(field))
                 for field in tagged
             ]
-            self.add(f"write_tags(out, {value}, {self.bind(shapes)})")
+            absent = (f"{value}.{name} is {self.bind(default)}" for _, name, default, _ in shapes)
+            with self.block(f"if {' and '.join(absent)}:"):
+                self.add("small.append(0)")
+            with self.block("else:"):
+                self.add(f"write_tags(out, {value}, {self.bind(shapes)})")
         elif is_flexible:
             self.add("small.append(0)")
 

@@ -145,16 +145,10 @@ HANDLERS: Mapping[ApiKey, KeyHandler] = {
     ),
 }
 
-# Produce and Fetch are decoded into classes of their own.
-DECODED: Mapping[int, type] = {
-    ApiKey.PRODUCE: messages.ProduceRequest,
-    ApiKey.FETCH: messages.FetchRequest,
-}
-
 
 def request_type(key: ApiKey) -> type:
-    """Return the class of a key's decoded requests."""
-    return DECODED.get(key) or APIS[key].request
+    """Return the class of a key's decoded requests: Produce has a class of its own."""
+    return messages.ProduceRequest if key is ApiKey.PRODUCE else APIS[key].request
 
 
 COMMANDS: Mapping[type, KeyHandler] = {

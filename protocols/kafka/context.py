@@ -17,9 +17,9 @@ from braidlog.broker.errors import (
 )
 from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, UnknownTopicId, wire_code
 from braidlog.protocols.kafka.limits import KAFKA_LIMITS, KafkaLimits
-from braidlog.protocols.kafka.messages import Reply
 from braidlog.protocols.kafka.names import PROTOCOL, NameSpace, visible
 from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.topic_ids import find_topic
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class BrokerAddress:
 class KafkaAnswer:
     """A handler's result: the answer leaves once `ticket` is durable (0: at once)."""
 
-    reply: Reply
+    reply: Struct
     ticket: int = 0
     # True if a thread encodes the answer, because of many topics and partitions.
     is_large: bool = False

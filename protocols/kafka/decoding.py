@@ -1,5 +1,5 @@
-"""Decodes Produce and Fetch into forms that are quick to handle, and refuses what only old versions
-refuse. The generated structures decode all other requests.
+"""Decodes Produce into a form that is quick to handle, and refuses what only old versions refuse.
+The generated structures decode all other requests.
 
 Layouts: Kafka 0.8.2 protocol guide, checked against a running 0.8.2.2 broker; later versions as in
 `wire/`. Knows no connection and no broker. Everything that cannot be parsed raises ProtocolError,
@@ -15,16 +15,14 @@ from braidlog.protocols.kafka.codec import read
 from braidlog.protocols.kafka.fields import FieldReader
 from braidlog.protocols.kafka.messages import (
     BY_ID_VERSION,
-    FetchRequest,
-    FetchTarget,
     ProduceRequest,
     Request,
     RequestBody,
 )
-from braidlog.protocols.kafka.wire import fetch, metadata, produce
+from braidlog.protocols.kafka.wire import metadata, produce
 from braidlog.storage.formats.quick import SPEEDUPS
 
-PRODUCE_KEY, FETCH_KEY, METADATA_KEY = 0, 1, 3
+PRODUCE_KEY, METADATA_KEY = 0, 3
 KEY_POS = 4  # of the api key in a frame
 PRODUCE_KEY_BYTES = bytes(2)
 # ZooKeeper's ConnectRequest: version, last transaction, timeout, session, size of the password.
@@ -97,30 +95,6 @@ def decode_produce(reader: RequestReader, version: int) -> ProduceRequest:
     return ProduceRequest(request.acks, request.timeout_ms, topics, request.transactional_id)
 
 
-def decode_fetch(reader: RequestReader, version: int) -> FetchRequest:
-    """Read a Fetch request. A follower's own fields and the isolation level are not used: there are
-    no followers and no transactions. Sessions are declined.
-    """
-    request = read(fetch.FetchRequest, reader, version)
-    topics: dict[bytes | None, dict[int, FetchTarget]] = {}
-    for topic in request.topics:
-        key = topic.topic_id if version >= BY_ID_VERSION else topic.topic
-        for partition in topic.partitions:
-            topics.setdefault(key, {})[partition.partition] = FetchTarget(
-                partition.fetch_offset,
-                partition.partition_max_bytes,
-                partition.current_leader_epoch,
-            )
-    return FetchRequest(
-        request.replica_id,
-        request.max_wait_ms,
-        request.min_bytes,
-        topics,
-        request.max_bytes,
-        request.session_epoch,
-    )
-
-
 def decode_metadata(reader: RequestReader, version: int) -> metadata.MetadataRequest:
     """Read a Metadata request. Only in version 0 must the count of topics not be negative."""
     if version == 0 and (count := reader.next_i32()) < 0:
@@ -131,6 +105,5 @@ def decode_metadata(reader: RequestReader, version: int) -> metadata.MetadataReq
 # By api key.
 DECODERS: Mapping[int, Callable[[RequestReader, int], RequestBody]] = {
     PRODUCE_KEY: decode_produce,
-    FETCH_KEY: decode_fetch,
     METADATA_KEY: decode_metadata,
 }

@@ -7,13 +7,15 @@ the present epoch end at the high watermark. All record batches have epoch 0 in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from braidlog.broker.errors import BrokerError, NotOwner
 from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import FencedEpoch, UnknownEpoch
 from braidlog.protocols.kafka.messages import Leader
+from braidlog.protocols.kafka.wire import fetch, produce, share_acknowledge, share_fetch
 from braidlog.protocols.kafka.wire.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -28,6 +30,13 @@ if TYPE_CHECKING:
 RECORD_EPOCH: Final = 0  # In the header of every record batch.
 EPOCH_MAX: Final = 2**31 - 1
 LED_ELSEWHERE: Final = (NotOwner, FencedEpoch)  # The client has a former leader.
+EndpointT = TypeVar(
+    "EndpointT",
+    produce.NodeEndpoint,
+    fetch.NodeEndpoint,
+    share_fetch.NodeEndpoint,
+    share_acknowledge.NodeEndpoint,
+)
 
 
 def epoch_of(context: KafkaContext, name: TopicName) -> int:
@@ -57,6 +66,14 @@ def leader_in(context: KafkaContext, error: BrokerError, name: TopicName) -> Lea
     if address is None:
         return None
     return Leader(address.node_id, epoch_of(context, name), address.host, address.port)
+
+
+def endpoints(leaders: Iterable[Leader], kind: type[EndpointT]) -> list[EndpointT]:
+    """Return the addresses of the leaders that an answer names, each once."""
+    return [
+        kind(node_id=leader.node_id, host=leader.host, port=leader.port)
+        for leader in {leader.node_id: leader for leader in leaders}.values()
+    ]
 
 
 async def offsets_for_epochs(

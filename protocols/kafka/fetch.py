@@ -19,18 +19,21 @@ from braidlog.broker.reading.turn import Turn
 from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.epochs import LED_ELSEWHERE, check_epoch, leader_in
+from braidlog.protocols.kafka.epochs import check_epoch, endpoints, leader_in
 from braidlog.protocols.kafka.errors import Code, UnknownTopicId
 from braidlog.protocols.kafka.large_requests import large_requests
-from braidlog.protocols.kafka.messages import (
-    BY_ID_VERSION,
-    Fetched,
-    FetchReply,
-    FetchRequest,
-    FetchTarget,
-    Leader,
-)
+from braidlog.protocols.kafka.messages import BY_ID_VERSION, Leader
 from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.schema import NO_UUID
+from braidlog.protocols.kafka.wire.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
 from braidlog.storage.formats.api import Buffer, Codec, Part, StoredPart
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
@@ -39,6 +42,8 @@ from braidlog.storage.formats.kafka.set_layout import entry_bytes
 if TYPE_CHECKING:
     from braidlog.broker.reading.result import ReadResult
     from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.storage.metadata.names import TopicName
 
 # Bytes requested in a single read: a quarter of a millisecond.
 FETCH_STEP_BYTES = 1024 * 1024
@@ -64,15 +69,18 @@ LEADER_VERSION = 16
 WHOLE_EPOCHS = (0, -1)
 
 
+_Refusal = tuple[Code, Leader | None]
+"""The error of a partition that cannot be read, and the leader that the refusal names."""
+
+
 @dataclass(slots=True)
 class PartitionFetch:
     """Progress of a fetch in a partition."""
 
-    target: FetchTarget
+    target: FetchPartition
     offset: int  # next offset to read
     partition: Partition
-    code: int = Code.NONE  # error of the partition
-    leader: Leader | None = None  # named with the error
+    refusal: _Refusal | None = None  # error of the partition
     parts: list[Part] = field(default_factory=list)
     size: int = 0
     records: int = 0
@@ -82,47 +90,50 @@ class PartitionFetch:
 
 
 def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
-    """Answer once there are `bytes_min` or an error, at the latest after `wait_ms_max`.
+    """Answer once there are `min_bytes` or an error, at the latest after `max_wait_ms`.
 
-    Every replica id reads as a consumer: there are no followers.
+    Every replica id reads as a consumer: there are no followers. A follower's own fields and the
+    isolation level are not used: there are no transactions. Sessions are declined.
     """
     if request.session_epoch not in WHOLE_EPOCHS:
         context.count_error(Code.FETCH_SESSION_NOT_FOUND)
-        return KafkaAnswer(FetchReply({}, Code.FETCH_SESSION_NOT_FOUND))
-    end_s = trio.current_time() + request.wait_ms_max / 1000
+        return KafkaAnswer(FetchResponse(error_code=Code.FETCH_SESSION_NOT_FOUND))
+    end_s = trio.current_time() + request.max_wait_ms / 1000
     if context.has_own_writes:
         yield context.own_writes()
-    topics: dict[bytes | None, dict[int, PartitionFetch | Fetched]] = {}
-    readings: list[PartitionFetch] = []
-    refusals = _Refusals(context)
+    topics: dict[bytes | None, dict[int, PartitionFetch | _Refusal]] = {}
     number = 0
     by_id = context.version >= BY_ID_VERSION
-    find = context.partition_with_id if by_id else context.partition
-    for name, targets in request.topics.items():
-        by_index = topics[name] = {}
-        for index, target in targets.items():
+    for named in request.topics:
+        key = named.topic_id if by_id else named.topic
+        for target in named.partitions:  # Of a partition that is named twice the last counts.
+            by_index = topics.setdefault(key, {})
+            name = None
             try:
-                by_index[index] = reading = _begin(context, find(name, index), target)
-                readings.append(reading)
+                topic = context.topic_with_id(named.topic_id) if by_id else context.topic(key)
+                name = topic.name
+                by_index[target.partition] = _begin(context, topic, target)
             except BrokerError as error:
-                by_index[index] = refusals.of(error, name)
+                by_index[target.partition] = _refusal(context, error, name)
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
+    every = [reading for by_index in topics.values() for reading in by_index.values()]
     with OutputReservation(context.connection.outbox.budget, 0) as held:
-        fetching = _Fetching(context, request, readings, held, is_refused=refusals.are_any)
+        fetching = _Fetching(context, request, every, held)
         yield from fetching.read_all()
-        if request.wait_ms_max > 0 and not fetching.is_enough():
+        if request.max_wait_ms > 0 and not fetching.is_enough():
             yield fetching.wait(max(end_s - trio.current_time(), 0.0))
-        fetched = yield from _finish_all(context, topics)
-    return KafkaAnswer(FetchReply(fetched))
+        reply = yield from _finish_all(context, topics)
+    return KafkaAnswer(reply)
 
 
-def _begin(context: KafkaContext, partition: Partition, target: FetchTarget) -> PartitionFetch:
-    """Start reading a partition. Raises FencedEpoch, UnknownEpoch."""
-    if target.epoch >= 0:
-        check_epoch(context, partition.topic.name, target.epoch)
-    offset = target.offset
+def _begin(context: KafkaContext, topic: Topic, target: FetchPartition) -> PartitionFetch:
+    """Start reading a partition. Raises PartitionNotFound, FencedEpoch, UnknownEpoch."""
+    partition = topic.partition(target.partition)
+    if target.current_leader_epoch >= 0:
+        check_epoch(context, topic.name, target.current_leader_epoch)
+    offset = target.fetch_offset
     if context.walked:
         walked = context.walked.get(partition.partition_id)
         if walked is not None and walked[0] == offset:
@@ -130,33 +141,10 @@ def _begin(context: KafkaContext, partition: Partition, target: FetchTarget) -> 
     return PartitionFetch(target, offset, partition)
 
 
-class _Refusals:
-    """The answers of partitions that cannot be read. A request may name 50,000 of them, so answers
-    that are the same are a single object.
-    """
-
-    def __init__(self, context: KafkaContext) -> None:
-        self._context = context
-        self._answers: dict[tuple[int, bytes | None], Fetched] = {}
-
-    @property
-    def are_any(self) -> bool:
-        """True if a partition was refused."""
-        return bool(self._answers)
-
-    def of(self, error: BrokerError, key: bytes | None) -> Fetched:
-        """Return the answer of a partition of the topic with this name or id."""
-        context = self._context
-        code = context.refused(error)
-        names_leader = context.version >= LEADER_VERSION and isinstance(error, LED_ELSEWHERE)
-        place = code, key if names_leader else None
-        answer = self._answers.get(place)
-        if answer is None:
-            answer = self._answers[place] = Fetched(code, -1)
-            if names_leader:
-                assert key is not None
-                answer.leader = leader_in(context, error, context.topic_with_id(key).name)
-        return answer
+def _refusal(context: KafkaContext, error: BrokerError, name: TopicName | None) -> _Refusal:
+    if name is None or context.version < LEADER_VERSION:
+        return context.refused(error), None
+    return context.refused(error), leader_in(context, error, name)
 
 
 class _Fetching:
@@ -166,24 +154,20 @@ class _Fetching:
         self,
         context: KafkaContext,
         request: FetchRequest,
-        readings: Sequence[PartitionFetch],
+        every: Sequence[PartitionFetch | _Refusal],
         held: OutputReservation,
-        *,
-        is_refused: bool,
     ) -> None:
-        """Take `held`, the answer's share of the output budget, and `is_refused`, set if some
-        partition cannot be read at all.
-        """
+        """Take `held`, the answer's share of the output budget."""
         version = context.version
         self._context = context
-        self._readings = readings
-        self._is_refused = is_refused
+        self._readings = [reading for reading in every if isinstance(reading, PartitionFetch)]
+        self._is_refused = len(self._readings) < len(every)  # Some partition cannot be read at all.
         self._held = held
-        self._bytes_min = request.bytes_min
+        self._bytes_min = request.min_bytes
         self._codec: Codec = KAFKA if version < BATCHES_VERSION else KAFKA_BATCHES
         self._gives_whole = version >= WHOLE_VERSION
         self._cuts = version < BATCHES_VERSION
-        self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
+        self._bytes_max = min(context.options.fetch_bytes_max, max(request.max_bytes, 1))
         self._may_wait = False  # Once the fetch may wait, it holds no file.
         self._in_place = False  # If True, `read_all` leaves large sets in their files.
         self._cold_in_place = False  # The same for sets that were not in memory.
@@ -204,7 +188,7 @@ class _Fetching:
             return True
         size = 0
         for reading in self._readings:
-            if reading.code != Code.NONE:
+            if reading.refusal is not None:
                 return True
             size += max(reading.size, reading.available)
         return size >= self._bytes_min or not self._readings
@@ -253,7 +237,7 @@ class _Fetching:
         for reading in self._readings:
             if not all_in_memory(reading.parts):
                 reading.parts, reading.size, reading.records = [], 0, 0
-                reading.offset, reading.full = reading.target.offset, False
+                reading.offset, reading.full = reading.target.fetch_offset, False
                 reading.available, reading.counted_to = 0, -1
                 had_files = True
         return had_files
@@ -284,7 +268,7 @@ class _Fetching:
                 reading = readings[(number - 1 + first) % len(readings)]
                 if number % PARTITIONS_PER_TURN == 0:
                     yield trio.lowlevel.checkpoint()
-                if reading.code != Code.NONE:
+                if reading.refusal is not None:
                     continue
                 before = reading.size
                 yield from self._read_on(reading, reading.partition)
@@ -301,23 +285,22 @@ class _Fetching:
             reading.full = True
             # Otherwise the next fetch begins at this offset and gets the error.
             if not reading.size:
-                reading.code = self._context.refused(error)
-                if self._context.version >= LEADER_VERSION:
-                    reading.leader = leader_in(self._context, error, partition.topic.name)
+                reading.refusal = _refusal(self._context, error, partition.topic.name)
 
     def _read(self, reading: PartitionFetch, partition: Partition) -> Steps[None]:
         """Read up to the present high watermark, or as far as there is room. Raises BrokerError."""
         if partition.removed:
             gone = UnknownTopicId if self._context.version >= BY_ID_VERSION else TopicNotFound
             raise gone(partition.topic.name.full)
-        room = min(reading.target.bytes_max - reading.size, self._room)
+        room = min(reading.target.partition_max_bytes - reading.size, self._room)
         # The present end: with busy writers, a moving end would never be reached.
         end = partition.high_watermark
         if reading.offset > end:
             raise OffsetOutOfRange(reading.offset, partition.log_start_offset, end)
         # At the end, a negative limit does not matter.
-        if reading.offset < end and reading.target.bytes_max < 0:
-            raise InvalidRequest(f"max_bytes is {reading.target.bytes_max}, expected 0 or more")
+        bytes_max = reading.target.partition_max_bytes
+        if reading.offset < end and bytes_max < 0:
+            raise InvalidRequest(f"max_bytes is {bytes_max}, expected 0 or more")
         while reading.offset < end:
             if room <= 0 and not (self._gives_whole and self._is_alone):
                 _close(reading, partition)
@@ -361,7 +344,7 @@ class _Fetching:
         Beyond COUNTED_BYTES_MAX, count what is stored: it differs by little. Raises BrokerError.
         """
         if reading.counted_to < 0:
-            reading.counted_to = reading.target.offset
+            reading.counted_to = reading.target.fetch_offset
         end, enough = partition.high_watermark, min(self._bytes_min, COUNTED_BYTES_MAX)
         while reading.counted_to < end and reading.available < enough:
             yield from self._turn.give_way(READ_US)
@@ -415,7 +398,7 @@ class _Fetching:
         message = entry_bytes(stored)
         if message <= room:
             return room
-        own_room = reading.target.bytes_max
+        own_room = reading.target.partition_max_bytes
         if self._gives_whole:
             return message if self._is_alone else 0
         return min(message, own_room) if self._is_alone or own_room <= room else 0
@@ -444,7 +427,7 @@ def _wanted(reading: PartitionFetch) -> int:
     partition = reading.partition
     if reading.full or reading.offset == partition.high_watermark:
         return 0
-    return max(reading.target.bytes_max - reading.size, 0)
+    return max(reading.target.partition_max_bytes - reading.size, 0)
 
 
 def _close(reading: PartitionFetch, partition: Partition) -> None:
@@ -456,45 +439,62 @@ def _close(reading: PartitionFetch, partition: Partition) -> None:
 
 
 def _finish_all(
-    context: KafkaContext, topics: dict[bytes | None, dict[int, PartitionFetch | Fetched]]
-) -> Steps[dict[bytes | None, dict[int, Fetched]]]:
-    """Finish every reading, and return the partitions of the answer."""
-    fetched: dict[bytes | None, dict[int, Fetched]] = {}
+    context: KafkaContext, topics: dict[bytes | None, dict[int, PartitionFetch | _Refusal]]
+) -> Steps[FetchResponse]:
+    """Finish every reading, and return the answer; a version has either names or ids of topics."""
+    responses: list[FetchableTopicResponse] = []
+    leaders: list[Leader] = []
     number = 0
-    for name, partitions in topics.items():
-        finished = fetched[name] = {}
+    for key, partitions in topics.items():
+        done: list[PartitionData] = []
         for index, reading in partitions.items():
             if isinstance(reading, PartitionFetch):
                 _finish(context, reading)
-                reading = _fetched(reading)
-            finished[index] = reading
+            done.append(_fetched(index, reading, leaders))
             number += 1
             if number % PARTITIONS_PER_TURN == 0:
                 yield trio.lowlevel.checkpoint()
-    return fetched
+        topic = FetchableTopicResponse(topic=key, topic_id=key or NO_UUID, partitions=done)
+        responses.append(topic)
+    return FetchResponse(responses=responses, node_endpoints=endpoints(leaders, NodeEndpoint))
 
 
 def _finish(context: KafkaContext, reading: PartitionFetch) -> None:
     """Count the returned records; remember how far an empty read got, for the next fetch."""
+    partition, start = reading.partition, reading.target.fetch_offset
     if reading.size:
-        partition = reading.partition
         context.broker.metrics.records_out(
             PROTOCOL, partition.metrics_name, reading.records, reading.size, partition.traffic
         )
-    if reading.size == 0 and reading.code == Code.NONE and reading.offset > reading.target.offset:
-        context.note_walked(reading.partition, reading.target.offset, reading.offset)
+    if reading.size == 0 and reading.refusal is None and reading.offset > start:
+        context.note_walked(partition, start, reading.offset)
     elif context.walked:
-        context.walked.pop(reading.partition.partition_id, None)
+        context.walked.pop(partition.partition_id, None)
 
 
-def _fetched(reading: PartitionFetch) -> Fetched:
-    if reading.code != Code.NONE:
-        return Fetched(reading.code, -1, leader=reading.leader)
-    partition = reading.partition
-    return Fetched(
-        Code.NONE,
-        partition.high_watermark,
-        reading.parts,
-        reading.size,
-        partition.log_start_offset,
+def _fetched(
+    index: int, reading: PartitionFetch | _Refusal, leaders: list[Leader]
+) -> PartitionData:
+    """Return a partition of the answer; add the leader that a refusal names."""
+    if isinstance(reading, PartitionFetch):
+        if reading.refusal is None:
+            end = reading.partition.high_watermark
+            return PartitionData(
+                partition_index=index,
+                high_watermark=end,
+                last_stable_offset=end,
+                log_start_offset=reading.partition.log_start_offset,
+                aborted_transactions=None,
+                records=reading.parts,
+            )
+        reading = reading.refusal
+    code, leader = reading
+    refused = PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None
     )
+    if leader is not None:
+        leaders.append(leader)
+        refused.current_leader = LeaderIdAndEpoch(
+            leader_id=leader.node_id, leader_epoch=leader.epoch
+        )
+    return refused

@@ -140,9 +140,18 @@ class Writer:
             self.small.clear()
         self._parts.append(data)
 
-    def parts(self) -> list[Part]:
-        """Return the whole answer, in order."""
-        return [*self._parts, bytes(self.small)] if self.small else self._parts
+    @property
+    def size(self) -> int:
+        """Return the bytes of the answer."""
+        return len(self.small) + (sum(map(len, self._parts)) if self._parts else 0)
+
+    def parts(self, head: bytes = b"") -> list[Part]:
+        """Return the whole answer, in order; `head` comes first."""
+        if not self._parts:
+            return [head + self.small] if head or self.small else []
+        first = [head] if head else []
+        last = [bytes(self.small)] if self.small else []
+        return [*first, *self._parts, *last]
 
 
 def uvarint_bytes(number: int) -> bytes:

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.messages import Produced
+from braidlog.protocols.kafka.wire.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+)
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
 from braidlog.storage.formats.kafka import messages_v1 as kafka_timed
@@ -45,7 +48,7 @@ WRONG_MAX: Final = 100  # An answer names no more records: each takes a hundred 
 
 def refuse_keyless(
     message_set: memoryview, magic: int, version: int, place: str
-) -> Steps[Produced | None]:
+) -> Steps[PartitionProduceResponse | None]:
     """The answer to a set that a compacted topic cannot take; None if it can. `place` names the
     partition.
     """
@@ -62,12 +65,17 @@ def refuse_keyless(
         return None
     is_new = version >= INVALID_RECORD_SINCE
     reason = f"{NO_KEY} {place}".encode()
-    return Produced(
-        Code.INVALID_RECORD if is_new else Code.INVALID_MESSAGE,
-        -1,
-        message=f"{len(places)} or more records have no key".encode(),
-        wrong=[(number, reason) for number in places[:WRONG_MAX]],
+    return PartitionProduceResponse(
+        error_code=Code.INVALID_RECORD if is_new else Code.INVALID_MESSAGE,
+        base_offset=-1,
+        error_message=f"{len(places)} or more records have no key".encode(),
+        record_errors=[wrong_record(number, reason) for number in places[:WRONG_MAX]],
     )
+
+
+def wrong_record(number: int, reason: bytes) -> BatchIndexAndErrorMessage:
+    """Return the fault of the record at a place of a set."""
+    return BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=reason)
 
 
 def keyless(message_set: memoryview, magic: int) -> list[int]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.errors import OffsetOutOfRange
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.keys import INLINE_BYTES, WRONG_MAX, records_of
-from braidlog.protocols.kafka.messages import Produced
+from braidlog.protocols.kafka.keys import INLINE_BYTES, WRONG_MAX, records_of, wrong_record
+from braidlog.protocols.kafka.wire.produce import PartitionProduceResponse
 from braidlog.storage.errors import BodyError
 
 if TYPE_CHECKING:
@@ -29,22 +29,29 @@ REASON: Final = b"One or more records have been rejected due to invalid timestam
 
 def refuse_times(
     message_set: memoryview, magic: int, limits_ms: TimeLimits, now_us: int
-) -> Steps[Produced | None]:
+) -> Steps[PartitionProduceResponse | None]:
     """The answer to a set with a record outside the limits; None if there is none."""
     before, after = limits_ms
     now_ms = now_us // US_PER_MS
     first = now_ms - (ALWAYS if before is None else before)
     last = now_ms + (ALWAYS if after is None else after)
 
-    def look() -> list[tuple[int, bytes | None]]:
+    def look() -> list[tuple[int, bytes]]:
         return outside(message_set, magic, first, last)
 
-    wrong: list[tuple[int, bytes | None]]
+    wrong: list[tuple[int, bytes]]
     if len(message_set) <= INLINE_BYTES:
         wrong = look()
     else:
         wrong = yield run_unpacking(look)
-    return Produced(Code.INVALID_TIMESTAMP, -1, message=REASON, wrong=wrong) if wrong else None
+    if not wrong:
+        return None
+    return PartitionProduceResponse(
+        error_code=Code.INVALID_TIMESTAMP,
+        base_offset=-1,
+        error_message=REASON,
+        record_errors=[wrong_record(*record) for record in wrong],
+    )
 
 
 async def time_of_batch(partition: Partition, offset: int) -> int:
@@ -59,7 +66,7 @@ async def time_of_batch(partition: Partition, offset: int) -> int:
 
 def outside(
     message_set: memoryview, magic: int, first_ms: int, last_ms: int
-) -> list[tuple[int, bytes | None]]:
+) -> list[tuple[int, bytes]]:
     """Return the places of records outside the limits, both inclusive, with the reason; at most
     `WRONG_MAX`. None for an unreadable set, which a later check refuses.
     """

@@ -20,7 +20,7 @@ from braidlog.broker.runtime.steps import run
 from braidlog.protocols.kafka.classic_group import MemberRefused
 from braidlog.protocols.kafka.classic_groups import checked_name
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.epochs import LED_ELSEWHERE, leader_in
+from braidlog.protocols.kafka.epochs import LED_ELSEWHERE, endpoints, leader_in
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_configs import settings_of
 from braidlog.protocols.kafka.share_acks import AckBatch, InvalidAck, acknowledge_ranges, read_acks
@@ -281,10 +281,7 @@ def _fetched(
             ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in by_topic.items()
         ],
-        node_endpoints=[
-            NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port)
-            for leader in {led.node_id: led for led in leaders}.values()
-        ],
+        node_endpoints=endpoints(leaders, NodeEndpoint),
     )
     return KafkaAnswer(reply, ack_results.ticket)
 
@@ -329,9 +326,6 @@ def share_acknowledge(
             acknowledge.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in by_topic.items()
         ],
-        node_endpoints=[
-            acknowledge.NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port)
-            for leader in {led.node_id: led for led in ack_results.leaders.values()}.values()
-        ],
+        node_endpoints=endpoints(ack_results.leaders.values(), acknowledge.NodeEndpoint),
     )
     return KafkaAnswer(reply, ack_results.ticket)

@@ -154,7 +154,7 @@ class FetchRequest(Struct):
         *,
         cluster_id: bytes | None = None,
         replica_id: int = -1,
-        replica_state: ReplicaState | None = None,
+        replica_state: ReplicaState = ReplicaState(),
         max_wait_ms: int = 0,
         min_bytes: int = 0,
         max_bytes: int = 2147483647,
@@ -167,7 +167,7 @@ class FetchRequest(Struct):
     ) -> None:
         self.cluster_id = cluster_id
         self.replica_id = replica_id
-        self.replica_state = ReplicaState() if replica_state is None else replica_state
+        self.replica_state = replica_state
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -286,9 +286,9 @@ class PartitionData(Struct):
         high_watermark: int = 0,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
-        diverging_epoch: EpochEndOffset | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
-        snapshot_id: SnapshotId | None = None,
+        diverging_epoch: EpochEndOffset = EpochEndOffset(),
+        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),
+        snapshot_id: SnapshotId = SnapshotId(),
         aborted_transactions: Sequence[AbortedTransaction] | None = (),
         preferred_read_replica: int = -1,
         records: Pieces | None = (),
@@ -298,9 +298,9 @@ class PartitionData(Struct):
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
-        self.diverging_epoch = EpochEndOffset() if diverging_epoch is None else diverging_epoch
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
-        self.snapshot_id = SnapshotId() if snapshot_id is None else snapshot_id
+        self.diverging_epoch = diverging_epoch
+        self.current_leader = current_leader
+        self.snapshot_id = snapshot_id
         self.aborted_transactions = aborted_transactions
         self.preferred_read_replica = preferred_read_replica
         self.records = records

@@ -159,7 +159,7 @@ class PartitionProduceResponse(Struct):
         log_start_offset: int = -1,
         record_errors: Sequence[BatchIndexAndErrorMessage] = (),
         error_message: bytes | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
+        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),
     ) -> None:
         self.index = index
         self.error_code = error_code
@@ -168,7 +168,7 @@ class PartitionProduceResponse(Struct):
         self.log_start_offset = log_start_offset
         self.record_errors = record_errors
         self.error_message = error_message
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+        self.current_leader = current_leader
 
 
 class TopicProduceResponse(Struct):

@@ -10,18 +10,11 @@ from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import BrokerAddress
 from braidlog.protocols.kafka.messages import (
     ByPartition,
-    Fetched,
-    FetchReply,
-    FetchRequest,
-    FetchTarget,
-    Produced,
-    ProduceReply,
     ProduceRequest,
-    Reply,
     Request,
     RequestBody,
 )
-from braidlog.protocols.kafka.schema import NO_UUID
+from braidlog.protocols.kafka.schema import NO_UUID, Struct
 from braidlog.protocols.kafka.wire import (
     fetch,
     find_coordinator,
@@ -40,6 +33,10 @@ from tests.protocols.kafka.short_messages import (
     EpochEnd,
     EpochEndsOf,
     EpochTarget,
+    Fetched,
+    FetchReply,
+    FetchRequest,
+    FetchTarget,
     MetadataReply,
     MetadataRequest,
     OffsetCommitReply,
@@ -53,6 +50,8 @@ from tests.protocols.kafka.short_messages import (
     OffsetsRequest,
     OffsetsTarget,
     PartitionMetadata,
+    Produced,
+    ProduceReply,
     TopicMetadata,
 )
 
@@ -96,6 +95,7 @@ __all__ = [
 ]
 
 
+Reply = Struct | ProduceReply | FetchReply
 TOPIC_ID_BYTES = 16
 
 
@@ -141,9 +141,8 @@ def full(body: Any) -> Any:
 
 
 def handled(body: Any) -> Any:
-    """Return a request or reply as handlers know it: Produce and Fetch have their own classes."""
-    is_quick = isinstance(body, ProduceRequest | ProduceReply | FetchRequest | FetchReply)
-    return body if is_quick else full(body)
+    """Return a request or reply as handlers know it: a Produce has a class of its own."""
+    return body if isinstance(body, ProduceRequest) else full(body)
 
 
 def short(body: Any, version: int = 0) -> Any:

@@ -5,6 +5,66 @@ from dataclasses import dataclass, field
 
 from braidlog.protocols.kafka.context import BrokerAddress
 from braidlog.protocols.kafka.messages import ByPartition
+from braidlog.storage.formats.api import Part
+
+
+@dataclass(slots=True)
+class FetchTarget:
+    """A partition's fetch offset, the limit in bytes, and the epoch of the leader that the client
+    knows, -1 for none.
+    """
+
+    offset: int
+    bytes_max: int
+    epoch: int = -1
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    """A read that may wait for data (key 1)."""
+
+    replica_id: int
+    wait_ms_max: int
+    bytes_min: int
+    topics: ByPartition[FetchTarget]
+    bytes_max: int = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Produced:
+    """The result for a message set; `base_offset` is -1 on error."""
+
+    error: int
+    base_offset: int
+    append_ms: int = -1  # -1: the times are the producer's own.
+    log_start_offset: int = -1
+    message: bytes | None = None
+    wrong: Sequence[tuple[int, bytes | None]] = ()  # Records at fault: place in the set, reason.
+
+
+@dataclass(slots=True)
+class ProduceReply:
+    """Answers a ProduceRequest."""
+
+    topics: ByPartition[Produced]
+
+
+@dataclass(slots=True)
+class Fetched:
+    """Records read from a partition: `parts` joined are the message set, of `size` bytes."""
+
+    error: int
+    high_watermark: int
+    parts: Sequence[Part] = ()
+    size: int = 0
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class FetchReply:
+    """Answers a FetchRequest."""
+
+    topics: ByPartition[Fetched]
 
 
 @dataclass(slots=True)

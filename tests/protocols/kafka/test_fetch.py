@@ -9,6 +9,7 @@ import trio.testing
 from braidlog.broker.broker import Broker
 from braidlog.broker.reading.result import ReadResult
 from braidlog.protocols.kafka.fetch import _joined
+from braidlog.protocols.kafka.wire.fetch import FetchTopic
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.log.gaps import append_gap
 from braidlog.storage.metadata.names import TopicName
@@ -60,20 +61,33 @@ async def test_a_set_is_cut_at_max_bytes_anywhere(client: RawKafka) -> None:
         assert fetched.high_watermark == 2
 
 
-async def test_missing_partitions_share_an_answer(
-    client: RawKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A request may name fifty thousand such partitions."""
-    answers: list[m.Fetched] = []
-
-    def fetched(error: int, high_watermark: int) -> m.Fetched:
-        answers.append(m.Fetched(error, high_watermark))
-        return answers[-1]
-
-    monkeypatch.setattr("braidlog.protocols.kafka.fetch.Fetched", fetched)
+async def test_missing_partitions_are_refused_one_by_one(client: RawKafka) -> None:
     reply = await client.call(fetch(FOO, dict.fromkeys(range(10, 90), (0, 100))))
     assert reply == m.FetchReply({FOO: {index: m.Fetched(3, -1, []) for index in range(10, 90)}})
-    assert len(answers) == 1
+
+
+async def test_of_a_partition_named_twice_the_last_entry_is_answered(client: RawKafka) -> None:
+    await produce_one(client, message_set(b"a", b"b"))
+    request = m.full(fetch(FOO, {0: (7, 100)}))
+    request.topics = [*request.topics, *m.full(fetch(FOO, {0: (1, 100)})).topics]
+    reply = await client.call_whole(request, 4)
+    (topic,) = reply.responses
+    (partition,) = topic.partitions
+    assert (partition.error_code, partition.high_watermark) == (0, 2)
+
+
+async def test_a_fetch_that_continues_a_session_is_refused_whole(client: RawKafka) -> None:
+    request = m.full(fetch(FOO, {0: (0, 100)}))
+    request.session_id, request.session_epoch = 12345, 7
+    reply = await client.call_whole(request, 7)
+    assert (reply.error_code, reply.session_id, reply.responses) == (70, 0, [])
+
+
+async def test_a_topic_without_partitions_is_not_answered(client: RawKafka) -> None:
+    request = m.full(fetch(FOO, {0: (0, 100)}))
+    request.topics = [FetchTopic(topic=b"empty"), *request.topics]
+    reply = await client.call_whole(request, 4)
+    assert [topic.topic for topic in reply.responses] == [FOO]
 
 
 @pytest.mark.parametrize(("wait_ms", "bytes_min"), [(0, 1), (-1, 1), (3_600_000, 0)])

@@ -38,8 +38,10 @@ async def test_a_compacted_topic_takes_no_record_without_a_key(version, code, va
     unkeyed = memoryview(KAFKA.encode([Record(0, 1, key=None, value=value)], 0))
     assert await run(refuse_keyless(keyed, 0, version, "foo-0")) is None
     refused = await run(refuse_keyless(unkeyed, 0, version, "foo-0"))
-    assert (refused.error, refused.base_offset) == (code, -1)
-    assert refused.wrong == [(0, f"{NO_KEY} foo-0".encode())]
+    assert (refused.error_code, refused.base_offset) == (code, -1)
+    (record,) = refused.record_errors
+    assert record.batch_index == 0
+    assert record.batch_index_error_message == f"{NO_KEY} foo-0".encode()
 
 
 def test_the_places_of_records_without_a_key():

@@ -52,6 +52,7 @@ from braidlog.protocols.kafka.wire.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
 from braidlog.protocols.kafka.wire.elect_leaders import ElectLeadersRequest
+from braidlog.protocols.kafka.wire.fetch import FetchRequest
 from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -190,7 +191,7 @@ def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
 
 
 CHANGE_NOTHING = {
-    *(m.FetchRequest, ListOffsetsRequest, OffsetFetchRequest, FindCoordinatorRequest),
+    *(FetchRequest, ListOffsetsRequest, OffsetFetchRequest, FindCoordinatorRequest),
     *(ApiVersionsRequest, InitProducerIdRequest, OffsetForLeaderEpochRequest),
     *(SaslHandshakeRequest, SaslAuthenticateRequest),
     *(DescribeGroupsRequest, ListGroupsRequest, DescribeConfigsRequest),

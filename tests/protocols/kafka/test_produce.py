@@ -263,8 +263,7 @@ async def test_a_right_lost_in_the_midst_of_a_request_ends_its_sets(
     assert isinstance(result, GeneratorType)
     answer = await run(result)
     assert answer is not None
-    assert isinstance(answer.reply, m.ProduceReply)
-    results = answer.reply.topics[FOO].items()
+    results = m.short(answer.reply).topics[FOO].items()
     refused = Code.TOPIC_AUTHORIZATION_FAILED
     assert [(index, result.error) for index, result in results] == [
         (0, Code.NONE),
@@ -294,7 +293,7 @@ async def test_a_set_that_is_always_overtaken_is_stored_unpacked(
     producing = _Producing(context_of(broker), m.ProduceRequest(1, 1000, {}))
     packed = RestlessSet(large, SetLimits(1 << 20, 1 << 20, 1 << 20))
     produced = await producing._append_in_thread(partition, packed)
-    assert (produced.error, produced.base_offset) == (0, PACK_TRIES_MAX)
+    assert (produced.error_code, produced.base_offset) == (0, PACK_TRIES_MAX)
     await broker.durability.all_durable()
     (batch,) = await partition.read(PACK_TRIES_MAX, 1 << 20)
     assert not batch.header.flags

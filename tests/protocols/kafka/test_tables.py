@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.codec import read, write
 from braidlog.protocols.kafka.decoding import (
     DECODERS,
+    PRODUCE_KEY,
     RequestReader,
-    decode_fetch,
     decode_produce,
 )
 from braidlog.protocols.kafka.encoding import encode
@@ -20,7 +19,6 @@ from braidlog.protocols.kafka.fields import (
     ENTRIES_MAX,
     INT16,
     INT32,
-    PIECE_BYTES_MIN,
     FieldReader,
     Writer,
 )
@@ -30,12 +28,7 @@ from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE, is_served, ranges
 from braidlog.protocols.kafka.wire import produce
 from braidlog.protocols.kafka.wire.api_versions import ApiVersion, ApiVersionsResponse
-from braidlog.protocols.kafka.wire.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-)
+from braidlog.protocols.kafka.wire.fetch import ForgottenTopic
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
@@ -119,19 +112,17 @@ def test_fetch_v11_with_a_session_and_a_rack() -> None:
         " 00000000 00000005 0000000000000007 ffffffffffffffff 00000400 00000000 0000"
     )
     data = memoryview(bytes.fromhex(text))
-    reader = RequestReader(data)
-    request = decode_fetch(reader, 11)
+    reader = FieldReader(data)
+    request = m.short(read(APIS[1].request, reader, 11))
     assert not reader.left
     target = m.FetchTarget(7, 1024, 5)
     assert request == m.FetchRequest(-1, 500, 1, {b"foo": {0: target}}, 1 << 20)
-    assert m.short(read(APIS[1].request, FieldReader(data), 11)) == request
     reply = m.FetchReply({b"foo": {0: m.Fetched(0, 9, [b"abc"], 3, 2)}})
-    frame = b"".join(encode(7, reply, 11))
+    frame = b"".join(encode(7, m.full(reply), 11))
     assert frame[BODY_POS:].hex() == (
         "00000000 0000 00000000 00000001 0003 666f6f 00000001 00000000 0000 0000000000000009"
         " 0000000000000009 0000000000000002 ffffffff ffffffff 00000003 616263"
     ).replace(" ", "")
-    assert written(m.full(reply), 11) == frame[BODY_POS:]
 
 
 def test_metadata_v1_distinguishes_no_topics_from_all() -> None:
@@ -159,42 +150,29 @@ def by_partition(
     }
 
 
-def names_of(version: int, flexible: int) -> Sequence[bytes | None]:
-    """Return names of topics for a version of Produce or Fetch, or their ids."""
-    if version < flexible:
+def names_of(version: int) -> Sequence[bytes | None]:
+    """Return names of topics for a version of Produce, or their ids."""
+    if version < produce.ProduceRequest.FLEXIBLE:
         return NAMES
     if version < BY_ID_VERSION:
         return [b"", b"topic", bytes(127), bytes(130)]
     return [b"1" * 16, b"2" * 16, b"3" * 16]
 
 
-def check_by_hand(api_key: int, version: int, request: m.RequestBody, reply: m.Reply) -> None:
-    """Compare the hand-written parser and writer with the generated structures."""
-    is_flexible = (api_key, version) in FLEXIBLE
-    tags = b"\0" * is_flexible
-    frame = HEADER.pack(api_key, version, 7) + INT16.pack(-1) + tags
+def check_by_hand(version: int, request: m.ProduceRequest) -> None:
+    """Compare the hand-written parser of Produce with the generated structures."""
+    tags = b"\0" * ((PRODUCE_KEY, version) in FLEXIBLE)
+    frame = HEADER.pack(PRODUCE_KEY, version, 7) + INT16.pack(-1) + tags
     frame += written(m.full(request), version)
     machine = KafkaMachine(1 << 20)
     decoded = machine.decode(memoryview(INT32.pack(len(frame)) + frame))
     assert decoded == m.Request(7, None, request, version)
-    answer = b"".join(map(bytes, machine.encode(7, reply)))
-    assert answer[:4] == INT32.pack(len(answer) - 4)
-    assert answer[BODY_POS:] == tags + written(m.full(reply), version)
-
-
-def produced(rng: random.Random) -> m.Produced:
-    """Return the result of a set; only an error has a message and wrong records."""
-    result = m.Produced(rng.choice((0, 2, 79)), rng.randrange(2**40), rng.randrange(9), 3)
-    if result.error:
-        result.message = rng.choice((None, b"wrong"))
-        result.wrong = [(rng.randrange(9), rng.choice((None, b"why")))] * rng.randrange(3)
-    return result
 
 
 @pytest.mark.parametrize("version", range(APIS[0].version_max + 1))
 def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
     rng = random.Random(version)
-    names = names_of(version, m.ProduceReply.FLEXIBLE)
+    names = names_of(version)
     for _ in range(50):
         sets = by_partition(
             rng,
@@ -203,40 +181,7 @@ def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
         )
         request = m.ProduceRequest(rng.randrange(-2, 3), rng.randrange(9999), sets)
         request.transactional_id = rng.choice(NAMES) if version >= 3 else None
-        reply = m.ProduceReply(
-            by_partition(
-                rng,
-                lambda: produced(rng),
-                names,
-            )
-        )
-        check_by_hand(0, version, request, reply)
-
-
-@pytest.mark.parametrize("version", range(APIS[1].version_max + 1))
-def test_the_hand_written_fetch_code_agrees_with_the_table(version: int) -> None:
-    rng = random.Random(version)
-    names = names_of(version, m.FetchReply.FLEXIBLE)
-    for _ in range(50):
-        targets = by_partition(
-            rng,
-            lambda: m.FetchTarget(
-                rng.randrange(99), rng.randrange(99), rng.randrange(9) if version >= 9 else -1
-            ),
-            names,
-        )
-        request = m.FetchRequest(-1, rng.randrange(99), rng.randrange(99), targets)
-        if version >= 3:
-            request.bytes_max = rng.randrange(99)
-        size = rng.choice((0, 9, PIECE_BYTES_MIN))
-        reply = m.FetchReply(
-            by_partition(
-                rng,
-                partial(m.Fetched, rng.randrange(9), 8, [b"a", bytes(size)], size + 1, 7),
-                names,
-            )
-        )
-        check_by_hand(1, version, request, reply)
+        check_by_hand(version, request)
 
 
 def test_partitions_that_a_fetch_session_forgets_are_skipped() -> None:
@@ -247,13 +192,13 @@ def test_partitions_that_a_fetch_session_forgets_are_skipped() -> None:
     ]
     request.rack_id = b"r"
     for version in range(7, APIS[1].version_max + 1):
-        reader = RequestReader(memoryview(written(request, version)))
-        assert decode_fetch(reader, version) == m.short(request)
+        reader = FieldReader(memoryview(written(request, version)))
+        assert m.short(read(APIS[1].request, reader, version)) == m.short(request)
         assert not reader.left
 
 
 @pytest.mark.parametrize("version", [0, 7, 9, 13])
-def test_a_topic_without_partitions_is_left_out_of_produce_and_fetch(version: int) -> None:
+def test_a_topic_without_partitions_is_left_out_of_produce(version: int) -> None:
     name, topic_id, other_id = b"t", b"t" * 16, b"e" * 16
     key = topic_id if version >= BY_ID_VERSION else name
     sets = [produce.PartitionProduceData(records=b"")]
@@ -263,9 +208,3 @@ def test_a_topic_without_partitions_is_left_out_of_produce_and_fetch(version: in
     ]
     data = memoryview(written(produce.ProduceRequest(topic_data=topics), version))
     assert list(decode_produce(RequestReader(data), version).topics) == [key]
-    targets = [
-        FetchTopic(topic=b"empty", topic_id=other_id),
-        FetchTopic(topic=name, topic_id=topic_id, partitions=[FetchPartition()]),
-    ]
-    data = memoryview(written(FetchRequest(topics=targets), version))
-    assert list(decode_fetch(RequestReader(data), version).topics) == [key]
