@@ -230,7 +230,9 @@ async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_o
     name = context.topic_name(wanted.name)
     count = len(context.broker.topics.get(name).partitions)
     if wanted.count <= count:
-        raise AdminRefused(Code.INVALID_PARTITIONS, f"{name.topic} has {count} partitions already")
+        reason = f"The topic {name.topic} currently has {count} partition(s); "
+        reason += f"{wanted.count} would not be an increase."
+        raise AdminRefused(Code.INVALID_PARTITIONS, reason)
     _check_total(wanted.count)
     if wanted.assignments is not None:
         if len(wanted.assignments) != wanted.count - count:

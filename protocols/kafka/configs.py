@@ -74,10 +74,14 @@ def _described(
             context, resource, with_synonyms=synonyms, with_documentation=documentation
         )
     if resource.resource_type != TOPIC:
-        raise AdminRefused(Code.INVALID_REQUEST, "topics and brokers have settings")
+        raise AdminRefused(Code.INVALID_REQUEST, _other_kind(resource.resource_type))
     topic = context.broker.topics.get(context.topic_name(resource.resource_name))
     origins = origins_of(context, topic.meta.settings, topic.inherited)
     return config_entries(origins, with_synonyms=synonyms, with_documentation=documentation)
+
+
+def _other_kind(kind: int) -> str:
+    return f"resource type {kind} has no settings, expected topic (2), broker (4) or group (32)"
 
 
 def _check_broker(context: KafkaContext, name: bytes | None) -> None:
@@ -147,8 +151,13 @@ async def _alter(
 ) -> int:
     if resource.resource_type == GROUP:
         return await alter_group(context, resource, is_check=validate_only)
+    if resource.resource_type == BROKER and _only_unsets(resource):
+        _check_broker(context, resource.resource_name)
+        return 0  # No broker has such settings: kafka-reassign-partitions unsets throttles.
     if resource.resource_type != TOPIC:
         text = "the settings of a broker are in its configuration file"
+        if resource.resource_type != BROKER:
+            text = _other_kind(resource.resource_type)
         raise AdminRefused(Code.INVALID_REQUEST, text)
     name = context.topic_name(resource.resource_name)
     topics = context.broker.topics
@@ -163,6 +172,12 @@ async def _alter(
     return 0
 
 
+def _only_unsets(resource: whole.AlterConfigsResource | incremental.AlterConfigsResource) -> bool:
+    return isinstance(resource, incremental.AlterConfigsResource) and all(
+        config.config_operation == DELETE for config in resource.configs
+    )
+
+
 def _replaced(changes: Sequence[whole.AlterableConfig], _: InForce) -> Changes:
     """Raises AdminRefused."""
     replaced: Changes = dict.fromkeys(row.name for row in SETTINGS.values())
@@ -175,7 +190,8 @@ def _replaced(changes: Sequence[whole.AlterableConfig], _: InForce) -> Changes:
 def _check_value(change: whole.AlterableConfig | incremental.AlterableConfig) -> None:
     """Check that a change has a value. Raises AdminRefused."""
     if change.value is None:
-        raise AdminRefused(Code.INVALID_REQUEST, "a setting cannot be null")
+        name = (change.name or b"").decode(errors="replace")
+        raise AdminRefused(Code.INVALID_REQUEST, f"Null value not supported for : {name}")
 
 
 def _changed(changes: Sequence[incremental.AlterableConfig], settings: InForce) -> Changes:

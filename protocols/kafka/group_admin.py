@@ -198,7 +198,8 @@ def _kind(group: Group | None, *, has_others: bool) -> tuple[bytes, bytes]:
         return group.state_name, SHARE
     if group is not None and group.members:
         return group.state.value, CLASSIC if isinstance(group, KafkaGroup) else CONSUMER
-    return (GroupState.STABLE if has_others else GroupState.EMPTY).value, CLASSIC
+    kind = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+    return (GroupState.STABLE if has_others else GroupState.EMPTY).value, kind
 
 
 def _is_wanted(words: Sequence[bytes | None], word: bytes) -> bool:

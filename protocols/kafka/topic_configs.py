@@ -78,7 +78,7 @@ def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
     text = (value or b"").decode(errors="replace")
     if (row := SETTINGS.get(key)) is not None:
         return {row.name: stored(row, text)}
-    raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
+    raise AdminRefused(Code.INVALID_CONFIG, f"Unknown topic config name: {key}")
 
 
 @dataclass(frozen=True, slots=True)

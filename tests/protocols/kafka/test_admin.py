@@ -335,7 +335,7 @@ async def test_settings_are_replaced_as_a_whole(broker: Broker, client: RawKafka
         ([change("-7")], {}, Code.INVALID_CONFIG),
         ([change("-7")], {"validate_only": True}, Code.INVALID_CONFIG),
         ([change("1", name="no.such")], {}, Code.INVALID_CONFIG),
-        ([], {"kind": 4, "name": b"1"}, Code.INVALID_REQUEST),
+        ([change("1")], {"kind": 4, "name": b"1"}, Code.INVALID_REQUEST),
         ([], {"name": b"none"}, Code.UNKNOWN_TOPIC_OR_PARTITION),
         ([], {"name": b"n ne"}, Code.INVALID_TOPIC),
     ],
@@ -410,6 +410,17 @@ async def test_list_settings_are_appended_and_subtracted(broker: Broker, client:
     assert policy() == {"compact"}
 
 
+async def test_settings_of_a_broker_can_only_be_unset(client: RawKafka) -> None:
+    """kafka-reassign-partitions unsets throttles of brokers, which none has."""
+    throttle = change("", operation=1, name="leader.replication.throttled.rate")
+    for name in (b"1", b""):
+        assert await alter(client, throttle, kind=4, name=name) == Code.NONE
+    assert await alter(client, throttle, kind=4, name=b"7") == Code.INVALID_REQUEST
+    threads = change("1", name="log.cleaner.threads")
+    assert await alter(client, throttle, threads, kind=4, name=b"1") == Code.INVALID_REQUEST
+    assert await alter(client, threads, kind=4, name=b"1", whole=True) == Code.INVALID_REQUEST
+
+
 async def test_settings_of_unsupported_resources_are_refused(client: RawKafka) -> None:
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=8, resource_name=b"x")]
@@ -417,7 +428,7 @@ async def test_settings_of_unsupported_resources_are_refused(client: RawKafka) -
     (result,) = (await client.call_with_table(request, 1)).results
     assert (result.error_code, result.error_message) == (
         Code.INVALID_REQUEST,
-        b"topics and brokers have settings",
+        b"resource type 8 has no settings, expected topic (2), broker (4) or group (32)",
     )
 
 

@@ -241,6 +241,16 @@ async def test_tools_see_the_group(client: RawKafka) -> None:
     assert await delete() == Code.GROUP_ID_NOT_FOUND
 
 
+async def test_a_group_keeps_its_type_when_its_members_leave(client: RawKafka) -> None:
+    await client.call_with_table(first(), 1)
+    await commit(client, A, 1)
+    await beat(client, A, -1)
+    (group,) = (await client.call_with_table(ListGroupsRequest(), 5)).groups
+    assert (group.group_state, group.group_type) == (b"Empty", b"consumer")
+    classic = ListGroupsRequest(types_filter=[b"classic"])
+    assert (await client.call_with_table(classic, 5)).groups == []
+
+
 async def test_a_name_without_members_takes_the_type_of_the_next(client: RawKafka) -> None:
     await client.call_with_table(first(), 1)
     await beat(client, A, -1)
