@@ -210,8 +210,14 @@ def _admin_of_namespaces() -> Iterator[Row]:
     for method in ("GET", "DELETE"):
         yield method, f"{cluster}/failureDomains/rack", None
     yield "GET", f"{ADMIN}/brokers/standalone/broker/ownedNamespaces", None
-    yield "GET", f"{ADMIN}/broker-stats/topics", None
-    yield "GET", f"{ADMIN}/broker-stats/load-report", None
+    for end in ("broker-stats/topics", "broker-stats/metrics", "broker-stats/load-report"):
+        yield "GET", f"{ADMIN}/{end}", None
+    for end in ("all", "racks-info"):
+        yield "GET", f"{ADMIN}/bookies/{end}", None
+    roles = f"{namespace}/permissions/subscription"
+    yield "GET", roles, None
+    yield "POST", f"{roles}/hostile-admin", ["hostile", "role:hostile"]
+    yield "DELETE", f"{namespace}/permissions/hostile-admin/hostile", None
 
 
 def _admin_of_topics() -> Iterator[Row]:
@@ -229,6 +235,9 @@ def _admin_of_topics() -> Iterator[Row]:
     yield "GET", f"{base}/properties", None
     yield "PUT", f"{base}/properties", {"team": "blue"}
     yield "POST", f"{base}/analyzeBacklog", PLACE_IN_LOG
+    rate = {"dispatchThrottlingRateInMsg": 1000, "relativeToPublishRate": True}
+    for method, body in (("POST", rate), ("GET", None), ("DELETE", None)):
+        yield method, f"{KEEP}/hostile-admin/dispatchRate", body
     yield "POST", f"{base}/expireMessages", PLACE_IN_LOG
     yield "POST", f"{KEEP}/all_subscription/expireMessages/1000000", None
     schemas = f"{ADMIN}/schemas/{PLACE}"
