@@ -293,6 +293,8 @@ def module(name: str, request: Message, response: Message) -> str:
         "Pieces",
         "Struct",
         "NO_UUID",
+        "own",
+        "shared",
         *(simple_type for simple_type, _, _ in SIMPLE.values()),
     }
     used = [word for word in sorted(words) if re.search(rf"\b{word}\b", body)]
@@ -352,9 +354,7 @@ def structures(whole: Message) -> Iterator[Structure]:
 def structure(place: Place, fields: Sequence[FieldDefinition], about: str, whole: Message) -> str:
     """Return the source of a class."""
     purpose = ".".join((place[0], *place[1::2])) + (": " + about.rstrip(".") if about else "")
-    slots = "".join(f'"{field.attribute}", ' for field in fields)
     lines = [f"class {place[-1]}(Struct):", f'    """{purpose}."""', ""]
-    lines.append(f"    __slots__ = ({slots.rstrip() if len(fields) == 1 else slots[:-2]})")
     if place == (whole.name,) and whole.name.endswith("Request"):
         lines.append(f"    KEY = {whole.key}")
         lines.append(f"    VERSIONS = ({whole.valid.since}, {whole.valid.until})")
@@ -362,12 +362,7 @@ def structure(place: Place, fields: Sequence[FieldDefinition], about: str, whole
         lines.append(f"    FLEXIBLE = {whole.flexible}")
     if fields:
         lines += ["    FIELDS = (", *(f"        {row(field)}," for field in fields), "    )", ""]
-        lines += ["    def __init__(", "        self,", "        *,"]
-        lines += [
-            f"        {field.attribute}: {hint(field)} = {default(field)}," for field in fields
-        ]
-        lines.append("    ) -> None:")
-        lines += [f"        self.{field.attribute} = {initial(field)}" for field in fields]
+        lines += [f"    {field.attribute}: {hint(field)} = {default(field)}" for field in fields]
     return "\n".join(lines) + "\n"
 
 
@@ -391,7 +386,7 @@ def hint(field: FieldDefinition) -> str:
     kind = SIMPLE[field.type][1] if field.type in SIMPLE else field.type
     if field.is_array:
         return f"Sequence[{kind}]" + (" | None" if field.nullable else "")
-    return kind if field.type in SIMPLE or is_shared(field) else f"{kind} | None"
+    return f"{kind} | None" if field.nullable and field.type not in SIMPLE else kind
 
 
 def default(field: FieldDefinition) -> str:
@@ -399,8 +394,8 @@ def default(field: FieldDefinition) -> str:
     value = field.default
     if field.is_array:
         return "None" if value == "null" else "()"
-    if is_shared(field):
-        return f"{field.type}()"
+    if field.type not in SIMPLE and not field.nullable:
+        return f"{'own' if field.tag is None else 'shared'}({field.type})"
     if field.type not in SIMPLE or value == "null":
         return "None"
     if value in (None, ""):
@@ -408,19 +403,6 @@ def default(field: FieldDefinition) -> str:
     if field.type == "bool":
         return str(value).capitalize()
     return str(int(value, 0) if isinstance(value, str) else value)
-
-
-def initial(field: FieldDefinition) -> str:
-    """Return the value of a new object's attribute."""
-    name = field.attribute
-    is_made = not field.is_array and field.type not in SIMPLE and not field.nullable
-    is_made = is_made and not is_shared(field)
-    return f"{field.type}() if {name} is None else {name}" if is_made else name
-
-
-def is_shared(field: FieldDefinition) -> bool:
-    """Return True if objects share the default, a structure: `codec.py` sees that it is absent."""
-    return field.tag is not None and field.type not in SIMPLE and not field.is_array
 
 
 def snake(name: str) -> str:

@@ -19,6 +19,7 @@ from typing import NoReturn, TypeVar
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.fields import (
+    IN_MEMORY,
     FieldReader,
     ReadValue,
     Value,
@@ -175,7 +176,6 @@ class _ReadSource(_Source):
             "struct_error": struct.error,
             "null": _null,
             "read_tags": _read_tags,
-            "new": object.__new__,
         }
 
     def function(
@@ -264,34 +264,27 @@ class _ReadSource(_Source):
 
     def _struct(self, kind: type[Struct], target: str) -> None:
         is_flexible = self.version >= kind.FLEXIBLE
-        value, usual = self.name(), kind()
-        self.add(f"{target} = {value} = new({self.bind(kind)})")
-        tagged = self.tagged(kind)
-        read_here = {field.name for field in self.fields(kind) if field.tag is None}
-        for field in kind.FIELDS:
-            if field.name not in read_here:
-                self.add(f"{value}.{field.name} = {self._default(getattr(usual, field.name))}")
+        value, tagged = self.name(), self.tagged(kind)
+        names = {field.name: self.name() for field in self.fields(kind) if field.tag is None}
         for run, letters in self.runs(kind):
             if letters:
-                self._numbers([f"{value}.{field.name}" for field in run], letters)
+                self._numbers([names[field.name] for field in run], letters)
                 continue
             (field,) = run
             self._value(
                 field.kind,
-                f"{value}.{field.name}",
+                names[field.name],
                 is_flexible=is_flexible,
                 is_nullable=self.is_nullable(field),
             )
+        given = ", ".join(f"{field}={name}" for field, name in names.items())
+        self.add(f"{target} = {value} = {self.bind(kind)}({given})")
         if not is_flexible:
             return
         shapes = {field.tag: (field.name, self._tag_function(field)) for field in tagged}
         self.add("pos += 1")
         with self.block("if view[pos - 1]:"):
             self.add(f"pos = read_tags(reader, pos - 1, {value}, {self.bind(shapes)})")
-
-    def _default(self, value: Value) -> str:
-        """Return an expression for a field's default; a structure is made anew each time."""
-        return f"{self.bind(type(value))}()" if isinstance(value, Struct) else repr(value)
 
     def _tag_function(self, field: Field) -> ReadValue:
         source = _ReadSource(self.version)
@@ -387,9 +380,7 @@ class _WriteSource(_Source):
             self.add(f"small += {value}" if is_short else f"write_pieces(out, {value})")
 
     def _array(self, kind: Array, value: str, *, is_flexible: bool) -> None:
-        with self.block(f"if {value} is None:"):
-            self.add(f"small += {_null_length(COUNT, is_flexible)!r}")
-        with self.block("else:"):
+        with self.block(f"if {value}:"):
             count, item = self.name(), self.name()
             self.add(f"{count} = len({value})")
             self._length(COUNT, count, is_flexible=is_flexible)
@@ -397,6 +388,10 @@ class _WriteSource(_Source):
                 self.add(f"out.piece({value}.encoded({self.version}))")
             with self.block("else:"), self.block(f"for {item} in {value}:"):
                 self._value(kind.of, item, is_flexible=is_flexible, is_nullable=False)
+        with self.block("else:"):
+            null = _null_length(COUNT, is_flexible)
+            empty = uvarint_bytes(1) if is_flexible else COUNT.pack(0)
+            self.add(f"small += {null!r} if {value} is None else {empty!r}")
 
     def _struct(self, kind: type[Struct], value: str) -> None:
         is_flexible = self.version >= kind.FLEXIBLE
@@ -455,12 +450,12 @@ def _write_tags(
 
 def _size_of(value: bytes | Pieces) -> int:
     """Return the size of bytes, which may be given in pieces."""
-    return len(value) if isinstance(value, bytes | memoryview) else sum(map(len, value))
+    return len(value) if isinstance(value, IN_MEMORY) else sum(map(len, value))
 
 
 def _write_pieces(out: Writer, value: bytes | Pieces) -> None:
     """Append bytes, which may be given in pieces."""
-    if isinstance(value, bytes | memoryview):
+    if isinstance(value, IN_MEMORY):
         out.piece(value)
     else:
         for piece in value:

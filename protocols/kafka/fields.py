@@ -11,7 +11,7 @@ from typing import Any
 
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.reader import BigEndianReader
-from braidlog.storage.formats.api import Part, StoredPart
+from braidlog.storage.formats.api import Part
 
 # The most topics, partitions and other entries in a request: five times what one broker is meant to
 # hold. Without a limit a frame full of empty names would become gigabytes of objects.
@@ -22,6 +22,7 @@ ENTRIES_INLINE_MAX = 5000
 # A request with more is large: the names in all such requests are counted (`large_requests.py`).
 ENTRIES_FEW_MAX = 128
 
+IN_MEMORY = (bytes, bytearray, memoryview)  # A part that is no `StoredPart`.
 # A shorter piece of a message set is copied into the surrounding bytes: cheaper than a separate
 # part.
 PIECE_BYTES_MIN = 4096
@@ -132,7 +133,7 @@ class Writer:
 
     def piece(self, data: Part) -> None:
         """Append bytes. A large piece is not copied and must not change."""
-        if len(data) < PIECE_BYTES_MIN and not isinstance(data, StoredPart):
+        if len(data) < PIECE_BYTES_MIN and isinstance(data, IN_MEMORY):
             self.small += data
             return
         if self.small:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
+
+import msgspec
 
 from braidlog.protocols.kafka.fields import Value
 from braidlog.storage.formats.api import Part
@@ -56,10 +58,10 @@ class Field(NamedTuple):
     tag: int | None = None  # A tagged field has its number.
 
 
-class Struct:
-    """Base of the generated classes."""
-
-    __slots__ = ()
+# An object of msgspec's is made in a quarter of the time of a Python class's. No structure is part
+# of a cycle, so collections need not look at them.
+class Struct(msgspec.Struct, eq=False, gc=False):
+    """Base of the generated classes: a default for each field."""
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
     FLEXIBLE: ClassVar[int] = LATEST  # the first flexible version
@@ -83,6 +85,24 @@ class Struct:
             if not is_same(value, getattr(usual, name))
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+StructT = TypeVar("StructT", bound=Struct)
+
+
+def own(kind: type[StructT]) -> StructT:
+    """Declare a new structure as the default of a field."""
+    declared: StructT = msgspec.field(default_factory=kind)
+    return declared
+
+
+def shared(kind: type[StructT]) -> StructT:
+    """Declare a structure that all objects share as the default of a tagged field: `codec.py` sees
+    that the field is absent.
+    """
+    usual = kind()
+    declared: StructT = msgspec.field(default_factory=lambda: usual)
+    return declared
 
 
 def is_same(value: Value, other: Value) -> bool:

@@ -268,7 +268,7 @@ def _fetched(
                 error_message=read.message,
                 acknowledge_error_code=code,
                 acknowledge_error_message=reason,
-                current_leader=None
+                current_leader=LeaderIdAndEpoch()
                 if leader is None
                 else LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch),
                 records=read.parts,

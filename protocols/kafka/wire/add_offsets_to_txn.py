@@ -18,7 +18,6 @@ from braidlog.protocols.kafka.schema import (
 class AddOffsetsToTxnRequest(Struct):
     """AddOffsetsToTxnRequest."""
 
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group_id")
     KEY = 25
     VERSIONS = (0, 4)
     FLEXIBLE = 3
@@ -29,38 +28,23 @@ class AddOffsetsToTxnRequest(Struct):
         Field("group_id", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = b"",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        group_id: bytes | None = b"",
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.group_id = group_id
+    transactional_id: bytes | None = b""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    group_id: bytes | None = b""
 
 
 class AddOffsetsToTxnResponse(Struct):
     """AddOffsetsToTxnResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code")
     FLEXIBLE = 3
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
+    throttle_time_ms: int = 0
+    error_code: int = 0
 
 
 REQUEST, RESPONSE = AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

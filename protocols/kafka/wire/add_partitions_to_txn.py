@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class AddPartitionsToTxnTopic(Struct):
     """AddPartitionsToTxnRequest.Transactions.Topics: The partitions to add to the transaction."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 3
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class AddPartitionsToTxnTransaction(Struct):
     """AddPartitionsToTxnRequest.Transactions: List of transactions to add partitions to."""
 
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "verify_only", "topics")
     FLEXIBLE = 3
     FIELDS = (
         Field("transactional_id", STRING, since=4),
@@ -52,26 +44,16 @@ class AddPartitionsToTxnTransaction(Struct):
         Field("topics", Array(AddPartitionsToTxnTopic), since=4),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = b"",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        verify_only: bool = False,
-        topics: Sequence[AddPartitionsToTxnTopic] = (),
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.verify_only = verify_only
-        self.topics = topics
+    transactional_id: bytes | None = b""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    verify_only: bool = False
+    topics: Sequence[AddPartitionsToTxnTopic] = ()
 
 
 class AddPartitionsToTxnRequest(Struct):
     """AddPartitionsToTxnRequest."""
 
-    __slots__ = ("transactions", "v3_and_below_transactional_id", "v3_and_below_producer_id", "v3_and_below_producer_epoch", "v3_and_below_topics")
     KEY = 24
     VERSIONS = (0, 5)
     FLEXIBLE = 3
@@ -83,86 +65,55 @@ class AddPartitionsToTxnRequest(Struct):
         Field("v3_and_below_topics", Array(AddPartitionsToTxnTopic), until=3),
     )
 
-    def __init__(
-        self,
-        *,
-        transactions: Sequence[AddPartitionsToTxnTransaction] = (),
-        v3_and_below_transactional_id: bytes | None = b"",
-        v3_and_below_producer_id: int = 0,
-        v3_and_below_producer_epoch: int = 0,
-        v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = (),
-    ) -> None:
-        self.transactions = transactions
-        self.v3_and_below_transactional_id = v3_and_below_transactional_id
-        self.v3_and_below_producer_id = v3_and_below_producer_id
-        self.v3_and_below_producer_epoch = v3_and_below_producer_epoch
-        self.v3_and_below_topics = v3_and_below_topics
+    transactions: Sequence[AddPartitionsToTxnTransaction] = ()
+    v3_and_below_transactional_id: bytes | None = b""
+    v3_and_below_producer_id: int = 0
+    v3_and_below_producer_epoch: int = 0
+    v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = ()
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
     """AddPartitionsToTxnResponse.ResultsByTransaction.TopicResults.ResultsByPartition: The results for each partition."""
 
-    __slots__ = ("partition_index", "partition_error_code")
     FLEXIBLE = 3
     FIELDS = (
         Field("partition_index", INT32),
         Field("partition_error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        partition_error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.partition_error_code = partition_error_code
+    partition_index: int = 0
+    partition_error_code: int = 0
 
 
 class AddPartitionsToTxnTopicResult(Struct):
     """AddPartitionsToTxnResponse.ResultsByTransaction.TopicResults: The results for each topic."""
 
-    __slots__ = ("name", "results_by_partition")
     FLEXIBLE = 3
     FIELDS = (
         Field("name", STRING),
         Field("results_by_partition", Array(AddPartitionsToTxnPartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = (),
-    ) -> None:
-        self.name = name
-        self.results_by_partition = results_by_partition
+    name: bytes | None = b""
+    results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = ()
 
 
 class AddPartitionsToTxnResult(Struct):
     """AddPartitionsToTxnResponse.ResultsByTransaction: Results categorized by transactional ID."""
 
-    __slots__ = ("transactional_id", "topic_results")
     FLEXIBLE = 3
     FIELDS = (
         Field("transactional_id", STRING, since=4),
         Field("topic_results", Array(AddPartitionsToTxnTopicResult), since=4),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = b"",
-        topic_results: Sequence[AddPartitionsToTxnTopicResult] = (),
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.topic_results = topic_results
+    transactional_id: bytes | None = b""
+    topic_results: Sequence[AddPartitionsToTxnTopicResult] = ()
 
 
 class AddPartitionsToTxnResponse(Struct):
     """AddPartitionsToTxnResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "results_by_transaction", "results_by_topic_v3_and_below")
     FLEXIBLE = 3
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -171,18 +122,10 @@ class AddPartitionsToTxnResponse(Struct):
         Field("results_by_topic_v3_and_below", Array(AddPartitionsToTxnTopicResult), until=3),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        results_by_transaction: Sequence[AddPartitionsToTxnResult] = (),
-        results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.results_by_transaction = results_by_transaction
-        self.results_by_topic_v3_and_below = results_by_topic_v3_and_below
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    results_by_transaction: Sequence[AddPartitionsToTxnResult] = ()
+    results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = ()
 
 
 REQUEST, RESPONSE = AddPartitionsToTxnRequest, AddPartitionsToTxnResponse

@@ -24,7 +24,6 @@ from braidlog.protocols.kafka.schema import (
 class Listener(Struct):
     """AddRaftVoterRequest.Listeners: The endpoints that can be used to communicate with the voter."""
 
-    __slots__ = ("name", "host", "port")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
@@ -32,22 +31,14 @@ class Listener(Struct):
         Field("port", UINT16),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        host: bytes | None = b"",
-        port: int = 0,
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
+    name: bytes | None = b""
+    host: bytes | None = b""
+    port: int = 0
 
 
 class AddRaftVoterRequest(Struct):
     """AddRaftVoterRequest."""
 
-    __slots__ = ("cluster_id", "timeout_ms", "voter_id", "voter_directory_id", "listeners", "ack_when_committed")
     KEY = 80
     VERSIONS = (0, 1)
     FLEXIBLE = 0
@@ -60,28 +51,17 @@ class AddRaftVoterRequest(Struct):
         Field("ack_when_committed", BOOL, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        cluster_id: bytes | None = b"",
-        timeout_ms: int = 0,
-        voter_id: int = 0,
-        voter_directory_id: bytes = NO_UUID,
-        listeners: Sequence[Listener] = (),
-        ack_when_committed: bool = True,
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.timeout_ms = timeout_ms
-        self.voter_id = voter_id
-        self.voter_directory_id = voter_directory_id
-        self.listeners = listeners
-        self.ack_when_committed = ack_when_committed
+    cluster_id: bytes | None = b""
+    timeout_ms: int = 0
+    voter_id: int = 0
+    voter_directory_id: bytes = NO_UUID
+    listeners: Sequence[Listener] = ()
+    ack_when_committed: bool = True
 
 
 class AddRaftVoterResponse(Struct):
     """AddRaftVoterResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -89,16 +69,9 @@ class AddRaftVoterResponse(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 REQUEST, RESPONSE = AddRaftVoterRequest, AddRaftVoterResponse

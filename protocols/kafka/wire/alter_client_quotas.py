@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class EntityData(Struct):
     """AlterClientQuotasRequest.Entries.Entity: The quota entity to alter."""
 
-    __slots__ = ("entity_type", "entity_name")
     FLEXIBLE = 1
     FIELDS = (
         Field("entity_type", STRING),
         Field("entity_name", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        entity_type: bytes | None = b"",
-        entity_name: bytes | None = b"",
-    ) -> None:
-        self.entity_type = entity_type
-        self.entity_name = entity_name
+    entity_type: bytes | None = b""
+    entity_name: bytes | None = b""
 
 
 class OpData(Struct):
     """AlterClientQuotasRequest.Entries.Ops: An individual quota configuration entry to alter."""
 
-    __slots__ = ("key", "value", "remove")
     FLEXIBLE = 1
     FIELDS = (
         Field("key", STRING),
@@ -50,42 +42,27 @@ class OpData(Struct):
         Field("remove", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        key: bytes | None = b"",
-        value: float = 0.0,
-        remove: bool = False,
-    ) -> None:
-        self.key = key
-        self.value = value
-        self.remove = remove
+    key: bytes | None = b""
+    value: float = 0.0
+    remove: bool = False
 
 
 class AlterClientQuotasRequestEntryData(Struct):
     """AlterClientQuotasRequest.Entries: The quota configuration entries to alter."""
 
-    __slots__ = ("entity", "ops")
     FLEXIBLE = 1
     FIELDS = (
         Field("entity", Array(EntityData)),
         Field("ops", Array(OpData)),
     )
 
-    def __init__(
-        self,
-        *,
-        entity: Sequence[EntityData] = (),
-        ops: Sequence[OpData] = (),
-    ) -> None:
-        self.entity = entity
-        self.ops = ops
+    entity: Sequence[EntityData] = ()
+    ops: Sequence[OpData] = ()
 
 
 class AlterClientQuotasRequest(Struct):
     """AlterClientQuotasRequest."""
 
-    __slots__ = ("entries", "validate_only")
     KEY = 49
     VERSIONS = (0, 1)
     FLEXIBLE = 1
@@ -94,20 +71,13 @@ class AlterClientQuotasRequest(Struct):
         Field("validate_only", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        entries: Sequence[AlterClientQuotasRequestEntryData] = (),
-        validate_only: bool = False,
-    ) -> None:
-        self.entries = entries
-        self.validate_only = validate_only
+    entries: Sequence[AlterClientQuotasRequestEntryData] = ()
+    validate_only: bool = False
 
 
 class AlterClientQuotasResponseEntryData(Struct):
     """AlterClientQuotasResponse.Entries: The quota configuration entries to alter."""
 
-    __slots__ = ("error_code", "error_message", "entity")
     FLEXIBLE = 1
     FIELDS = (
         Field("error_code", INT16),
@@ -115,36 +85,22 @@ class AlterClientQuotasResponseEntryData(Struct):
         Field("entity", Array(EntityData)),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        entity: Sequence[EntityData] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.entity = entity
+    error_code: int = 0
+    error_message: bytes | None = b""
+    entity: Sequence[EntityData] = ()
 
 
 class AlterClientQuotasResponse(Struct):
     """AlterClientQuotasResponse."""
 
-    __slots__ = ("throttle_time_ms", "entries")
     FLEXIBLE = 1
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("entries", Array(AlterClientQuotasResponseEntryData)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        entries: Sequence[AlterClientQuotasResponseEntryData] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.entries = entries
+    throttle_time_ms: int = 0
+    entries: Sequence[AlterClientQuotasResponseEntryData] = ()
 
 
 REQUEST, RESPONSE = AlterClientQuotasRequest, AlterClientQuotasResponse

@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class AlterableConfig(Struct):
     """AlterConfigsRequest.Resources.Configs: The configurations."""
 
-    __slots__ = ("name", "value")
     FLEXIBLE = 2
     FIELDS = (
         Field("name", STRING),
         Field("value", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        value: bytes | None = b"",
-    ) -> None:
-        self.name = name
-        self.value = value
+    name: bytes | None = b""
+    value: bytes | None = b""
 
 
 class AlterConfigsResource(Struct):
     """AlterConfigsRequest.Resources: The updates for each resource."""
 
-    __slots__ = ("resource_type", "resource_name", "configs")
     FLEXIBLE = 2
     FIELDS = (
         Field("resource_type", INT8),
@@ -50,22 +42,14 @@ class AlterConfigsResource(Struct):
         Field("configs", Array(AlterableConfig)),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-        configs: Sequence[AlterableConfig] = (),
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.configs = configs
+    resource_type: int = 0
+    resource_name: bytes | None = b""
+    configs: Sequence[AlterableConfig] = ()
 
 
 class AlterConfigsRequest(Struct):
     """AlterConfigsRequest."""
 
-    __slots__ = ("resources", "validate_only")
     KEY = 33
     VERSIONS = (0, 2)
     FLEXIBLE = 2
@@ -74,20 +58,13 @@ class AlterConfigsRequest(Struct):
         Field("validate_only", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        resources: Sequence[AlterConfigsResource] = (),
-        validate_only: bool = False,
-    ) -> None:
-        self.resources = resources
-        self.validate_only = validate_only
+    resources: Sequence[AlterConfigsResource] = ()
+    validate_only: bool = False
 
 
 class AlterConfigsResourceResponse(Struct):
     """AlterConfigsResponse.Responses: The responses for each resource."""
 
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -96,38 +73,23 @@ class AlterConfigsResourceResponse(Struct):
         Field("resource_name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resource_type = resource_type
-        self.resource_name = resource_name
+    error_code: int = 0
+    error_message: bytes | None = b""
+    resource_type: int = 0
+    resource_name: bytes | None = b""
 
 
 class AlterConfigsResponse(Struct):
     """AlterConfigsResponse."""
 
-    __slots__ = ("throttle_time_ms", "responses")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("responses", Array(AlterConfigsResourceResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        responses: Sequence[AlterConfigsResourceResponse] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.responses = responses
+    throttle_time_ms: int = 0
+    responses: Sequence[AlterConfigsResourceResponse] = ()
 
 
 REQUEST, RESPONSE = AlterConfigsRequest, AlterConfigsResponse

@@ -21,47 +21,32 @@ from braidlog.protocols.kafka.schema import (
 class ReassignablePartition(Struct):
     """AlterPartitionReassignmentsRequest.Topics.Partitions: The partitions to reassign."""
 
-    __slots__ = ("partition_index", "replicas")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
         Field("replicas", Array(INT32), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        replicas: Sequence[int] | None = None,
-    ) -> None:
-        self.partition_index = partition_index
-        self.replicas = replicas
+    partition_index: int = 0
+    replicas: Sequence[int] | None = None
 
 
 class ReassignableTopic(Struct):
     """AlterPartitionReassignmentsRequest.Topics: The topics to reassign."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(ReassignablePartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[ReassignablePartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[ReassignablePartition] = ()
 
 
 class AlterPartitionReassignmentsRequest(Struct):
     """AlterPartitionReassignmentsRequest."""
 
-    __slots__ = ("timeout_ms", "allow_replication_factor_change", "topics")
     KEY = 45
     VERSIONS = (0, 1)
     FLEXIBLE = 0
@@ -71,22 +56,14 @@ class AlterPartitionReassignmentsRequest(Struct):
         Field("topics", Array(ReassignableTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = 60000,
-        allow_replication_factor_change: bool = True,
-        topics: Sequence[ReassignableTopic] = (),
-    ) -> None:
-        self.timeout_ms = timeout_ms
-        self.allow_replication_factor_change = allow_replication_factor_change
-        self.topics = topics
+    timeout_ms: int = 60000
+    allow_replication_factor_change: bool = True
+    topics: Sequence[ReassignableTopic] = ()
 
 
 class ReassignablePartitionResponse(Struct):
     """AlterPartitionReassignmentsResponse.Responses.Partitions: The responses to partitions to reassign."""
 
-    __slots__ = ("partition_index", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -94,42 +71,27 @@ class ReassignablePartitionResponse(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 class ReassignableTopicResponse(Struct):
     """AlterPartitionReassignmentsResponse.Responses: The responses to topics to reassign."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(ReassignablePartitionResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[ReassignablePartitionResponse] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[ReassignablePartitionResponse] = ()
 
 
 class AlterPartitionReassignmentsResponse(Struct):
     """AlterPartitionReassignmentsResponse."""
 
-    __slots__ = ("throttle_time_ms", "allow_replication_factor_change", "error_code", "error_message", "responses")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -139,20 +101,11 @@ class AlterPartitionReassignmentsResponse(Struct):
         Field("responses", Array(ReassignableTopicResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        allow_replication_factor_change: bool = True,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        responses: Sequence[ReassignableTopicResponse] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.allow_replication_factor_change = allow_replication_factor_change
-        self.error_code = error_code
-        self.error_message = error_message
-        self.responses = responses
+    throttle_time_ms: int = 0
+    allow_replication_factor_change: bool = True
+    error_code: int = 0
+    error_message: bytes | None = b""
+    responses: Sequence[ReassignableTopicResponse] = ()
 
 
 REQUEST, RESPONSE = AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse

@@ -20,47 +20,32 @@ from braidlog.protocols.kafka.schema import (
 class AlterReplicaLogDirTopic(Struct):
     """AlterReplicaLogDirsRequest.Dirs.Topics: The topics to add to the directory."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 2
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class AlterReplicaLogDir(Struct):
     """AlterReplicaLogDirsRequest.Dirs: The alterations to make for each directory."""
 
-    __slots__ = ("path", "topics")
     FLEXIBLE = 2
     FIELDS = (
         Field("path", STRING),
         Field("topics", Array(AlterReplicaLogDirTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        path: bytes | None = b"",
-        topics: Sequence[AlterReplicaLogDirTopic] = (),
-    ) -> None:
-        self.path = path
-        self.topics = topics
+    path: bytes | None = b""
+    topics: Sequence[AlterReplicaLogDirTopic] = ()
 
 
 class AlterReplicaLogDirsRequest(Struct):
     """AlterReplicaLogDirsRequest."""
 
-    __slots__ = ("dirs",)
     KEY = 34
     VERSIONS = (0, 2)
     FLEXIBLE = 2
@@ -68,72 +53,46 @@ class AlterReplicaLogDirsRequest(Struct):
         Field("dirs", Array(AlterReplicaLogDir)),
     )
 
-    def __init__(
-        self,
-        *,
-        dirs: Sequence[AlterReplicaLogDir] = (),
-    ) -> None:
-        self.dirs = dirs
+    dirs: Sequence[AlterReplicaLogDir] = ()
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
     """AlterReplicaLogDirsResponse.Results.Partitions: The results for each partition."""
 
-    __slots__ = ("partition_index", "error_code")
     FLEXIBLE = 2
     FIELDS = (
         Field("partition_index", INT32),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = 0
+    error_code: int = 0
 
 
 class AlterReplicaLogDirTopicResult(Struct):
     """AlterReplicaLogDirsResponse.Results: The results for each topic."""
 
-    __slots__ = ("topic_name", "partitions")
     FLEXIBLE = 2
     FIELDS = (
         Field("topic_name", STRING),
         Field("partitions", Array(AlterReplicaLogDirPartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        partitions: Sequence[AlterReplicaLogDirPartitionResult] = (),
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: bytes | None = b""
+    partitions: Sequence[AlterReplicaLogDirPartitionResult] = ()
 
 
 class AlterReplicaLogDirsResponse(Struct):
     """AlterReplicaLogDirsResponse."""
 
-    __slots__ = ("throttle_time_ms", "results")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("results", Array(AlterReplicaLogDirTopicResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        results: Sequence[AlterReplicaLogDirTopicResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = 0
+    results: Sequence[AlterReplicaLogDirTopicResult] = ()
 
 
 REQUEST, RESPONSE = AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse

@@ -23,47 +23,32 @@ from braidlog.protocols.kafka.schema import (
 class AlterShareGroupOffsetsRequestPartition(Struct):
     """AlterShareGroupOffsetsRequest.Topics.Partitions: Each partition to alter offsets for."""
 
-    __slots__ = ("partition_index", "start_offset")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
         Field("start_offset", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        start_offset: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.start_offset = start_offset
+    partition_index: int = 0
+    start_offset: int = 0
 
 
 class AlterShareGroupOffsetsRequestTopic(Struct):
     """AlterShareGroupOffsetsRequest.Topics: The topics to alter offsets for."""
 
-    __slots__ = ("topic_name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
         Field("partitions", Array(AlterShareGroupOffsetsRequestPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        partitions: Sequence[AlterShareGroupOffsetsRequestPartition] = (),
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: bytes | None = b""
+    partitions: Sequence[AlterShareGroupOffsetsRequestPartition] = ()
 
 
 class AlterShareGroupOffsetsRequest(Struct):
     """AlterShareGroupOffsetsRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 91
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -72,20 +57,13 @@ class AlterShareGroupOffsetsRequest(Struct):
         Field("topics", Array(AlterShareGroupOffsetsRequestTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[AlterShareGroupOffsetsRequestTopic] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[AlterShareGroupOffsetsRequestTopic] = ()
 
 
 class AlterShareGroupOffsetsResponsePartition(Struct):
     """AlterShareGroupOffsetsResponse.Responses.Partitions."""
 
-    __slots__ = ("partition_index", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -93,22 +71,14 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class AlterShareGroupOffsetsResponseTopic(Struct):
     """AlterShareGroupOffsetsResponse.Responses: The results for each topic."""
 
-    __slots__ = ("topic_name", "topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
@@ -116,22 +86,14 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
         Field("partitions", Array(AlterShareGroupOffsetsResponsePartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[AlterShareGroupOffsetsResponsePartition] = (),
-    ) -> None:
-        self.topic_name = topic_name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[AlterShareGroupOffsetsResponsePartition] = ()
 
 
 class AlterShareGroupOffsetsResponse(Struct):
     """AlterShareGroupOffsetsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -140,18 +102,10 @@ class AlterShareGroupOffsetsResponse(Struct):
         Field("responses", Array(AlterShareGroupOffsetsResponseTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        responses: Sequence[AlterShareGroupOffsetsResponseTopic] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.responses = responses
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    responses: Sequence[AlterShareGroupOffsetsResponseTopic] = ()
 
 
 REQUEST, RESPONSE = AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse

@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class ScramCredentialDeletion(Struct):
     """AlterUserScramCredentialsRequest.Deletions: The SCRAM credentials to remove."""
 
-    __slots__ = ("name", "mechanism")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
         Field("mechanism", INT8),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        mechanism: int = 0,
-    ) -> None:
-        self.name = name
-        self.mechanism = mechanism
+    name: bytes | None = b""
+    mechanism: int = 0
 
 
 class ScramCredentialUpsertion(Struct):
     """AlterUserScramCredentialsRequest.Upsertions: The SCRAM credentials to update/insert."""
 
-    __slots__ = ("name", "mechanism", "iterations", "salt", "salted_password")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
@@ -52,26 +44,16 @@ class ScramCredentialUpsertion(Struct):
         Field("salted_password", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        mechanism: int = 0,
-        iterations: int = 0,
-        salt: bytes | None = b"",
-        salted_password: bytes | None = b"",
-    ) -> None:
-        self.name = name
-        self.mechanism = mechanism
-        self.iterations = iterations
-        self.salt = salt
-        self.salted_password = salted_password
+    name: bytes | None = b""
+    mechanism: int = 0
+    iterations: int = 0
+    salt: bytes | None = b""
+    salted_password: bytes | None = b""
 
 
 class AlterUserScramCredentialsRequest(Struct):
     """AlterUserScramCredentialsRequest."""
 
-    __slots__ = ("deletions", "upsertions")
     KEY = 51
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -80,20 +62,13 @@ class AlterUserScramCredentialsRequest(Struct):
         Field("upsertions", Array(ScramCredentialUpsertion)),
     )
 
-    def __init__(
-        self,
-        *,
-        deletions: Sequence[ScramCredentialDeletion] = (),
-        upsertions: Sequence[ScramCredentialUpsertion] = (),
-    ) -> None:
-        self.deletions = deletions
-        self.upsertions = upsertions
+    deletions: Sequence[ScramCredentialDeletion] = ()
+    upsertions: Sequence[ScramCredentialUpsertion] = ()
 
 
 class AlterUserScramCredentialsResult(Struct):
     """AlterUserScramCredentialsResponse.Results: The results for deletions and alterations, one per affected user."""
 
-    __slots__ = ("user", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("user", STRING),
@@ -101,36 +76,22 @@ class AlterUserScramCredentialsResult(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        user: bytes | None = b"",
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.user = user
-        self.error_code = error_code
-        self.error_message = error_message
+    user: bytes | None = b""
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 class AlterUserScramCredentialsResponse(Struct):
     """AlterUserScramCredentialsResponse."""
 
-    __slots__ = ("throttle_time_ms", "results")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("results", Array(AlterUserScramCredentialsResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        results: Sequence[AlterUserScramCredentialsResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = 0
+    results: Sequence[AlterUserScramCredentialsResult] = ()
 
 
 REQUEST, RESPONSE = AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse

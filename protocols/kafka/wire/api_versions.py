@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class ApiVersionsRequest(Struct):
     """ApiVersionsRequest."""
 
-    __slots__ = ("client_software_name", "client_software_version")
     KEY = 18
     VERSIONS = (0, 4)
     FLEXIBLE = 3
@@ -31,20 +30,13 @@ class ApiVersionsRequest(Struct):
         Field("client_software_version", STRING, since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        client_software_name: bytes | None = b"",
-        client_software_version: bytes | None = b"",
-    ) -> None:
-        self.client_software_name = client_software_name
-        self.client_software_version = client_software_version
+    client_software_name: bytes | None = b""
+    client_software_version: bytes | None = b""
 
 
 class ApiVersion(Struct):
     """ApiVersionsResponse.ApiKeys: The APIs supported by the broker."""
 
-    __slots__ = ("api_key", "min_version", "max_version")
     FLEXIBLE = 3
     FIELDS = (
         Field("api_key", INT16),
@@ -52,22 +44,14 @@ class ApiVersion(Struct):
         Field("max_version", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        api_key: int = 0,
-        min_version: int = 0,
-        max_version: int = 0,
-    ) -> None:
-        self.api_key = api_key
-        self.min_version = min_version
-        self.max_version = max_version
+    api_key: int = 0
+    min_version: int = 0
+    max_version: int = 0
 
 
 class SupportedFeatureKey(Struct):
     """ApiVersionsResponse.SupportedFeatures: Features supported by the broker. Note: in v0-v3, features with MinSupportedVersion = 0 are omitted."""
 
-    __slots__ = ("name", "min_version", "max_version")
     FLEXIBLE = 3
     FIELDS = (
         Field("name", STRING, since=3),
@@ -75,22 +59,14 @@ class SupportedFeatureKey(Struct):
         Field("max_version", INT16, since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        min_version: int = 0,
-        max_version: int = 0,
-    ) -> None:
-        self.name = name
-        self.min_version = min_version
-        self.max_version = max_version
+    name: bytes | None = b""
+    min_version: int = 0
+    max_version: int = 0
 
 
 class FinalizedFeatureKey(Struct):
     """ApiVersionsResponse.FinalizedFeatures: List of cluster-wide finalized features. The information is valid only if FinalizedFeaturesEpoch >= 0."""
 
-    __slots__ = ("name", "max_version_level", "min_version_level")
     FLEXIBLE = 3
     FIELDS = (
         Field("name", STRING, since=3),
@@ -98,22 +74,14 @@ class FinalizedFeatureKey(Struct):
         Field("min_version_level", INT16, since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        max_version_level: int = 0,
-        min_version_level: int = 0,
-    ) -> None:
-        self.name = name
-        self.max_version_level = max_version_level
-        self.min_version_level = min_version_level
+    name: bytes | None = b""
+    max_version_level: int = 0
+    min_version_level: int = 0
 
 
 class ApiVersionsResponse(Struct):
     """ApiVersionsResponse."""
 
-    __slots__ = ("error_code", "api_keys", "throttle_time_ms", "supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready")
     FLEXIBLE = 3
     FIELDS = (
         Field("error_code", INT16),
@@ -125,24 +93,13 @@ class ApiVersionsResponse(Struct):
         Field("zk_migration_ready", BOOL, since=3, tag=3),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        api_keys: Sequence[ApiVersion] = (),
-        throttle_time_ms: int = 0,
-        supported_features: Sequence[SupportedFeatureKey] = (),
-        finalized_features_epoch: int = -1,
-        finalized_features: Sequence[FinalizedFeatureKey] = (),
-        zk_migration_ready: bool = False,
-    ) -> None:
-        self.error_code = error_code
-        self.api_keys = api_keys
-        self.throttle_time_ms = throttle_time_ms
-        self.supported_features = supported_features
-        self.finalized_features_epoch = finalized_features_epoch
-        self.finalized_features = finalized_features
-        self.zk_migration_ready = zk_migration_ready
+    error_code: int = 0
+    api_keys: Sequence[ApiVersion] = ()
+    throttle_time_ms: int = 0
+    supported_features: Sequence[SupportedFeatureKey] = ()
+    finalized_features_epoch: int = -1
+    finalized_features: Sequence[FinalizedFeatureKey] = ()
+    zk_migration_ready: bool = False
 
 
 REQUEST, RESPONSE = ApiVersionsRequest, ApiVersionsResponse

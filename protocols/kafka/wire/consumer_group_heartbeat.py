@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class TopicPartitions(Struct):
     """ConsumerGroupHeartbeatRequest.TopicPartitions: null if it didn't change since the last heartbeat; the partitions owned by the member."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[int] = ()
 
 
 class ConsumerGroupHeartbeatRequest(Struct):
     """ConsumerGroupHeartbeatRequest."""
 
-    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "topic_partitions")
     KEY = 68
     VERSIONS = (0, 1)
     FLEXIBLE = 0
@@ -59,53 +51,32 @@ class ConsumerGroupHeartbeatRequest(Struct):
         Field("topic_partitions", Array(TopicPartitions), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        member_id: bytes | None = b"",
-        member_epoch: int = 0,
-        instance_id: bytes | None = None,
-        rack_id: bytes | None = None,
-        rebalance_timeout_ms: int = -1,
-        subscribed_topic_names: Sequence[bytes | None] | None = None,
-        subscribed_topic_regex: bytes | None = None,
-        server_assignor: bytes | None = None,
-        topic_partitions: Sequence[TopicPartitions] | None = None,
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.instance_id = instance_id
-        self.rack_id = rack_id
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.subscribed_topic_names = subscribed_topic_names
-        self.subscribed_topic_regex = subscribed_topic_regex
-        self.server_assignor = server_assignor
-        self.topic_partitions = topic_partitions
+    group_id: bytes | None = b""
+    member_id: bytes | None = b""
+    member_epoch: int = 0
+    instance_id: bytes | None = None
+    rack_id: bytes | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: Sequence[bytes | None] | None = None
+    subscribed_topic_regex: bytes | None = None
+    server_assignor: bytes | None = None
+    topic_partitions: Sequence[TopicPartitions] | None = None
 
 
 class Assignment(Struct):
     """ConsumerGroupHeartbeatResponse.Assignment: null if not provided; the assignment otherwise."""
 
-    __slots__ = ("topic_partitions",)
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_partitions", Array(TopicPartitions)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_partitions: Sequence[TopicPartitions] = (),
-    ) -> None:
-        self.topic_partitions = topic_partitions
+    topic_partitions: Sequence[TopicPartitions] = ()
 
 
 class ConsumerGroupHeartbeatResponse(Struct):
     """ConsumerGroupHeartbeatResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -117,24 +88,13 @@ class ConsumerGroupHeartbeatResponse(Struct):
         Field("assignment", Assignment, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        member_id: bytes | None = None,
-        member_epoch: int = 0,
-        heartbeat_interval_ms: int = 0,
-        assignment: Assignment | None = None,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.assignment = assignment
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    member_id: bytes | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
 
 
 REQUEST, RESPONSE = ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse

@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class AclCreation(Struct):
     """CreateAclsRequest.Creations: The ACLs that we want to create."""
 
-    __slots__ = ("resource_type", "resource_name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
     FLEXIBLE = 2
     FIELDS = (
         Field("resource_type", INT8),
@@ -33,30 +32,18 @@ class AclCreation(Struct):
         Field("permission_type", INT8),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-        resource_pattern_type: int = 3,
-        principal: bytes | None = b"",
-        host: bytes | None = b"",
-        operation: int = 0,
-        permission_type: int = 0,
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.resource_pattern_type = resource_pattern_type
-        self.principal = principal
-        self.host = host
-        self.operation = operation
-        self.permission_type = permission_type
+    resource_type: int = 0
+    resource_name: bytes | None = b""
+    resource_pattern_type: int = 3
+    principal: bytes | None = b""
+    host: bytes | None = b""
+    operation: int = 0
+    permission_type: int = 0
 
 
 class CreateAclsRequest(Struct):
     """CreateAclsRequest."""
 
-    __slots__ = ("creations",)
     KEY = 30
     VERSIONS = (0, 3)
     FLEXIBLE = 2
@@ -64,52 +51,33 @@ class CreateAclsRequest(Struct):
         Field("creations", Array(AclCreation)),
     )
 
-    def __init__(
-        self,
-        *,
-        creations: Sequence[AclCreation] = (),
-    ) -> None:
-        self.creations = creations
+    creations: Sequence[AclCreation] = ()
 
 
 class AclCreationResult(Struct):
     """CreateAclsResponse.Results: The results for each ACL creation."""
 
-    __slots__ = ("error_code", "error_message")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 class CreateAclsResponse(Struct):
     """CreateAclsResponse."""
 
-    __slots__ = ("throttle_time_ms", "results")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("results", Array(AclCreationResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        results: Sequence[AclCreationResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = 0
+    results: Sequence[AclCreationResult] = ()
 
 
 REQUEST, RESPONSE = CreateAclsRequest, CreateAclsResponse

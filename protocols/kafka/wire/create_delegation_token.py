@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class CreatableRenewers(Struct):
     """CreateDelegationTokenRequest.Renewers: A list of those who are allowed to renew this token before it expires."""
 
-    __slots__ = ("principal_type", "principal_name")
     FLEXIBLE = 2
     FIELDS = (
         Field("principal_type", STRING),
         Field("principal_name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        principal_type: bytes | None = b"",
-        principal_name: bytes | None = b"",
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
+    principal_type: bytes | None = b""
+    principal_name: bytes | None = b""
 
 
 class CreateDelegationTokenRequest(Struct):
     """CreateDelegationTokenRequest."""
 
-    __slots__ = ("owner_principal_type", "owner_principal_name", "renewers", "max_lifetime_ms")
     KEY = 38
     VERSIONS = (0, 3)
     FLEXIBLE = 2
@@ -53,24 +45,15 @@ class CreateDelegationTokenRequest(Struct):
         Field("max_lifetime_ms", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        owner_principal_type: bytes | None = b"",
-        owner_principal_name: bytes | None = b"",
-        renewers: Sequence[CreatableRenewers] = (),
-        max_lifetime_ms: int = 0,
-    ) -> None:
-        self.owner_principal_type = owner_principal_type
-        self.owner_principal_name = owner_principal_name
-        self.renewers = renewers
-        self.max_lifetime_ms = max_lifetime_ms
+    owner_principal_type: bytes | None = b""
+    owner_principal_name: bytes | None = b""
+    renewers: Sequence[CreatableRenewers] = ()
+    max_lifetime_ms: int = 0
 
 
 class CreateDelegationTokenResponse(Struct):
     """CreateDelegationTokenResponse."""
 
-    __slots__ = ("error_code", "principal_type", "principal_name", "token_requester_principal_type", "token_requester_principal_name", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "token_id", "hmac", "throttle_time_ms")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -86,32 +69,17 @@ class CreateDelegationTokenResponse(Struct):
         Field("throttle_time_ms", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        principal_type: bytes | None = b"",
-        principal_name: bytes | None = b"",
-        token_requester_principal_type: bytes | None = b"",
-        token_requester_principal_name: bytes | None = b"",
-        issue_timestamp_ms: int = 0,
-        expiry_timestamp_ms: int = 0,
-        max_timestamp_ms: int = 0,
-        token_id: bytes | None = b"",
-        hmac: bytes | None = b"",
-        throttle_time_ms: int = 0,
-    ) -> None:
-        self.error_code = error_code
-        self.principal_type = principal_type
-        self.principal_name = principal_name
-        self.token_requester_principal_type = token_requester_principal_type
-        self.token_requester_principal_name = token_requester_principal_name
-        self.issue_timestamp_ms = issue_timestamp_ms
-        self.expiry_timestamp_ms = expiry_timestamp_ms
-        self.max_timestamp_ms = max_timestamp_ms
-        self.token_id = token_id
-        self.hmac = hmac
-        self.throttle_time_ms = throttle_time_ms
+    error_code: int = 0
+    principal_type: bytes | None = b""
+    principal_name: bytes | None = b""
+    token_requester_principal_type: bytes | None = b""
+    token_requester_principal_name: bytes | None = b""
+    issue_timestamp_ms: int = 0
+    expiry_timestamp_ms: int = 0
+    max_timestamp_ms: int = 0
+    token_id: bytes | None = b""
+    hmac: bytes | None = b""
+    throttle_time_ms: int = 0
 
 
 REQUEST, RESPONSE = CreateDelegationTokenRequest, CreateDelegationTokenResponse

@@ -21,24 +21,17 @@ from braidlog.protocols.kafka.schema import (
 class CreatePartitionsAssignment(Struct):
     """CreatePartitionsRequest.Topics.Assignments: The new partition assignments."""
 
-    __slots__ = ("broker_ids",)
     FLEXIBLE = 2
     FIELDS = (
         Field("broker_ids", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        broker_ids: Sequence[int] = (),
-    ) -> None:
-        self.broker_ids = broker_ids
+    broker_ids: Sequence[int] = ()
 
 
 class CreatePartitionsTopic(Struct):
     """CreatePartitionsRequest.Topics: Each topic that we want to create new partitions inside."""
 
-    __slots__ = ("name", "count", "assignments")
     FLEXIBLE = 2
     FIELDS = (
         Field("name", STRING),
@@ -46,22 +39,14 @@ class CreatePartitionsTopic(Struct):
         Field("assignments", Array(CreatePartitionsAssignment), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        count: int = 0,
-        assignments: Sequence[CreatePartitionsAssignment] | None = (),
-    ) -> None:
-        self.name = name
-        self.count = count
-        self.assignments = assignments
+    name: bytes | None = b""
+    count: int = 0
+    assignments: Sequence[CreatePartitionsAssignment] | None = ()
 
 
 class CreatePartitionsRequest(Struct):
     """CreatePartitionsRequest."""
 
-    __slots__ = ("topics", "timeout_ms", "validate_only")
     KEY = 37
     VERSIONS = (0, 3)
     FLEXIBLE = 2
@@ -71,22 +56,14 @@ class CreatePartitionsRequest(Struct):
         Field("validate_only", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[CreatePartitionsTopic] = (),
-        timeout_ms: int = 0,
-        validate_only: bool = False,
-    ) -> None:
-        self.topics = topics
-        self.timeout_ms = timeout_ms
-        self.validate_only = validate_only
+    topics: Sequence[CreatePartitionsTopic] = ()
+    timeout_ms: int = 0
+    validate_only: bool = False
 
 
 class CreatePartitionsTopicResult(Struct):
     """CreatePartitionsResponse.Results: The partition creation results for each topic."""
 
-    __slots__ = ("name", "error_code", "error_message")
     FLEXIBLE = 2
     FIELDS = (
         Field("name", STRING),
@@ -94,36 +71,22 @@ class CreatePartitionsTopicResult(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.name = name
-        self.error_code = error_code
-        self.error_message = error_message
+    name: bytes | None = b""
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class CreatePartitionsResponse(Struct):
     """CreatePartitionsResponse."""
 
-    __slots__ = ("throttle_time_ms", "results")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("results", Array(CreatePartitionsTopicResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        results: Sequence[CreatePartitionsTopicResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = 0
+    results: Sequence[CreatePartitionsTopicResult] = ()
 
 
 REQUEST, RESPONSE = CreatePartitionsRequest, CreatePartitionsResponse

@@ -24,47 +24,32 @@ from braidlog.protocols.kafka.schema import (
 class CreatableReplicaAssignment(Struct):
     """CreateTopicsRequest.Topics.Assignments: The manual partition assignment, or the empty array if we are using automatic assignment."""
 
-    __slots__ = ("partition_index", "broker_ids")
     FLEXIBLE = 5
     FIELDS = (
         Field("partition_index", INT32),
         Field("broker_ids", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        broker_ids: Sequence[int] = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.broker_ids = broker_ids
+    partition_index: int = 0
+    broker_ids: Sequence[int] = ()
 
 
 class CreatableTopicConfig(Struct):
     """CreateTopicsRequest.Topics.Configs: The custom topic configurations to set."""
 
-    __slots__ = ("name", "value")
     FLEXIBLE = 5
     FIELDS = (
         Field("name", STRING),
         Field("value", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        value: bytes | None = b"",
-    ) -> None:
-        self.name = name
-        self.value = value
+    name: bytes | None = b""
+    value: bytes | None = b""
 
 
 class CreatableTopic(Struct):
     """CreateTopicsRequest.Topics: The topics to create."""
 
-    __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
     FLEXIBLE = 5
     FIELDS = (
         Field("name", STRING),
@@ -74,26 +59,16 @@ class CreatableTopic(Struct):
         Field("configs", Array(CreatableTopicConfig)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        num_partitions: int = 0,
-        replication_factor: int = 0,
-        assignments: Sequence[CreatableReplicaAssignment] = (),
-        configs: Sequence[CreatableTopicConfig] = (),
-    ) -> None:
-        self.name = name
-        self.num_partitions = num_partitions
-        self.replication_factor = replication_factor
-        self.assignments = assignments
-        self.configs = configs
+    name: bytes | None = b""
+    num_partitions: int = 0
+    replication_factor: int = 0
+    assignments: Sequence[CreatableReplicaAssignment] = ()
+    configs: Sequence[CreatableTopicConfig] = ()
 
 
 class CreateTopicsRequest(Struct):
     """CreateTopicsRequest."""
 
-    __slots__ = ("topics", "timeout_ms", "validate_only")
     KEY = 19
     VERSIONS = (0, 7)
     FLEXIBLE = 5
@@ -103,22 +78,14 @@ class CreateTopicsRequest(Struct):
         Field("validate_only", BOOL, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[CreatableTopic] = (),
-        timeout_ms: int = 60000,
-        validate_only: bool = False,
-    ) -> None:
-        self.topics = topics
-        self.timeout_ms = timeout_ms
-        self.validate_only = validate_only
+    topics: Sequence[CreatableTopic] = ()
+    timeout_ms: int = 60000
+    validate_only: bool = False
 
 
 class CreatableTopicConfigs(Struct):
     """CreateTopicsResponse.Topics.Configs: Configuration of the topic."""
 
-    __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive")
     FLEXIBLE = 5
     FIELDS = (
         Field("name", STRING, since=5),
@@ -128,26 +95,16 @@ class CreatableTopicConfigs(Struct):
         Field("is_sensitive", BOOL, since=5),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        value: bytes | None = b"",
-        read_only: bool = False,
-        config_source: int = -1,
-        is_sensitive: bool = False,
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.read_only = read_only
-        self.config_source = config_source
-        self.is_sensitive = is_sensitive
+    name: bytes | None = b""
+    value: bytes | None = b""
+    read_only: bool = False
+    config_source: int = -1
+    is_sensitive: bool = False
 
 
 class CreatableTopicResult(Struct):
     """CreateTopicsResponse.Topics: Results for each topic we tried to create."""
 
-    __slots__ = ("name", "topic_id", "error_code", "error_message", "topic_config_error_code", "num_partitions", "replication_factor", "configs")
     FLEXIBLE = 5
     FIELDS = (
         Field("name", STRING),
@@ -160,46 +117,27 @@ class CreatableTopicResult(Struct):
         Field("configs", Array(CreatableTopicConfigs), since=5, nullable=5),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        topic_config_error_code: int = 0,
-        num_partitions: int = -1,
-        replication_factor: int = -1,
-        configs: Sequence[CreatableTopicConfigs] | None = (),
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.error_code = error_code
-        self.error_message = error_message
-        self.topic_config_error_code = topic_config_error_code
-        self.num_partitions = num_partitions
-        self.replication_factor = replication_factor
-        self.configs = configs
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    error_code: int = 0
+    error_message: bytes | None = b""
+    topic_config_error_code: int = 0
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Sequence[CreatableTopicConfigs] | None = ()
 
 
 class CreateTopicsResponse(Struct):
     """CreateTopicsResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics")
     FLEXIBLE = 5
     FIELDS = (
         Field("throttle_time_ms", INT32, since=2),
         Field("topics", Array(CreatableTopicResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[CreatableTopicResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = 0
+    topics: Sequence[CreatableTopicResult] = ()
 
 
 REQUEST, RESPONSE = CreateTopicsRequest, CreateTopicsResponse

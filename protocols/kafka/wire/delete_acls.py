@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class DeleteAclsFilter(Struct):
     """DeleteAclsRequest.Filters: The filters to use when deleting ACLs."""
 
-    __slots__ = ("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter", "operation", "permission_type")
     FLEXIBLE = 2
     FIELDS = (
         Field("resource_type_filter", INT8),
@@ -33,30 +32,18 @@ class DeleteAclsFilter(Struct):
         Field("permission_type", INT8),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_type_filter: int = 0,
-        resource_name_filter: bytes | None = b"",
-        pattern_type_filter: int = 3,
-        principal_filter: bytes | None = b"",
-        host_filter: bytes | None = b"",
-        operation: int = 0,
-        permission_type: int = 0,
-    ) -> None:
-        self.resource_type_filter = resource_type_filter
-        self.resource_name_filter = resource_name_filter
-        self.pattern_type_filter = pattern_type_filter
-        self.principal_filter = principal_filter
-        self.host_filter = host_filter
-        self.operation = operation
-        self.permission_type = permission_type
+    resource_type_filter: int = 0
+    resource_name_filter: bytes | None = b""
+    pattern_type_filter: int = 3
+    principal_filter: bytes | None = b""
+    host_filter: bytes | None = b""
+    operation: int = 0
+    permission_type: int = 0
 
 
 class DeleteAclsRequest(Struct):
     """DeleteAclsRequest."""
 
-    __slots__ = ("filters",)
     KEY = 31
     VERSIONS = (0, 3)
     FLEXIBLE = 2
@@ -64,18 +51,12 @@ class DeleteAclsRequest(Struct):
         Field("filters", Array(DeleteAclsFilter)),
     )
 
-    def __init__(
-        self,
-        *,
-        filters: Sequence[DeleteAclsFilter] = (),
-    ) -> None:
-        self.filters = filters
+    filters: Sequence[DeleteAclsFilter] = ()
 
 
 class DeleteAclsMatchingAcl(Struct):
     """DeleteAclsResponse.FilterResults.MatchingAcls: The ACLs which matched this filter."""
 
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -89,34 +70,20 @@ class DeleteAclsMatchingAcl(Struct):
         Field("permission_type", INT8),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-        pattern_type: int = 3,
-        principal: bytes | None = b"",
-        host: bytes | None = b"",
-        operation: int = 0,
-        permission_type: int = 0,
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.pattern_type = pattern_type
-        self.principal = principal
-        self.host = host
-        self.operation = operation
-        self.permission_type = permission_type
+    error_code: int = 0
+    error_message: bytes | None = b""
+    resource_type: int = 0
+    resource_name: bytes | None = b""
+    pattern_type: int = 3
+    principal: bytes | None = b""
+    host: bytes | None = b""
+    operation: int = 0
+    permission_type: int = 0
 
 
 class DeleteAclsFilterResult(Struct):
     """DeleteAclsResponse.FilterResults: The results for each filter."""
 
-    __slots__ = ("error_code", "error_message", "matching_acls")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -124,36 +91,22 @@ class DeleteAclsFilterResult(Struct):
         Field("matching_acls", Array(DeleteAclsMatchingAcl)),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        matching_acls: Sequence[DeleteAclsMatchingAcl] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.matching_acls = matching_acls
+    error_code: int = 0
+    error_message: bytes | None = b""
+    matching_acls: Sequence[DeleteAclsMatchingAcl] = ()
 
 
 class DeleteAclsResponse(Struct):
     """DeleteAclsResponse."""
 
-    __slots__ = ("throttle_time_ms", "filter_results")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("filter_results", Array(DeleteAclsFilterResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        filter_results: Sequence[DeleteAclsFilterResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.filter_results = filter_results
+    throttle_time_ms: int = 0
+    filter_results: Sequence[DeleteAclsFilterResult] = ()
 
 
 REQUEST, RESPONSE = DeleteAclsRequest, DeleteAclsResponse

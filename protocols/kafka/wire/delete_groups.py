@@ -20,7 +20,6 @@ from braidlog.protocols.kafka.schema import (
 class DeleteGroupsRequest(Struct):
     """DeleteGroupsRequest."""
 
-    __slots__ = ("groups_names",)
     KEY = 42
     VERSIONS = (0, 2)
     FLEXIBLE = 2
@@ -28,52 +27,33 @@ class DeleteGroupsRequest(Struct):
         Field("groups_names", Array(STRING)),
     )
 
-    def __init__(
-        self,
-        *,
-        groups_names: Sequence[bytes | None] = (),
-    ) -> None:
-        self.groups_names = groups_names
+    groups_names: Sequence[bytes | None] = ()
 
 
 class DeletableGroupResult(Struct):
     """DeleteGroupsResponse.Results: The deletion results."""
 
-    __slots__ = ("group_id", "error_code")
     FLEXIBLE = 2
     FIELDS = (
         Field("group_id", STRING),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        error_code: int = 0,
-    ) -> None:
-        self.group_id = group_id
-        self.error_code = error_code
+    group_id: bytes | None = b""
+    error_code: int = 0
 
 
 class DeleteGroupsResponse(Struct):
     """DeleteGroupsResponse."""
 
-    __slots__ = ("throttle_time_ms", "results")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("results", Array(DeletableGroupResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        results: Sequence[DeletableGroupResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = 0
+    results: Sequence[DeletableGroupResult] = ()
 
 
 REQUEST, RESPONSE = DeleteGroupsRequest, DeleteGroupsResponse

@@ -21,47 +21,32 @@ from braidlog.protocols.kafka.schema import (
 class DeleteRecordsPartition(Struct):
     """DeleteRecordsRequest.Topics.Partitions: Each partition that we want to delete records from."""
 
-    __slots__ = ("partition_index", "offset")
     FLEXIBLE = 2
     FIELDS = (
         Field("partition_index", INT32),
         Field("offset", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        offset: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.offset = offset
+    partition_index: int = 0
+    offset: int = 0
 
 
 class DeleteRecordsTopic(Struct):
     """DeleteRecordsRequest.Topics: Each topic that we want to delete records from."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 2
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(DeleteRecordsPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[DeleteRecordsPartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[DeleteRecordsPartition] = ()
 
 
 class DeleteRecordsRequest(Struct):
     """DeleteRecordsRequest."""
 
-    __slots__ = ("topics", "timeout_ms")
     KEY = 21
     VERSIONS = (0, 2)
     FLEXIBLE = 2
@@ -70,20 +55,13 @@ class DeleteRecordsRequest(Struct):
         Field("timeout_ms", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[DeleteRecordsTopic] = (),
-        timeout_ms: int = 0,
-    ) -> None:
-        self.topics = topics
-        self.timeout_ms = timeout_ms
+    topics: Sequence[DeleteRecordsTopic] = ()
+    timeout_ms: int = 0
 
 
 class DeleteRecordsPartitionResult(Struct):
     """DeleteRecordsResponse.Topics.Partitions: Each partition that we wanted to delete records from."""
 
-    __slots__ = ("partition_index", "low_watermark", "error_code")
     FLEXIBLE = 2
     FIELDS = (
         Field("partition_index", INT32),
@@ -91,56 +69,35 @@ class DeleteRecordsPartitionResult(Struct):
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        low_watermark: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.low_watermark = low_watermark
-        self.error_code = error_code
+    partition_index: int = 0
+    low_watermark: int = 0
+    error_code: int = 0
 
 
 class DeleteRecordsTopicResult(Struct):
     """DeleteRecordsResponse.Topics: Each topic that we wanted to delete records from."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 2
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(DeleteRecordsPartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[DeleteRecordsPartitionResult] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[DeleteRecordsPartitionResult] = ()
 
 
 class DeleteRecordsResponse(Struct):
     """DeleteRecordsResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("topics", Array(DeleteRecordsTopicResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[DeleteRecordsTopicResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = 0
+    topics: Sequence[DeleteRecordsTopicResult] = ()
 
 
 REQUEST, RESPONSE = DeleteRecordsRequest, DeleteRecordsResponse

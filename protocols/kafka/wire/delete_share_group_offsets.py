@@ -22,24 +22,17 @@ from braidlog.protocols.kafka.schema import (
 class DeleteShareGroupOffsetsRequestTopic(Struct):
     """DeleteShareGroupOffsetsRequest.Topics: The topics to delete offsets for."""
 
-    __slots__ = ("topic_name",)
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-    ) -> None:
-        self.topic_name = topic_name
+    topic_name: bytes | None = b""
 
 
 class DeleteShareGroupOffsetsRequest(Struct):
     """DeleteShareGroupOffsetsRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 92
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -48,20 +41,13 @@ class DeleteShareGroupOffsetsRequest(Struct):
         Field("topics", Array(DeleteShareGroupOffsetsRequestTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[DeleteShareGroupOffsetsRequestTopic] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[DeleteShareGroupOffsetsRequestTopic] = ()
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):
     """DeleteShareGroupOffsetsResponse.Responses: The results for each topic."""
 
-    __slots__ = ("topic_name", "topic_id", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
@@ -70,24 +56,15 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.topic_name = topic_name
-        self.topic_id = topic_id
-        self.error_code = error_code
-        self.error_message = error_message
+    topic_name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class DeleteShareGroupOffsetsResponse(Struct):
     """DeleteShareGroupOffsetsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "responses")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -96,18 +73,10 @@ class DeleteShareGroupOffsetsResponse(Struct):
         Field("responses", Array(DeleteShareGroupOffsetsResponseTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        responses: Sequence[DeleteShareGroupOffsetsResponseTopic] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.responses = responses
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    responses: Sequence[DeleteShareGroupOffsetsResponseTopic] = ()
 
 
 REQUEST, RESPONSE = DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse

@@ -22,44 +22,30 @@ from braidlog.protocols.kafka.schema import (
 class PartitionData(Struct):
     """DeleteShareGroupStateRequest.Topics.Partitions: The data for the partitions."""
 
-    __slots__ = ("partition",)
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-    ) -> None:
-        self.partition = partition
+    partition: int = 0
 
 
 class DeleteStateData(Struct):
     """DeleteShareGroupStateRequest.Topics: The data for the topics."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class DeleteShareGroupStateRequest(Struct):
     """DeleteShareGroupStateRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 86
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -68,20 +54,13 @@ class DeleteShareGroupStateRequest(Struct):
         Field("topics", Array(DeleteStateData)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[DeleteStateData] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[DeleteStateData] = ()
 
 
 class PartitionResult(Struct):
     """DeleteShareGroupStateResponse.Results.Partitions: The results for the partitions."""
 
-    __slots__ = ("partition", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
@@ -89,53 +68,33 @@ class PartitionResult(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
+    partition: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class DeleteStateResult(Struct):
     """DeleteShareGroupStateResponse.Results: The delete results."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionResult] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionResult] = ()
 
 
 class DeleteShareGroupStateResponse(Struct):
     """DeleteShareGroupStateResponse."""
 
-    __slots__ = ("results",)
     FLEXIBLE = 0
     FIELDS = (
         Field("results", Array(DeleteStateResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        results: Sequence[DeleteStateResult] = (),
-    ) -> None:
-        self.results = results
+    results: Sequence[DeleteStateResult] = ()
 
 
 REQUEST, RESPONSE = DeleteShareGroupStateRequest, DeleteShareGroupStateResponse

@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class DeleteTopicState(Struct):
     """DeleteTopicsRequest.Topics: The name or topic ID of the topic."""
 
-    __slots__ = ("name", "topic_id")
     FLEXIBLE = 4
     FIELDS = (
         Field("name", STRING, since=6, nullable=6),
         Field("topic_id", UUID, since=6),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = None,
-        topic_id: bytes = NO_UUID,
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
+    name: bytes | None = None
+    topic_id: bytes = NO_UUID
 
 
 class DeleteTopicsRequest(Struct):
     """DeleteTopicsRequest."""
 
-    __slots__ = ("topics", "topic_names", "timeout_ms")
     KEY = 20
     VERSIONS = (0, 6)
     FLEXIBLE = 4
@@ -52,22 +44,14 @@ class DeleteTopicsRequest(Struct):
         Field("timeout_ms", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[DeleteTopicState] = (),
-        topic_names: Sequence[bytes | None] = (),
-        timeout_ms: int = 0,
-    ) -> None:
-        self.topics = topics
-        self.topic_names = topic_names
-        self.timeout_ms = timeout_ms
+    topics: Sequence[DeleteTopicState] = ()
+    topic_names: Sequence[bytes | None] = ()
+    timeout_ms: int = 0
 
 
 class DeletableTopicResult(Struct):
     """DeleteTopicsResponse.Responses: The results for each topic we tried to delete."""
 
-    __slots__ = ("name", "topic_id", "error_code", "error_message")
     FLEXIBLE = 4
     FIELDS = (
         Field("name", STRING, nullable=6),
@@ -76,38 +60,23 @@ class DeletableTopicResult(Struct):
         Field("error_message", STRING, since=5, nullable=5),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.error_code = error_code
-        self.error_message = error_message
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class DeleteTopicsResponse(Struct):
     """DeleteTopicsResponse."""
 
-    __slots__ = ("throttle_time_ms", "responses")
     FLEXIBLE = 4
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
         Field("responses", Array(DeletableTopicResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        responses: Sequence[DeletableTopicResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.responses = responses
+    throttle_time_ms: int = 0
+    responses: Sequence[DeletableTopicResult] = ()
 
 
 REQUEST, RESPONSE = DeleteTopicsRequest, DeleteTopicsResponse

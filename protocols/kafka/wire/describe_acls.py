@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class DescribeAclsRequest(Struct):
     """DescribeAclsRequest."""
 
-    __slots__ = ("resource_type_filter", "resource_name_filter", "pattern_type_filter", "principal_filter", "host_filter", "operation", "permission_type")
     KEY = 29
     VERSIONS = (0, 3)
     FLEXIBLE = 2
@@ -35,30 +34,18 @@ class DescribeAclsRequest(Struct):
         Field("permission_type", INT8),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_type_filter: int = 0,
-        resource_name_filter: bytes | None = b"",
-        pattern_type_filter: int = 3,
-        principal_filter: bytes | None = b"",
-        host_filter: bytes | None = b"",
-        operation: int = 0,
-        permission_type: int = 0,
-    ) -> None:
-        self.resource_type_filter = resource_type_filter
-        self.resource_name_filter = resource_name_filter
-        self.pattern_type_filter = pattern_type_filter
-        self.principal_filter = principal_filter
-        self.host_filter = host_filter
-        self.operation = operation
-        self.permission_type = permission_type
+    resource_type_filter: int = 0
+    resource_name_filter: bytes | None = b""
+    pattern_type_filter: int = 3
+    principal_filter: bytes | None = b""
+    host_filter: bytes | None = b""
+    operation: int = 0
+    permission_type: int = 0
 
 
 class AclDescription(Struct):
     """DescribeAclsResponse.Resources.Acls: The ACLs."""
 
-    __slots__ = ("principal", "host", "operation", "permission_type")
     FLEXIBLE = 2
     FIELDS = (
         Field("principal", STRING),
@@ -67,24 +54,15 @@ class AclDescription(Struct):
         Field("permission_type", INT8),
     )
 
-    def __init__(
-        self,
-        *,
-        principal: bytes | None = b"",
-        host: bytes | None = b"",
-        operation: int = 0,
-        permission_type: int = 0,
-    ) -> None:
-        self.principal = principal
-        self.host = host
-        self.operation = operation
-        self.permission_type = permission_type
+    principal: bytes | None = b""
+    host: bytes | None = b""
+    operation: int = 0
+    permission_type: int = 0
 
 
 class DescribeAclsResource(Struct):
     """DescribeAclsResponse.Resources: Each Resource that is referenced in an ACL."""
 
-    __slots__ = ("resource_type", "resource_name", "pattern_type", "acls")
     FLEXIBLE = 2
     FIELDS = (
         Field("resource_type", INT8),
@@ -93,24 +71,15 @@ class DescribeAclsResource(Struct):
         Field("acls", Array(AclDescription)),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-        pattern_type: int = 3,
-        acls: Sequence[AclDescription] = (),
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.pattern_type = pattern_type
-        self.acls = acls
+    resource_type: int = 0
+    resource_name: bytes | None = b""
+    pattern_type: int = 3
+    acls: Sequence[AclDescription] = ()
 
 
 class DescribeAclsResponse(Struct):
     """DescribeAclsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "resources")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -119,18 +88,10 @@ class DescribeAclsResponse(Struct):
         Field("resources", Array(DescribeAclsResource)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        resources: Sequence[DescribeAclsResource] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resources = resources
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
+    resources: Sequence[DescribeAclsResource] = ()
 
 
 REQUEST, RESPONSE = DescribeAclsRequest, DescribeAclsResponse

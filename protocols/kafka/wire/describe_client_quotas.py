@@ -23,7 +23,6 @@ from braidlog.protocols.kafka.schema import (
 class ComponentData(Struct):
     """DescribeClientQuotasRequest.Components: Filter components to apply to quota entities."""
 
-    __slots__ = ("entity_type", "match_type", "match")
     FLEXIBLE = 1
     FIELDS = (
         Field("entity_type", STRING),
@@ -31,22 +30,14 @@ class ComponentData(Struct):
         Field("match", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        entity_type: bytes | None = b"",
-        match_type: int = 0,
-        match: bytes | None = b"",
-    ) -> None:
-        self.entity_type = entity_type
-        self.match_type = match_type
-        self.match = match
+    entity_type: bytes | None = b""
+    match_type: int = 0
+    match: bytes | None = b""
 
 
 class DescribeClientQuotasRequest(Struct):
     """DescribeClientQuotasRequest."""
 
-    __slots__ = ("components", "strict")
     KEY = 48
     VERSIONS = (0, 1)
     FLEXIBLE = 1
@@ -55,80 +46,52 @@ class DescribeClientQuotasRequest(Struct):
         Field("strict", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        components: Sequence[ComponentData] = (),
-        strict: bool = False,
-    ) -> None:
-        self.components = components
-        self.strict = strict
+    components: Sequence[ComponentData] = ()
+    strict: bool = False
 
 
 class EntityData(Struct):
     """DescribeClientQuotasResponse.Entries.Entity: The quota entity description."""
 
-    __slots__ = ("entity_type", "entity_name")
     FLEXIBLE = 1
     FIELDS = (
         Field("entity_type", STRING),
         Field("entity_name", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        entity_type: bytes | None = b"",
-        entity_name: bytes | None = b"",
-    ) -> None:
-        self.entity_type = entity_type
-        self.entity_name = entity_name
+    entity_type: bytes | None = b""
+    entity_name: bytes | None = b""
 
 
 class ValueData(Struct):
     """DescribeClientQuotasResponse.Entries.Values: The quota values for the entity."""
 
-    __slots__ = ("key", "value")
     FLEXIBLE = 1
     FIELDS = (
         Field("key", STRING),
         Field("value", FLOAT64),
     )
 
-    def __init__(
-        self,
-        *,
-        key: bytes | None = b"",
-        value: float = 0.0,
-    ) -> None:
-        self.key = key
-        self.value = value
+    key: bytes | None = b""
+    value: float = 0.0
 
 
 class EntryData(Struct):
     """DescribeClientQuotasResponse.Entries: A result entry."""
 
-    __slots__ = ("entity", "values")
     FLEXIBLE = 1
     FIELDS = (
         Field("entity", Array(EntityData)),
         Field("values", Array(ValueData)),
     )
 
-    def __init__(
-        self,
-        *,
-        entity: Sequence[EntityData] = (),
-        values: Sequence[ValueData] = (),
-    ) -> None:
-        self.entity = entity
-        self.values = values
+    entity: Sequence[EntityData] = ()
+    values: Sequence[ValueData] = ()
 
 
 class DescribeClientQuotasResponse(Struct):
     """DescribeClientQuotasResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "entries")
     FLEXIBLE = 1
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -137,18 +100,10 @@ class DescribeClientQuotasResponse(Struct):
         Field("entries", Array(EntryData), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        entries: Sequence[EntryData] | None = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.entries = entries
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
+    entries: Sequence[EntryData] | None = ()
 
 
 REQUEST, RESPONSE = DescribeClientQuotasRequest, DescribeClientQuotasResponse

@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class DescribeClusterRequest(Struct):
     """DescribeClusterRequest."""
 
-    __slots__ = ("include_cluster_authorized_operations", "endpoint_type", "include_fenced_brokers")
     KEY = 60
     VERSIONS = (0, 2)
     FLEXIBLE = 0
@@ -32,22 +31,14 @@ class DescribeClusterRequest(Struct):
         Field("include_fenced_brokers", BOOL, since=2),
     )
 
-    def __init__(
-        self,
-        *,
-        include_cluster_authorized_operations: bool = False,
-        endpoint_type: int = 1,
-        include_fenced_brokers: bool = False,
-    ) -> None:
-        self.include_cluster_authorized_operations = include_cluster_authorized_operations
-        self.endpoint_type = endpoint_type
-        self.include_fenced_brokers = include_fenced_brokers
+    include_cluster_authorized_operations: bool = False
+    endpoint_type: int = 1
+    include_fenced_brokers: bool = False
 
 
 class DescribeClusterBroker(Struct):
     """DescribeClusterResponse.Brokers: Each broker in the response."""
 
-    __slots__ = ("broker_id", "host", "port", "rack", "is_fenced")
     FLEXIBLE = 0
     FIELDS = (
         Field("broker_id", INT32),
@@ -57,26 +48,16 @@ class DescribeClusterBroker(Struct):
         Field("is_fenced", BOOL, since=2),
     )
 
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        rack: bytes | None = None,
-        is_fenced: bool = False,
-    ) -> None:
-        self.broker_id = broker_id
-        self.host = host
-        self.port = port
-        self.rack = rack
-        self.is_fenced = is_fenced
+    broker_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    rack: bytes | None = None
+    is_fenced: bool = False
 
 
 class DescribeClusterResponse(Struct):
     """DescribeClusterResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "endpoint_type", "cluster_id", "controller_id", "brokers", "cluster_authorized_operations")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -89,26 +70,14 @@ class DescribeClusterResponse(Struct):
         Field("cluster_authorized_operations", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        endpoint_type: int = 1,
-        cluster_id: bytes | None = b"",
-        controller_id: int = -1,
-        brokers: Sequence[DescribeClusterBroker] = (),
-        cluster_authorized_operations: int = -2147483648,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.endpoint_type = endpoint_type
-        self.cluster_id = cluster_id
-        self.controller_id = controller_id
-        self.brokers = brokers
-        self.cluster_authorized_operations = cluster_authorized_operations
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    endpoint_type: int = 1
+    cluster_id: bytes | None = b""
+    controller_id: int = -1
+    brokers: Sequence[DescribeClusterBroker] = ()
+    cluster_authorized_operations: int = -2147483648
 
 
 REQUEST, RESPONSE = DescribeClusterRequest, DescribeClusterResponse

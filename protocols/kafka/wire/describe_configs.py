@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class DescribeConfigsResource(Struct):
     """DescribeConfigsRequest.Resources: The resources whose configurations we want to describe."""
 
-    __slots__ = ("resource_type", "resource_name", "configuration_keys")
     FLEXIBLE = 4
     FIELDS = (
         Field("resource_type", INT8),
@@ -30,22 +29,14 @@ class DescribeConfigsResource(Struct):
         Field("configuration_keys", Array(STRING), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-        configuration_keys: Sequence[bytes | None] | None = (),
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.configuration_keys = configuration_keys
+    resource_type: int = 0
+    resource_name: bytes | None = b""
+    configuration_keys: Sequence[bytes | None] | None = ()
 
 
 class DescribeConfigsRequest(Struct):
     """DescribeConfigsRequest."""
 
-    __slots__ = ("resources", "include_synonyms", "include_documentation")
     KEY = 32
     VERSIONS = (0, 4)
     FLEXIBLE = 4
@@ -55,22 +46,14 @@ class DescribeConfigsRequest(Struct):
         Field("include_documentation", BOOL, since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        resources: Sequence[DescribeConfigsResource] = (),
-        include_synonyms: bool = False,
-        include_documentation: bool = False,
-    ) -> None:
-        self.resources = resources
-        self.include_synonyms = include_synonyms
-        self.include_documentation = include_documentation
+    resources: Sequence[DescribeConfigsResource] = ()
+    include_synonyms: bool = False
+    include_documentation: bool = False
 
 
 class DescribeConfigsSynonym(Struct):
     """DescribeConfigsResponse.Results.Configs.Synonyms: The synonyms for this configuration key."""
 
-    __slots__ = ("name", "value", "source")
     FLEXIBLE = 4
     FIELDS = (
         Field("name", STRING, since=1),
@@ -78,22 +61,14 @@ class DescribeConfigsSynonym(Struct):
         Field("source", INT8, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        value: bytes | None = b"",
-        source: int = 0,
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.source = source
+    name: bytes | None = b""
+    value: bytes | None = b""
+    source: int = 0
 
 
 class DescribeConfigsResourceResult(Struct):
     """DescribeConfigsResponse.Results.Configs: Each listed configuration."""
 
-    __slots__ = ("name", "value", "read_only", "is_default", "config_source", "is_sensitive", "synonyms", "config_type", "documentation")
     FLEXIBLE = 4
     FIELDS = (
         Field("name", STRING),
@@ -107,34 +82,20 @@ class DescribeConfigsResourceResult(Struct):
         Field("documentation", STRING, since=3, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        value: bytes | None = b"",
-        read_only: bool = False,
-        is_default: bool = False,
-        config_source: int = -1,
-        is_sensitive: bool = False,
-        synonyms: Sequence[DescribeConfigsSynonym] = (),
-        config_type: int = 0,
-        documentation: bytes | None = b"",
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.read_only = read_only
-        self.is_default = is_default
-        self.config_source = config_source
-        self.is_sensitive = is_sensitive
-        self.synonyms = synonyms
-        self.config_type = config_type
-        self.documentation = documentation
+    name: bytes | None = b""
+    value: bytes | None = b""
+    read_only: bool = False
+    is_default: bool = False
+    config_source: int = -1
+    is_sensitive: bool = False
+    synonyms: Sequence[DescribeConfigsSynonym] = ()
+    config_type: int = 0
+    documentation: bytes | None = b""
 
 
 class DescribeConfigsResult(Struct):
     """DescribeConfigsResponse.Results: The results for each resource."""
 
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs")
     FLEXIBLE = 4
     FIELDS = (
         Field("error_code", INT16),
@@ -144,40 +105,24 @@ class DescribeConfigsResult(Struct):
         Field("configs", Array(DescribeConfigsResourceResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-        configs: Sequence[DescribeConfigsResourceResult] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.configs = configs
+    error_code: int = 0
+    error_message: bytes | None = b""
+    resource_type: int = 0
+    resource_name: bytes | None = b""
+    configs: Sequence[DescribeConfigsResourceResult] = ()
 
 
 class DescribeConfigsResponse(Struct):
     """DescribeConfigsResponse."""
 
-    __slots__ = ("throttle_time_ms", "results")
     FLEXIBLE = 4
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("results", Array(DescribeConfigsResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        results: Sequence[DescribeConfigsResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.results = results
+    throttle_time_ms: int = 0
+    results: Sequence[DescribeConfigsResult] = ()
 
 
 REQUEST, RESPONSE = DescribeConfigsRequest, DescribeConfigsResponse

@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class DescribeDelegationTokenOwner(Struct):
     """DescribeDelegationTokenRequest.Owners: Each owner that we want to describe delegation tokens for, or null to describe all tokens."""
 
-    __slots__ = ("principal_type", "principal_name")
     FLEXIBLE = 2
     FIELDS = (
         Field("principal_type", STRING),
         Field("principal_name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        principal_type: bytes | None = b"",
-        principal_name: bytes | None = b"",
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
+    principal_type: bytes | None = b""
+    principal_name: bytes | None = b""
 
 
 class DescribeDelegationTokenRequest(Struct):
     """DescribeDelegationTokenRequest."""
 
-    __slots__ = ("owners",)
     KEY = 41
     VERSIONS = (0, 3)
     FLEXIBLE = 2
@@ -50,38 +42,25 @@ class DescribeDelegationTokenRequest(Struct):
         Field("owners", Array(DescribeDelegationTokenOwner), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        owners: Sequence[DescribeDelegationTokenOwner] | None = (),
-    ) -> None:
-        self.owners = owners
+    owners: Sequence[DescribeDelegationTokenOwner] | None = ()
 
 
 class DescribedDelegationTokenRenewer(Struct):
     """DescribeDelegationTokenResponse.Tokens.Renewers: Those who are able to renew this token before it expires."""
 
-    __slots__ = ("principal_type", "principal_name")
     FLEXIBLE = 2
     FIELDS = (
         Field("principal_type", STRING),
         Field("principal_name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        principal_type: bytes | None = b"",
-        principal_name: bytes | None = b"",
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
+    principal_type: bytes | None = b""
+    principal_name: bytes | None = b""
 
 
 class DescribedDelegationToken(Struct):
     """DescribeDelegationTokenResponse.Tokens: The tokens."""
 
-    __slots__ = ("principal_type", "principal_name", "token_requester_principal_type", "token_requester_principal_name", "issue_timestamp", "expiry_timestamp", "max_timestamp", "token_id", "hmac", "renewers")
     FLEXIBLE = 2
     FIELDS = (
         Field("principal_type", STRING),
@@ -96,36 +75,21 @@ class DescribedDelegationToken(Struct):
         Field("renewers", Array(DescribedDelegationTokenRenewer)),
     )
 
-    def __init__(
-        self,
-        *,
-        principal_type: bytes | None = b"",
-        principal_name: bytes | None = b"",
-        token_requester_principal_type: bytes | None = b"",
-        token_requester_principal_name: bytes | None = b"",
-        issue_timestamp: int = 0,
-        expiry_timestamp: int = 0,
-        max_timestamp: int = 0,
-        token_id: bytes | None = b"",
-        hmac: bytes | None = b"",
-        renewers: Sequence[DescribedDelegationTokenRenewer] = (),
-    ) -> None:
-        self.principal_type = principal_type
-        self.principal_name = principal_name
-        self.token_requester_principal_type = token_requester_principal_type
-        self.token_requester_principal_name = token_requester_principal_name
-        self.issue_timestamp = issue_timestamp
-        self.expiry_timestamp = expiry_timestamp
-        self.max_timestamp = max_timestamp
-        self.token_id = token_id
-        self.hmac = hmac
-        self.renewers = renewers
+    principal_type: bytes | None = b""
+    principal_name: bytes | None = b""
+    token_requester_principal_type: bytes | None = b""
+    token_requester_principal_name: bytes | None = b""
+    issue_timestamp: int = 0
+    expiry_timestamp: int = 0
+    max_timestamp: int = 0
+    token_id: bytes | None = b""
+    hmac: bytes | None = b""
+    renewers: Sequence[DescribedDelegationTokenRenewer] = ()
 
 
 class DescribeDelegationTokenResponse(Struct):
     """DescribeDelegationTokenResponse."""
 
-    __slots__ = ("error_code", "tokens", "throttle_time_ms")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -133,16 +97,9 @@ class DescribeDelegationTokenResponse(Struct):
         Field("throttle_time_ms", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        tokens: Sequence[DescribedDelegationToken] = (),
-        throttle_time_ms: int = 0,
-    ) -> None:
-        self.error_code = error_code
-        self.tokens = tokens
-        self.throttle_time_ms = throttle_time_ms
+    error_code: int = 0
+    tokens: Sequence[DescribedDelegationToken] = ()
+    throttle_time_ms: int = 0
 
 
 REQUEST, RESPONSE = DescribeDelegationTokenRequest, DescribeDelegationTokenResponse

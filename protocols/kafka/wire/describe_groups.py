@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class DescribeGroupsRequest(Struct):
     """DescribeGroupsRequest."""
 
-    __slots__ = ("groups", "include_authorized_operations")
     KEY = 15
     VERSIONS = (0, 6)
     FLEXIBLE = 5
@@ -31,20 +30,13 @@ class DescribeGroupsRequest(Struct):
         Field("include_authorized_operations", BOOL, since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        groups: Sequence[bytes | None] = (),
-        include_authorized_operations: bool = False,
-    ) -> None:
-        self.groups = groups
-        self.include_authorized_operations = include_authorized_operations
+    groups: Sequence[bytes | None] = ()
+    include_authorized_operations: bool = False
 
 
 class DescribedGroupMember(Struct):
     """DescribeGroupsResponse.Groups.Members: The group members."""
 
-    __slots__ = ("member_id", "group_instance_id", "client_id", "client_host", "member_metadata", "member_assignment")
     FLEXIBLE = 5
     FIELDS = (
         Field("member_id", STRING),
@@ -55,28 +47,17 @@ class DescribedGroupMember(Struct):
         Field("member_assignment", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-        client_id: bytes | None = b"",
-        client_host: bytes | None = b"",
-        member_metadata: bytes | None = b"",
-        member_assignment: bytes | None = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.member_metadata = member_metadata
-        self.member_assignment = member_assignment
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
+    client_id: bytes | None = b""
+    client_host: bytes | None = b""
+    member_metadata: bytes | None = b""
+    member_assignment: bytes | None = b""
 
 
 class DescribedGroup(Struct):
     """DescribeGroupsResponse.Groups: Each described group."""
 
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "authorized_operations")
     FLEXIBLE = 5
     FIELDS = (
         Field("error_code", INT16),
@@ -89,46 +70,27 @@ class DescribedGroup(Struct):
         Field("authorized_operations", INT32, since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        group_id: bytes | None = b"",
-        group_state: bytes | None = b"",
-        protocol_type: bytes | None = b"",
-        protocol_data: bytes | None = b"",
-        members: Sequence[DescribedGroupMember] = (),
-        authorized_operations: int = -2147483648,
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.group_id = group_id
-        self.group_state = group_state
-        self.protocol_type = protocol_type
-        self.protocol_data = protocol_data
-        self.members = members
-        self.authorized_operations = authorized_operations
+    error_code: int = 0
+    error_message: bytes | None = None
+    group_id: bytes | None = b""
+    group_state: bytes | None = b""
+    protocol_type: bytes | None = b""
+    protocol_data: bytes | None = b""
+    members: Sequence[DescribedGroupMember] = ()
+    authorized_operations: int = -2147483648
 
 
 class DescribeGroupsResponse(Struct):
     """DescribeGroupsResponse."""
 
-    __slots__ = ("throttle_time_ms", "groups")
     FLEXIBLE = 5
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
         Field("groups", Array(DescribedGroup)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        groups: Sequence[DescribedGroup] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = 0
+    groups: Sequence[DescribedGroup] = ()
 
 
 REQUEST, RESPONSE = DescribeGroupsRequest, DescribeGroupsResponse

@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class DescribableLogDirTopic(Struct):
     """DescribeLogDirsRequest.Topics: Each topic that we want to describe log directories for, or null for all topics."""
 
-    __slots__ = ("topic", "partitions")
     FLEXIBLE = 2
     FIELDS = (
         Field("topic", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class DescribeLogDirsRequest(Struct):
     """DescribeLogDirsRequest."""
 
-    __slots__ = ("topics",)
     KEY = 35
     VERSIONS = (0, 5)
     FLEXIBLE = 2
@@ -50,18 +42,12 @@ class DescribeLogDirsRequest(Struct):
         Field("topics", Array(DescribableLogDirTopic), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[DescribableLogDirTopic] | None = (),
-    ) -> None:
-        self.topics = topics
+    topics: Sequence[DescribableLogDirTopic] | None = ()
 
 
 class DescribeLogDirsPartition(Struct):
     """DescribeLogDirsResponse.Results.Topics.Partitions: The partitions."""
 
-    __slots__ = ("partition_index", "partition_size", "offset_lag", "is_future_key")
     FLEXIBLE = 2
     FIELDS = (
         Field("partition_index", INT32),
@@ -70,44 +56,28 @@ class DescribeLogDirsPartition(Struct):
         Field("is_future_key", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        partition_size: int = 0,
-        offset_lag: int = 0,
-        is_future_key: bool = False,
-    ) -> None:
-        self.partition_index = partition_index
-        self.partition_size = partition_size
-        self.offset_lag = offset_lag
-        self.is_future_key = is_future_key
+    partition_index: int = 0
+    partition_size: int = 0
+    offset_lag: int = 0
+    is_future_key: bool = False
 
 
 class DescribeLogDirsTopic(Struct):
     """DescribeLogDirsResponse.Results.Topics: The topics."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 2
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(DescribeLogDirsPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[DescribeLogDirsPartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[DescribeLogDirsPartition] = ()
 
 
 class DescribeLogDirsResult(Struct):
     """DescribeLogDirsResponse.Results: The log directories."""
 
-    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "is_cordoned")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -118,28 +88,17 @@ class DescribeLogDirsResult(Struct):
         Field("is_cordoned", BOOL, since=5),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        log_dir: bytes | None = b"",
-        topics: Sequence[DescribeLogDirsTopic] = (),
-        total_bytes: int = -1,
-        usable_bytes: int = -1,
-        is_cordoned: bool = False,
-    ) -> None:
-        self.error_code = error_code
-        self.log_dir = log_dir
-        self.topics = topics
-        self.total_bytes = total_bytes
-        self.usable_bytes = usable_bytes
-        self.is_cordoned = is_cordoned
+    error_code: int = 0
+    log_dir: bytes | None = b""
+    topics: Sequence[DescribeLogDirsTopic] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    is_cordoned: bool = False
 
 
 class DescribeLogDirsResponse(Struct):
     """DescribeLogDirsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "results")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -147,16 +106,9 @@ class DescribeLogDirsResponse(Struct):
         Field("results", Array(DescribeLogDirsResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        results: Sequence[DescribeLogDirsResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.results = results
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    results: Sequence[DescribeLogDirsResult] = ()
 
 
 REQUEST, RESPONSE = DescribeLogDirsRequest, DescribeLogDirsResponse

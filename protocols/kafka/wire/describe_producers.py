@@ -21,27 +21,19 @@ from braidlog.protocols.kafka.schema import (
 class TopicRequest(Struct):
     """DescribeProducersRequest.Topics: The topics to list producers for."""
 
-    __slots__ = ("name", "partition_indexes")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
         Field("partition_indexes", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partition_indexes: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: bytes | None = b""
+    partition_indexes: Sequence[int] = ()
 
 
 class DescribeProducersRequest(Struct):
     """DescribeProducersRequest."""
 
-    __slots__ = ("topics",)
     KEY = 61
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -49,18 +41,12 @@ class DescribeProducersRequest(Struct):
         Field("topics", Array(TopicRequest)),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[TopicRequest] = (),
-    ) -> None:
-        self.topics = topics
+    topics: Sequence[TopicRequest] = ()
 
 
 class ProducerState(Struct):
     """DescribeProducersResponse.Topics.Partitions.ActiveProducers: The active producers for the partition."""
 
-    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch", "current_txn_start_offset")
     FLEXIBLE = 0
     FIELDS = (
         Field("producer_id", INT64),
@@ -71,28 +57,17 @@ class ProducerState(Struct):
         Field("current_txn_start_offset", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        last_sequence: int = -1,
-        last_timestamp: int = -1,
-        coordinator_epoch: int = 0,
-        current_txn_start_offset: int = -1,
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.last_sequence = last_sequence
-        self.last_timestamp = last_timestamp
-        self.coordinator_epoch = coordinator_epoch
-        self.current_txn_start_offset = current_txn_start_offset
+    producer_id: int = 0
+    producer_epoch: int = 0
+    last_sequence: int = -1
+    last_timestamp: int = -1
+    coordinator_epoch: int = 0
+    current_txn_start_offset: int = -1
 
 
 class PartitionResponse(Struct):
     """DescribeProducersResponse.Topics.Partitions: Each partition in the response."""
 
-    __slots__ = ("partition_index", "error_code", "error_message", "active_producers")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -101,58 +76,36 @@ class PartitionResponse(Struct):
         Field("active_producers", Array(ProducerState)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        active_producers: Sequence[ProducerState] = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.active_producers = active_producers
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    active_producers: Sequence[ProducerState] = ()
 
 
 class TopicResponse(Struct):
     """DescribeProducersResponse.Topics: Each topic in the response."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(PartitionResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[PartitionResponse] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[PartitionResponse] = ()
 
 
 class DescribeProducersResponse(Struct):
     """DescribeProducersResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("topics", Array(TopicResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[TopicResponse] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = 0
+    topics: Sequence[TopicResponse] = ()
 
 
 REQUEST, RESPONSE = DescribeProducersRequest, DescribeProducersResponse

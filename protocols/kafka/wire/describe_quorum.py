@@ -24,44 +24,30 @@ from braidlog.protocols.kafka.schema import (
 class DescribeQuorumRequestPartitionData(Struct):
     """DescribeQuorumRequest.Topics.Partitions: The partitions to describe."""
 
-    __slots__ = ("partition_index",)
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
+    partition_index: int = 0
 
 
 class DescribeQuorumRequestTopicData(Struct):
     """DescribeQuorumRequest.Topics: The topics to describe."""
 
-    __slots__ = ("topic_name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
         Field("partitions", Array(DescribeQuorumRequestPartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        partitions: Sequence[DescribeQuorumRequestPartitionData] = (),
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: bytes | None = b""
+    partitions: Sequence[DescribeQuorumRequestPartitionData] = ()
 
 
 class DescribeQuorumRequest(Struct):
     """DescribeQuorumRequest."""
 
-    __slots__ = ("topics",)
     KEY = 55
     VERSIONS = (0, 2)
     FLEXIBLE = 0
@@ -69,18 +55,12 @@ class DescribeQuorumRequest(Struct):
         Field("topics", Array(DescribeQuorumRequestTopicData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[DescribeQuorumRequestTopicData] = (),
-    ) -> None:
-        self.topics = topics
+    topics: Sequence[DescribeQuorumRequestTopicData] = ()
 
 
 class ReplicaState(Struct):
     """DescribeQuorumResponse.Topics.Partitions.CurrentVoters: The current voters of the partition."""
 
-    __slots__ = ("replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp", "last_caught_up_timestamp")
     FLEXIBLE = 0
     FIELDS = (
         Field("replica_id", INT32),
@@ -90,26 +70,16 @@ class ReplicaState(Struct):
         Field("last_caught_up_timestamp", INT64, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        replica_id: int = 0,
-        replica_directory_id: bytes = NO_UUID,
-        log_end_offset: int = 0,
-        last_fetch_timestamp: int = -1,
-        last_caught_up_timestamp: int = -1,
-    ) -> None:
-        self.replica_id = replica_id
-        self.replica_directory_id = replica_directory_id
-        self.log_end_offset = log_end_offset
-        self.last_fetch_timestamp = last_fetch_timestamp
-        self.last_caught_up_timestamp = last_caught_up_timestamp
+    replica_id: int = 0
+    replica_directory_id: bytes = NO_UUID
+    log_end_offset: int = 0
+    last_fetch_timestamp: int = -1
+    last_caught_up_timestamp: int = -1
 
 
 class DescribeQuorumResponsePartitionData(Struct):
     """DescribeQuorumResponse.Topics.Partitions: The partition data."""
 
-    __slots__ = ("partition_index", "error_code", "error_message", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -122,52 +92,32 @@ class DescribeQuorumResponsePartitionData(Struct):
         Field("observers", Array(ReplicaState)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        leader_id: int = 0,
-        leader_epoch: int = 0,
-        high_watermark: int = 0,
-        current_voters: Sequence[ReplicaState] = (),
-        observers: Sequence[ReplicaState] = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.high_watermark = high_watermark
-        self.current_voters = current_voters
-        self.observers = observers
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
+    leader_id: int = 0
+    leader_epoch: int = 0
+    high_watermark: int = 0
+    current_voters: Sequence[ReplicaState] = ()
+    observers: Sequence[ReplicaState] = ()
 
 
 class DescribeQuorumResponseTopicData(Struct):
     """DescribeQuorumResponse.Topics: The response from the describe quorum API."""
 
-    __slots__ = ("topic_name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
         Field("partitions", Array(DescribeQuorumResponsePartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        partitions: Sequence[DescribeQuorumResponsePartitionData] = (),
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: bytes | None = b""
+    partitions: Sequence[DescribeQuorumResponsePartitionData] = ()
 
 
 class Listener(Struct):
     """DescribeQuorumResponse.Nodes.Listeners: The listeners of this controller."""
 
-    __slots__ = ("name", "host", "port")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING, since=2),
@@ -175,42 +125,27 @@ class Listener(Struct):
         Field("port", UINT16, since=2),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        host: bytes | None = b"",
-        port: int = 0,
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.port = port
+    name: bytes | None = b""
+    host: bytes | None = b""
+    port: int = 0
 
 
 class Node(Struct):
     """DescribeQuorumResponse.Nodes: The nodes in the quorum."""
 
-    __slots__ = ("node_id", "listeners")
     FLEXIBLE = 0
     FIELDS = (
         Field("node_id", INT32, since=2),
         Field("listeners", Array(Listener), since=2),
     )
 
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,
-        listeners: Sequence[Listener] = (),
-    ) -> None:
-        self.node_id = node_id
-        self.listeners = listeners
+    node_id: int = 0
+    listeners: Sequence[Listener] = ()
 
 
 class DescribeQuorumResponse(Struct):
     """DescribeQuorumResponse."""
 
-    __slots__ = ("error_code", "error_message", "topics", "nodes")
     FLEXIBLE = 0
     FIELDS = (
         Field("error_code", INT16),
@@ -219,18 +154,10 @@ class DescribeQuorumResponse(Struct):
         Field("nodes", Array(Node), since=2),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        topics: Sequence[DescribeQuorumResponseTopicData] = (),
-        nodes: Sequence[Node] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.topics = topics
-        self.nodes = nodes
+    error_code: int = 0
+    error_message: bytes | None = b""
+    topics: Sequence[DescribeQuorumResponseTopicData] = ()
+    nodes: Sequence[Node] = ()
 
 
 REQUEST, RESPONSE = DescribeQuorumRequest, DescribeQuorumResponse

@@ -23,47 +23,32 @@ from braidlog.protocols.kafka.schema import (
 class DescribeShareGroupOffsetsRequestTopic(Struct):
     """DescribeShareGroupOffsetsRequest.Groups.Topics: The topics to describe offsets for, or null for all topic-partitions."""
 
-    __slots__ = ("topic_name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_name: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
     """DescribeShareGroupOffsetsRequest.Groups: The groups to describe offsets for."""
 
-    __slots__ = ("group_id", "topics")
     FLEXIBLE = 0
     FIELDS = (
         Field("group_id", STRING),
         Field("topics", Array(DescribeShareGroupOffsetsRequestTopic), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[DescribeShareGroupOffsetsRequestTopic] | None = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[DescribeShareGroupOffsetsRequestTopic] | None = ()
 
 
 class DescribeShareGroupOffsetsRequest(Struct):
     """DescribeShareGroupOffsetsRequest."""
 
-    __slots__ = ("groups",)
     KEY = 90
     VERSIONS = (0, 1)
     FLEXIBLE = 0
@@ -71,18 +56,12 @@ class DescribeShareGroupOffsetsRequest(Struct):
         Field("groups", Array(DescribeShareGroupOffsetsRequestGroup)),
     )
 
-    def __init__(
-        self,
-        *,
-        groups: Sequence[DescribeShareGroupOffsetsRequestGroup] = (),
-    ) -> None:
-        self.groups = groups
+    groups: Sequence[DescribeShareGroupOffsetsRequestGroup] = ()
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
     """DescribeShareGroupOffsetsResponse.Groups.Topics.Partitions."""
 
-    __slots__ = ("partition_index", "start_offset", "leader_epoch", "lag", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -93,28 +72,17 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        start_offset: int = 0,
-        leader_epoch: int = 0,
-        lag: int = -1,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.partition_index = partition_index
-        self.start_offset = start_offset
-        self.leader_epoch = leader_epoch
-        self.lag = lag
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_index: int = 0
+    start_offset: int = 0
+    leader_epoch: int = 0
+    lag: int = -1
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class DescribeShareGroupOffsetsResponseTopic(Struct):
     """DescribeShareGroupOffsetsResponse.Groups.Topics: The results for each topic."""
 
-    __slots__ = ("topic_name", "topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
@@ -122,22 +90,14 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
         Field("partitions", Array(DescribeShareGroupOffsetsResponsePartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[DescribeShareGroupOffsetsResponsePartition] = (),
-    ) -> None:
-        self.topic_name = topic_name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[DescribeShareGroupOffsetsResponsePartition] = ()
 
 
 class DescribeShareGroupOffsetsResponseGroup(Struct):
     """DescribeShareGroupOffsetsResponse.Groups: The results for each group."""
 
-    __slots__ = ("group_id", "topics", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("group_id", STRING),
@@ -146,38 +106,23 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[DescribeShareGroupOffsetsResponseTopic] = (),
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
-        self.error_code = error_code
-        self.error_message = error_message
+    group_id: bytes | None = b""
+    topics: Sequence[DescribeShareGroupOffsetsResponseTopic] = ()
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class DescribeShareGroupOffsetsResponse(Struct):
     """DescribeShareGroupOffsetsResponse."""
 
-    __slots__ = ("throttle_time_ms", "groups")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("groups", Array(DescribeShareGroupOffsetsResponseGroup)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        groups: Sequence[DescribeShareGroupOffsetsResponseGroup] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = 0
+    groups: Sequence[DescribeShareGroupOffsetsResponseGroup] = ()
 
 
 REQUEST, RESPONSE = DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse

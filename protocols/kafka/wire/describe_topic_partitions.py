@@ -23,44 +23,30 @@ from braidlog.protocols.kafka.schema import (
 class TopicRequest(Struct):
     """DescribeTopicPartitionsRequest.Topics: The topics to fetch details for."""
 
-    __slots__ = ("name",)
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-    ) -> None:
-        self.name = name
+    name: bytes | None = b""
 
 
 class Cursor(Struct):
     """DescribeTopicPartitionsRequest.Cursor: The first topic and partition index to fetch details for."""
 
-    __slots__ = ("topic_name", "partition_index")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_name", STRING),
         Field("partition_index", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_name: bytes | None = b"",
-        partition_index: int = 0,
-    ) -> None:
-        self.topic_name = topic_name
-        self.partition_index = partition_index
+    topic_name: bytes | None = b""
+    partition_index: int = 0
 
 
 class DescribeTopicPartitionsRequest(Struct):
     """DescribeTopicPartitionsRequest."""
 
-    __slots__ = ("topics", "response_partition_limit", "cursor")
     KEY = 75
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -70,22 +56,14 @@ class DescribeTopicPartitionsRequest(Struct):
         Field("cursor", Cursor, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[TopicRequest] = (),
-        response_partition_limit: int = 2000,
-        cursor: Cursor | None = None,
-    ) -> None:
-        self.topics = topics
-        self.response_partition_limit = response_partition_limit
-        self.cursor = cursor
+    topics: Sequence[TopicRequest] = ()
+    response_partition_limit: int = 2000
+    cursor: Cursor | None = None
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
     """DescribeTopicPartitionsResponse.Topics.Partitions: Each partition in the topic."""
 
-    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "eligible_leader_replicas", "last_known_elr", "offline_replicas")
     FLEXIBLE = 0
     FIELDS = (
         Field("error_code", INT16),
@@ -99,34 +77,20 @@ class DescribeTopicPartitionsResponsePartition(Struct):
         Field("offline_replicas", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        partition_index: int = 0,
-        leader_id: int = 0,
-        leader_epoch: int = -1,
-        replica_nodes: Sequence[int] = (),
-        isr_nodes: Sequence[int] = (),
-        eligible_leader_replicas: Sequence[int] | None = None,
-        last_known_elr: Sequence[int] | None = None,
-        offline_replicas: Sequence[int] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.partition_index = partition_index
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.replica_nodes = replica_nodes
-        self.isr_nodes = isr_nodes
-        self.eligible_leader_replicas = eligible_leader_replicas
-        self.last_known_elr = last_known_elr
-        self.offline_replicas = offline_replicas
+    error_code: int = 0
+    partition_index: int = 0
+    leader_id: int = 0
+    leader_epoch: int = -1
+    replica_nodes: Sequence[int] = ()
+    isr_nodes: Sequence[int] = ()
+    eligible_leader_replicas: Sequence[int] | None = None
+    last_known_elr: Sequence[int] | None = None
+    offline_replicas: Sequence[int] = ()
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
     """DescribeTopicPartitionsResponse.Topics: Each topic in the response."""
 
-    __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
     FLEXIBLE = 0
     FIELDS = (
         Field("error_code", INT16),
@@ -137,28 +101,17 @@ class DescribeTopicPartitionsResponseTopic(Struct):
         Field("topic_authorized_operations", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        is_internal: bool = False,
-        partitions: Sequence[DescribeTopicPartitionsResponsePartition] = (),
-        topic_authorized_operations: int = -2147483648,
-    ) -> None:
-        self.error_code = error_code
-        self.name = name
-        self.topic_id = topic_id
-        self.is_internal = is_internal
-        self.partitions = partitions
-        self.topic_authorized_operations = topic_authorized_operations
+    error_code: int = 0
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    is_internal: bool = False
+    partitions: Sequence[DescribeTopicPartitionsResponsePartition] = ()
+    topic_authorized_operations: int = -2147483648
 
 
 class DescribeTopicPartitionsResponse(Struct):
     """DescribeTopicPartitionsResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics", "next_cursor")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -166,16 +119,9 @@ class DescribeTopicPartitionsResponse(Struct):
         Field("next_cursor", Cursor, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[DescribeTopicPartitionsResponseTopic] = (),
-        next_cursor: Cursor | None = None,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
-        self.next_cursor = next_cursor
+    throttle_time_ms: int = 0
+    topics: Sequence[DescribeTopicPartitionsResponseTopic] = ()
+    next_cursor: Cursor | None = None
 
 
 REQUEST, RESPONSE = DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse

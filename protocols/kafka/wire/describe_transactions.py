@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class DescribeTransactionsRequest(Struct):
     """DescribeTransactionsRequest."""
 
-    __slots__ = ("transactional_ids",)
     KEY = 65
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -29,38 +28,25 @@ class DescribeTransactionsRequest(Struct):
         Field("transactional_ids", Array(STRING)),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_ids: Sequence[bytes | None] = (),
-    ) -> None:
-        self.transactional_ids = transactional_ids
+    transactional_ids: Sequence[bytes | None] = ()
 
 
 class TopicData(Struct):
     """DescribeTransactionsResponse.TransactionStates.Topics: The set of partitions included in the current transaction (if active). When a transaction is preparing to commit or abort, this will include only partitions which do not have markers."""
 
-    __slots__ = ("topic", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class TransactionState(Struct):
     """DescribeTransactionsResponse.TransactionStates: The current state of the transaction."""
 
-    __slots__ = ("error_code", "transactional_id", "transaction_state", "transaction_timeout_ms", "transaction_start_time_ms", "producer_id", "producer_epoch", "topics")
     FLEXIBLE = 0
     FIELDS = (
         Field("error_code", INT16),
@@ -73,46 +59,27 @@ class TransactionState(Struct):
         Field("topics", Array(TopicData)),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        transactional_id: bytes | None = b"",
-        transaction_state: bytes | None = b"",
-        transaction_timeout_ms: int = 0,
-        transaction_start_time_ms: int = 0,
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        topics: Sequence[TopicData] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.transactional_id = transactional_id
-        self.transaction_state = transaction_state
-        self.transaction_timeout_ms = transaction_timeout_ms
-        self.transaction_start_time_ms = transaction_start_time_ms
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.topics = topics
+    error_code: int = 0
+    transactional_id: bytes | None = b""
+    transaction_state: bytes | None = b""
+    transaction_timeout_ms: int = 0
+    transaction_start_time_ms: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    topics: Sequence[TopicData] = ()
 
 
 class DescribeTransactionsResponse(Struct):
     """DescribeTransactionsResponse."""
 
-    __slots__ = ("throttle_time_ms", "transaction_states")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("transaction_states", Array(TransactionState)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        transaction_states: Sequence[TransactionState] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.transaction_states = transaction_states
+    throttle_time_ms: int = 0
+    transaction_states: Sequence[TransactionState] = ()
 
 
 REQUEST, RESPONSE = DescribeTransactionsRequest, DescribeTransactionsResponse

@@ -21,24 +21,17 @@ from braidlog.protocols.kafka.schema import (
 class UserName(Struct):
     """DescribeUserScramCredentialsRequest.Users: The users to describe, or null/empty to describe all users."""
 
-    __slots__ = ("name",)
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-    ) -> None:
-        self.name = name
+    name: bytes | None = b""
 
 
 class DescribeUserScramCredentialsRequest(Struct):
     """DescribeUserScramCredentialsRequest."""
 
-    __slots__ = ("users",)
     KEY = 50
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -46,38 +39,25 @@ class DescribeUserScramCredentialsRequest(Struct):
         Field("users", Array(UserName), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        users: Sequence[UserName] | None = (),
-    ) -> None:
-        self.users = users
+    users: Sequence[UserName] | None = ()
 
 
 class CredentialInfo(Struct):
     """DescribeUserScramCredentialsResponse.Results.CredentialInfos: The mechanism and related information associated with the user's SCRAM credentials."""
 
-    __slots__ = ("mechanism", "iterations")
     FLEXIBLE = 0
     FIELDS = (
         Field("mechanism", INT8),
         Field("iterations", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        mechanism: int = 0,
-        iterations: int = 0,
-    ) -> None:
-        self.mechanism = mechanism
-        self.iterations = iterations
+    mechanism: int = 0
+    iterations: int = 0
 
 
 class DescribeUserScramCredentialsResult(Struct):
     """DescribeUserScramCredentialsResponse.Results: The results for descriptions, one per user."""
 
-    __slots__ = ("user", "error_code", "error_message", "credential_infos")
     FLEXIBLE = 0
     FIELDS = (
         Field("user", STRING),
@@ -86,24 +66,15 @@ class DescribeUserScramCredentialsResult(Struct):
         Field("credential_infos", Array(CredentialInfo)),
     )
 
-    def __init__(
-        self,
-        *,
-        user: bytes | None = b"",
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        credential_infos: Sequence[CredentialInfo] = (),
-    ) -> None:
-        self.user = user
-        self.error_code = error_code
-        self.error_message = error_message
-        self.credential_infos = credential_infos
+    user: bytes | None = b""
+    error_code: int = 0
+    error_message: bytes | None = b""
+    credential_infos: Sequence[CredentialInfo] = ()
 
 
 class DescribeUserScramCredentialsResponse(Struct):
     """DescribeUserScramCredentialsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -112,18 +83,10 @@ class DescribeUserScramCredentialsResponse(Struct):
         Field("results", Array(DescribeUserScramCredentialsResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        results: Sequence[DescribeUserScramCredentialsResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.results = results
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
+    results: Sequence[DescribeUserScramCredentialsResult] = ()
 
 
 REQUEST, RESPONSE = DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse

@@ -21,27 +21,19 @@ from braidlog.protocols.kafka.schema import (
 class TopicPartitions(Struct):
     """ElectLeadersRequest.TopicPartitions: The topic partitions to elect leaders."""
 
-    __slots__ = ("topic", "partitions")
     FLEXIBLE = 2
     FIELDS = (
         Field("topic", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class ElectLeadersRequest(Struct):
     """ElectLeadersRequest."""
 
-    __slots__ = ("election_type", "topic_partitions", "timeout_ms")
     KEY = 43
     VERSIONS = (0, 2)
     FLEXIBLE = 2
@@ -51,22 +43,14 @@ class ElectLeadersRequest(Struct):
         Field("timeout_ms", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        election_type: int = 0,
-        topic_partitions: Sequence[TopicPartitions] | None = (),
-        timeout_ms: int = 60000,
-    ) -> None:
-        self.election_type = election_type
-        self.topic_partitions = topic_partitions
-        self.timeout_ms = timeout_ms
+    election_type: int = 0
+    topic_partitions: Sequence[TopicPartitions] | None = ()
+    timeout_ms: int = 60000
 
 
 class PartitionResult(Struct):
     """ElectLeadersResponse.ReplicaElectionResults.PartitionResult: The results for each partition."""
 
-    __slots__ = ("partition_id", "error_code", "error_message")
     FLEXIBLE = 2
     FIELDS = (
         Field("partition_id", INT32),
@@ -74,42 +58,27 @@ class PartitionResult(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_id: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.partition_id = partition_id
-        self.error_code = error_code
-        self.error_message = error_message
+    partition_id: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 class ReplicaElectionResult(Struct):
     """ElectLeadersResponse.ReplicaElectionResults: The election results, or an empty array if the requester did not have permission and the request asks for all partitions."""
 
-    __slots__ = ("topic", "partition_result")
     FLEXIBLE = 2
     FIELDS = (
         Field("topic", STRING),
         Field("partition_result", Array(PartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        partition_result: Sequence[PartitionResult] = (),
-    ) -> None:
-        self.topic = topic
-        self.partition_result = partition_result
+    topic: bytes | None = b""
+    partition_result: Sequence[PartitionResult] = ()
 
 
 class ElectLeadersResponse(Struct):
     """ElectLeadersResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "replica_election_results")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -117,16 +86,9 @@ class ElectLeadersResponse(Struct):
         Field("replica_election_results", Array(ReplicaElectionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        replica_election_results: Sequence[ReplicaElectionResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.replica_election_results = replica_election_results
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    replica_election_results: Sequence[ReplicaElectionResult] = ()
 
 
 REQUEST, RESPONSE = ElectLeadersRequest, ElectLeadersResponse

@@ -19,7 +19,6 @@ from braidlog.protocols.kafka.schema import (
 class EndTxnRequest(Struct):
     """EndTxnRequest."""
 
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed")
     KEY = 26
     VERSIONS = (0, 5)
     FLEXIBLE = 3
@@ -30,24 +29,15 @@ class EndTxnRequest(Struct):
         Field("committed", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = b"",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        committed: bool = False,
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.committed = committed
+    transactional_id: bytes | None = b""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    committed: bool = False
 
 
 class EndTxnResponse(Struct):
     """EndTxnResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
     FLEXIBLE = 3
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -56,18 +46,10 @@ class EndTxnResponse(Struct):
         Field("producer_epoch", INT16, since=5),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
 
 
 REQUEST, RESPONSE = EndTxnRequest, EndTxnResponse

@@ -18,7 +18,6 @@ from braidlog.protocols.kafka.schema import (
 class ExpireDelegationTokenRequest(Struct):
     """ExpireDelegationTokenRequest."""
 
-    __slots__ = ("hmac", "expiry_time_period_ms")
     KEY = 40
     VERSIONS = (0, 2)
     FLEXIBLE = 2
@@ -27,20 +26,13 @@ class ExpireDelegationTokenRequest(Struct):
         Field("expiry_time_period_ms", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        hmac: bytes | None = b"",
-        expiry_time_period_ms: int = 0,
-    ) -> None:
-        self.hmac = hmac
-        self.expiry_time_period_ms = expiry_time_period_ms
+    hmac: bytes | None = b""
+    expiry_time_period_ms: int = 0
 
 
 class ExpireDelegationTokenResponse(Struct):
     """ExpireDelegationTokenResponse."""
 
-    __slots__ = ("error_code", "expiry_timestamp_ms", "throttle_time_ms")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -48,16 +40,9 @@ class ExpireDelegationTokenResponse(Struct):
         Field("throttle_time_ms", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        expiry_timestamp_ms: int = 0,
-        throttle_time_ms: int = 0,
-    ) -> None:
-        self.error_code = error_code
-        self.expiry_timestamp_ms = expiry_timestamp_ms
-        self.throttle_time_ms = throttle_time_ms
+    error_code: int = 0
+    expiry_timestamp_ms: int = 0
+    throttle_time_ms: int = 0
 
 
 REQUEST, RESPONSE = ExpireDelegationTokenRequest, ExpireDelegationTokenResponse

@@ -20,33 +20,26 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UUID,
+    shared,
 )
 
 
 class ReplicaState(Struct):
     """FetchRequest.ReplicaState: The state of the replica in the follower."""
 
-    __slots__ = ("replica_id", "replica_epoch")
     FLEXIBLE = 12
     FIELDS = (
         Field("replica_id", INT32, since=15),
         Field("replica_epoch", INT64, since=15),
     )
 
-    def __init__(
-        self,
-        *,
-        replica_id: int = -1,
-        replica_epoch: int = -1,
-    ) -> None:
-        self.replica_id = replica_id
-        self.replica_epoch = replica_epoch
+    replica_id: int = -1
+    replica_epoch: int = -1
 
 
 class FetchPartition(Struct):
     """FetchRequest.Topics.Partitions: The partitions to fetch."""
 
-    __slots__ = ("partition", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "log_start_offset", "partition_max_bytes", "replica_directory_id", "high_watermark")
     FLEXIBLE = 12
     FIELDS = (
         Field("partition", INT32),
@@ -59,32 +52,19 @@ class FetchPartition(Struct):
         Field("high_watermark", INT64, since=18, tag=1),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        current_leader_epoch: int = -1,
-        fetch_offset: int = 0,
-        last_fetched_epoch: int = -1,
-        log_start_offset: int = -1,
-        partition_max_bytes: int = 0,
-        replica_directory_id: bytes = NO_UUID,
-        high_watermark: int = 9223372036854775807,
-    ) -> None:
-        self.partition = partition
-        self.current_leader_epoch = current_leader_epoch
-        self.fetch_offset = fetch_offset
-        self.last_fetched_epoch = last_fetched_epoch
-        self.log_start_offset = log_start_offset
-        self.partition_max_bytes = partition_max_bytes
-        self.replica_directory_id = replica_directory_id
-        self.high_watermark = high_watermark
+    partition: int = 0
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    partition_max_bytes: int = 0
+    replica_directory_id: bytes = NO_UUID
+    high_watermark: int = 9223372036854775807
 
 
 class FetchTopic(Struct):
     """FetchRequest.Topics: The topics to fetch."""
 
-    __slots__ = ("topic", "topic_id", "partitions")
     FLEXIBLE = 12
     FIELDS = (
         Field("topic", STRING, until=12),
@@ -92,22 +72,14 @@ class FetchTopic(Struct):
         Field("partitions", Array(FetchPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[FetchPartition] = (),
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[FetchPartition] = ()
 
 
 class ForgottenTopic(Struct):
     """FetchRequest.ForgottenTopicsData: In an incremental fetch request, the partitions to remove."""
 
-    __slots__ = ("topic", "topic_id", "partitions")
     FLEXIBLE = 12
     FIELDS = (
         Field("topic", STRING, since=7, until=12),
@@ -115,22 +87,14 @@ class ForgottenTopic(Struct):
         Field("partitions", Array(INT32), since=7),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[int] = ()
 
 
 class FetchRequest(Struct):
     """FetchRequest."""
 
-    __slots__ = ("cluster_id", "replica_id", "replica_state", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch", "topics", "forgotten_topics_data", "rack_id")
     KEY = 1
     VERSIONS = (0, 18)
     FLEXIBLE = 12
@@ -149,120 +113,75 @@ class FetchRequest(Struct):
         Field("rack_id", STRING, since=11),
     )
 
-    def __init__(
-        self,
-        *,
-        cluster_id: bytes | None = None,
-        replica_id: int = -1,
-        replica_state: ReplicaState = ReplicaState(),
-        max_wait_ms: int = 0,
-        min_bytes: int = 0,
-        max_bytes: int = 2147483647,
-        isolation_level: int = 0,
-        session_id: int = 0,
-        session_epoch: int = -1,
-        topics: Sequence[FetchTopic] = (),
-        forgotten_topics_data: Sequence[ForgottenTopic] = (),
-        rack_id: bytes | None = b"",
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.replica_id = replica_id
-        self.replica_state = replica_state
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.isolation_level = isolation_level
-        self.session_id = session_id
-        self.session_epoch = session_epoch
-        self.topics = topics
-        self.forgotten_topics_data = forgotten_topics_data
-        self.rack_id = rack_id
+    cluster_id: bytes | None = None
+    replica_id: int = -1
+    replica_state: ReplicaState = shared(ReplicaState)
+    max_wait_ms: int = 0
+    min_bytes: int = 0
+    max_bytes: int = 2147483647
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = -1
+    topics: Sequence[FetchTopic] = ()
+    forgotten_topics_data: Sequence[ForgottenTopic] = ()
+    rack_id: bytes | None = b""
 
 
 class EpochEndOffset(Struct):
     """FetchResponse.Responses.Partitions.DivergingEpoch: In case divergence is detected based on the `LastFetchedEpoch` and `FetchOffset` in the request, this field indicates the largest epoch and its end offset such that subsequent records are known to diverge."""
 
-    __slots__ = ("epoch", "end_offset")
     FLEXIBLE = 12
     FIELDS = (
         Field("epoch", INT32, since=12),
         Field("end_offset", INT64, since=12),
     )
 
-    def __init__(
-        self,
-        *,
-        epoch: int = -1,
-        end_offset: int = -1,
-    ) -> None:
-        self.epoch = epoch
-        self.end_offset = end_offset
+    epoch: int = -1
+    end_offset: int = -1
 
 
 class LeaderIdAndEpoch(Struct):
     """FetchResponse.Responses.Partitions.CurrentLeader: The current leader of the partition."""
 
-    __slots__ = ("leader_id", "leader_epoch")
     FLEXIBLE = 12
     FIELDS = (
         Field("leader_id", INT32, since=12),
         Field("leader_epoch", INT32, since=12),
     )
 
-    def __init__(
-        self,
-        *,
-        leader_id: int = -1,
-        leader_epoch: int = -1,
-    ) -> None:
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
+    leader_id: int = -1
+    leader_epoch: int = -1
 
 
 class SnapshotId(Struct):
     """FetchResponse.Responses.Partitions.SnapshotId: In the case of fetching an offset less than the LogStartOffset, this is the end offset and epoch that should be used in the FetchSnapshot request."""
 
-    __slots__ = ("end_offset", "epoch")
     FLEXIBLE = 12
     FIELDS = (
         Field("end_offset", INT64),
         Field("epoch", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        end_offset: int = -1,
-        epoch: int = -1,
-    ) -> None:
-        self.end_offset = end_offset
-        self.epoch = epoch
+    end_offset: int = -1
+    epoch: int = -1
 
 
 class AbortedTransaction(Struct):
     """FetchResponse.Responses.Partitions.AbortedTransactions: The aborted transactions."""
 
-    __slots__ = ("producer_id", "first_offset")
     FLEXIBLE = 12
     FIELDS = (
         Field("producer_id", INT64, since=4),
         Field("first_offset", INT64, since=4),
     )
 
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,
-        first_offset: int = 0,
-    ) -> None:
-        self.producer_id = producer_id
-        self.first_offset = first_offset
+    producer_id: int = 0
+    first_offset: int = 0
 
 
 class PartitionData(Struct):
     """FetchResponse.Responses.Partitions: The topic partitions."""
 
-    __slots__ = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "diverging_epoch", "current_leader", "snapshot_id", "aborted_transactions", "preferred_read_replica", "records")
     FLEXIBLE = 12
     FIELDS = (
         Field("partition_index", INT32),
@@ -278,38 +197,22 @@ class PartitionData(Struct):
         Field("records", RECORDS, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        high_watermark: int = 0,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-        diverging_epoch: EpochEndOffset = EpochEndOffset(),
-        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),
-        snapshot_id: SnapshotId = SnapshotId(),
-        aborted_transactions: Sequence[AbortedTransaction] | None = (),
-        preferred_read_replica: int = -1,
-        records: Pieces | None = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.diverging_epoch = diverging_epoch
-        self.current_leader = current_leader
-        self.snapshot_id = snapshot_id
-        self.aborted_transactions = aborted_transactions
-        self.preferred_read_replica = preferred_read_replica
-        self.records = records
+    partition_index: int = 0
+    error_code: int = 0
+    high_watermark: int = 0
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: EpochEndOffset = shared(EpochEndOffset)
+    current_leader: LeaderIdAndEpoch = shared(LeaderIdAndEpoch)
+    snapshot_id: SnapshotId = shared(SnapshotId)
+    aborted_transactions: Sequence[AbortedTransaction] | None = ()
+    preferred_read_replica: int = -1
+    records: Pieces | None = ()
 
 
 class FetchableTopicResponse(Struct):
     """FetchResponse.Responses: The response topics."""
 
-    __slots__ = ("topic", "topic_id", "partitions")
     FLEXIBLE = 12
     FIELDS = (
         Field("topic", STRING, until=12),
@@ -317,22 +220,14 @@ class FetchableTopicResponse(Struct):
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class NodeEndpoint(Struct):
     """FetchResponse.NodeEndpoints: Endpoints for all current-leaders enumerated in PartitionData, with errors NOT_LEADER_OR_FOLLOWER & FENCED_LEADER_EPOCH."""
 
-    __slots__ = ("node_id", "host", "port", "rack")
     FLEXIBLE = 12
     FIELDS = (
         Field("node_id", INT32, since=16),
@@ -341,24 +236,15 @@ class NodeEndpoint(Struct):
         Field("rack", STRING, since=16, nullable=16),
     )
 
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        rack: bytes | None = None,
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    rack: bytes | None = None
 
 
 class FetchResponse(Struct):
     """FetchResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints")
     FLEXIBLE = 12
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
@@ -368,20 +254,11 @@ class FetchResponse(Struct):
         Field("node_endpoints", Array(NodeEndpoint), since=16, tag=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        session_id: int = 0,
-        responses: Sequence[FetchableTopicResponse] = (),
-        node_endpoints: Sequence[NodeEndpoint] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.session_id = session_id
-        self.responses = responses
-        self.node_endpoints = node_endpoints
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    session_id: int = 0
+    responses: Sequence[FetchableTopicResponse] = ()
+    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 REQUEST, RESPONSE = FetchRequest, FetchResponse

@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class FindCoordinatorRequest(Struct):
     """FindCoordinatorRequest."""
 
-    __slots__ = ("key", "key_type", "coordinator_keys")
     KEY = 10
     VERSIONS = (0, 6)
     FLEXIBLE = 3
@@ -31,22 +30,14 @@ class FindCoordinatorRequest(Struct):
         Field("coordinator_keys", Array(STRING), since=4),
     )
 
-    def __init__(
-        self,
-        *,
-        key: bytes | None = b"",
-        key_type: int = 0,
-        coordinator_keys: Sequence[bytes | None] = (),
-    ) -> None:
-        self.key = key
-        self.key_type = key_type
-        self.coordinator_keys = coordinator_keys
+    key: bytes | None = b""
+    key_type: int = 0
+    coordinator_keys: Sequence[bytes | None] = ()
 
 
 class Coordinator(Struct):
     """FindCoordinatorResponse.Coordinators: Each coordinator result in the response."""
 
-    __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message")
     FLEXIBLE = 3
     FIELDS = (
         Field("key", STRING, since=4),
@@ -57,28 +48,17 @@ class Coordinator(Struct):
         Field("error_message", STRING, since=4, nullable=4),
     )
 
-    def __init__(
-        self,
-        *,
-        key: bytes | None = b"",
-        node_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.key = key
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.error_code = error_code
-        self.error_message = error_message
+    key: bytes | None = b""
+    node_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 class FindCoordinatorResponse(Struct):
     """FindCoordinatorResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "node_id", "host", "port", "coordinators")
     FLEXIBLE = 3
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
@@ -90,24 +70,13 @@ class FindCoordinatorResponse(Struct):
         Field("coordinators", Array(Coordinator), since=4),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        node_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        coordinators: Sequence[Coordinator] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.coordinators = coordinators
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
+    node_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    coordinators: Sequence[Coordinator] = ()
 
 
 REQUEST, RESPONSE = FindCoordinatorRequest, FindCoordinatorResponse

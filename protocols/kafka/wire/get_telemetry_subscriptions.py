@@ -24,7 +24,6 @@ from braidlog.protocols.kafka.schema import (
 class GetTelemetrySubscriptionsRequest(Struct):
     """GetTelemetrySubscriptionsRequest."""
 
-    __slots__ = ("client_instance_id",)
     KEY = 71
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -32,18 +31,12 @@ class GetTelemetrySubscriptionsRequest(Struct):
         Field("client_instance_id", UUID),
     )
 
-    def __init__(
-        self,
-        *,
-        client_instance_id: bytes = NO_UUID,
-    ) -> None:
-        self.client_instance_id = client_instance_id
+    client_instance_id: bytes = NO_UUID
 
 
 class GetTelemetrySubscriptionsResponse(Struct):
     """GetTelemetrySubscriptionsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "client_instance_id", "subscription_id", "accepted_compression_types", "push_interval_ms", "telemetry_max_bytes", "delta_temporality", "requested_metrics")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -57,28 +50,15 @@ class GetTelemetrySubscriptionsResponse(Struct):
         Field("requested_metrics", Array(STRING)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        client_instance_id: bytes = NO_UUID,
-        subscription_id: int = 0,
-        accepted_compression_types: Sequence[int] = (),
-        push_interval_ms: int = 0,
-        telemetry_max_bytes: int = 0,
-        delta_temporality: bool = False,
-        requested_metrics: Sequence[bytes | None] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.client_instance_id = client_instance_id
-        self.subscription_id = subscription_id
-        self.accepted_compression_types = accepted_compression_types
-        self.push_interval_ms = push_interval_ms
-        self.telemetry_max_bytes = telemetry_max_bytes
-        self.delta_temporality = delta_temporality
-        self.requested_metrics = requested_metrics
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    client_instance_id: bytes = NO_UUID
+    subscription_id: int = 0
+    accepted_compression_types: Sequence[int] = ()
+    push_interval_ms: int = 0
+    telemetry_max_bytes: int = 0
+    delta_temporality: bool = False
+    requested_metrics: Sequence[bytes | None] = ()
 
 
 REQUEST, RESPONSE = GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse

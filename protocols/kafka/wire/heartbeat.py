@@ -17,7 +17,6 @@ from braidlog.protocols.kafka.schema import (
 class HeartbeatRequest(Struct):
     """HeartbeatRequest."""
 
-    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id")
     KEY = 12
     VERSIONS = (0, 4)
     FLEXIBLE = 4
@@ -28,38 +27,23 @@ class HeartbeatRequest(Struct):
         Field("group_instance_id", STRING, since=3, nullable=3),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        generation_id: int = 0,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-    ) -> None:
-        self.group_id = group_id
-        self.generation_id = generation_id
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
+    group_id: bytes | None = b""
+    generation_id: int = 0
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
 
 
 class HeartbeatResponse(Struct):
     """HeartbeatResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code")
     FLEXIBLE = 4
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
+    throttle_time_ms: int = 0
+    error_code: int = 0
 
 
 REQUEST, RESPONSE = HeartbeatRequest, HeartbeatResponse

@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class AlterableConfig(Struct):
     """IncrementalAlterConfigsRequest.Resources.Configs: The configurations."""
 
-    __slots__ = ("name", "config_operation", "value")
     FLEXIBLE = 1
     FIELDS = (
         Field("name", STRING),
@@ -30,22 +29,14 @@ class AlterableConfig(Struct):
         Field("value", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        config_operation: int = 0,
-        value: bytes | None = b"",
-    ) -> None:
-        self.name = name
-        self.config_operation = config_operation
-        self.value = value
+    name: bytes | None = b""
+    config_operation: int = 0
+    value: bytes | None = b""
 
 
 class AlterConfigsResource(Struct):
     """IncrementalAlterConfigsRequest.Resources: The incremental updates for each resource."""
 
-    __slots__ = ("resource_type", "resource_name", "configs")
     FLEXIBLE = 1
     FIELDS = (
         Field("resource_type", INT8),
@@ -53,22 +44,14 @@ class AlterConfigsResource(Struct):
         Field("configs", Array(AlterableConfig)),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-        configs: Sequence[AlterableConfig] = (),
-    ) -> None:
-        self.resource_type = resource_type
-        self.resource_name = resource_name
-        self.configs = configs
+    resource_type: int = 0
+    resource_name: bytes | None = b""
+    configs: Sequence[AlterableConfig] = ()
 
 
 class IncrementalAlterConfigsRequest(Struct):
     """IncrementalAlterConfigsRequest."""
 
-    __slots__ = ("resources", "validate_only")
     KEY = 44
     VERSIONS = (0, 1)
     FLEXIBLE = 1
@@ -77,20 +60,13 @@ class IncrementalAlterConfigsRequest(Struct):
         Field("validate_only", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        resources: Sequence[AlterConfigsResource] = (),
-        validate_only: bool = False,
-    ) -> None:
-        self.resources = resources
-        self.validate_only = validate_only
+    resources: Sequence[AlterConfigsResource] = ()
+    validate_only: bool = False
 
 
 class AlterConfigsResourceResponse(Struct):
     """IncrementalAlterConfigsResponse.Responses: The responses for each resource."""
 
-    __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
     FLEXIBLE = 1
     FIELDS = (
         Field("error_code", INT16),
@@ -99,38 +75,23 @@ class AlterConfigsResourceResponse(Struct):
         Field("resource_name", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        resource_type: int = 0,
-        resource_name: bytes | None = b"",
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.resource_type = resource_type
-        self.resource_name = resource_name
+    error_code: int = 0
+    error_message: bytes | None = b""
+    resource_type: int = 0
+    resource_name: bytes | None = b""
 
 
 class IncrementalAlterConfigsResponse(Struct):
     """IncrementalAlterConfigsResponse."""
 
-    __slots__ = ("throttle_time_ms", "responses")
     FLEXIBLE = 1
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("responses", Array(AlterConfigsResourceResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        responses: Sequence[AlterConfigsResourceResponse] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.responses = responses
+    throttle_time_ms: int = 0
+    responses: Sequence[AlterConfigsResourceResponse] = ()
 
 
 REQUEST, RESPONSE = IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse

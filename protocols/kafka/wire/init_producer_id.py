@@ -19,7 +19,6 @@ from braidlog.protocols.kafka.schema import (
 class InitProducerIdRequest(Struct):
     """InitProducerIdRequest."""
 
-    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable2_pc", "keep_prepared_txn")
     KEY = 22
     VERSIONS = (0, 5)
     FLEXIBLE = 2
@@ -32,28 +31,17 @@ class InitProducerIdRequest(Struct):
         Field("keep_prepared_txn", BOOL, since=6),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = b"",
-        transaction_timeout_ms: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        enable2_pc: bool = False,
-        keep_prepared_txn: bool = False,
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.transaction_timeout_ms = transaction_timeout_ms
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.enable2_pc = enable2_pc
-        self.keep_prepared_txn = keep_prepared_txn
+    transactional_id: bytes | None = b""
+    transaction_timeout_ms: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    enable2_pc: bool = False
+    keep_prepared_txn: bool = False
 
 
 class InitProducerIdResponse(Struct):
     """InitProducerIdResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch", "ongoing_txn_producer_id", "ongoing_txn_producer_epoch")
     FLEXIBLE = 2
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -64,22 +52,12 @@ class InitProducerIdResponse(Struct):
         Field("ongoing_txn_producer_epoch", INT16, since=6),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        producer_id: int = -1,
-        producer_epoch: int = 0,
-        ongoing_txn_producer_id: int = -1,
-        ongoing_txn_producer_epoch: int = -1,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.ongoing_txn_producer_id = ongoing_txn_producer_id
-        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    producer_id: int = -1
+    producer_epoch: int = 0
+    ongoing_txn_producer_id: int = -1
+    ongoing_txn_producer_epoch: int = -1
 
 
 REQUEST, RESPONSE = InitProducerIdRequest, InitProducerIdResponse

@@ -23,7 +23,6 @@ from braidlog.protocols.kafka.schema import (
 class PartitionData(Struct):
     """InitializeShareGroupStateRequest.Topics.Partitions: The data for the partitions."""
 
-    __slots__ = ("partition", "state_epoch", "start_offset")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
@@ -31,42 +30,27 @@ class PartitionData(Struct):
         Field("start_offset", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        state_epoch: int = 0,
-        start_offset: int = 0,
-    ) -> None:
-        self.partition = partition
-        self.state_epoch = state_epoch
-        self.start_offset = start_offset
+    partition: int = 0
+    state_epoch: int = 0
+    start_offset: int = 0
 
 
 class InitializeStateData(Struct):
     """InitializeShareGroupStateRequest.Topics: The data for the topics."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class InitializeShareGroupStateRequest(Struct):
     """InitializeShareGroupStateRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 83
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -75,20 +59,13 @@ class InitializeShareGroupStateRequest(Struct):
         Field("topics", Array(InitializeStateData)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[InitializeStateData] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[InitializeStateData] = ()
 
 
 class PartitionResult(Struct):
     """InitializeShareGroupStateResponse.Results.Partitions: The results for the partitions."""
 
-    __slots__ = ("partition", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
@@ -96,53 +73,33 @@ class PartitionResult(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
+    partition: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class InitializeStateResult(Struct):
     """InitializeShareGroupStateResponse.Results: The initialization results."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionResult] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionResult] = ()
 
 
 class InitializeShareGroupStateResponse(Struct):
     """InitializeShareGroupStateResponse."""
 
-    __slots__ = ("results",)
     FLEXIBLE = 0
     FIELDS = (
         Field("results", Array(InitializeStateResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        results: Sequence[InitializeStateResult] = (),
-    ) -> None:
-        self.results = results
+    results: Sequence[InitializeStateResult] = ()
 
 
 REQUEST, RESPONSE = InitializeShareGroupStateRequest, InitializeShareGroupStateResponse

@@ -22,27 +22,19 @@ from braidlog.protocols.kafka.schema import (
 class JoinGroupRequestProtocol(Struct):
     """JoinGroupRequest.Protocols: The list of protocols that the member supports."""
 
-    __slots__ = ("name", "metadata")
     FLEXIBLE = 6
     FIELDS = (
         Field("name", STRING),
         Field("metadata", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        metadata: bytes | None = b"",
-    ) -> None:
-        self.name = name
-        self.metadata = metadata
+    name: bytes | None = b""
+    metadata: bytes | None = b""
 
 
 class JoinGroupRequest(Struct):
     """JoinGroupRequest."""
 
-    __slots__ = ("group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id", "group_instance_id", "protocol_type", "protocols", "reason")
     KEY = 11
     VERSIONS = (0, 9)
     FLEXIBLE = 6
@@ -57,32 +49,19 @@ class JoinGroupRequest(Struct):
         Field("reason", STRING, since=8, nullable=8),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        session_timeout_ms: int = 0,
-        rebalance_timeout_ms: int = -1,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-        protocol_type: bytes | None = b"",
-        protocols: Sequence[JoinGroupRequestProtocol] = (),
-        reason: bytes | None = None,
-    ) -> None:
-        self.group_id = group_id
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.protocol_type = protocol_type
-        self.protocols = protocols
-        self.reason = reason
+    group_id: bytes | None = b""
+    session_timeout_ms: int = 0
+    rebalance_timeout_ms: int = -1
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
+    protocol_type: bytes | None = b""
+    protocols: Sequence[JoinGroupRequestProtocol] = ()
+    reason: bytes | None = None
 
 
 class JoinGroupResponseMember(Struct):
     """JoinGroupResponse.Members: The group members."""
 
-    __slots__ = ("member_id", "group_instance_id", "metadata")
     FLEXIBLE = 6
     FIELDS = (
         Field("member_id", STRING),
@@ -90,22 +69,14 @@ class JoinGroupResponseMember(Struct):
         Field("metadata", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-        metadata: bytes | None = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.metadata = metadata
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
+    metadata: bytes | None = b""
 
 
 class JoinGroupResponse(Struct):
     """JoinGroupResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members")
     FLEXIBLE = 6
     FIELDS = (
         Field("throttle_time_ms", INT32, since=2),
@@ -119,28 +90,15 @@ class JoinGroupResponse(Struct):
         Field("members", Array(JoinGroupResponseMember)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        generation_id: int = -1,
-        protocol_type: bytes | None = None,
-        protocol_name: bytes | None = b"",
-        leader: bytes | None = b"",
-        skip_assignment: bool = False,
-        member_id: bytes | None = b"",
-        members: Sequence[JoinGroupResponseMember] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.generation_id = generation_id
-        self.protocol_type = protocol_type
-        self.protocol_name = protocol_name
-        self.leader = leader
-        self.skip_assignment = skip_assignment
-        self.member_id = member_id
-        self.members = members
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    generation_id: int = -1
+    protocol_type: bytes | None = None
+    protocol_name: bytes | None = b""
+    leader: bytes | None = b""
+    skip_assignment: bool = False
+    member_id: bytes | None = b""
+    members: Sequence[JoinGroupResponseMember] = ()
 
 
 REQUEST, RESPONSE = JoinGroupRequest, JoinGroupResponse

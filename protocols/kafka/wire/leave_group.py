@@ -20,7 +20,6 @@ from braidlog.protocols.kafka.schema import (
 class MemberIdentity(Struct):
     """LeaveGroupRequest.Members: List of leaving member identities."""
 
-    __slots__ = ("member_id", "group_instance_id", "reason")
     FLEXIBLE = 4
     FIELDS = (
         Field("member_id", STRING, since=3),
@@ -28,22 +27,14 @@ class MemberIdentity(Struct):
         Field("reason", STRING, since=5, nullable=5),
     )
 
-    def __init__(
-        self,
-        *,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-        reason: bytes | None = None,
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.reason = reason
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
+    reason: bytes | None = None
 
 
 class LeaveGroupRequest(Struct):
     """LeaveGroupRequest."""
 
-    __slots__ = ("group_id", "member_id", "members")
     KEY = 13
     VERSIONS = (0, 5)
     FLEXIBLE = 4
@@ -53,22 +44,14 @@ class LeaveGroupRequest(Struct):
         Field("members", Array(MemberIdentity), since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        member_id: bytes | None = b"",
-        members: Sequence[MemberIdentity] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.members = members
+    group_id: bytes | None = b""
+    member_id: bytes | None = b""
+    members: Sequence[MemberIdentity] = ()
 
 
 class MemberResponse(Struct):
     """LeaveGroupResponse.Members: List of leaving member responses."""
 
-    __slots__ = ("member_id", "group_instance_id", "error_code")
     FLEXIBLE = 4
     FIELDS = (
         Field("member_id", STRING, since=3),
@@ -76,22 +59,14 @@ class MemberResponse(Struct):
         Field("error_code", INT16, since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = b"",
-        error_code: int = 0,
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.error_code = error_code
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = b""
+    error_code: int = 0
 
 
 class LeaveGroupResponse(Struct):
     """LeaveGroupResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "members")
     FLEXIBLE = 4
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
@@ -99,16 +74,9 @@ class LeaveGroupResponse(Struct):
         Field("members", Array(MemberResponse), since=3),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        members: Sequence[MemberResponse] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.members = members
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    members: Sequence[MemberResponse] = ()
 
 
 REQUEST, RESPONSE = LeaveGroupRequest, LeaveGroupResponse

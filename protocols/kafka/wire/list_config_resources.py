@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class ListConfigResourcesRequest(Struct):
     """ListConfigResourcesRequest."""
 
-    __slots__ = ("resource_types",)
     KEY = 74
     VERSIONS = (0, 1)
     FLEXIBLE = 0
@@ -29,38 +28,25 @@ class ListConfigResourcesRequest(Struct):
         Field("resource_types", Array(INT8), since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_types: Sequence[int] = (),
-    ) -> None:
-        self.resource_types = resource_types
+    resource_types: Sequence[int] = ()
 
 
 class ConfigResource(Struct):
     """ListConfigResourcesResponse.ConfigResources: Each config resource in the response."""
 
-    __slots__ = ("resource_name", "resource_type")
     FLEXIBLE = 0
     FIELDS = (
         Field("resource_name", STRING),
         Field("resource_type", INT8, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        resource_name: bytes | None = b"",
-        resource_type: int = 16,
-    ) -> None:
-        self.resource_name = resource_name
-        self.resource_type = resource_type
+    resource_name: bytes | None = b""
+    resource_type: int = 16
 
 
 class ListConfigResourcesResponse(Struct):
     """ListConfigResourcesResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "config_resources")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -68,16 +54,9 @@ class ListConfigResourcesResponse(Struct):
         Field("config_resources", Array(ConfigResource)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        config_resources: Sequence[ConfigResource] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.config_resources = config_resources
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    config_resources: Sequence[ConfigResource] = ()
 
 
 REQUEST, RESPONSE = ListConfigResourcesRequest, ListConfigResourcesResponse

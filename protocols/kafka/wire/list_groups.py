@@ -20,7 +20,6 @@ from braidlog.protocols.kafka.schema import (
 class ListGroupsRequest(Struct):
     """ListGroupsRequest."""
 
-    __slots__ = ("states_filter", "types_filter")
     KEY = 16
     VERSIONS = (0, 5)
     FLEXIBLE = 3
@@ -29,20 +28,13 @@ class ListGroupsRequest(Struct):
         Field("types_filter", Array(STRING), since=5),
     )
 
-    def __init__(
-        self,
-        *,
-        states_filter: Sequence[bytes | None] = (),
-        types_filter: Sequence[bytes | None] = (),
-    ) -> None:
-        self.states_filter = states_filter
-        self.types_filter = types_filter
+    states_filter: Sequence[bytes | None] = ()
+    types_filter: Sequence[bytes | None] = ()
 
 
 class ListedGroup(Struct):
     """ListGroupsResponse.Groups: Each group in the response."""
 
-    __slots__ = ("group_id", "protocol_type", "group_state", "group_type")
     FLEXIBLE = 3
     FIELDS = (
         Field("group_id", STRING),
@@ -51,24 +43,15 @@ class ListedGroup(Struct):
         Field("group_type", STRING, since=5),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        protocol_type: bytes | None = b"",
-        group_state: bytes | None = b"",
-        group_type: bytes | None = b"",
-    ) -> None:
-        self.group_id = group_id
-        self.protocol_type = protocol_type
-        self.group_state = group_state
-        self.group_type = group_type
+    group_id: bytes | None = b""
+    protocol_type: bytes | None = b""
+    group_state: bytes | None = b""
+    group_type: bytes | None = b""
 
 
 class ListGroupsResponse(Struct):
     """ListGroupsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "groups")
     FLEXIBLE = 3
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
@@ -76,16 +59,9 @@ class ListGroupsResponse(Struct):
         Field("groups", Array(ListedGroup)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        groups: Sequence[ListedGroup] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.groups = groups
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    groups: Sequence[ListedGroup] = ()
 
 
 REQUEST, RESPONSE = ListGroupsRequest, ListGroupsResponse

@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class ListOffsetsPartition(Struct):
     """ListOffsetsRequest.Topics.Partitions: Each partition in the request."""
 
-    __slots__ = ("partition_index", "current_leader_epoch", "timestamp", "max_num_offsets")
     FLEXIBLE = 6
     FIELDS = (
         Field("partition_index", INT32),
@@ -31,44 +30,28 @@ class ListOffsetsPartition(Struct):
         Field("max_num_offsets", INT32, until=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        current_leader_epoch: int = -1,
-        timestamp: int = 0,
-        max_num_offsets: int = 1,
-    ) -> None:
-        self.partition_index = partition_index
-        self.current_leader_epoch = current_leader_epoch
-        self.timestamp = timestamp
-        self.max_num_offsets = max_num_offsets
+    partition_index: int = 0
+    current_leader_epoch: int = -1
+    timestamp: int = 0
+    max_num_offsets: int = 1
 
 
 class ListOffsetsTopic(Struct):
     """ListOffsetsRequest.Topics: Each topic in the request."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 6
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(ListOffsetsPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[ListOffsetsPartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[ListOffsetsPartition] = ()
 
 
 class ListOffsetsRequest(Struct):
     """ListOffsetsRequest."""
 
-    __slots__ = ("replica_id", "isolation_level", "topics", "timeout_ms")
     KEY = 2
     VERSIONS = (0, 11)
     FLEXIBLE = 6
@@ -79,24 +62,15 @@ class ListOffsetsRequest(Struct):
         Field("timeout_ms", INT32, since=10),
     )
 
-    def __init__(
-        self,
-        *,
-        replica_id: int = 0,
-        isolation_level: int = 0,
-        topics: Sequence[ListOffsetsTopic] = (),
-        timeout_ms: int = 0,
-    ) -> None:
-        self.replica_id = replica_id
-        self.isolation_level = isolation_level
-        self.topics = topics
-        self.timeout_ms = timeout_ms
+    replica_id: int = 0
+    isolation_level: int = 0
+    topics: Sequence[ListOffsetsTopic] = ()
+    timeout_ms: int = 0
 
 
 class ListOffsetsPartitionResponse(Struct):
     """ListOffsetsResponse.Topics.Partitions: Each partition in the response."""
 
-    __slots__ = ("partition_index", "error_code", "old_style_offsets", "timestamp", "offset", "leader_epoch")
     FLEXIBLE = 6
     FIELDS = (
         Field("partition_index", INT32),
@@ -107,62 +81,38 @@ class ListOffsetsPartitionResponse(Struct):
         Field("leader_epoch", INT32, since=4),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        old_style_offsets: Sequence[int] = (),
-        timestamp: int = -1,
-        offset: int = -1,
-        leader_epoch: int = -1,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.old_style_offsets = old_style_offsets
-        self.timestamp = timestamp
-        self.offset = offset
-        self.leader_epoch = leader_epoch
+    partition_index: int = 0
+    error_code: int = 0
+    old_style_offsets: Sequence[int] = ()
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
 
 
 class ListOffsetsTopicResponse(Struct):
     """ListOffsetsResponse.Topics: Each topic in the response."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 6
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(ListOffsetsPartitionResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[ListOffsetsPartitionResponse] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[ListOffsetsPartitionResponse] = ()
 
 
 class ListOffsetsResponse(Struct):
     """ListOffsetsResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics")
     FLEXIBLE = 6
     FIELDS = (
         Field("throttle_time_ms", INT32, since=2),
         Field("topics", Array(ListOffsetsTopicResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[ListOffsetsTopicResponse] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = 0
+    topics: Sequence[ListOffsetsTopicResponse] = ()
 
 
 REQUEST, RESPONSE = ListOffsetsRequest, ListOffsetsResponse

@@ -20,27 +20,19 @@ from braidlog.protocols.kafka.schema import (
 class ListPartitionReassignmentsTopics(Struct):
     """ListPartitionReassignmentsRequest.Topics: The topics to list partition reassignments for, or null to list everything."""
 
-    __slots__ = ("name", "partition_indexes")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
         Field("partition_indexes", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partition_indexes: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: bytes | None = b""
+    partition_indexes: Sequence[int] = ()
 
 
 class ListPartitionReassignmentsRequest(Struct):
     """ListPartitionReassignmentsRequest."""
 
-    __slots__ = ("timeout_ms", "topics")
     KEY = 46
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -49,20 +41,13 @@ class ListPartitionReassignmentsRequest(Struct):
         Field("topics", Array(ListPartitionReassignmentsTopics), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = 60000,
-        topics: Sequence[ListPartitionReassignmentsTopics] | None = None,
-    ) -> None:
-        self.timeout_ms = timeout_ms
-        self.topics = topics
+    timeout_ms: int = 60000
+    topics: Sequence[ListPartitionReassignmentsTopics] | None = None
 
 
 class OngoingPartitionReassignment(Struct):
     """ListPartitionReassignmentsResponse.Topics.Partitions: The ongoing reassignments for each partition."""
 
-    __slots__ = ("partition_index", "replicas", "adding_replicas", "removing_replicas")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -71,44 +56,28 @@ class OngoingPartitionReassignment(Struct):
         Field("removing_replicas", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        replicas: Sequence[int] = (),
-        adding_replicas: Sequence[int] = (),
-        removing_replicas: Sequence[int] = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.replicas = replicas
-        self.adding_replicas = adding_replicas
-        self.removing_replicas = removing_replicas
+    partition_index: int = 0
+    replicas: Sequence[int] = ()
+    adding_replicas: Sequence[int] = ()
+    removing_replicas: Sequence[int] = ()
 
 
 class OngoingTopicReassignment(Struct):
     """ListPartitionReassignmentsResponse.Topics: The ongoing reassignments for each topic."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(OngoingPartitionReassignment)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[OngoingPartitionReassignment] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[OngoingPartitionReassignment] = ()
 
 
 class ListPartitionReassignmentsResponse(Struct):
     """ListPartitionReassignmentsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "topics")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -117,18 +86,10 @@ class ListPartitionReassignmentsResponse(Struct):
         Field("topics", Array(OngoingTopicReassignment)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        topics: Sequence[OngoingTopicReassignment] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.topics = topics
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
+    topics: Sequence[OngoingTopicReassignment] = ()
 
 
 REQUEST, RESPONSE = ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse

@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class ListTransactionsRequest(Struct):
     """ListTransactionsRequest."""
 
-    __slots__ = ("state_filters", "producer_id_filters", "duration_filter", "transactional_id_pattern")
     KEY = 66
     VERSIONS = (0, 2)
     FLEXIBLE = 0
@@ -32,24 +31,15 @@ class ListTransactionsRequest(Struct):
         Field("transactional_id_pattern", STRING, since=2, nullable=2),
     )
 
-    def __init__(
-        self,
-        *,
-        state_filters: Sequence[bytes | None] = (),
-        producer_id_filters: Sequence[int] = (),
-        duration_filter: int = -1,
-        transactional_id_pattern: bytes | None = None,
-    ) -> None:
-        self.state_filters = state_filters
-        self.producer_id_filters = producer_id_filters
-        self.duration_filter = duration_filter
-        self.transactional_id_pattern = transactional_id_pattern
+    state_filters: Sequence[bytes | None] = ()
+    producer_id_filters: Sequence[int] = ()
+    duration_filter: int = -1
+    transactional_id_pattern: bytes | None = None
 
 
 class TransactionState(Struct):
     """ListTransactionsResponse.TransactionStates: The current state of the transaction for the transactional id."""
 
-    __slots__ = ("transactional_id", "producer_id", "transaction_state")
     FLEXIBLE = 0
     FIELDS = (
         Field("transactional_id", STRING),
@@ -57,22 +47,14 @@ class TransactionState(Struct):
         Field("transaction_state", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = b"",
-        producer_id: int = 0,
-        transaction_state: bytes | None = b"",
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
-        self.transaction_state = transaction_state
+    transactional_id: bytes | None = b""
+    producer_id: int = 0
+    transaction_state: bytes | None = b""
 
 
 class ListTransactionsResponse(Struct):
     """ListTransactionsResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "unknown_state_filters", "transaction_states")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -81,18 +63,10 @@ class ListTransactionsResponse(Struct):
         Field("transaction_states", Array(TransactionState)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        unknown_state_filters: Sequence[bytes | None] = (),
-        transaction_states: Sequence[TransactionState] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.unknown_state_filters = unknown_state_filters
-        self.transaction_states = transaction_states
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    unknown_state_filters: Sequence[bytes | None] = ()
+    transaction_states: Sequence[TransactionState] = ()
 
 
 REQUEST, RESPONSE = ListTransactionsRequest, ListTransactionsResponse

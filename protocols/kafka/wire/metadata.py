@@ -23,27 +23,19 @@ from braidlog.protocols.kafka.schema import (
 class MetadataRequestTopic(Struct):
     """MetadataRequest.Topics: The topics to fetch metadata for."""
 
-    __slots__ = ("topic_id", "name")
     FLEXIBLE = 9
     FIELDS = (
         Field("topic_id", UUID, since=10),
         Field("name", STRING, nullable=10),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        name: bytes | None = b"",
-    ) -> None:
-        self.topic_id = topic_id
-        self.name = name
+    topic_id: bytes = NO_UUID
+    name: bytes | None = b""
 
 
 class MetadataRequest(Struct):
     """MetadataRequest."""
 
-    __slots__ = ("topics", "allow_auto_topic_creation", "include_cluster_authorized_operations", "include_topic_authorized_operations")
     KEY = 3
     VERSIONS = (0, 13)
     FLEXIBLE = 9
@@ -54,24 +46,15 @@ class MetadataRequest(Struct):
         Field("include_topic_authorized_operations", BOOL, since=8),
     )
 
-    def __init__(
-        self,
-        *,
-        topics: Sequence[MetadataRequestTopic] | None = (),
-        allow_auto_topic_creation: bool = True,
-        include_cluster_authorized_operations: bool = False,
-        include_topic_authorized_operations: bool = False,
-    ) -> None:
-        self.topics = topics
-        self.allow_auto_topic_creation = allow_auto_topic_creation
-        self.include_cluster_authorized_operations = include_cluster_authorized_operations
-        self.include_topic_authorized_operations = include_topic_authorized_operations
+    topics: Sequence[MetadataRequestTopic] | None = ()
+    allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    include_topic_authorized_operations: bool = False
 
 
 class MetadataResponseBroker(Struct):
     """MetadataResponse.Brokers: A list of brokers present in the cluster."""
 
-    __slots__ = ("node_id", "host", "port", "rack")
     FLEXIBLE = 9
     FIELDS = (
         Field("node_id", INT32),
@@ -80,24 +63,15 @@ class MetadataResponseBroker(Struct):
         Field("rack", STRING, since=1, nullable=1),
     )
 
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        rack: bytes | None = None,
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    rack: bytes | None = None
 
 
 class MetadataResponsePartition(Struct):
     """MetadataResponse.Topics.Partitions: Each partition in the topic."""
 
-    __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas")
     FLEXIBLE = 9
     FIELDS = (
         Field("error_code", INT16),
@@ -109,30 +83,18 @@ class MetadataResponsePartition(Struct):
         Field("offline_replicas", Array(INT32), since=5),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        partition_index: int = 0,
-        leader_id: int = 0,
-        leader_epoch: int = -1,
-        replica_nodes: Sequence[int] = (),
-        isr_nodes: Sequence[int] = (),
-        offline_replicas: Sequence[int] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.partition_index = partition_index
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.replica_nodes = replica_nodes
-        self.isr_nodes = isr_nodes
-        self.offline_replicas = offline_replicas
+    error_code: int = 0
+    partition_index: int = 0
+    leader_id: int = 0
+    leader_epoch: int = -1
+    replica_nodes: Sequence[int] = ()
+    isr_nodes: Sequence[int] = ()
+    offline_replicas: Sequence[int] = ()
 
 
 class MetadataResponseTopic(Struct):
     """MetadataResponse.Topics: Each topic in the response."""
 
-    __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
     FLEXIBLE = 9
     FIELDS = (
         Field("error_code", INT16),
@@ -143,28 +105,17 @@ class MetadataResponseTopic(Struct):
         Field("topic_authorized_operations", INT32, since=8),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        is_internal: bool = False,
-        partitions: Sequence[MetadataResponsePartition] = (),
-        topic_authorized_operations: int = -2147483648,
-    ) -> None:
-        self.error_code = error_code
-        self.name = name
-        self.topic_id = topic_id
-        self.is_internal = is_internal
-        self.partitions = partitions
-        self.topic_authorized_operations = topic_authorized_operations
+    error_code: int = 0
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    is_internal: bool = False
+    partitions: Sequence[MetadataResponsePartition] = ()
+    topic_authorized_operations: int = -2147483648
 
 
 class MetadataResponse(Struct):
     """MetadataResponse."""
 
-    __slots__ = ("throttle_time_ms", "brokers", "cluster_id", "controller_id", "topics", "cluster_authorized_operations", "error_code")
     FLEXIBLE = 9
     FIELDS = (
         Field("throttle_time_ms", INT32, since=3),
@@ -176,24 +127,13 @@ class MetadataResponse(Struct):
         Field("error_code", INT16, since=13),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        brokers: Sequence[MetadataResponseBroker] = (),
-        cluster_id: bytes | None = None,
-        controller_id: int = -1,
-        topics: Sequence[MetadataResponseTopic] = (),
-        cluster_authorized_operations: int = -2147483648,
-        error_code: int = 0,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.brokers = brokers
-        self.cluster_id = cluster_id
-        self.controller_id = controller_id
-        self.topics = topics
-        self.cluster_authorized_operations = cluster_authorized_operations
-        self.error_code = error_code
+    throttle_time_ms: int = 0
+    brokers: Sequence[MetadataResponseBroker] = ()
+    cluster_id: bytes | None = None
+    controller_id: int = -1
+    topics: Sequence[MetadataResponseTopic] = ()
+    cluster_authorized_operations: int = -2147483648
+    error_code: int = 0
 
 
 REQUEST, RESPONSE = MetadataRequest, MetadataResponse

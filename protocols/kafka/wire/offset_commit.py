@@ -23,7 +23,6 @@ from braidlog.protocols.kafka.schema import (
 class OffsetCommitRequestPartition(Struct):
     """OffsetCommitRequest.Topics.Partitions: Each partition to commit offsets for."""
 
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "commit_timestamp", "committed_metadata")
     FLEXIBLE = 8
     FIELDS = (
         Field("partition_index", INT32),
@@ -33,26 +32,16 @@ class OffsetCommitRequestPartition(Struct):
         Field("committed_metadata", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        commit_timestamp: int = -1,
-        committed_metadata: bytes | None = b"",
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.commit_timestamp = commit_timestamp
-        self.committed_metadata = committed_metadata
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    commit_timestamp: int = -1
+    committed_metadata: bytes | None = b""
 
 
 class OffsetCommitRequestTopic(Struct):
     """OffsetCommitRequest.Topics: The topics to commit offsets for."""
 
-    __slots__ = ("name", "topic_id", "partitions")
     FLEXIBLE = 8
     FIELDS = (
         Field("name", STRING, until=9),
@@ -60,22 +49,14 @@ class OffsetCommitRequestTopic(Struct):
         Field("partitions", Array(OffsetCommitRequestPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[OffsetCommitRequestPartition] = (),
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[OffsetCommitRequestPartition] = ()
 
 
 class OffsetCommitRequest(Struct):
     """OffsetCommitRequest."""
 
-    __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics")
     KEY = 8
     VERSIONS = (0, 10)
     FLEXIBLE = 8
@@ -88,48 +69,30 @@ class OffsetCommitRequest(Struct):
         Field("topics", Array(OffsetCommitRequestTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        generation_id_or_member_epoch: int = -1,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-        retention_time_ms: int = -1,
-        topics: Sequence[OffsetCommitRequestTopic] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.generation_id_or_member_epoch = generation_id_or_member_epoch
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.retention_time_ms = retention_time_ms
-        self.topics = topics
+    group_id: bytes | None = b""
+    generation_id_or_member_epoch: int = -1
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
+    retention_time_ms: int = -1
+    topics: Sequence[OffsetCommitRequestTopic] = ()
 
 
 class OffsetCommitResponsePartition(Struct):
     """OffsetCommitResponse.Topics.Partitions: The responses for each partition in the topic."""
 
-    __slots__ = ("partition_index", "error_code")
     FLEXIBLE = 8
     FIELDS = (
         Field("partition_index", INT32),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = 0
+    error_code: int = 0
 
 
 class OffsetCommitResponseTopic(Struct):
     """OffsetCommitResponse.Topics: The responses for each topic."""
 
-    __slots__ = ("name", "topic_id", "partitions")
     FLEXIBLE = 8
     FIELDS = (
         Field("name", STRING, until=9),
@@ -137,36 +100,22 @@ class OffsetCommitResponseTopic(Struct):
         Field("partitions", Array(OffsetCommitResponsePartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[OffsetCommitResponsePartition] = (),
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[OffsetCommitResponsePartition] = ()
 
 
 class OffsetCommitResponse(Struct):
     """OffsetCommitResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics")
     FLEXIBLE = 8
     FIELDS = (
         Field("throttle_time_ms", INT32, since=3),
         Field("topics", Array(OffsetCommitResponseTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[OffsetCommitResponseTopic] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = 0
+    topics: Sequence[OffsetCommitResponseTopic] = ()
 
 
 REQUEST, RESPONSE = OffsetCommitRequest, OffsetCommitResponse

@@ -20,42 +20,28 @@ from braidlog.protocols.kafka.schema import (
 class OffsetDeleteRequestPartition(Struct):
     """OffsetDeleteRequest.Topics.Partitions: Each partition to delete offsets for."""
 
-    __slots__ = ("partition_index",)
     FIELDS = (
         Field("partition_index", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
+    partition_index: int = 0
 
 
 class OffsetDeleteRequestTopic(Struct):
     """OffsetDeleteRequest.Topics: The topics to delete offsets for."""
 
-    __slots__ = ("name", "partitions")
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(OffsetDeleteRequestPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[OffsetDeleteRequestPartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[OffsetDeleteRequestPartition] = ()
 
 
 class OffsetDeleteRequest(Struct):
     """OffsetDeleteRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 47
     VERSIONS = (0, 0)
     FIELDS = (
@@ -63,74 +49,46 @@ class OffsetDeleteRequest(Struct):
         Field("topics", Array(OffsetDeleteRequestTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[OffsetDeleteRequestTopic] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[OffsetDeleteRequestTopic] = ()
 
 
 class OffsetDeleteResponsePartition(Struct):
     """OffsetDeleteResponse.Topics.Partitions: The responses for each partition in the topic."""
 
-    __slots__ = ("partition_index", "error_code")
     FIELDS = (
         Field("partition_index", INT32),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = 0
+    error_code: int = 0
 
 
 class OffsetDeleteResponseTopic(Struct):
     """OffsetDeleteResponse.Topics: The responses for each topic."""
 
-    __slots__ = ("name", "partitions")
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(OffsetDeleteResponsePartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[OffsetDeleteResponsePartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[OffsetDeleteResponsePartition] = ()
 
 
 class OffsetDeleteResponse(Struct):
     """OffsetDeleteResponse."""
 
-    __slots__ = ("error_code", "throttle_time_ms", "topics")
     FIELDS = (
         Field("error_code", INT16),
         Field("throttle_time_ms", INT32),
         Field("topics", Array(OffsetDeleteResponseTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        throttle_time_ms: int = 0,
-        topics: Sequence[OffsetDeleteResponseTopic] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    error_code: int = 0
+    throttle_time_ms: int = 0
+    topics: Sequence[OffsetDeleteResponseTopic] = ()
 
 
 REQUEST, RESPONSE = OffsetDeleteRequest, OffsetDeleteResponse

@@ -24,27 +24,19 @@ from braidlog.protocols.kafka.schema import (
 class OffsetFetchRequestTopic(Struct):
     """OffsetFetchRequest.Topics: Each topic we would like to fetch offsets for, or null to fetch offsets for all topics."""
 
-    __slots__ = ("name", "partition_indexes")
     FLEXIBLE = 6
     FIELDS = (
         Field("name", STRING, until=7),
         Field("partition_indexes", Array(INT32), until=7),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partition_indexes: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: bytes | None = b""
+    partition_indexes: Sequence[int] = ()
 
 
 class OffsetFetchRequestTopics(Struct):
     """OffsetFetchRequest.Groups.Topics: Each topic we would like to fetch offsets for, or null to fetch offsets for all topics."""
 
-    __slots__ = ("name", "topic_id", "partition_indexes")
     FLEXIBLE = 6
     FIELDS = (
         Field("name", STRING, since=8, until=9),
@@ -52,22 +44,14 @@ class OffsetFetchRequestTopics(Struct):
         Field("partition_indexes", Array(INT32), since=8),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partition_indexes: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partition_indexes = partition_indexes
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partition_indexes: Sequence[int] = ()
 
 
 class OffsetFetchRequestGroup(Struct):
     """OffsetFetchRequest.Groups: Each group we would like to fetch offsets for."""
 
-    __slots__ = ("group_id", "member_id", "member_epoch", "topics")
     FLEXIBLE = 6
     FIELDS = (
         Field("group_id", STRING, since=8),
@@ -76,24 +60,15 @@ class OffsetFetchRequestGroup(Struct):
         Field("topics", Array(OffsetFetchRequestTopics), since=8, nullable=8),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        member_id: bytes | None = None,
-        member_epoch: int = -1,
-        topics: Sequence[OffsetFetchRequestTopics] | None = (),
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.topics = topics
+    group_id: bytes | None = b""
+    member_id: bytes | None = None
+    member_epoch: int = -1
+    topics: Sequence[OffsetFetchRequestTopics] | None = ()
 
 
 class OffsetFetchRequest(Struct):
     """OffsetFetchRequest."""
 
-    __slots__ = ("group_id", "topics", "groups", "require_stable")
     KEY = 9
     VERSIONS = (0, 10)
     FLEXIBLE = 6
@@ -104,24 +79,15 @@ class OffsetFetchRequest(Struct):
         Field("require_stable", BOOL, since=7),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[OffsetFetchRequestTopic] | None = (),
-        groups: Sequence[OffsetFetchRequestGroup] = (),
-        require_stable: bool = False,
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
-        self.groups = groups
-        self.require_stable = require_stable
+    group_id: bytes | None = b""
+    topics: Sequence[OffsetFetchRequestTopic] | None = ()
+    groups: Sequence[OffsetFetchRequestGroup] = ()
+    require_stable: bool = False
 
 
 class OffsetFetchResponsePartition(Struct):
     """OffsetFetchResponse.Topics.Partitions: The responses per partition."""
 
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
     FLEXIBLE = 6
     FIELDS = (
         Field("partition_index", INT32, until=7),
@@ -131,46 +97,29 @@ class OffsetFetchResponsePartition(Struct):
         Field("error_code", INT16, until=7),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        metadata: bytes | None = b"",
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.metadata = metadata
-        self.error_code = error_code
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    metadata: bytes | None = b""
+    error_code: int = 0
 
 
 class OffsetFetchResponseTopic(Struct):
     """OffsetFetchResponse.Topics: The responses per topic."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 6
     FIELDS = (
         Field("name", STRING, until=7),
         Field("partitions", Array(OffsetFetchResponsePartition), until=7),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[OffsetFetchResponsePartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[OffsetFetchResponsePartition] = ()
 
 
 class OffsetFetchResponsePartitions(Struct):
     """OffsetFetchResponse.Groups.Topics.Partitions: The responses per partition."""
 
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code")
     FLEXIBLE = 6
     FIELDS = (
         Field("partition_index", INT32, since=8),
@@ -180,26 +129,16 @@ class OffsetFetchResponsePartitions(Struct):
         Field("error_code", INT16, since=8),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        metadata: bytes | None = b"",
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.metadata = metadata
-        self.error_code = error_code
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    metadata: bytes | None = b""
+    error_code: int = 0
 
 
 class OffsetFetchResponseTopics(Struct):
     """OffsetFetchResponse.Groups.Topics: The responses per topic."""
 
-    __slots__ = ("name", "topic_id", "partitions")
     FLEXIBLE = 6
     FIELDS = (
         Field("name", STRING, since=8, until=9),
@@ -207,22 +146,14 @@ class OffsetFetchResponseTopics(Struct):
         Field("partitions", Array(OffsetFetchResponsePartitions), since=8),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[OffsetFetchResponsePartitions] = (),
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions = partitions
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[OffsetFetchResponsePartitions] = ()
 
 
 class OffsetFetchResponseGroup(Struct):
     """OffsetFetchResponse.Groups: The responses per group id."""
 
-    __slots__ = ("group_id", "topics", "error_code")
     FLEXIBLE = 6
     FIELDS = (
         Field("group_id", STRING, since=8),
@@ -230,22 +161,14 @@ class OffsetFetchResponseGroup(Struct):
         Field("error_code", INT16, since=8),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[OffsetFetchResponseTopics] = (),
-        error_code: int = 0,
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
-        self.error_code = error_code
+    group_id: bytes | None = b""
+    topics: Sequence[OffsetFetchResponseTopics] = ()
+    error_code: int = 0
 
 
 class OffsetFetchResponse(Struct):
     """OffsetFetchResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics", "error_code", "groups")
     FLEXIBLE = 6
     FIELDS = (
         Field("throttle_time_ms", INT32, since=3),
@@ -254,18 +177,10 @@ class OffsetFetchResponse(Struct):
         Field("groups", Array(OffsetFetchResponseGroup), since=8),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[OffsetFetchResponseTopic] = (),
-        error_code: int = 0,
-        groups: Sequence[OffsetFetchResponseGroup] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
-        self.error_code = error_code
-        self.groups = groups
+    throttle_time_ms: int = 0
+    topics: Sequence[OffsetFetchResponseTopic] = ()
+    error_code: int = 0
+    groups: Sequence[OffsetFetchResponseGroup] = ()
 
 
 REQUEST, RESPONSE = OffsetFetchRequest, OffsetFetchResponse

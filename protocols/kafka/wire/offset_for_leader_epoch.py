@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class OffsetForLeaderPartition(Struct):
     """OffsetForLeaderEpochRequest.Topics.Partitions: Each partition to get offsets for."""
 
-    __slots__ = ("partition", "current_leader_epoch", "leader_epoch")
     FLEXIBLE = 4
     FIELDS = (
         Field("partition", INT32),
@@ -29,42 +28,27 @@ class OffsetForLeaderPartition(Struct):
         Field("leader_epoch", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        current_leader_epoch: int = -1,
-        leader_epoch: int = 0,
-    ) -> None:
-        self.partition = partition
-        self.current_leader_epoch = current_leader_epoch
-        self.leader_epoch = leader_epoch
+    partition: int = 0
+    current_leader_epoch: int = -1
+    leader_epoch: int = 0
 
 
 class OffsetForLeaderTopic(Struct):
     """OffsetForLeaderEpochRequest.Topics: Each topic to get offsets for."""
 
-    __slots__ = ("topic", "partitions")
     FLEXIBLE = 4
     FIELDS = (
         Field("topic", STRING),
         Field("partitions", Array(OffsetForLeaderPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        partitions: Sequence[OffsetForLeaderPartition] = (),
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: bytes | None = b""
+    partitions: Sequence[OffsetForLeaderPartition] = ()
 
 
 class OffsetForLeaderEpochRequest(Struct):
     """OffsetForLeaderEpochRequest."""
 
-    __slots__ = ("replica_id", "topics")
     KEY = 23
     VERSIONS = (0, 4)
     FLEXIBLE = 4
@@ -73,20 +57,13 @@ class OffsetForLeaderEpochRequest(Struct):
         Field("topics", Array(OffsetForLeaderTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        replica_id: int = -2,
-        topics: Sequence[OffsetForLeaderTopic] = (),
-    ) -> None:
-        self.replica_id = replica_id
-        self.topics = topics
+    replica_id: int = -2
+    topics: Sequence[OffsetForLeaderTopic] = ()
 
 
 class EpochEndOffset(Struct):
     """OffsetForLeaderEpochResponse.Topics.Partitions: Each partition in the topic we fetched offsets for."""
 
-    __slots__ = ("error_code", "partition", "leader_epoch", "end_offset")
     FLEXIBLE = 4
     FIELDS = (
         Field("error_code", INT16),
@@ -95,58 +72,36 @@ class EpochEndOffset(Struct):
         Field("end_offset", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        partition: int = 0,
-        leader_epoch: int = -1,
-        end_offset: int = -1,
-    ) -> None:
-        self.error_code = error_code
-        self.partition = partition
-        self.leader_epoch = leader_epoch
-        self.end_offset = end_offset
+    error_code: int = 0
+    partition: int = 0
+    leader_epoch: int = -1
+    end_offset: int = -1
 
 
 class OffsetForLeaderTopicResult(Struct):
     """OffsetForLeaderEpochResponse.Topics: Each topic we fetched offsets for."""
 
-    __slots__ = ("topic", "partitions")
     FLEXIBLE = 4
     FIELDS = (
         Field("topic", STRING),
         Field("partitions", Array(EpochEndOffset)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        partitions: Sequence[EpochEndOffset] = (),
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: bytes | None = b""
+    partitions: Sequence[EpochEndOffset] = ()
 
 
 class OffsetForLeaderEpochResponse(Struct):
     """OffsetForLeaderEpochResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics")
     FLEXIBLE = 4
     FIELDS = (
         Field("throttle_time_ms", INT32, since=2),
         Field("topics", Array(OffsetForLeaderTopicResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[OffsetForLeaderTopicResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = 0
+    topics: Sequence[OffsetForLeaderTopicResult] = ()
 
 
 REQUEST, RESPONSE = OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse

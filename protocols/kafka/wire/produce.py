@@ -19,33 +19,26 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UUID,
+    shared,
 )
 
 
 class PartitionProduceData(Struct):
     """ProduceRequest.TopicData.PartitionData: Each partition to produce to."""
 
-    __slots__ = ("index", "records")
     FLEXIBLE = 9
     FIELDS = (
         Field("index", INT32),
         Field("records", RECORDS, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        index: int = 0,
-        records: Pieces | None = (),
-    ) -> None:
-        self.index = index
-        self.records = records
+    index: int = 0
+    records: Pieces | None = ()
 
 
 class TopicProduceData(Struct):
     """ProduceRequest.TopicData: Each topic to produce to."""
 
-    __slots__ = ("name", "topic_id", "partition_data")
     FLEXIBLE = 9
     FIELDS = (
         Field("name", STRING, until=12),
@@ -53,22 +46,14 @@ class TopicProduceData(Struct):
         Field("partition_data", Array(PartitionProduceData)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partition_data: Sequence[PartitionProduceData] = (),
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partition_data = partition_data
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partition_data: Sequence[PartitionProduceData] = ()
 
 
 class ProduceRequest(Struct):
     """ProduceRequest."""
 
-    __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data")
     KEY = 0
     VERSIONS = (0, 13)
     FLEXIBLE = 9
@@ -79,64 +64,41 @@ class ProduceRequest(Struct):
         Field("topic_data", Array(TopicProduceData)),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = None,
-        acks: int = 0,
-        timeout_ms: int = 0,
-        topic_data: Sequence[TopicProduceData] = (),
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.topic_data = topic_data
+    transactional_id: bytes | None = None
+    acks: int = 0
+    timeout_ms: int = 0
+    topic_data: Sequence[TopicProduceData] = ()
 
 
 class BatchIndexAndErrorMessage(Struct):
     """ProduceResponse.Responses.PartitionResponses.RecordErrors: The batch indices of records that caused the batch to be dropped."""
 
-    __slots__ = ("batch_index", "batch_index_error_message")
     FLEXIBLE = 9
     FIELDS = (
         Field("batch_index", INT32, since=8),
         Field("batch_index_error_message", STRING, since=8, nullable=8),
     )
 
-    def __init__(
-        self,
-        *,
-        batch_index: int = 0,
-        batch_index_error_message: bytes | None = None,
-    ) -> None:
-        self.batch_index = batch_index
-        self.batch_index_error_message = batch_index_error_message
+    batch_index: int = 0
+    batch_index_error_message: bytes | None = None
 
 
 class LeaderIdAndEpoch(Struct):
     """ProduceResponse.Responses.PartitionResponses.CurrentLeader: The leader broker that the producer should use for future requests."""
 
-    __slots__ = ("leader_id", "leader_epoch")
     FLEXIBLE = 9
     FIELDS = (
         Field("leader_id", INT32, since=10),
         Field("leader_epoch", INT32, since=10),
     )
 
-    def __init__(
-        self,
-        *,
-        leader_id: int = -1,
-        leader_epoch: int = -1,
-    ) -> None:
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
+    leader_id: int = -1
+    leader_epoch: int = -1
 
 
 class PartitionProduceResponse(Struct):
     """ProduceResponse.Responses.PartitionResponses: Each partition that we produced to within the topic."""
 
-    __slots__ = ("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "record_errors", "error_message", "current_leader")
     FLEXIBLE = 9
     FIELDS = (
         Field("index", INT32),
@@ -149,32 +111,19 @@ class PartitionProduceResponse(Struct):
         Field("current_leader", LeaderIdAndEpoch, since=10, tag=0),
     )
 
-    def __init__(
-        self,
-        *,
-        index: int = 0,
-        error_code: int = 0,
-        base_offset: int = 0,
-        log_append_time_ms: int = -1,
-        log_start_offset: int = -1,
-        record_errors: Sequence[BatchIndexAndErrorMessage] = (),
-        error_message: bytes | None = None,
-        current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(),
-    ) -> None:
-        self.index = index
-        self.error_code = error_code
-        self.base_offset = base_offset
-        self.log_append_time_ms = log_append_time_ms
-        self.log_start_offset = log_start_offset
-        self.record_errors = record_errors
-        self.error_message = error_message
-        self.current_leader = current_leader
+    index: int = 0
+    error_code: int = 0
+    base_offset: int = 0
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[BatchIndexAndErrorMessage] = ()
+    error_message: bytes | None = None
+    current_leader: LeaderIdAndEpoch = shared(LeaderIdAndEpoch)
 
 
 class TopicProduceResponse(Struct):
     """ProduceResponse.Responses: Each produce response."""
 
-    __slots__ = ("name", "topic_id", "partition_responses")
     FLEXIBLE = 9
     FIELDS = (
         Field("name", STRING, until=12),
@@ -182,22 +131,14 @@ class TopicProduceResponse(Struct):
         Field("partition_responses", Array(PartitionProduceResponse)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        topic_id: bytes = NO_UUID,
-        partition_responses: Sequence[PartitionProduceResponse] = (),
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partition_responses = partition_responses
+    name: bytes | None = b""
+    topic_id: bytes = NO_UUID
+    partition_responses: Sequence[PartitionProduceResponse] = ()
 
 
 class NodeEndpoint(Struct):
     """ProduceResponse.NodeEndpoints: Endpoints for all current-leaders enumerated in PartitionProduceResponses, with errors NOT_LEADER_OR_FOLLOWER."""
 
-    __slots__ = ("node_id", "host", "port", "rack")
     FLEXIBLE = 9
     FIELDS = (
         Field("node_id", INT32, since=10),
@@ -206,24 +147,15 @@ class NodeEndpoint(Struct):
         Field("rack", STRING, since=10, nullable=10),
     )
 
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        rack: bytes | None = None,
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    rack: bytes | None = None
 
 
 class ProduceResponse(Struct):
     """ProduceResponse."""
 
-    __slots__ = ("responses", "throttle_time_ms", "node_endpoints")
     FLEXIBLE = 9
     FIELDS = (
         Field("responses", Array(TopicProduceResponse)),
@@ -231,16 +163,9 @@ class ProduceResponse(Struct):
         Field("node_endpoints", Array(NodeEndpoint), since=10, tag=0),
     )
 
-    def __init__(
-        self,
-        *,
-        responses: Sequence[TopicProduceResponse] = (),
-        throttle_time_ms: int = 0,
-        node_endpoints: Sequence[NodeEndpoint] = (),
-    ) -> None:
-        self.responses = responses
-        self.throttle_time_ms = throttle_time_ms
-        self.node_endpoints = node_endpoints
+    responses: Sequence[TopicProduceResponse] = ()
+    throttle_time_ms: int = 0
+    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 REQUEST, RESPONSE = ProduceRequest, ProduceResponse

@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class PushTelemetryRequest(Struct):
     """PushTelemetryRequest."""
 
-    __slots__ = ("client_instance_id", "subscription_id", "terminating", "compression_type", "metrics")
     KEY = 72
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -33,40 +32,24 @@ class PushTelemetryRequest(Struct):
         Field("metrics", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        client_instance_id: bytes = NO_UUID,
-        subscription_id: int = 0,
-        terminating: bool = False,
-        compression_type: int = 0,
-        metrics: bytes | None = b"",
-    ) -> None:
-        self.client_instance_id = client_instance_id
-        self.subscription_id = subscription_id
-        self.terminating = terminating
-        self.compression_type = compression_type
-        self.metrics = metrics
+    client_instance_id: bytes = NO_UUID
+    subscription_id: int = 0
+    terminating: bool = False
+    compression_type: int = 0
+    metrics: bytes | None = b""
 
 
 class PushTelemetryResponse(Struct):
     """PushTelemetryResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
+    throttle_time_ms: int = 0
+    error_code: int = 0
 
 
 REQUEST, RESPONSE = PushTelemetryRequest, PushTelemetryResponse

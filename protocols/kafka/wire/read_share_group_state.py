@@ -24,47 +24,32 @@ from braidlog.protocols.kafka.schema import (
 class PartitionData(Struct):
     """ReadShareGroupStateRequest.Topics.Partitions: The data for the partitions."""
 
-    __slots__ = ("partition", "leader_epoch")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
         Field("leader_epoch", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        leader_epoch: int = 0,
-    ) -> None:
-        self.partition = partition
-        self.leader_epoch = leader_epoch
+    partition: int = 0
+    leader_epoch: int = 0
 
 
 class ReadStateData(Struct):
     """ReadShareGroupStateRequest.Topics: The data for the topics."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class ReadShareGroupStateRequest(Struct):
     """ReadShareGroupStateRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 84
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -73,20 +58,13 @@ class ReadShareGroupStateRequest(Struct):
         Field("topics", Array(ReadStateData)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[ReadStateData] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[ReadStateData] = ()
 
 
 class StateBatch(Struct):
     """ReadShareGroupStateResponse.Results.Partitions.StateBatches: The state batches for this share-partition."""
 
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
     FLEXIBLE = 0
     FIELDS = (
         Field("first_offset", INT64),
@@ -95,24 +73,15 @@ class StateBatch(Struct):
         Field("delivery_count", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,
-        last_offset: int = 0,
-        delivery_state: int = 0,
-        delivery_count: int = 0,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.delivery_state = delivery_state
-        self.delivery_count = delivery_count
+    first_offset: int = 0
+    last_offset: int = 0
+    delivery_state: int = 0
+    delivery_count: int = 0
 
 
 class PartitionResult(Struct):
     """ReadShareGroupStateResponse.Results.Partitions: The results for the partitions."""
 
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
@@ -123,59 +92,36 @@ class PartitionResult(Struct):
         Field("state_batches", Array(StateBatch)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        state_epoch: int = 0,
-        start_offset: int = 0,
-        state_batches: Sequence[StateBatch] = (),
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
-        self.state_epoch = state_epoch
-        self.start_offset = start_offset
-        self.state_batches = state_batches
+    partition: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    state_epoch: int = 0
+    start_offset: int = 0
+    state_batches: Sequence[StateBatch] = ()
 
 
 class ReadStateResult(Struct):
     """ReadShareGroupStateResponse.Results: The read results."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionResult] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionResult] = ()
 
 
 class ReadShareGroupStateResponse(Struct):
     """ReadShareGroupStateResponse."""
 
-    __slots__ = ("results",)
     FLEXIBLE = 0
     FIELDS = (
         Field("results", Array(ReadStateResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        results: Sequence[ReadStateResult] = (),
-    ) -> None:
-        self.results = results
+    results: Sequence[ReadStateResult] = ()
 
 
 REQUEST, RESPONSE = ReadShareGroupStateRequest, ReadShareGroupStateResponse

@@ -23,47 +23,32 @@ from braidlog.protocols.kafka.schema import (
 class PartitionData(Struct):
     """ReadShareGroupStateSummaryRequest.Topics.Partitions: The data for the partitions."""
 
-    __slots__ = ("partition", "leader_epoch")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
         Field("leader_epoch", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        leader_epoch: int = 0,
-    ) -> None:
-        self.partition = partition
-        self.leader_epoch = leader_epoch
+    partition: int = 0
+    leader_epoch: int = 0
 
 
 class ReadStateSummaryData(Struct):
     """ReadShareGroupStateSummaryRequest.Topics: The data for the topics."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class ReadShareGroupStateSummaryRequest(Struct):
     """ReadShareGroupStateSummaryRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 87
     VERSIONS = (0, 1)
     FLEXIBLE = 0
@@ -72,20 +57,13 @@ class ReadShareGroupStateSummaryRequest(Struct):
         Field("topics", Array(ReadStateSummaryData)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[ReadStateSummaryData] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[ReadStateSummaryData] = ()
 
 
 class PartitionResult(Struct):
     """ReadShareGroupStateSummaryResponse.Results.Partitions: The results for the partitions."""
 
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
@@ -97,61 +75,37 @@ class PartitionResult(Struct):
         Field("delivery_complete_count", INT32, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        state_epoch: int = 0,
-        leader_epoch: int = 0,
-        start_offset: int = 0,
-        delivery_complete_count: int = -1,
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
-        self.state_epoch = state_epoch
-        self.leader_epoch = leader_epoch
-        self.start_offset = start_offset
-        self.delivery_complete_count = delivery_complete_count
+    partition: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = -1
 
 
 class ReadStateSummaryResult(Struct):
     """ReadShareGroupStateSummaryResponse.Results: The read results."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionResult] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionResult] = ()
 
 
 class ReadShareGroupStateSummaryResponse(Struct):
     """ReadShareGroupStateSummaryResponse."""
 
-    __slots__ = ("results",)
     FLEXIBLE = 0
     FIELDS = (
         Field("results", Array(ReadStateSummaryResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        results: Sequence[ReadStateSummaryResult] = (),
-    ) -> None:
-        self.results = results
+    results: Sequence[ReadStateSummaryResult] = ()
 
 
 REQUEST, RESPONSE = ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse

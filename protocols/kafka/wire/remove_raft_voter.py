@@ -19,7 +19,6 @@ from braidlog.protocols.kafka.schema import (
 class RemoveRaftVoterRequest(Struct):
     """RemoveRaftVoterRequest."""
 
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id")
     KEY = 81
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -29,22 +28,14 @@ class RemoveRaftVoterRequest(Struct):
         Field("voter_directory_id", UUID),
     )
 
-    def __init__(
-        self,
-        *,
-        cluster_id: bytes | None = b"",
-        voter_id: int = 0,
-        voter_directory_id: bytes = NO_UUID,
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.voter_id = voter_id
-        self.voter_directory_id = voter_directory_id
+    cluster_id: bytes | None = b""
+    voter_id: int = 0
+    voter_directory_id: bytes = NO_UUID
 
 
 class RemoveRaftVoterResponse(Struct):
     """RemoveRaftVoterResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -52,16 +43,9 @@ class RemoveRaftVoterResponse(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 REQUEST, RESPONSE = RemoveRaftVoterRequest, RemoveRaftVoterResponse

@@ -18,7 +18,6 @@ from braidlog.protocols.kafka.schema import (
 class SaslAuthenticateRequest(Struct):
     """SaslAuthenticateRequest."""
 
-    __slots__ = ("auth_bytes",)
     KEY = 36
     VERSIONS = (0, 2)
     FLEXIBLE = 2
@@ -26,18 +25,12 @@ class SaslAuthenticateRequest(Struct):
         Field("auth_bytes", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        auth_bytes: bytes | None = b"",
-    ) -> None:
-        self.auth_bytes = auth_bytes
+    auth_bytes: bytes | None = b""
 
 
 class SaslAuthenticateResponse(Struct):
     """SaslAuthenticateResponse."""
 
-    __slots__ = ("error_code", "error_message", "auth_bytes", "session_lifetime_ms")
     FLEXIBLE = 2
     FIELDS = (
         Field("error_code", INT16),
@@ -46,18 +39,10 @@ class SaslAuthenticateResponse(Struct):
         Field("session_lifetime_ms", INT64, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        auth_bytes: bytes | None = b"",
-        session_lifetime_ms: int = 0,
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.auth_bytes = auth_bytes
-        self.session_lifetime_ms = session_lifetime_ms
+    error_code: int = 0
+    error_message: bytes | None = b""
+    auth_bytes: bytes | None = b""
+    session_lifetime_ms: int = 0
 
 
 REQUEST, RESPONSE = SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -19,38 +19,25 @@ from braidlog.protocols.kafka.schema import (
 class SaslHandshakeRequest(Struct):
     """SaslHandshakeRequest."""
 
-    __slots__ = ("mechanism",)
     KEY = 17
     VERSIONS = (0, 1)
     FIELDS = (
         Field("mechanism", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        mechanism: bytes | None = b"",
-    ) -> None:
-        self.mechanism = mechanism
+    mechanism: bytes | None = b""
 
 
 class SaslHandshakeResponse(Struct):
     """SaslHandshakeResponse."""
 
-    __slots__ = ("error_code", "mechanisms")
     FIELDS = (
         Field("error_code", INT16),
         Field("mechanisms", Array(STRING)),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        mechanisms: Sequence[bytes | None] = (),
-    ) -> None:
-        self.error_code = error_code
-        self.mechanisms = mechanisms
+    error_code: int = 0
+    mechanisms: Sequence[bytes | None] = ()
 
 
 REQUEST, RESPONSE = SaslHandshakeRequest, SaslHandshakeResponse

@@ -19,13 +19,13 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UUID,
+    own,
 )
 
 
 class AcknowledgementBatch(Struct):
     """ShareAcknowledgeRequest.Topics.Partitions.AcknowledgementBatches: Record batches to acknowledge."""
 
-    __slots__ = ("first_offset", "last_offset", "acknowledge_types")
     FLEXIBLE = 0
     FIELDS = (
         Field("first_offset", INT64),
@@ -33,62 +33,40 @@ class AcknowledgementBatch(Struct):
         Field("acknowledge_types", Array(INT8)),
     )
 
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,
-        last_offset: int = 0,
-        acknowledge_types: Sequence[int] = (),
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.acknowledge_types = acknowledge_types
+    first_offset: int = 0
+    last_offset: int = 0
+    acknowledge_types: Sequence[int] = ()
 
 
 class AcknowledgePartition(Struct):
     """ShareAcknowledgeRequest.Topics.Partitions: The partitions containing records to acknowledge."""
 
-    __slots__ = ("partition_index", "acknowledgement_batches")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
         Field("acknowledgement_batches", Array(AcknowledgementBatch)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        acknowledgement_batches: Sequence[AcknowledgementBatch] = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.acknowledgement_batches = acknowledgement_batches
+    partition_index: int = 0
+    acknowledgement_batches: Sequence[AcknowledgementBatch] = ()
 
 
 class AcknowledgeTopic(Struct):
     """ShareAcknowledgeRequest.Topics: The topics containing records to acknowledge."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(AcknowledgePartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[AcknowledgePartition] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[AcknowledgePartition] = ()
 
 
 class ShareAcknowledgeRequest(Struct):
     """ShareAcknowledgeRequest."""
 
-    __slots__ = ("group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")
     KEY = 79
     VERSIONS = (1, 2)
     FLEXIBLE = 0
@@ -100,46 +78,29 @@ class ShareAcknowledgeRequest(Struct):
         Field("topics", Array(AcknowledgeTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = None,
-        member_id: bytes | None = b"",
-        share_session_epoch: int = 0,
-        is_renew_ack: bool = False,
-        topics: Sequence[AcknowledgeTopic] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.share_session_epoch = share_session_epoch
-        self.is_renew_ack = is_renew_ack
-        self.topics = topics
+    group_id: bytes | None = None
+    member_id: bytes | None = b""
+    share_session_epoch: int = 0
+    is_renew_ack: bool = False
+    topics: Sequence[AcknowledgeTopic] = ()
 
 
 class LeaderIdAndEpoch(Struct):
     """ShareAcknowledgeResponse.Responses.Partitions.CurrentLeader: The current leader of the partition."""
 
-    __slots__ = ("leader_id", "leader_epoch")
     FLEXIBLE = 0
     FIELDS = (
         Field("leader_id", INT32),
         Field("leader_epoch", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        leader_id: int = 0,
-        leader_epoch: int = 0,
-    ) -> None:
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
+    leader_id: int = 0
+    leader_epoch: int = 0
 
 
 class PartitionData(Struct):
     """ShareAcknowledgeResponse.Responses.Partitions: The topic partitions."""
 
-    __slots__ = ("partition_index", "error_code", "error_message", "current_leader")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -148,44 +109,28 @@ class PartitionData(Struct):
         Field("current_leader", LeaderIdAndEpoch),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    current_leader: LeaderIdAndEpoch = own(LeaderIdAndEpoch)
 
 
 class ShareAcknowledgeTopicResponse(Struct):
     """ShareAcknowledgeResponse.Responses: The response topics."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class NodeEndpoint(Struct):
     """ShareAcknowledgeResponse.NodeEndpoints: Endpoints for all current leaders enumerated in PartitionData with error NOT_LEADER_OR_FOLLOWER."""
 
-    __slots__ = ("node_id", "host", "port", "rack")
     FLEXIBLE = 0
     FIELDS = (
         Field("node_id", INT32),
@@ -194,24 +139,15 @@ class NodeEndpoint(Struct):
         Field("rack", STRING, nullable=1),
     )
 
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        rack: bytes | None = None,
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    rack: bytes | None = None
 
 
 class ShareAcknowledgeResponse(Struct):
     """ShareAcknowledgeResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "node_endpoints")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -222,22 +158,12 @@ class ShareAcknowledgeResponse(Struct):
         Field("node_endpoints", Array(NodeEndpoint)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        acquisition_lock_timeout_ms: int = 0,
-        responses: Sequence[ShareAcknowledgeTopicResponse] = (),
-        node_endpoints: Sequence[NodeEndpoint] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
-        self.responses = responses
-        self.node_endpoints = node_endpoints
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    acquisition_lock_timeout_ms: int = 0
+    responses: Sequence[ShareAcknowledgeTopicResponse] = ()
+    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 REQUEST, RESPONSE = ShareAcknowledgeRequest, ShareAcknowledgeResponse

@@ -21,13 +21,13 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UUID,
+    own,
 )
 
 
 class AcknowledgementBatch(Struct):
     """ShareFetchRequest.Topics.Partitions.AcknowledgementBatches: Record batches to acknowledge."""
 
-    __slots__ = ("first_offset", "last_offset", "acknowledge_types")
     FLEXIBLE = 0
     FIELDS = (
         Field("first_offset", INT64),
@@ -35,22 +35,14 @@ class AcknowledgementBatch(Struct):
         Field("acknowledge_types", Array(INT8)),
     )
 
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,
-        last_offset: int = 0,
-        acknowledge_types: Sequence[int] = (),
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.acknowledge_types = acknowledge_types
+    first_offset: int = 0
+    last_offset: int = 0
+    acknowledge_types: Sequence[int] = ()
 
 
 class FetchPartition(Struct):
     """ShareFetchRequest.Topics.Partitions: The partitions to fetch."""
 
-    __slots__ = ("partition_index", "partition_max_bytes", "acknowledgement_batches")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -58,62 +50,40 @@ class FetchPartition(Struct):
         Field("acknowledgement_batches", Array(AcknowledgementBatch)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        partition_max_bytes: int = 0,
-        acknowledgement_batches: Sequence[AcknowledgementBatch] = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.partition_max_bytes = partition_max_bytes
-        self.acknowledgement_batches = acknowledgement_batches
+    partition_index: int = 0
+    partition_max_bytes: int = 0
+    acknowledgement_batches: Sequence[AcknowledgementBatch] = ()
 
 
 class FetchTopic(Struct):
     """ShareFetchRequest.Topics: The topics to fetch."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(FetchPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[FetchPartition] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[FetchPartition] = ()
 
 
 class ForgottenTopic(Struct):
     """ShareFetchRequest.ForgottenTopicsData: The partitions to remove from this share session."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[int] = ()
 
 
 class ShareFetchRequest(Struct):
     """ShareFetchRequest."""
 
-    __slots__ = ("group_id", "member_id", "share_session_epoch", "max_wait_ms", "min_bytes", "max_bytes", "max_records", "batch_size", "share_acquire_mode", "is_renew_ack", "topics", "forgotten_topics_data")
     KEY = 78
     VERSIONS = (1, 2)
     FLEXIBLE = 0
@@ -132,60 +102,36 @@ class ShareFetchRequest(Struct):
         Field("forgotten_topics_data", Array(ForgottenTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = None,
-        member_id: bytes | None = b"",
-        share_session_epoch: int = 0,
-        max_wait_ms: int = 0,
-        min_bytes: int = 0,
-        max_bytes: int = 2147483647,
-        max_records: int = 0,
-        batch_size: int = 0,
-        share_acquire_mode: int = 0,
-        is_renew_ack: bool = False,
-        topics: Sequence[FetchTopic] = (),
-        forgotten_topics_data: Sequence[ForgottenTopic] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.share_session_epoch = share_session_epoch
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.max_records = max_records
-        self.batch_size = batch_size
-        self.share_acquire_mode = share_acquire_mode
-        self.is_renew_ack = is_renew_ack
-        self.topics = topics
-        self.forgotten_topics_data = forgotten_topics_data
+    group_id: bytes | None = None
+    member_id: bytes | None = b""
+    share_session_epoch: int = 0
+    max_wait_ms: int = 0
+    min_bytes: int = 0
+    max_bytes: int = 2147483647
+    max_records: int = 0
+    batch_size: int = 0
+    share_acquire_mode: int = 0
+    is_renew_ack: bool = False
+    topics: Sequence[FetchTopic] = ()
+    forgotten_topics_data: Sequence[ForgottenTopic] = ()
 
 
 class LeaderIdAndEpoch(Struct):
     """ShareFetchResponse.Responses.Partitions.CurrentLeader: The current leader of the partition."""
 
-    __slots__ = ("leader_id", "leader_epoch")
     FLEXIBLE = 0
     FIELDS = (
         Field("leader_id", INT32),
         Field("leader_epoch", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        leader_id: int = 0,
-        leader_epoch: int = 0,
-    ) -> None:
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
+    leader_id: int = 0
+    leader_epoch: int = 0
 
 
 class AcquiredRecords(Struct):
     """ShareFetchResponse.Responses.Partitions.AcquiredRecords: The acquired records."""
 
-    __slots__ = ("first_offset", "last_offset", "delivery_count")
     FLEXIBLE = 0
     FIELDS = (
         Field("first_offset", INT64),
@@ -193,22 +139,14 @@ class AcquiredRecords(Struct):
         Field("delivery_count", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,
-        last_offset: int = 0,
-        delivery_count: int = 0,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.delivery_count = delivery_count
+    first_offset: int = 0
+    last_offset: int = 0
+    delivery_count: int = 0
 
 
 class PartitionData(Struct):
     """ShareFetchResponse.Responses.Partitions: The topic partitions."""
 
-    __slots__ = ("partition_index", "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message", "current_leader", "records", "acquired_records")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition_index", INT32),
@@ -221,52 +159,32 @@ class PartitionData(Struct):
         Field("acquired_records", Array(AcquiredRecords)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        acknowledge_error_code: int = 0,
-        acknowledge_error_message: bytes | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
-        records: Pieces | None = (),
-        acquired_records: Sequence[AcquiredRecords] = (),
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
-        self.error_message = error_message
-        self.acknowledge_error_code = acknowledge_error_code
-        self.acknowledge_error_message = acknowledge_error_message
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
-        self.records = records
-        self.acquired_records = acquired_records
+    partition_index: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    acknowledge_error_code: int = 0
+    acknowledge_error_message: bytes | None = None
+    current_leader: LeaderIdAndEpoch = own(LeaderIdAndEpoch)
+    records: Pieces | None = ()
+    acquired_records: Sequence[AcquiredRecords] = ()
 
 
 class ShareFetchableTopicResponse(Struct):
     """ShareFetchResponse.Responses: The response topics."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class NodeEndpoint(Struct):
     """ShareFetchResponse.NodeEndpoints: Endpoints for all current leaders enumerated in PartitionData with error NOT_LEADER_OR_FOLLOWER."""
 
-    __slots__ = ("node_id", "host", "port", "rack")
     FLEXIBLE = 0
     FIELDS = (
         Field("node_id", INT32),
@@ -275,24 +193,15 @@ class NodeEndpoint(Struct):
         Field("rack", STRING, nullable=1),
     )
 
-    def __init__(
-        self,
-        *,
-        node_id: int = 0,
-        host: bytes | None = b"",
-        port: int = 0,
-        rack: bytes | None = None,
-    ) -> None:
-        self.node_id = node_id
-        self.host = host
-        self.port = port
-        self.rack = rack
+    node_id: int = 0
+    host: bytes | None = b""
+    port: int = 0
+    rack: bytes | None = None
 
 
 class ShareFetchResponse(Struct):
     """ShareFetchResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "node_endpoints")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -303,22 +212,12 @@ class ShareFetchResponse(Struct):
         Field("node_endpoints", Array(NodeEndpoint)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        acquisition_lock_timeout_ms: int = 0,
-        responses: Sequence[ShareFetchableTopicResponse] = (),
-        node_endpoints: Sequence[NodeEndpoint] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.acquisition_lock_timeout_ms = acquisition_lock_timeout_ms
-        self.responses = responses
-        self.node_endpoints = node_endpoints
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    acquisition_lock_timeout_ms: int = 0
+    responses: Sequence[ShareFetchableTopicResponse] = ()
+    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 REQUEST, RESPONSE = ShareFetchRequest, ShareFetchResponse

@@ -17,13 +17,13 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UUID,
+    own,
 )
 
 
 class ShareGroupDescribeRequest(Struct):
     """ShareGroupDescribeRequest."""
 
-    __slots__ = ("group_ids", "include_authorized_operations")
     KEY = 77
     VERSIONS = (1, 1)
     FLEXIBLE = 0
@@ -32,20 +32,13 @@ class ShareGroupDescribeRequest(Struct):
         Field("include_authorized_operations", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        group_ids: Sequence[bytes | None] = (),
-        include_authorized_operations: bool = False,
-    ) -> None:
-        self.group_ids = group_ids
-        self.include_authorized_operations = include_authorized_operations
+    group_ids: Sequence[bytes | None] = ()
+    include_authorized_operations: bool = False
 
 
 class TopicPartitions(Struct):
     """ShareGroupDescribeResponse.Groups.Members.Assignment.TopicPartitions: The assigned topic-partitions to the member."""
 
-    __slots__ = ("topic_id", "topic_name", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
@@ -53,39 +46,25 @@ class TopicPartitions(Struct):
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        topic_name: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.topic_name = topic_name
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    topic_name: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class Assignment(Struct):
     """ShareGroupDescribeResponse.Groups.Members.Assignment: The current assignment."""
 
-    __slots__ = ("topic_partitions",)
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_partitions", Array(TopicPartitions)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_partitions: Sequence[TopicPartitions] = (),
-    ) -> None:
-        self.topic_partitions = topic_partitions
+    topic_partitions: Sequence[TopicPartitions] = ()
 
 
 class Member(Struct):
     """ShareGroupDescribeResponse.Groups.Members: The members."""
 
-    __slots__ = ("member_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topic_names", "assignment")
     FLEXIBLE = 0
     FIELDS = (
         Field("member_id", STRING),
@@ -97,30 +76,18 @@ class Member(Struct):
         Field("assignment", Assignment),
     )
 
-    def __init__(
-        self,
-        *,
-        member_id: bytes | None = b"",
-        rack_id: bytes | None = None,
-        member_epoch: int = 0,
-        client_id: bytes | None = b"",
-        client_host: bytes | None = b"",
-        subscribed_topic_names: Sequence[bytes | None] = (),
-        assignment: Assignment | None = None,
-    ) -> None:
-        self.member_id = member_id
-        self.rack_id = rack_id
-        self.member_epoch = member_epoch
-        self.client_id = client_id
-        self.client_host = client_host
-        self.subscribed_topic_names = subscribed_topic_names
-        self.assignment = Assignment() if assignment is None else assignment
+    member_id: bytes | None = b""
+    rack_id: bytes | None = None
+    member_epoch: int = 0
+    client_id: bytes | None = b""
+    client_host: bytes | None = b""
+    subscribed_topic_names: Sequence[bytes | None] = ()
+    assignment: Assignment = own(Assignment)
 
 
 class DescribedGroup(Struct):
     """ShareGroupDescribeResponse.Groups: Each described group."""
 
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "assignor_name", "members", "authorized_operations")
     FLEXIBLE = 0
     FIELDS = (
         Field("error_code", INT16),
@@ -134,48 +101,28 @@ class DescribedGroup(Struct):
         Field("authorized_operations", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        group_id: bytes | None = b"",
-        group_state: bytes | None = b"",
-        group_epoch: int = 0,
-        assignment_epoch: int = 0,
-        assignor_name: bytes | None = b"",
-        members: Sequence[Member] = (),
-        authorized_operations: int = -2147483648,
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.group_id = group_id
-        self.group_state = group_state
-        self.group_epoch = group_epoch
-        self.assignment_epoch = assignment_epoch
-        self.assignor_name = assignor_name
-        self.members = members
-        self.authorized_operations = authorized_operations
+    error_code: int = 0
+    error_message: bytes | None = None
+    group_id: bytes | None = b""
+    group_state: bytes | None = b""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: bytes | None = b""
+    members: Sequence[Member] = ()
+    authorized_operations: int = -2147483648
 
 
 class ShareGroupDescribeResponse(Struct):
     """ShareGroupDescribeResponse."""
 
-    __slots__ = ("throttle_time_ms", "groups")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("groups", Array(DescribedGroup)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        groups: Sequence[DescribedGroup] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = 0
+    groups: Sequence[DescribedGroup] = ()
 
 
 REQUEST, RESPONSE = ShareGroupDescribeRequest, ShareGroupDescribeResponse

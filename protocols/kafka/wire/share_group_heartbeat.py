@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class ShareGroupHeartbeatRequest(Struct):
     """ShareGroupHeartbeatRequest."""
 
-    __slots__ = ("group_id", "member_id", "member_epoch", "rack_id", "subscribed_topic_names")
     KEY = 76
     VERSIONS = (1, 1)
     FLEXIBLE = 0
@@ -34,63 +33,40 @@ class ShareGroupHeartbeatRequest(Struct):
         Field("subscribed_topic_names", Array(STRING), nullable=1),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        member_id: bytes | None = b"",
-        member_epoch: int = 0,
-        rack_id: bytes | None = None,
-        subscribed_topic_names: Sequence[bytes | None] | None = None,
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.rack_id = rack_id
-        self.subscribed_topic_names = subscribed_topic_names
+    group_id: bytes | None = b""
+    member_id: bytes | None = b""
+    member_epoch: int = 0
+    rack_id: bytes | None = None
+    subscribed_topic_names: Sequence[bytes | None] | None = None
 
 
 class TopicPartitions(Struct):
     """ShareGroupHeartbeatResponse.Assignment.TopicPartitions: The partitions assigned to the member."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[int] = ()
 
 
 class Assignment(Struct):
     """ShareGroupHeartbeatResponse.Assignment: null if not provided; the assignment otherwise."""
 
-    __slots__ = ("topic_partitions",)
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_partitions", Array(TopicPartitions)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_partitions: Sequence[TopicPartitions] = (),
-    ) -> None:
-        self.topic_partitions = topic_partitions
+    topic_partitions: Sequence[TopicPartitions] = ()
 
 
 class ShareGroupHeartbeatResponse(Struct):
     """ShareGroupHeartbeatResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -102,24 +78,13 @@ class ShareGroupHeartbeatResponse(Struct):
         Field("assignment", Assignment, nullable=1),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        member_id: bytes | None = None,
-        member_epoch: int = 0,
-        heartbeat_interval_ms: int = 0,
-        assignment: Assignment | None = None,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.assignment = assignment
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    member_id: bytes | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
 
 
 REQUEST, RESPONSE = ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse

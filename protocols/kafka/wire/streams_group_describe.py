@@ -17,13 +17,13 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UINT16,
+    own,
 )
 
 
 class StreamsGroupDescribeRequest(Struct):
     """StreamsGroupDescribeRequest."""
 
-    __slots__ = ("group_ids", "include_authorized_operations")
     KEY = 89
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -32,40 +32,26 @@ class StreamsGroupDescribeRequest(Struct):
         Field("include_authorized_operations", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        group_ids: Sequence[bytes | None] = (),
-        include_authorized_operations: bool = False,
-    ) -> None:
-        self.group_ids = group_ids
-        self.include_authorized_operations = include_authorized_operations
+    group_ids: Sequence[bytes | None] = ()
+    include_authorized_operations: bool = False
 
 
 class KeyValue(Struct):
     """StreamsGroupDescribeResponse.Groups.Topology.Subtopologies.StateChangelogTopics.TopicConfigs: Topic-level configurations as key-value pairs."""
 
-    __slots__ = ("key", "value")
     FLEXIBLE = 0
     FIELDS = (
         Field("key", STRING),
         Field("value", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        key: bytes | None = b"",
-        value: bytes | None = b"",
-    ) -> None:
-        self.key = key
-        self.value = value
+    key: bytes | None = b""
+    value: bytes | None = b""
 
 
 class TopicInfo(Struct):
     """StreamsGroupDescribeResponse.Groups.Topology.Subtopologies.StateChangelogTopics: The set of state changelog topics associated with this subtopology. Created automatically."""
 
-    __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
@@ -74,24 +60,15 @@ class TopicInfo(Struct):
         Field("topic_configs", Array(KeyValue)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: int = 0,
-        replication_factor: int = 0,
-        topic_configs: Sequence[KeyValue] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
-        self.replication_factor = replication_factor
-        self.topic_configs = topic_configs
+    name: bytes | None = b""
+    partitions: int = 0
+    replication_factor: int = 0
+    topic_configs: Sequence[KeyValue] = ()
 
 
 class Subtopology(Struct):
     """StreamsGroupDescribeResponse.Groups.Topology.Subtopologies: The subtopologies of the streams application. This contains the configured subtopologies, where the number of partitions are set and any regular expressions are resolved to actual topics. Null if the group is uninitialized, source topics are missing or incorrectly partitioned."""
 
-    __slots__ = ("subtopology_id", "source_topics", "repartition_sink_topics", "state_changelog_topics", "repartition_source_topics")
     FLEXIBLE = 0
     FIELDS = (
         Field("subtopology_id", STRING),
@@ -101,66 +78,42 @@ class Subtopology(Struct):
         Field("repartition_source_topics", Array(TopicInfo)),
     )
 
-    def __init__(
-        self,
-        *,
-        subtopology_id: bytes | None = b"",
-        source_topics: Sequence[bytes | None] = (),
-        repartition_sink_topics: Sequence[bytes | None] = (),
-        state_changelog_topics: Sequence[TopicInfo] = (),
-        repartition_source_topics: Sequence[TopicInfo] = (),
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.source_topics = source_topics
-        self.repartition_sink_topics = repartition_sink_topics
-        self.state_changelog_topics = state_changelog_topics
-        self.repartition_source_topics = repartition_source_topics
+    subtopology_id: bytes | None = b""
+    source_topics: Sequence[bytes | None] = ()
+    repartition_sink_topics: Sequence[bytes | None] = ()
+    state_changelog_topics: Sequence[TopicInfo] = ()
+    repartition_source_topics: Sequence[TopicInfo] = ()
 
 
 class Topology(Struct):
     """StreamsGroupDescribeResponse.Groups.Topology: The topology metadata currently initialized for the streams application. Can be null in case of a describe error."""
 
-    __slots__ = ("epoch", "subtopologies")
     FLEXIBLE = 0
     FIELDS = (
         Field("epoch", INT32),
         Field("subtopologies", Array(Subtopology), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        epoch: int = 0,
-        subtopologies: Sequence[Subtopology] | None = None,
-    ) -> None:
-        self.epoch = epoch
-        self.subtopologies = subtopologies
+    epoch: int = 0
+    subtopologies: Sequence[Subtopology] | None = None
 
 
 class Endpoint(Struct):
     """StreamsGroupDescribeResponse.Groups.Members.UserEndpoint: User-defined endpoint for Interactive Queries. Null if not defined for this client."""
 
-    __slots__ = ("host", "port")
     FLEXIBLE = 0
     FIELDS = (
         Field("host", STRING),
         Field("port", UINT16),
     )
 
-    def __init__(
-        self,
-        *,
-        host: bytes | None = b"",
-        port: int = 0,
-    ) -> None:
-        self.host = host
-        self.port = port
+    host: bytes | None = b""
+    port: int = 0
 
 
 class TaskOffset(Struct):
     """StreamsGroupDescribeResponse.Groups.Members.TaskOffsets: Cumulative changelog offsets for tasks."""
 
-    __slots__ = ("subtopology_id", "partition", "offset")
     FLEXIBLE = 0
     FIELDS = (
         Field("subtopology_id", STRING),
@@ -168,42 +121,27 @@ class TaskOffset(Struct):
         Field("offset", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        subtopology_id: bytes | None = b"",
-        partition: int = 0,
-        offset: int = 0,
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partition = partition
-        self.offset = offset
+    subtopology_id: bytes | None = b""
+    partition: int = 0
+    offset: int = 0
 
 
 class TaskIds(Struct):
     """StreamsGroupDescribeResponse.Groups.Members.Assignment.ActiveTasks: Active tasks for this client."""
 
-    __slots__ = ("subtopology_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("subtopology_id", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        subtopology_id: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partitions = partitions
+    subtopology_id: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class Assignment(Struct):
     """StreamsGroupDescribeResponse.Groups.Members.Assignment: The current assignment."""
 
-    __slots__ = ("active_tasks", "standby_tasks", "warmup_tasks")
     FLEXIBLE = 0
     FIELDS = (
         Field("active_tasks", Array(TaskIds)),
@@ -211,22 +149,14 @@ class Assignment(Struct):
         Field("warmup_tasks", Array(TaskIds)),
     )
 
-    def __init__(
-        self,
-        *,
-        active_tasks: Sequence[TaskIds] = (),
-        standby_tasks: Sequence[TaskIds] = (),
-        warmup_tasks: Sequence[TaskIds] = (),
-    ) -> None:
-        self.active_tasks = active_tasks
-        self.standby_tasks = standby_tasks
-        self.warmup_tasks = warmup_tasks
+    active_tasks: Sequence[TaskIds] = ()
+    standby_tasks: Sequence[TaskIds] = ()
+    warmup_tasks: Sequence[TaskIds] = ()
 
 
 class Member(Struct):
     """StreamsGroupDescribeResponse.Groups.Members: The members."""
 
-    __slots__ = ("member_id", "member_epoch", "instance_id", "rack_id", "client_id", "client_host", "topology_epoch", "process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets", "assignment", "target_assignment", "is_classic")
     FLEXIBLE = 0
     FIELDS = (
         Field("member_id", STRING),
@@ -246,46 +176,26 @@ class Member(Struct):
         Field("is_classic", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        member_id: bytes | None = b"",
-        member_epoch: int = 0,
-        instance_id: bytes | None = None,
-        rack_id: bytes | None = None,
-        client_id: bytes | None = b"",
-        client_host: bytes | None = b"",
-        topology_epoch: int = 0,
-        process_id: bytes | None = b"",
-        user_endpoint: Endpoint | None = None,
-        client_tags: Sequence[KeyValue] = (),
-        task_offsets: Sequence[TaskOffset] = (),
-        task_end_offsets: Sequence[TaskOffset] = (),
-        assignment: Assignment | None = None,
-        target_assignment: Assignment | None = None,
-        is_classic: bool = False,
-    ) -> None:
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.instance_id = instance_id
-        self.rack_id = rack_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.topology_epoch = topology_epoch
-        self.process_id = process_id
-        self.user_endpoint = user_endpoint
-        self.client_tags = client_tags
-        self.task_offsets = task_offsets
-        self.task_end_offsets = task_end_offsets
-        self.assignment = Assignment() if assignment is None else assignment
-        self.target_assignment = Assignment() if target_assignment is None else target_assignment
-        self.is_classic = is_classic
+    member_id: bytes | None = b""
+    member_epoch: int = 0
+    instance_id: bytes | None = None
+    rack_id: bytes | None = None
+    client_id: bytes | None = b""
+    client_host: bytes | None = b""
+    topology_epoch: int = 0
+    process_id: bytes | None = b""
+    user_endpoint: Endpoint | None = None
+    client_tags: Sequence[KeyValue] = ()
+    task_offsets: Sequence[TaskOffset] = ()
+    task_end_offsets: Sequence[TaskOffset] = ()
+    assignment: Assignment = own(Assignment)
+    target_assignment: Assignment = own(Assignment)
+    is_classic: bool = False
 
 
 class DescribedGroup(Struct):
     """StreamsGroupDescribeResponse.Groups: Each described group."""
 
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "topology", "members", "authorized_operations")
     FLEXIBLE = 0
     FIELDS = (
         Field("error_code", INT16),
@@ -299,48 +209,28 @@ class DescribedGroup(Struct):
         Field("authorized_operations", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        group_id: bytes | None = b"",
-        group_state: bytes | None = b"",
-        group_epoch: int = 0,
-        assignment_epoch: int = 0,
-        topology: Topology | None = None,
-        members: Sequence[Member] = (),
-        authorized_operations: int = -2147483648,
-    ) -> None:
-        self.error_code = error_code
-        self.error_message = error_message
-        self.group_id = group_id
-        self.group_state = group_state
-        self.group_epoch = group_epoch
-        self.assignment_epoch = assignment_epoch
-        self.topology = topology
-        self.members = members
-        self.authorized_operations = authorized_operations
+    error_code: int = 0
+    error_message: bytes | None = None
+    group_id: bytes | None = b""
+    group_state: bytes | None = b""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    topology: Topology | None = None
+    members: Sequence[Member] = ()
+    authorized_operations: int = -2147483648
 
 
 class StreamsGroupDescribeResponse(Struct):
     """StreamsGroupDescribeResponse."""
 
-    __slots__ = ("throttle_time_ms", "groups")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("groups", Array(DescribedGroup)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        groups: Sequence[DescribedGroup] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.groups = groups
+    throttle_time_ms: int = 0
+    groups: Sequence[DescribedGroup] = ()
 
 
 REQUEST, RESPONSE = StreamsGroupDescribeRequest, StreamsGroupDescribeResponse

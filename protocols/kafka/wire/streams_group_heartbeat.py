@@ -18,33 +18,26 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UINT16,
+    own,
 )
 
 
 class KeyValue(Struct):
     """StreamsGroupHeartbeatRequest.Topology.Subtopologies.StateChangelogTopics.TopicConfigs: Topic-level configurations as key-value pairs."""
 
-    __slots__ = ("key", "value")
     FLEXIBLE = 0
     FIELDS = (
         Field("key", STRING),
         Field("value", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        key: bytes | None = b"",
-        value: bytes | None = b"",
-    ) -> None:
-        self.key = key
-        self.value = value
+    key: bytes | None = b""
+    value: bytes | None = b""
 
 
 class TopicInfo(Struct):
     """StreamsGroupHeartbeatRequest.Topology.Subtopologies.StateChangelogTopics: The set of state changelog topics associated with this subtopology. Created automatically."""
 
-    __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
     FLEXIBLE = 0
     FIELDS = (
         Field("name", STRING),
@@ -53,24 +46,15 @@ class TopicInfo(Struct):
         Field("topic_configs", Array(KeyValue)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: int = 0,
-        replication_factor: int = 0,
-        topic_configs: Sequence[KeyValue] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
-        self.replication_factor = replication_factor
-        self.topic_configs = topic_configs
+    name: bytes | None = b""
+    partitions: int = 0
+    replication_factor: int = 0
+    topic_configs: Sequence[KeyValue] = ()
 
 
 class CopartitionGroup(Struct):
     """StreamsGroupHeartbeatRequest.Topology.Subtopologies.CopartitionGroups: A subset of source topics that must be copartitioned."""
 
-    __slots__ = ("source_topics", "source_topic_regex", "repartition_source_topics")
     FLEXIBLE = 0
     FIELDS = (
         Field("source_topics", Array(INT16)),
@@ -78,22 +62,14 @@ class CopartitionGroup(Struct):
         Field("repartition_source_topics", Array(INT16)),
     )
 
-    def __init__(
-        self,
-        *,
-        source_topics: Sequence[int] = (),
-        source_topic_regex: Sequence[int] = (),
-        repartition_source_topics: Sequence[int] = (),
-    ) -> None:
-        self.source_topics = source_topics
-        self.source_topic_regex = source_topic_regex
-        self.repartition_source_topics = repartition_source_topics
+    source_topics: Sequence[int] = ()
+    source_topic_regex: Sequence[int] = ()
+    repartition_source_topics: Sequence[int] = ()
 
 
 class Subtopology(Struct):
     """StreamsGroupHeartbeatRequest.Topology.Subtopologies: The sub-topologies of the streams application."""
 
-    __slots__ = ("subtopology_id", "source_topics", "source_topic_regex", "state_changelog_topics", "repartition_sink_topics", "repartition_source_topics", "copartition_groups")
     FLEXIBLE = 0
     FIELDS = (
         Field("subtopology_id", STRING),
@@ -105,90 +81,57 @@ class Subtopology(Struct):
         Field("copartition_groups", Array(CopartitionGroup)),
     )
 
-    def __init__(
-        self,
-        *,
-        subtopology_id: bytes | None = b"",
-        source_topics: Sequence[bytes | None] = (),
-        source_topic_regex: Sequence[bytes | None] = (),
-        state_changelog_topics: Sequence[TopicInfo] = (),
-        repartition_sink_topics: Sequence[bytes | None] = (),
-        repartition_source_topics: Sequence[TopicInfo] = (),
-        copartition_groups: Sequence[CopartitionGroup] = (),
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.source_topics = source_topics
-        self.source_topic_regex = source_topic_regex
-        self.state_changelog_topics = state_changelog_topics
-        self.repartition_sink_topics = repartition_sink_topics
-        self.repartition_source_topics = repartition_source_topics
-        self.copartition_groups = copartition_groups
+    subtopology_id: bytes | None = b""
+    source_topics: Sequence[bytes | None] = ()
+    source_topic_regex: Sequence[bytes | None] = ()
+    state_changelog_topics: Sequence[TopicInfo] = ()
+    repartition_sink_topics: Sequence[bytes | None] = ()
+    repartition_source_topics: Sequence[TopicInfo] = ()
+    copartition_groups: Sequence[CopartitionGroup] = ()
 
 
 class Topology(Struct):
     """StreamsGroupHeartbeatRequest.Topology: The topology metadata of the streams application. Used to initialize the topology of the group and to check if the topology corresponds to the topology initialized for the group. Only sent when memberEpoch = 0, must be non-empty. Null otherwise."""
 
-    __slots__ = ("epoch", "subtopologies")
     FLEXIBLE = 0
     FIELDS = (
         Field("epoch", INT32),
         Field("subtopologies", Array(Subtopology)),
     )
 
-    def __init__(
-        self,
-        *,
-        epoch: int = 0,
-        subtopologies: Sequence[Subtopology] = (),
-    ) -> None:
-        self.epoch = epoch
-        self.subtopologies = subtopologies
+    epoch: int = 0
+    subtopologies: Sequence[Subtopology] = ()
 
 
 class TaskIds(Struct):
     """StreamsGroupHeartbeatRequest.ActiveTasks: Currently owned active tasks for this client. Null if unchanged since last heartbeat."""
 
-    __slots__ = ("subtopology_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("subtopology_id", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        subtopology_id: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partitions = partitions
+    subtopology_id: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class Endpoint(Struct):
     """StreamsGroupHeartbeatRequest.UserEndpoint: User-defined endpoint for Interactive Queries. Null if unchanged since last heartbeat, or if not defined on the client."""
 
-    __slots__ = ("host", "port")
     FLEXIBLE = 0
     FIELDS = (
         Field("host", STRING),
         Field("port", UINT16),
     )
 
-    def __init__(
-        self,
-        *,
-        host: bytes | None = b"",
-        port: int = 0,
-    ) -> None:
-        self.host = host
-        self.port = port
+    host: bytes | None = b""
+    port: int = 0
 
 
 class TaskOffset(Struct):
     """StreamsGroupHeartbeatRequest.TaskOffsets: Cumulative changelog offsets for tasks. Only updated when a warm-up task has caught up, and according to the task offset interval. Null if unchanged since last heartbeat."""
 
-    __slots__ = ("subtopology_id", "partition", "offset")
     FLEXIBLE = 0
     FIELDS = (
         Field("subtopology_id", STRING),
@@ -196,22 +139,14 @@ class TaskOffset(Struct):
         Field("offset", INT64),
     )
 
-    def __init__(
-        self,
-        *,
-        subtopology_id: bytes | None = b"",
-        partition: int = 0,
-        offset: int = 0,
-    ) -> None:
-        self.subtopology_id = subtopology_id
-        self.partition = partition
-        self.offset = offset
+    subtopology_id: bytes | None = b""
+    partition: int = 0
+    offset: int = 0
 
 
 class StreamsGroupHeartbeatRequest(Struct):
     """StreamsGroupHeartbeatRequest."""
 
-    __slots__ = ("group_id", "member_id", "member_epoch", "endpoint_information_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "topology", "active_tasks", "standby_tasks", "warmup_tasks", "process_id", "user_endpoint", "client_tags", "task_offsets", "task_end_offsets", "shutdown_application")
     KEY = 88
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -235,90 +170,54 @@ class StreamsGroupHeartbeatRequest(Struct):
         Field("shutdown_application", BOOL),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        member_id: bytes | None = b"",
-        member_epoch: int = 0,
-        endpoint_information_epoch: int = 0,
-        instance_id: bytes | None = None,
-        rack_id: bytes | None = None,
-        rebalance_timeout_ms: int = -1,
-        topology: Topology | None = None,
-        active_tasks: Sequence[TaskIds] | None = None,
-        standby_tasks: Sequence[TaskIds] | None = None,
-        warmup_tasks: Sequence[TaskIds] | None = None,
-        process_id: bytes | None = None,
-        user_endpoint: Endpoint | None = None,
-        client_tags: Sequence[KeyValue] | None = None,
-        task_offsets: Sequence[TaskOffset] | None = None,
-        task_end_offsets: Sequence[TaskOffset] | None = None,
-        shutdown_application: bool = False,
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.endpoint_information_epoch = endpoint_information_epoch
-        self.instance_id = instance_id
-        self.rack_id = rack_id
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.topology = topology
-        self.active_tasks = active_tasks
-        self.standby_tasks = standby_tasks
-        self.warmup_tasks = warmup_tasks
-        self.process_id = process_id
-        self.user_endpoint = user_endpoint
-        self.client_tags = client_tags
-        self.task_offsets = task_offsets
-        self.task_end_offsets = task_end_offsets
-        self.shutdown_application = shutdown_application
+    group_id: bytes | None = b""
+    member_id: bytes | None = b""
+    member_epoch: int = 0
+    endpoint_information_epoch: int = 0
+    instance_id: bytes | None = None
+    rack_id: bytes | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    active_tasks: Sequence[TaskIds] | None = None
+    standby_tasks: Sequence[TaskIds] | None = None
+    warmup_tasks: Sequence[TaskIds] | None = None
+    process_id: bytes | None = None
+    user_endpoint: Endpoint | None = None
+    client_tags: Sequence[KeyValue] | None = None
+    task_offsets: Sequence[TaskOffset] | None = None
+    task_end_offsets: Sequence[TaskOffset] | None = None
+    shutdown_application: bool = False
 
 
 class Status(Struct):
     """StreamsGroupHeartbeatResponse.Status: Indicate zero or more status for the group."""
 
-    __slots__ = ("status_code", "status_detail")
     FLEXIBLE = 0
     FIELDS = (
         Field("status_code", INT8),
         Field("status_detail", STRING),
     )
 
-    def __init__(
-        self,
-        *,
-        status_code: int = 0,
-        status_detail: bytes | None = b"",
-    ) -> None:
-        self.status_code = status_code
-        self.status_detail = status_detail
+    status_code: int = 0
+    status_detail: bytes | None = b""
 
 
 class TopicPartition(Struct):
     """StreamsGroupHeartbeatResponse.PartitionsByUserEndpoint.ActivePartitions: All topic partitions materialized by active tasks on the node."""
 
-    __slots__ = ("topic", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic", STRING),
         Field("partitions", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic: bytes | None = b"",
-        partitions: Sequence[int] = (),
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
+    topic: bytes | None = b""
+    partitions: Sequence[int] = ()
 
 
 class EndpointToPartitions(Struct):
     """StreamsGroupHeartbeatResponse.PartitionsByUserEndpoint: Global assignment information used for IQ. Null if unchanged since last heartbeat."""
 
-    __slots__ = ("user_endpoint", "active_partitions", "standby_partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("user_endpoint", Endpoint),
@@ -326,22 +225,14 @@ class EndpointToPartitions(Struct):
         Field("standby_partitions", Array(TopicPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        user_endpoint: Endpoint | None = None,
-        active_partitions: Sequence[TopicPartition] = (),
-        standby_partitions: Sequence[TopicPartition] = (),
-    ) -> None:
-        self.user_endpoint = Endpoint() if user_endpoint is None else user_endpoint
-        self.active_partitions = active_partitions
-        self.standby_partitions = standby_partitions
+    user_endpoint: Endpoint = own(Endpoint)
+    active_partitions: Sequence[TopicPartition] = ()
+    standby_partitions: Sequence[TopicPartition] = ()
 
 
 class StreamsGroupHeartbeatResponse(Struct):
     """StreamsGroupHeartbeatResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "acceptable_recovery_lag", "task_offset_interval_ms", "status", "active_tasks", "standby_tasks", "warmup_tasks", "endpoint_information_epoch", "partitions_by_user_endpoint")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -360,38 +251,20 @@ class StreamsGroupHeartbeatResponse(Struct):
         Field("partitions_by_user_endpoint", Array(EndpointToPartitions), nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-        member_id: bytes | None = b"",
-        member_epoch: int = 0,
-        heartbeat_interval_ms: int = 0,
-        acceptable_recovery_lag: int = 0,
-        task_offset_interval_ms: int = 0,
-        status: Sequence[Status] | None = (),
-        active_tasks: Sequence[TaskIds] | None = None,
-        standby_tasks: Sequence[TaskIds] | None = None,
-        warmup_tasks: Sequence[TaskIds] | None = None,
-        endpoint_information_epoch: int = 0,
-        partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = None,
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.member_id = member_id
-        self.member_epoch = member_epoch
-        self.heartbeat_interval_ms = heartbeat_interval_ms
-        self.acceptable_recovery_lag = acceptable_recovery_lag
-        self.task_offset_interval_ms = task_offset_interval_ms
-        self.status = status
-        self.active_tasks = active_tasks
-        self.standby_tasks = standby_tasks
-        self.warmup_tasks = warmup_tasks
-        self.endpoint_information_epoch = endpoint_information_epoch
-        self.partitions_by_user_endpoint = partitions_by_user_endpoint
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
+    member_id: bytes | None = b""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    task_offset_interval_ms: int = 0
+    status: Sequence[Status] | None = ()
+    active_tasks: Sequence[TaskIds] | None = None
+    standby_tasks: Sequence[TaskIds] | None = None
+    warmup_tasks: Sequence[TaskIds] | None = None
+    endpoint_information_epoch: int = 0
+    partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = None
 
 
 REQUEST, RESPONSE = StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse

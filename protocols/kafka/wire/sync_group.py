@@ -21,27 +21,19 @@ from braidlog.protocols.kafka.schema import (
 class SyncGroupRequestAssignment(Struct):
     """SyncGroupRequest.Assignments: Each assignment."""
 
-    __slots__ = ("member_id", "assignment")
     FLEXIBLE = 4
     FIELDS = (
         Field("member_id", STRING),
         Field("assignment", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        member_id: bytes | None = b"",
-        assignment: bytes | None = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.assignment = assignment
+    member_id: bytes | None = b""
+    assignment: bytes | None = b""
 
 
 class SyncGroupRequest(Struct):
     """SyncGroupRequest."""
 
-    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments")
     KEY = 14
     VERSIONS = (0, 5)
     FLEXIBLE = 4
@@ -55,30 +47,18 @@ class SyncGroupRequest(Struct):
         Field("assignments", Array(SyncGroupRequestAssignment)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        generation_id: int = 0,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-        protocol_type: bytes | None = None,
-        protocol_name: bytes | None = None,
-        assignments: Sequence[SyncGroupRequestAssignment] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.generation_id = generation_id
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.protocol_type = protocol_type
-        self.protocol_name = protocol_name
-        self.assignments = assignments
+    group_id: bytes | None = b""
+    generation_id: int = 0
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
+    protocol_type: bytes | None = None
+    protocol_name: bytes | None = None
+    assignments: Sequence[SyncGroupRequestAssignment] = ()
 
 
 class SyncGroupResponse(Struct):
     """SyncGroupResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment")
     FLEXIBLE = 4
     FIELDS = (
         Field("throttle_time_ms", INT32, since=1),
@@ -88,20 +68,11 @@ class SyncGroupResponse(Struct):
         Field("assignment", BYTES),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        protocol_type: bytes | None = None,
-        protocol_name: bytes | None = None,
-        assignment: bytes | None = b"",
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.protocol_type = protocol_type
-        self.protocol_name = protocol_name
-        self.assignment = assignment
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    protocol_type: bytes | None = None
+    protocol_name: bytes | None = None
+    assignment: bytes | None = b""
 
 
 REQUEST, RESPONSE = SyncGroupRequest, SyncGroupResponse

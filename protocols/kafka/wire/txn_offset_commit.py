@@ -21,7 +21,6 @@ from braidlog.protocols.kafka.schema import (
 class TxnOffsetCommitRequestPartition(Struct):
     """TxnOffsetCommitRequest.Topics.Partitions: The partitions inside the topic that we want to commit offsets for."""
 
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "committed_metadata")
     FLEXIBLE = 3
     FIELDS = (
         Field("partition_index", INT32),
@@ -30,44 +29,28 @@ class TxnOffsetCommitRequestPartition(Struct):
         Field("committed_metadata", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        committed_offset: int = 0,
-        committed_leader_epoch: int = -1,
-        committed_metadata: bytes | None = b"",
-    ) -> None:
-        self.partition_index = partition_index
-        self.committed_offset = committed_offset
-        self.committed_leader_epoch = committed_leader_epoch
-        self.committed_metadata = committed_metadata
+    partition_index: int = 0
+    committed_offset: int = 0
+    committed_leader_epoch: int = -1
+    committed_metadata: bytes | None = b""
 
 
 class TxnOffsetCommitRequestTopic(Struct):
     """TxnOffsetCommitRequest.Topics: Each topic that we want to commit offsets for."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 3
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(TxnOffsetCommitRequestPartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[TxnOffsetCommitRequestPartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[TxnOffsetCommitRequestPartition] = ()
 
 
 class TxnOffsetCommitRequest(Struct):
     """TxnOffsetCommitRequest."""
 
-    __slots__ = ("transactional_id", "group_id", "producer_id", "producer_epoch", "generation_id", "member_id", "group_instance_id", "topics")
     KEY = 28
     VERSIONS = (0, 5)
     FLEXIBLE = 3
@@ -82,86 +65,53 @@ class TxnOffsetCommitRequest(Struct):
         Field("topics", Array(TxnOffsetCommitRequestTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        transactional_id: bytes | None = b"",
-        group_id: bytes | None = b"",
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        generation_id: int = -1,
-        member_id: bytes | None = b"",
-        group_instance_id: bytes | None = None,
-        topics: Sequence[TxnOffsetCommitRequestTopic] = (),
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.group_id = group_id
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.generation_id = generation_id
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.topics = topics
+    transactional_id: bytes | None = b""
+    group_id: bytes | None = b""
+    producer_id: int = 0
+    producer_epoch: int = 0
+    generation_id: int = -1
+    member_id: bytes | None = b""
+    group_instance_id: bytes | None = None
+    topics: Sequence[TxnOffsetCommitRequestTopic] = ()
 
 
 class TxnOffsetCommitResponsePartition(Struct):
     """TxnOffsetCommitResponse.Topics.Partitions: The responses for each partition in the topic."""
 
-    __slots__ = ("partition_index", "error_code")
     FLEXIBLE = 3
     FIELDS = (
         Field("partition_index", INT32),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = 0
+    error_code: int = 0
 
 
 class TxnOffsetCommitResponseTopic(Struct):
     """TxnOffsetCommitResponse.Topics: The responses for each topic."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 3
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(TxnOffsetCommitResponsePartition)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[TxnOffsetCommitResponsePartition] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[TxnOffsetCommitResponsePartition] = ()
 
 
 class TxnOffsetCommitResponse(Struct):
     """TxnOffsetCommitResponse."""
 
-    __slots__ = ("throttle_time_ms", "topics")
     FLEXIBLE = 3
     FIELDS = (
         Field("throttle_time_ms", INT32),
         Field("topics", Array(TxnOffsetCommitResponseTopic)),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        topics: Sequence[TxnOffsetCommitResponseTopic] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+    throttle_time_ms: int = 0
+    topics: Sequence[TxnOffsetCommitResponseTopic] = ()
 
 
 REQUEST, RESPONSE = TxnOffsetCommitRequest, TxnOffsetCommitResponse

@@ -17,7 +17,6 @@ from braidlog.protocols.kafka.schema import (
 class UnregisterBrokerRequest(Struct):
     """UnregisterBrokerRequest."""
 
-    __slots__ = ("broker_id",)
     KEY = 64
     VERSIONS = (0, 0)
     FLEXIBLE = 0
@@ -25,18 +24,12 @@ class UnregisterBrokerRequest(Struct):
         Field("broker_id", INT32),
     )
 
-    def __init__(
-        self,
-        *,
-        broker_id: int = 0,
-    ) -> None:
-        self.broker_id = broker_id
+    broker_id: int = 0
 
 
 class UnregisterBrokerResponse(Struct):
     """UnregisterBrokerResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -44,16 +37,9 @@ class UnregisterBrokerResponse(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 REQUEST, RESPONSE = UnregisterBrokerRequest, UnregisterBrokerResponse

@@ -22,7 +22,6 @@ from braidlog.protocols.kafka.schema import (
 class FeatureUpdateKey(Struct):
     """UpdateFeaturesRequest.FeatureUpdates: The list of updates to finalized features."""
 
-    __slots__ = ("feature", "max_version_level", "allow_downgrade", "upgrade_type")
     FLEXIBLE = 0
     FIELDS = (
         Field("feature", STRING),
@@ -31,24 +30,15 @@ class FeatureUpdateKey(Struct):
         Field("upgrade_type", INT8, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        feature: bytes | None = b"",
-        max_version_level: int = 0,
-        allow_downgrade: bool = False,
-        upgrade_type: int = 1,
-    ) -> None:
-        self.feature = feature
-        self.max_version_level = max_version_level
-        self.allow_downgrade = allow_downgrade
-        self.upgrade_type = upgrade_type
+    feature: bytes | None = b""
+    max_version_level: int = 0
+    allow_downgrade: bool = False
+    upgrade_type: int = 1
 
 
 class UpdateFeaturesRequest(Struct):
     """UpdateFeaturesRequest."""
 
-    __slots__ = ("timeout_ms", "feature_updates", "validate_only")
     KEY = 57
     VERSIONS = (0, 2)
     FLEXIBLE = 0
@@ -58,22 +48,14 @@ class UpdateFeaturesRequest(Struct):
         Field("validate_only", BOOL, since=1),
     )
 
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = 60000,
-        feature_updates: Sequence[FeatureUpdateKey] = (),
-        validate_only: bool = False,
-    ) -> None:
-        self.timeout_ms = timeout_ms
-        self.feature_updates = feature_updates
-        self.validate_only = validate_only
+    timeout_ms: int = 60000
+    feature_updates: Sequence[FeatureUpdateKey] = ()
+    validate_only: bool = False
 
 
 class UpdatableFeatureResult(Struct):
     """UpdateFeaturesResponse.Results: Results for each feature update."""
 
-    __slots__ = ("feature", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("feature", STRING),
@@ -81,22 +63,14 @@ class UpdatableFeatureResult(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        feature: bytes | None = b"",
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-    ) -> None:
-        self.feature = feature
-        self.error_code = error_code
-        self.error_message = error_message
+    feature: bytes | None = b""
+    error_code: int = 0
+    error_message: bytes | None = b""
 
 
 class UpdateFeaturesResponse(Struct):
     """UpdateFeaturesResponse."""
 
-    __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
     FLEXIBLE = 0
     FIELDS = (
         Field("throttle_time_ms", INT32),
@@ -105,18 +79,10 @@ class UpdateFeaturesResponse(Struct):
         Field("results", Array(UpdatableFeatureResult), until=1),
     )
 
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = b"",
-        results: Sequence[UpdatableFeatureResult] = (),
-    ) -> None:
-        self.throttle_time_ms = throttle_time_ms
-        self.error_code = error_code
-        self.error_message = error_message
-        self.results = results
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: bytes | None = b""
+    results: Sequence[UpdatableFeatureResult] = ()
 
 
 REQUEST, RESPONSE = UpdateFeaturesRequest, UpdateFeaturesResponse

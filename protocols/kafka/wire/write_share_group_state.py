@@ -24,7 +24,6 @@ from braidlog.protocols.kafka.schema import (
 class StateBatch(Struct):
     """WriteShareGroupStateRequest.Topics.Partitions.StateBatches: The state batches for the share-partition."""
 
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
     FLEXIBLE = 0
     FIELDS = (
         Field("first_offset", INT64),
@@ -33,24 +32,15 @@ class StateBatch(Struct):
         Field("delivery_count", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        first_offset: int = 0,
-        last_offset: int = 0,
-        delivery_state: int = 0,
-        delivery_count: int = 0,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.delivery_state = delivery_state
-        self.delivery_count = delivery_count
+    first_offset: int = 0
+    last_offset: int = 0
+    delivery_state: int = 0
+    delivery_count: int = 0
 
 
 class PartitionData(Struct):
     """WriteShareGroupStateRequest.Topics.Partitions: The data for the partitions."""
 
-    __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
@@ -61,48 +51,30 @@ class PartitionData(Struct):
         Field("state_batches", Array(StateBatch)),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        state_epoch: int = 0,
-        leader_epoch: int = 0,
-        start_offset: int = 0,
-        delivery_complete_count: int = -1,
-        state_batches: Sequence[StateBatch] = (),
-    ) -> None:
-        self.partition = partition
-        self.state_epoch = state_epoch
-        self.leader_epoch = leader_epoch
-        self.start_offset = start_offset
-        self.delivery_complete_count = delivery_complete_count
-        self.state_batches = state_batches
+    partition: int = 0
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = 0
+    delivery_complete_count: int = -1
+    state_batches: Sequence[StateBatch] = ()
 
 
 class WriteStateData(Struct):
     """WriteShareGroupStateRequest.Topics: The data for the topics."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionData)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionData] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionData] = ()
 
 
 class WriteShareGroupStateRequest(Struct):
     """WriteShareGroupStateRequest."""
 
-    __slots__ = ("group_id", "topics")
     KEY = 85
     VERSIONS = (0, 1)
     FLEXIBLE = 0
@@ -111,20 +83,13 @@ class WriteShareGroupStateRequest(Struct):
         Field("topics", Array(WriteStateData)),
     )
 
-    def __init__(
-        self,
-        *,
-        group_id: bytes | None = b"",
-        topics: Sequence[WriteStateData] = (),
-    ) -> None:
-        self.group_id = group_id
-        self.topics = topics
+    group_id: bytes | None = b""
+    topics: Sequence[WriteStateData] = ()
 
 
 class PartitionResult(Struct):
     """WriteShareGroupStateResponse.Results.Partitions: The results for the partitions."""
 
-    __slots__ = ("partition", "error_code", "error_message")
     FLEXIBLE = 0
     FIELDS = (
         Field("partition", INT32),
@@ -132,53 +97,33 @@ class PartitionResult(Struct):
         Field("error_message", STRING, nullable=0),
     )
 
-    def __init__(
-        self,
-        *,
-        partition: int = 0,
-        error_code: int = 0,
-        error_message: bytes | None = None,
-    ) -> None:
-        self.partition = partition
-        self.error_code = error_code
-        self.error_message = error_message
+    partition: int = 0
+    error_code: int = 0
+    error_message: bytes | None = None
 
 
 class WriteStateResult(Struct):
     """WriteShareGroupStateResponse.Results: The write results."""
 
-    __slots__ = ("topic_id", "partitions")
     FLEXIBLE = 0
     FIELDS = (
         Field("topic_id", UUID),
         Field("partitions", Array(PartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        topic_id: bytes = NO_UUID,
-        partitions: Sequence[PartitionResult] = (),
-    ) -> None:
-        self.topic_id = topic_id
-        self.partitions = partitions
+    topic_id: bytes = NO_UUID
+    partitions: Sequence[PartitionResult] = ()
 
 
 class WriteShareGroupStateResponse(Struct):
     """WriteShareGroupStateResponse."""
 
-    __slots__ = ("results",)
     FLEXIBLE = 0
     FIELDS = (
         Field("results", Array(WriteStateResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        results: Sequence[WriteStateResult] = (),
-    ) -> None:
-        self.results = results
+    results: Sequence[WriteStateResult] = ()
 
 
 REQUEST, RESPONSE = WriteShareGroupStateRequest, WriteShareGroupStateResponse

@@ -23,27 +23,19 @@ from braidlog.protocols.kafka.schema import (
 class WritableTxnMarkerTopic(Struct):
     """WriteTxnMarkersRequest.Markers.Topics: Each topic that we want to write transaction marker(s) for."""
 
-    __slots__ = ("name", "partition_indexes")
     FLEXIBLE = 1
     FIELDS = (
         Field("name", STRING),
         Field("partition_indexes", Array(INT32)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partition_indexes: Sequence[int] = (),
-    ) -> None:
-        self.name = name
-        self.partition_indexes = partition_indexes
+    name: bytes | None = b""
+    partition_indexes: Sequence[int] = ()
 
 
 class WritableTxnMarker(Struct):
     """WriteTxnMarkersRequest.Markers: The transaction markers to be written."""
 
-    __slots__ = ("producer_id", "producer_epoch", "transaction_result", "topics", "coordinator_epoch", "transaction_version")
     FLEXIBLE = 1
     FIELDS = (
         Field("producer_id", INT64),
@@ -54,28 +46,17 @@ class WritableTxnMarker(Struct):
         Field("transaction_version", INT8, since=2),
     )
 
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,
-        producer_epoch: int = 0,
-        transaction_result: bool = False,
-        topics: Sequence[WritableTxnMarkerTopic] = (),
-        coordinator_epoch: int = 0,
-        transaction_version: int = 0,
-    ) -> None:
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.transaction_result = transaction_result
-        self.topics = topics
-        self.coordinator_epoch = coordinator_epoch
-        self.transaction_version = transaction_version
+    producer_id: int = 0
+    producer_epoch: int = 0
+    transaction_result: bool = False
+    topics: Sequence[WritableTxnMarkerTopic] = ()
+    coordinator_epoch: int = 0
+    transaction_version: int = 0
 
 
 class WriteTxnMarkersRequest(Struct):
     """WriteTxnMarkersRequest."""
 
-    __slots__ = ("markers",)
     KEY = 27
     VERSIONS = (0, 2)
     FLEXIBLE = 1
@@ -83,89 +64,57 @@ class WriteTxnMarkersRequest(Struct):
         Field("markers", Array(WritableTxnMarker)),
     )
 
-    def __init__(
-        self,
-        *,
-        markers: Sequence[WritableTxnMarker] = (),
-    ) -> None:
-        self.markers = markers
+    markers: Sequence[WritableTxnMarker] = ()
 
 
 class WritableTxnMarkerPartitionResult(Struct):
     """WriteTxnMarkersResponse.Markers.Topics.Partitions: The results by partition."""
 
-    __slots__ = ("partition_index", "error_code")
     FLEXIBLE = 1
     FIELDS = (
         Field("partition_index", INT32),
         Field("error_code", INT16),
     )
 
-    def __init__(
-        self,
-        *,
-        partition_index: int = 0,
-        error_code: int = 0,
-    ) -> None:
-        self.partition_index = partition_index
-        self.error_code = error_code
+    partition_index: int = 0
+    error_code: int = 0
 
 
 class WritableTxnMarkerTopicResult(Struct):
     """WriteTxnMarkersResponse.Markers.Topics: The results by topic."""
 
-    __slots__ = ("name", "partitions")
     FLEXIBLE = 1
     FIELDS = (
         Field("name", STRING),
         Field("partitions", Array(WritableTxnMarkerPartitionResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        name: bytes | None = b"",
-        partitions: Sequence[WritableTxnMarkerPartitionResult] = (),
-    ) -> None:
-        self.name = name
-        self.partitions = partitions
+    name: bytes | None = b""
+    partitions: Sequence[WritableTxnMarkerPartitionResult] = ()
 
 
 class WritableTxnMarkerResult(Struct):
     """WriteTxnMarkersResponse.Markers: The results for writing makers."""
 
-    __slots__ = ("producer_id", "topics")
     FLEXIBLE = 1
     FIELDS = (
         Field("producer_id", INT64),
         Field("topics", Array(WritableTxnMarkerTopicResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        producer_id: int = 0,
-        topics: Sequence[WritableTxnMarkerTopicResult] = (),
-    ) -> None:
-        self.producer_id = producer_id
-        self.topics = topics
+    producer_id: int = 0
+    topics: Sequence[WritableTxnMarkerTopicResult] = ()
 
 
 class WriteTxnMarkersResponse(Struct):
     """WriteTxnMarkersResponse."""
 
-    __slots__ = ("markers",)
     FLEXIBLE = 1
     FIELDS = (
         Field("markers", Array(WritableTxnMarkerResult)),
     )
 
-    def __init__(
-        self,
-        *,
-        markers: Sequence[WritableTxnMarkerResult] = (),
-    ) -> None:
-        self.markers = markers
+    markers: Sequence[WritableTxnMarkerResult] = ()
 
 
 REQUEST, RESPONSE = WriteTxnMarkersRequest, WriteTxnMarkersResponse
