@@ -277,8 +277,8 @@ class _ReadSource(_Source):
                 is_flexible=is_flexible,
                 is_nullable=self.is_nullable(field),
             )
-        given = ", ".join(f"{field}={name}" for field, name in names.items())
-        self.add(f"{target} = {value} = {self.bind(kind)}({given})")
+        arguments = ", ".join(f"{field}={name}" for field, name in names.items())
+        self.add(f"{target} = {value} = {self.bind(kind)}({arguments})")
         if not is_flexible:
             return
         shapes = {field.tag: (field.name, self._tag_function(field)) for field in tagged}

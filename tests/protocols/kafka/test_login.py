@@ -203,7 +203,7 @@ async def test_a_deactivated_user_has_no_connection_left(stranger, broker, mecha
 async def legacy(broker, open_client, stranger):
     """Yield a client of a listener whose clients are all the same user, with the readers role."""
     await broker.users.create("legacy", None, roles=["readers"])
-    await broker.access.rules.grant(Grant("role:readers", "admin", "*"))
+    await broker.permissions.grant(Grant("role:readers", "admin", "*"))
     broker.listeners["kafka"].principal = "legacy"
     return await second_client(open_client)
 
@@ -219,7 +219,7 @@ async def revoke_right(change, broker):
     if change == "the role from the user":
         await broker.users.alter(user, roles=[])
     elif change == "the right from the role":
-        await broker.access.rules.revoke(Grant("role:readers", "admin", "*"))
+        await broker.permissions.revoke(Grant("role:readers", "admin", "*"))
     else:
         await broker.users.delete(user)
 
