@@ -1,4 +1,4 @@
-"""Statistics of a broker in Pulsar's admin API, `broker-stats`: all topics, metrics, load report.
+"""Statistics of a broker in Pulsar's admin API, `broker-stats`: all topics, and metrics.
 
 Pulsar Manager and `pulsar-admin broker-stats` read them. The names are Apache's, which differ
 between these statistics and those of a single topic. Numbers about Java and BookKeeper are absent.
@@ -19,8 +19,8 @@ from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import BAD_LIMIT, RequestRefused
 from braidlog.protocols.http.limits import HttpLimits, limits_of
 from braidlog.protocols.http.pulsar_admin import statistics
-from braidlog.protocols.http.pulsar_admin.answers import json_answer
-from braidlog.protocols.http.pulsar_admin.broker_load import LoadCounts, LoadMeter, NamespaceLoad
+from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
+from braidlog.protocols.http.pulsar_admin.broker_load import LoadMeter, NamespaceLoad
 from braidlog.protocols.http.pulsar_admin.names import full_name
 from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
 from braidlog.protocols.http.routes import group_check, groups_seen
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 
 Json = dict[str, Any]
-MIB: Final = 1 << 20
-KBITS_OF_BYTE: Final = 8 / 1000  # Apache reports kilobits a second.
-# The names of the addresses in `clusters`, and in a load report.
-REPORTED_ADDRESSES: Final = {
-    "serviceUrl": "webServiceUrl",
-    "serviceUrlTls": "webServiceUrlTls",
-    "brokerServiceUrl": "pulsarServiceUrl",
-    "brokerServiceUrlTls": "pulsarServiceUrlTls",
-}
 # Apache's names here, and in the statistics of a topic.
 COUNTERS: Final = {
     "msgInCount": "msgInCounter",
@@ -63,7 +54,6 @@ class BrokerStats:
         self._broker = broker
         self._cluster = cluster
         self._meter = LoadMeter(broker)
-        self._started_ms = broker.now_us() // 1000
 
     async def topics(self, request: Request) -> Response:
         """Statistics of each topic of this broker, by namespace and bundle."""
@@ -110,54 +100,10 @@ class BrokerStats:
         return json_answer(rows)
 
     async def load_report(self, request: Request) -> Response:
-        """The load of this broker, as Apache with a load manager reports a broker's."""
-        loads = await self._meter.look()
-        total = LoadCounts()
-        for load in loads.values():
-            total.add(load.rates)
-        cores = _cores()
-        uses = {
-            "cpu": (100 * self._meter.cores_used, 100.0 * cores),
-            "memory": (resident_bytes() / MIB, _machine_bytes() / MIB),
-            "directMemory": (0.0, 0.0),  # Of a Java machine.
-            "bandwidthIn": (total.bytes_in * KBITS_OF_BYTE, 0.0),
-            "bandwidthOut": (total.bytes_out * KBITS_OF_BYTE, 0.0),  # The limit is not known.
-        }
-        bundles = [f"{place}/{BUNDLE}" for place in sorted(loads)]
-        stats = {f"{place}/{BUNDLE}": _of_bundle(load) for place, load in loads.items()}
-        addresses = self._cluster.addresses(request)
-        report: Json = {
-            REPORTED_ADDRESSES[name]: url
-            for name, url in addresses.items()
-            if name in REPORTED_ADDRESSES
-        }
-        report |= {
-            "persistentTopicsEnabled": True,
-            "nonPersistentTopicsEnabled": True,
-            **{name: {"usage": use, "limit": limit} for name, (use, limit) in uses.items()},
-            "msgThroughputIn": total.bytes_in,
-            "msgThroughputOut": total.bytes_out,
-            "msgRateIn": total.messages_in,
-            "msgRateOut": total.messages_out,
-            "lastUpdate": self._broker.now_us() // 1000,
-            "lastStats": stats,
-            "numTopics": sum(load.topics for load in loads.values()),
-            "numBundles": len(bundles),
-            "numConsumers": sum(load.consumers for load in loads.values()),
-            "numProducers": sum(load.producers for load in loads.values()),
-            "bundles": bundles,
-            "lastBundleGains": [],
-            "lastBundleLosses": [],
-            "brokerVersionString": self._broker.version,
-            "protocols": {},
-            "advertisedListeners": {},
-            "startTimestamp": self._started_ms,
-            "maxResourceUsage": max(
-                (use / limit for use, limit in uses.values() if limit), default=0
-            ),
-            "loadReportType": "LocalBrokerData",  # Java's client chooses its class by this name.
-        }
-        return json_answer(report)
+        """Return no report, as Apache without a load manager; `pulsar-admin` 4.0.8 waits forever
+        after a report.
+        """
+        return done()
 
     def _address(self, request: Request) -> str:
         return self._cluster.broker_addresses(request)[0]
@@ -182,20 +128,6 @@ def _of_namespace(load: NamespaceLoad) -> Json:
         "brk_storage_size": float(load.size_bytes),
         "brk_replication_backlog": 0.0,
         "brk_max_replication_delay_second": 0.0,
-    }
-
-
-def _of_bundle(load: NamespaceLoad) -> Json:
-    """Return the statistics of the only bundle of a namespace."""
-    return {
-        "msgRateIn": load.rates.messages_in,
-        "msgThroughputIn": load.rates.bytes_in,
-        "msgRateOut": load.rates.messages_out,
-        "msgThroughputOut": load.rates.bytes_out,
-        "consumerCount": load.consumers,
-        "producerCount": load.producers,
-        "topics": load.topics,
-        "cacheSize": 0,
     }
 
 

@@ -51,15 +51,6 @@ OF_NAMESPACE = {
     *("brk_no_of_subscriptions", "brk_no_of_producers", "brk_no_of_consumers", "brk_msg_backlog"),
     *("brk_no_of_replicators", "brk_replication_backlog", "brk_max_replication_delay_second"),
 }
-# Of a load report of Apache with ModularLoadManagerImpl, without the name of that class.
-OF_REPORT = {
-    *("webServiceUrl", "persistentTopicsEnabled", "nonPersistentTopicsEnabled", "cpu", "memory"),
-    *("directMemory", "bandwidthIn", "bandwidthOut", "msgThroughputIn", "msgThroughputOut"),
-    *("msgRateIn", "msgRateOut", "lastUpdate", "lastStats", "numTopics", "numBundles"),
-    *("numConsumers", "numProducers", "bundles", "lastBundleGains", "lastBundleLosses"),
-    *("brokerVersionString", "protocols", "advertisedListeners", "startTimestamp"),
-    *("maxResourceUsage", "loadReportType"),
-}
 
 
 async def loaded_topic(broker):
@@ -88,15 +79,8 @@ async def test_metrics_have_the_load_of_each_namespace(ask, broker):
     assert health == {"brk_health": 1}
 
 
-async def test_a_load_report_counts_this_brokers_topics(ask, broker):
-    await loaded_topic(broker)
-    report = (await ask("GET", f"{ADMIN}/broker-stats/load-report", status=200)).json
-    assert {*report} == OF_REPORT
-    bundle = "public/default/0x00000000_0xffffffff"
-    assert (report["numTopics"], report["bundles"]) == (1, [bundle])
-    assert report["lastStats"][bundle]["topics"] == 1
-    assert report["brokerVersionString"] == broker.version
-    assert 0 < report["memory"]["usage"] < report["memory"]["limit"]
+async def test_there_is_no_load_report(ask):
+    assert not (await ask("GET", f"{ADMIN}/broker-stats/load-report", status=204)).body
 
 
 async def test_rates_are_averages_since_the_second_to_last_snapshot(broker):
