@@ -294,7 +294,6 @@ def module(name: str, request: Message, response: Message) -> str:
         "Struct",
         "NO_UUID",
         "own",
-        "shared",
         *(simple_type for simple_type, _, _ in SIMPLE.values()),
     }
     used = [word for word in sorted(words) if re.search(rf"\b{word}\b", body)]
@@ -386,7 +385,7 @@ def hint(field: FieldDefinition) -> str:
     kind = SIMPLE[field.type][1] if field.type in SIMPLE else field.type
     if field.is_array:
         return f"Sequence[{kind}]" + (" | None" if field.nullable else "")
-    return f"{kind} | None" if field.nullable and field.type not in SIMPLE else kind
+    return kind if field.type in SIMPLE or is_own(field) else f"{kind} | None"
 
 
 def default(field: FieldDefinition) -> str:
@@ -394,8 +393,8 @@ def default(field: FieldDefinition) -> str:
     value = field.default
     if field.is_array:
         return "None" if value == "null" else "()"
-    if field.type not in SIMPLE and not field.nullable:
-        return f"{'own' if field.tag is None else 'shared'}({field.type})"
+    if is_own(field):
+        return f"own({field.type})"
     if field.type not in SIMPLE or value == "null":
         return "None"
     if value in (None, ""):
@@ -403,6 +402,11 @@ def default(field: FieldDefinition) -> str:
     if field.type == "bool":
         return str(value).capitalize()
     return str(int(value, 0) if isinstance(value, str) else value)
+
+
+def is_own(field: FieldDefinition) -> bool:
+    """Return True if each object has a structure in the field; a tagged structure may be absent."""
+    return field.type not in SIMPLE and not field.nullable and field.tag is None
 
 
 def snake(name: str) -> str:

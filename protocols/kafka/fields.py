@@ -126,6 +126,8 @@ class FieldReader(BigEndianReader):
 class Writer:
     """Collects an answer: small fields are joined, large pieces stay separate."""
 
+    __slots__ = ("_parts", "small")
+
     def __init__(self) -> None:
         """Begin an empty answer."""
         self._parts: list[Part] = []

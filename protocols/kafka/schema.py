@@ -96,15 +96,6 @@ def own(kind: type[StructT]) -> StructT:
     return declared
 
 
-def shared(kind: type[StructT]) -> StructT:
-    """Declare a structure that all objects share as the default of a tagged field: `codec.py` sees
-    that the field is absent.
-    """
-    usual = kind()
-    declared: StructT = msgspec.field(default_factory=lambda: usual)
-    return declared
-
-
 def is_same(value: Value, other: Value) -> bool:
     """Return True if two values are equal; the empty default and any empty list are."""
     return bool(value == other or (value in EMPTY and other in EMPTY))

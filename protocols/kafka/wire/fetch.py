@@ -20,7 +20,6 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UUID,
-    shared,
 )
 
 
@@ -115,7 +114,7 @@ class FetchRequest(Struct):
 
     cluster_id: bytes | None = None
     replica_id: int = -1
-    replica_state: ReplicaState = shared(ReplicaState)
+    replica_state: ReplicaState | None = None
     max_wait_ms: int = 0
     min_bytes: int = 0
     max_bytes: int = 2147483647
@@ -202,9 +201,9 @@ class PartitionData(Struct):
     high_watermark: int = 0
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging_epoch: EpochEndOffset = shared(EpochEndOffset)
-    current_leader: LeaderIdAndEpoch = shared(LeaderIdAndEpoch)
-    snapshot_id: SnapshotId = shared(SnapshotId)
+    diverging_epoch: EpochEndOffset | None = None
+    current_leader: LeaderIdAndEpoch | None = None
+    snapshot_id: SnapshotId | None = None
     aborted_transactions: Sequence[AbortedTransaction] | None = ()
     preferred_read_replica: int = -1
     records: Pieces | None = ()

@@ -19,7 +19,6 @@ from braidlog.protocols.kafka.schema import (
     STRING,
     Struct,
     UUID,
-    shared,
 )
 
 
@@ -118,7 +117,7 @@ class PartitionProduceResponse(Struct):
     log_start_offset: int = -1
     record_errors: Sequence[BatchIndexAndErrorMessage] = ()
     error_message: bytes | None = None
-    current_leader: LeaderIdAndEpoch = shared(LeaderIdAndEpoch)
+    current_leader: LeaderIdAndEpoch | None = None
 
 
 class TopicProduceResponse(Struct):

@@ -79,7 +79,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[LeaderCluster]:
 
 def led(partition: Any) -> tuple[int, int]:
     """Return the leader and the epoch that a partition of an answer names."""
-    return partition.current_leader.leader_id, partition.current_leader.leader_epoch
+    leader = partition.current_leader
+    return (-1, -1) if leader is None else (leader.leader_id, leader.leader_epoch)
 
 
 def endpoints(reply: Any) -> list[tuple[int, bytes, int]]:
