@@ -132,7 +132,7 @@ def _of_cluster(api: ClusterApi) -> Iterator[Call]:
 def _of_stats(api: BrokerStats) -> Iterator[Call]:
     yield "GET", f"{ADMIN}/broker-stats/topics", Endpoint(api.topics, SEE)
     yield "GET", f"{ADMIN}/broker-stats/metrics", Endpoint(api.metrics, SEE)
-    yield "GET", f"{ADMIN}/broker-stats/load-report", Endpoint(api.load_report, SEE)
+    yield "GET", f"{ADMIN}/broker-stats/load-report", _done(api.load_report, SEE)
 
 
 def _of_brokers(api: BrokersApi) -> Iterator[Call]:
