@@ -1,4 +1,4 @@
-"""The surroundings of a broker's dispatchers: a budget, a clock, and the registry that has them."""
+"""The context of a broker's dispatchers: a budget, a clock, and the registry that has them."""
 
 from __future__ import annotations
 

@@ -64,14 +64,14 @@ class Dispatcher(Pump):
         limits = self.cursor.subscription.topic.client_limits
         if limits is self._client_limits:
             return
-        self._client_limits, base = limits, self._surroundings.limits
+        self._client_limits, base = limits, self._context.limits
         self._limits = replace(
             base,
             unacked_max_consumer=limits.unacked_consumer or base.unacked_max_consumer,
             unacked_max_subscription=limits.unacked_subscription or base.unacked_max_subscription,
         )
         number, traffic = self.partition.partition_id, self.partition.traffic
-        of_partition = self._surroundings.rates.of(number, limits.dispatch, traffic)
+        of_partition = self._context.rates.of(number, limits.dispatch, traffic)
         rates = [] if of_partition is None else [of_partition]
         if (own := limits.dispatch_to(self.name)) is not None:
             rates.append(RateLimit(own, trio.current_time, traffic))
@@ -137,7 +137,7 @@ class Dispatcher(Pump):
             consumer.pending.clear()
         elif consumer.is_attached:
             self.detach(consumer)
-        self._surroundings.release(self)
+        self._context.release(self)
 
     def check_room(self, consumer: Consumer) -> None:
         """Check that this kind of subscription takes another consumer.
@@ -352,11 +352,11 @@ class Dispatcher(Pump):
         try:
             return await self.reset(position)
         finally:
-            self._surroundings.keep(self)
-            self._surroundings.release(self)
+            self._context.keep(self)
+            self._context.release(self)
 
     def unsubscribe(self) -> int:
-        self._surroundings.release(self)
+        self._context.release(self)
         if self.cursor.is_durable:
             return self.cursor.subscription.delete_cursor(self.cursor.index)
         return 0

@@ -210,7 +210,7 @@ class LockingDispatcher(SharedDispatcher):
             self._out.add(start, end)
             self.dead.append((start, end))
         if was_idle and ranges:
-            self._surroundings.bury(self)
+            self._context.bury(self)
 
     def buried(self, start: int, end: int) -> None:
         """Acknowledge the first records of `dead`: their copies are durable."""

@@ -44,10 +44,10 @@ class Pump(abc.ABC):
         self.name, self.cursor = source.name, source.cursor
         # Offset at which the log is unreadable, or unreadable for Pulsar.
         self.stopped_at: int | None = None
-        self._surroundings = surroundings = source.context
-        self._limits = surroundings.limits
-        self._budget = surroundings.budget
-        self._now_us = surroundings.now_us
+        self._context = context = source.context
+        self._limits = context.limits
+        self._budget = context.budget
+        self._now_us = context.now_us
         self._ahead: deque[Entry] = deque()
         self._ahead_bytes = 0  # Size of the pages that contain the entries.
         self._pieces = EarlierPieces(partition, self.cursor)

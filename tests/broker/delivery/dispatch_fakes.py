@@ -79,8 +79,8 @@ class Stage:
         self.cursor = cursor or memory_cursor()
         self.clock = FakeClock(1_000_000_000)
         self.budget = ReadAheadBudget()
-        surroundings = DispatchContext(self.budget, self.clock, limits=limits or DeliveryLimits())
-        source = DispatchSource(self.partition, b"s", self.cursor, surroundings)
+        context = DispatchContext(self.budget, self.clock, limits=limits or DeliveryLimits())
+        source = DispatchSource(self.partition, b"s", self.cursor, context)
         self.dispatcher = kind(source, **settings)
         nursery.start_soon(self.dispatcher.run)
 

@@ -358,7 +358,7 @@ async def test_a_bug_in_a_copy_of_dead_letters_ends_only_its_consumers():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(dispatchers.run)
             await trio.testing.wait_all_tasks_blocked()
-            queue._surroundings.bury(queue)
+            queue._context.bury(queue)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
     assert consumer.was_disconnected and not stays.was_disconnected
