@@ -186,7 +186,8 @@ def _check(*grants: Grant) -> None:
         if action not in (*ACTION_WORDS, *WITHOUT_EFFECT):
             raise errors.InvalidRequest(f"no action {action!r}: {', '.join(ACTION_WORDS)}")
     for subject in dict.fromkeys(grant.subject for grant in grants):
-        if not 0 < len(subject.encode()) <= 255 or not subject.isprintable():
+        # A lone surrogate is not printable, and cannot be encoded.
+        if not subject.isprintable() or not 0 < len(subject.encode()) <= 255:
             raise errors.InvalidRequest("a user or role has 1 to 255 bytes of printable text")
     for resource in dict.fromkeys(grant.resource for grant in grants):
         try:

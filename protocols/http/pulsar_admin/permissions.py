@@ -228,6 +228,8 @@ def _roles_of(body: object) -> list[str]:
         raise RequestRefused(BAD_BODY, "Roles should not be null")
     if not isinstance(body, list) or not all(isinstance(role, str) and role for role in body):
         raise RequestRefused(BAD_BODY, 'a list of roles is wanted, as ["anna", "bob"]')
+    if not all(map(str.isprintable, body)):
+        raise RequestRefused(BAD_BODY, "a role is wanted in printable text")
     return body
 
 

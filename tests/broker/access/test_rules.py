@@ -179,7 +179,12 @@ async def test_permissions_survive_a_restart():
 
 @pytest.mark.parametrize(
     "grant",
-    [Grant("anna", "dance", "*"), Grant("", "produce", "*"), Grant("anna", "produce", "a//b")],
+    [
+        Grant("anna", "dance", "*"),
+        Grant("", "produce", "*"),
+        Grant("an\ud800na", "produce", "*"),
+        Grant("anna", "produce", "a//b"),
+    ],
 )
 async def test_an_invalid_permission_is_refused(grant):
     with pytest.raises(errors.InvalidRequest):

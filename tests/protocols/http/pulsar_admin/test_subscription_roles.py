@@ -118,7 +118,7 @@ async def test_a_restriction_needs_the_right_to_administer(ask, broker):
 
 async def test_lists_without_a_meaning_are_refused(app, broker):
     path = f"{LISTS}/audit"
-    for wrong in (None, "anna", {}, 5, [5], [None], [["anna"]], [""]):
+    for wrong in (None, "anna", {}, 5, [5], [None], [["anna"]], [""], ["a\0b"], ["a\ud800"]):
         assert (await call(app, "POST", path, wrong)).status in (400, 501), wrong
     assert (await call(app, "POST", f"{LISTS}/%FF", ["a"])).status == 412
     assert (await call(app, "POST", path, ["x" * 20_000])).status == 412
