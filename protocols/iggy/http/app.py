@@ -118,8 +118,11 @@ class IggyHttp:
         *,
         loopback: bool,
         body_bytes_all_max: int = BODY_BYTES_ALL_MAX,
+        turns: AnswerTurns | None = None,
     ) -> None:
-        """`shared` is the state that the listeners of all transports share."""
+        """`shared` is the state that the listeners of all transports share; `turns` is for
+        tests.
+        """
         self._broker = broker
         self._options = options
         self._shared = shared
@@ -127,7 +130,7 @@ class IggyHttp:
         self._sessions = HttpSessions(options.token_expiry_s, broker.now_us)
         self._running = 0
         self._body_bytes, self._body_bytes_all_max = 0, body_bytes_all_max
-        self._turns = AnswerTurns()
+        self._turns = turns or AnswerTurns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. A bug is logged, and ends only this request."""

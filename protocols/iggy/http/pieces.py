@@ -27,7 +27,7 @@ class AnswerTurns:
     async def wait(self) -> None:
         """Wait for the turn of work that takes as long as a piece: the read of a poll."""
         async with self._turn:
-            pass
+            pass  # The lock is the turn itself; the work follows in the next.
 
     async def joined(self, parts: Iterable[bytes]) -> list[bytes]:
         """Return the parts of an answer, joined to pieces."""

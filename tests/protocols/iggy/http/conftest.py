@@ -74,7 +74,7 @@ def encoded(body: object) -> bytes:
 
 @pytest.fixture
 def make_client(broker):
-    def make(body_bytes_all_max=BODY_BYTES_ALL_MAX, **options):
+    def make(body_bytes_all_max=BODY_BYTES_ALL_MAX, turns=None, **options):
         shared = state_of(ADAPTER.states, broker)
         app = IggyHttp(
             broker,
@@ -82,18 +82,24 @@ def make_client(broker):
             shared,
             loopback=True,
             body_bytes_all_max=body_bytes_all_max,
+            turns=turns,
         )
         return IggyHttpClient(app)
 
     return make
 
 
-@pytest.fixture
-async def client(make_client):
-    """Return a client that has logged in as root, with the topic `st/tp` of two partitions."""
-    client = make_client()
+async def prepare(client: IggyHttpClient) -> None:
+    """Log a client in as root, and create the topic `st/tp` of two partitions."""
     assert await client.login() == 200
     assert (await client.ask("POST", "/streams", {"name": "st"}))[0] == 200
     topic = {"name": "tp", "partitions_count": 2, "message_expiry": 0, "max_topic_size": 0}
     assert (await client.ask("POST", "/streams/st/topics", topic))[0] == 200
+
+
+@pytest.fixture
+async def client(make_client):
+    """Return a client that has logged in as root, with the topic `st/tp` of two partitions."""
+    client = make_client()
+    await prepare(client)
     return client

@@ -8,6 +8,7 @@ import trio
 
 from braidlog.protocols.iggy.http.json_messages import PAYLOAD_PART_BYTES
 from braidlog.protocols.iggy.http.pieces import PIECE_BYTES, AnswerTurns, gathered
+from tests.protocols.iggy.http.conftest import prepare
 
 MESSAGES = "/streams/st/topics/tp/messages"
 TO_PARTITION_0 = {"kind": "partition_id", "value": base64.b64encode(bytes(4)).decode()}
@@ -68,6 +69,26 @@ async def test_a_turn_begins_a_single_read():
             await trio.lowlevel.checkpoint()
             most = max(most, begun - before)
     assert most <= 2  # As above.
+
+
+class CountedTurns(AnswerTurns):
+    """Counts the reads that wait for their turn."""
+
+    reads = 0
+
+    async def wait(self) -> None:
+        self.reads += 1
+        await super().wait()
+
+
+async def test_a_poll_waits_for_its_turn_before_it_reads(make_client):
+    turns = CountedTurns()
+    client = make_client(turns=turns)
+    await prepare(client)
+    await send(client, b"v")
+    assert turns.reads == 0
+    assert (await client.ask("GET", f"{MESSAGES}?count=1"))[1]["count"] == 1
+    assert turns.reads == 1
 
 
 async def test_a_small_answer_does_not_wait_behind_large_answers():
