@@ -81,6 +81,24 @@ def _join(group: bytes, member: bytes, session_ms: int = 10_000, protocols: int 
     )
 
 
+def modern_heartbeat(note: str, **fields: Any) -> Case:
+    """Return a heartbeat of a member that joins, with other values for these fields."""
+    usual: dict[str, Any] = {
+        "group_id": b"modern",
+        "member_id": b"AAAAAAAAAAAAAAAAAAAAAA",
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout_ms": 1000,
+        "subscribed_topic_names": [TOPIC],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(**(usual | fields))
+    return Case(f"modern heartbeat, {note}", same(request))
+
+
 def _groups() -> Iterator[Case]:
     yield Case("commit without a member", _commit(TOPIC))
     yield Case("commit to a missing topic", _commit(MISSING))
@@ -117,20 +135,7 @@ def _groups() -> Iterator[Case]:
         ("no timeout", {"rebalance_timeout_ms": -1}),
         ("unknown assignor", {"server_assignor": b"none"}),
     ):
-        about: dict[str, Any] = {
-            "group_id": b"modern",
-            "member_id": b"AAAAAAAAAAAAAAAAAAAAAA",
-            "member_epoch": 0,
-            "instance_id": None,
-            "rack_id": None,
-            "rebalance_timeout_ms": 1000,
-            "subscribed_topic_names": [TOPIC],
-            "subscribed_topic_regex": None,
-            "server_assignor": None,
-            "topic_partitions": [],
-        }
-        sent = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(**(about | fields))
-        yield Case(f"modern heartbeat, {note}", same(sent))
+        yield modern_heartbeat(note, **fields)
     for group in (MISSING, GROUP):
         places = [offset_delete.OffsetDeleteRequestPartition(partition_index=n) for n in (1, 7)]
         topics = [offset_delete.OffsetDeleteRequestTopic(name=TOPIC, partitions=places)]

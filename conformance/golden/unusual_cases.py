@@ -47,7 +47,7 @@ from braidlog.protocols.kafka.wire import (
 )
 from conformance.golden.asking import MISSING_ID
 from conformance.golden.case import MISSING, TOPIC, Build, Case, Ids, same
-from conformance.golden.group_cases import GROUP
+from conformance.golden.group_cases import GROUP, modern_heartbeat
 from conformance.golden.record_cases import PRODUCE_SINCE
 
 GROUP_KIND: Final = 32
@@ -307,20 +307,7 @@ def _group_cases() -> Iterator[Case]:
 
 
 def _modern(note: str, **fields: Any) -> Case:
-    usual: dict[str, Any] = {
-        "group_id": b"unusual",
-        "member_id": MEMBER,
-        "member_epoch": 0,
-        "instance_id": None,
-        "rack_id": None,
-        "rebalance_timeout_ms": 1000,
-        "subscribed_topic_names": [TOPIC],
-        "subscribed_topic_regex": None,
-        "server_assignor": None,
-        "topic_partitions": [],
-    }
-    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(**(usual | fields))
-    return Case(f"modern heartbeat, {note}", same(request))
+    return modern_heartbeat(note, **({"group_id": b"unusual", "member_id": MEMBER} | fields))
 
 
 def _modern_cases() -> Iterator[Case]:
