@@ -114,7 +114,7 @@ class Churned:
                 self.rounds[churn.__name__] += 1
             except LOST:
                 self.lost[churn.__name__] += 1
-                time.sleep(0.02)
+                time.sleep(0.02)  # Its target is gone for a moment: leave the loop to others.
 
     def read(self, paths: tuple[str, ...], seed: str) -> None:
         """Fetch these paths in turn, again and again."""
@@ -265,7 +265,7 @@ def web_sockets(run: Churned, rng: random.Random) -> None:
     topic = f"persistent/public/default/{rng.choice(TOPICS)}"
     targets = (f"consumer/{topic}/web", f"producer/{topic}", f"reader/{topic}")
     client = WebSocketClient(run.broker.url, f"/ws/v2/{rng.choice(targets)}")
-    time.sleep(0.05)
+    time.sleep(0.05)  # So that the connection is sometimes open, sometimes still opening.
     client.sock.close()
 
 

@@ -49,7 +49,6 @@ class LoadCounts:
 class NamespaceLoad:
     """The load by the topics of a namespace that this broker serves; `rates` are averages."""
 
-    topics: int = 0
     subscriptions: int = 0
     producers: int = 0
     consumers: int = 0
@@ -108,7 +107,6 @@ class LoadMeter:
         names = broker.subscriptions.names(topic)
         async for partition in in_turns(tuple(topic.partitions)):
             traffic = partition.traffic
-            load.topics += 1
             load.subscriptions += len(names)
             load.producers += len(broker.shown_producers.of(partition.partition_id))
             load.consumers += sum(len(each.consumers) for each in broker.dispatchers.on(partition))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 
@@ -51,9 +51,6 @@ from braidlog.protocols.http.pulsar_admin.storage_policies import (
     retention_in_force,
     retention_shown,
 )
-
-if TYPE_CHECKING:
-    pass
 
 MESSAGE_BYTES_MAX: Final = 5 << 20  # Apache's largest message, and that of the Pulsar listener.
 PARTITIONS_MAX: Final = 10_000  # Of a topic.

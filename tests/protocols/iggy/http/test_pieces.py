@@ -71,7 +71,7 @@ async def test_a_turn_begins_a_single_read():
     assert most <= 2  # As above.
 
 
-class CountedTurns(AnswerTurns):
+class TurnsWithCount(AnswerTurns):
     """Counts the reads that wait for their turn."""
 
     reads = 0
@@ -82,7 +82,7 @@ class CountedTurns(AnswerTurns):
 
 
 async def test_a_poll_waits_for_its_turn_before_it_reads(make_client):
-    turns = CountedTurns()
+    turns = TurnsWithCount()
     client = make_client(turns=turns)
     await prepare(client)
     await send(client, b"v")
