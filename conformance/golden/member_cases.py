@@ -37,6 +37,7 @@ SUBSCRIPTION: Final = subscription_of([TOPIC])
 ASSIGNMENT: Final = assignment_of({TOPIC: [0, 1]})
 GROUP_KIND: Final = 32
 SHARED: Final = b"golden-shared"
+UNASSIGNED: Final = b"golden-unassigned"
 SHARED_INDEX: Final = 1
 ACCEPT, RENEW, UNKNOWN_TYPE = 1, 4, 9
 LEAVES: Final = -1
@@ -167,12 +168,14 @@ def _modern_members() -> Iterator[Case]:
     yield _modern("leave twice", LEAVES)
 
 
-def _share_heartbeat(note: str, epoch: int, topics: list[bytes] | None = None) -> Case:
+def _share_heartbeat(
+    note: str, epoch: int, topics: list[bytes] | None = None, group: bytes = SHARED
+) -> Case:
     def build(version: int, ids: Ids) -> Struct:
         return share_group_heartbeat.ShareGroupHeartbeatRequest(
-            group_id=SHARED,
+            group_id=group,
             member_id=b"CAAAAAAAAAAAAAAAAAAAAA",
-            member_epoch=int(ids.get(SHARED, b"0")) if epoch == CURRENT else epoch,
+            member_epoch=int(ids.get(group, b"0")) if epoch == CURRENT else epoch,
             subscribed_topic_names=topics,
         )
 
@@ -249,6 +252,15 @@ def _share_positions() -> Iterator[Case]:
         yield Case(f"share positions {note}", same(body))
 
 
+def _share_deletion(note: str, group: bytes, names: list[bytes]) -> Case:
+    topics = [
+        delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=name)
+        for name in names
+    ]
+    body = delete_share_group_offsets.DeleteShareGroupOffsetsRequest(group_id=group, topics=topics)
+    return Case(f"share deletion {note}", same(body))
+
+
 def _share_moves(note: str) -> Iterator[Case]:
     for name in (MISSING, TOPIC):
         moved = alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
@@ -263,11 +275,7 @@ def _share_moves(note: str) -> Iterator[Case]:
             group_id=SHARED, topics=[moved]
         )
         yield Case(f"share move in {name.decode()}, {note}", same(body))
-        gone = delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic_name=name)
-        body = delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
-            group_id=SHARED, topics=[gone]
-        )
-        yield Case(f"share deletion in {name.decode()}, {note}", same(body))
+        yield _share_deletion(f"in {name.decode()}, {note}", SHARED, [name])
 
 
 def _share_join() -> Iterator[Case]:
@@ -299,8 +307,20 @@ def _share_members() -> Iterator[Case]:
     yield from _share_moves("with a member")
     yield _share_heartbeat("leave", LEAVES)
     yield from _share_moves("without members")
+    for names in ([MISSING], [TOPIC], [TOPIC, MISSING]):
+        shown = " and ".join(name.decode() for name in names)
+        yield _share_deletion(f"in {shown}, after the positions were deleted", SHARED, names)
     body = delete_groups.DeleteGroupsRequest(groups_names=[SHARED])
     yield Case("delete a share group", same(body))
+
+
+def _unassigned_share_group() -> Iterator[Case]:
+    """A share group whose member names a missing topic, and never has a partition."""
+    yield _share_heartbeat("join without a partition", 0, [MISSING], UNASSIGNED)
+    yield _share_heartbeat("leave without a partition", LEAVES, group=UNASSIGNED)
+    for names in ([MISSING], [TOPIC], [TOPIC, MISSING]):
+        shown = " and ".join(name.decode() for name in names)
+        yield _share_deletion(f"in {shown}, of a group without a partition", UNASSIGNED, names)
 
 
 MEMBER_CASES: Final = (
@@ -308,4 +328,5 @@ MEMBER_CASES: Final = (
     *_classic_members(),
     *_modern_members(),
     *_share_members(),
+    *_unassigned_share_group(),
 )

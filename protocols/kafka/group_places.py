@@ -27,16 +27,17 @@ async def group_places(context: KafkaContext, group: bytes) -> dict[Topic, list[
         if not broker.placement.is_here(topic.name):
             continue
         subscription = broker.subscriptions.find(topic, group)
-        if subscription is not None and _sees(context, topic, group):
+        if subscription is not None and may_see(context, topic, group):
             indexes = range(len(topic.partitions))
             if held := [index for index in indexes if subscription.position(index) is not None]:
                 places[topic] = held
     for full, index in await broker.peers.positions(context.asker, group, context.namespace):
         other = broker.topics.find(parse_topic(full))
-        if other is not None and _sees(context, other, group):
+        if other is not None and may_see(context, other, group):
             places.setdefault(other, []).append(index)
     return places
 
 
-def _sees(context: KafkaContext, topic: Topic, group: bytes) -> bool:
+def may_see(context: KafkaContext, topic: Topic, group: bytes) -> bool:
+    """Return True if the client may know that the group reads the topic."""
     return visible(topic.name) and context.may_see(topic) and context.may_see(topic, group)

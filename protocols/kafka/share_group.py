@@ -18,10 +18,16 @@ from braidlog.protocols.kafka.consumer_member import ConsumerMember
 from braidlog.protocols.kafka.errors import Code
 
 ASSIGNOR: Final = b"simple"
+ID_BYTES: Final = 80  # of a topic's id in a set
 
 
 class ShareGroup(ConsumerGroup):
-    """A share group with its members."""
+    """A share group with its members.
+
+    `initialized` has the ids of the topics that members were assigned, until the group's positions
+    there are deleted; `has_initialized` stays true. Kafka keeps the like for all share groups; here
+    a restart forgets this, and the positions tell.
+    """
 
     protocol_type = b"share"
 
@@ -29,6 +35,21 @@ class ShareGroup(ConsumerGroup):
         """Start without members."""
         super().__init__(name)
         self.assignor = ASSIGNOR
+        self.initialized: set[bytes] = set()
+        self.has_initialized = False
+
+    @property
+    def size(self) -> int:
+        """See `ConsumerGroup`."""
+        return super().size + ID_BYTES * len(self.initialized)
+
+    def forget(self, topic_id: bytes) -> bool:
+        """Note that the positions in a topic were deleted; return True if members were assigned the
+        topic before.
+        """
+        was_assigned = topic_id in self.initialized
+        self.initialized.discard(topic_id)
+        return was_assigned
 
     @property
     def state_name(self) -> bytes:
@@ -50,6 +71,9 @@ class ShareGroup(ConsumerGroup):
         raise MemberRefused(Code.FENCED_MEMBER_EPOCH, reason)
 
     def _shares(self, subscribers: Sequence[AssignedMember], counts: Mapping[bytes, int]) -> Shares:
+        for subscriber in subscribers:
+            self.initialized.update(topic for topic in subscriber.topics if counts.get(topic))
+        self.has_initialized |= bool(self.initialized)
         return simple(subscribers, counts)
 
     def _next_step(self, member: ConsumerMember, owned: Places | None, now: float) -> bool:

@@ -4,7 +4,7 @@ share groups, which are those of the subscriptions of their names. Texts of refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import (
@@ -18,9 +18,9 @@ from braidlog.protocols.kafka.classic_group import MemberRefused
 from braidlog.protocols.kafka.classic_groups import checked_name
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_places import group_places
+from braidlog.protocols.kafka.group_places import group_places, may_see
 from braidlog.protocols.kafka.names import PROTOCOL
-from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
+from braidlog.protocols.kafka.topic_ids import NO_ID, find_topic, id_of
 from braidlog.protocols.kafka.wire import alter_share_group_offsets as alter
 from braidlog.protocols.kafka.wire import delete_share_group_offsets as delete
 from braidlog.protocols.kafka.wire import describe_share_group_offsets as describe
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NO_OFFSET = NO_LAG = -1
 NOT_EMPTY = b"The group is not empty."
+NO_TOPIC = b"This server does not host this topic-partition."
+NO_OFFSETS = b"There is no offset information to delete."
 
 
 async def describe_share_group_offsets(
@@ -60,11 +62,22 @@ async def _described(
     except NotOwner as error:
         answer.error_code = context.coordinator_refused(error)
         return answer
+    known = context.groups.find_share(name)
+    assigned = () if known is None else known.initialized
+    topics = dict.fromkeys([*places, *_existing(context, name, assigned)])
     answer.topics = [
         await _positions(context, name, topic.name.topic.encode(), range(len(topic.partitions)))
-        for topic in places
+        for topic in topics
     ]
     return answer
+
+
+def _existing(context: KafkaContext, group: bytes, ids: Iterable[bytes]) -> Iterator[Topic]:
+    """Yield the topics of those ids that exist and that the client may see."""
+    for topic_id in ids:
+        topic = find_topic(context.broker.topics, topic_id)
+        if topic is not None and may_see(context, topic, group):
+            yield topic
 
 
 async def _positions(
@@ -204,8 +217,8 @@ async def _altered(
 async def delete_share_group_offsets(
     context: KafkaContext, request: delete.DeleteShareGroupOffsetsRequest
 ) -> KafkaAnswer:
-    """End a group's positions in topics. As in Kafka, a topic that does not exist is left out for a
-    group without positions.
+    """End a group's positions in topics. As in Kafka, the answer leaves topics out for a group that
+    never had a partition.
     """
     try:
         name = _unread(context, request.group_id)
@@ -215,32 +228,44 @@ async def delete_share_group_offsets(
         has_any = bool(await group_places(context, name))
     except NotOwner as error:
         return KafkaAnswer(_no_deletion(context.coordinator_refused(error), None))
+    group = context.groups.find_share(name)
+    is_initialized = has_any or (group is not None and group.has_initialized)
     ticket, responses = 0, []
-    is_known = has_any or context.groups.find_share(name) is not None
-    for topic in request.topics:
-        answer = delete.DeleteShareGroupOffsetsResponseTopic(
-            topic_name=topic.topic_name, topic_id=NO_ID
-        )
-        try:
-            named = context.topic(topic.topic_name)
-            answer.topic_id = id_of(named)
-            context.check_group(name, named.name)
-            had_any, needed = await _delete(context, named, name)
-            is_known |= had_any
-            ticket = max(ticket, needed)
-        except TopicNotFound as error:
-            if not has_any:
-                continue
-            answer.error_code = context.refused(error)
-            answer.error_message = str(error).encode()
-        except BrokerError as error:
-            is_known = True
-            answer.error_code = context.coordinator_refused(error)
-            answer.error_message = str(error).encode()
-        responses.append(answer)
-    if not is_known:
+    for topic_name in dict.fromkeys(topic.topic_name for topic in request.topics):
+        answer, needed = await _deleted(context, name, topic_name)
+        ticket = max(ticket, needed)
+        if is_initialized or answer.error_code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+            responses.append(answer)
+    if group is not None:
+        context.groups.weigh(group)
+    elif not has_any and not responses:
         return KafkaAnswer(_no_deletion(Code.GROUP_ID_NOT_FOUND, b"Group %s not found." % name))
     return KafkaAnswer(delete.DeleteShareGroupOffsetsResponse(responses=responses), ticket)
+
+
+async def _deleted(
+    context: KafkaContext, group: bytes, topic_name: bytes | None
+) -> tuple[delete.DeleteShareGroupOffsetsResponseTopic, int]:
+    """End the group's positions in a topic; return the outcome and the ticket."""
+    answer = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=topic_name, topic_id=NO_ID)
+    try:
+        topic = context.topic(topic_name)
+        context.check_group(group, topic.name)
+        had_any, ticket = await _delete(context, topic, group)
+    except TopicNotFound as error:
+        answer.error_code, answer.error_message = context.refused(error), NO_TOPIC
+        return answer, 0
+    except BrokerError as error:
+        answer.error_code = context.coordinator_refused(error)
+        answer.error_message = str(error).encode()
+        return answer, 0
+    known = context.groups.find_share(group)
+    was_assigned = known is not None and known.forget(id_of(topic))
+    if had_any or was_assigned:
+        answer.topic_id = id_of(topic)
+    else:
+        answer.error_code, answer.error_message = Code.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSETS
+    return answer, ticket
 
 
 def _no_deletion(code: Code, reason: bytes | None) -> delete.DeleteShareGroupOffsetsResponse:

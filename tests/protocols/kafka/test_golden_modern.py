@@ -28,7 +28,7 @@ TOKENS = dict.fromkeys((38, 39, 40, 41), "delegation tokens are not served")
 TELEMETRY = dict.fromkeys((71, 72), "clients send no telemetry")
 SHARED = dict.fromkeys(range(83, 88), "the state of share groups is in the cursors")
 STREAMS = dict.fromkeys((88, 89), "the protocol of Kafka Streams")
-CONTROLLERS = dict.fromkeys((64, 74, 80, 81), "controllers and resources of Kafka alone")
+CONTROLLERS = dict.fromkeys((64, 80, 81), "controllers of Kafka alone")
 NOT_SERVED = TRANSACTIONS | TOKENS | TELEMETRY | SHARED | STREAMS | CONTROLLERS
 
 

@@ -352,6 +352,47 @@ async def test_positions_are_described_altered_and_deleted(
     assert (await client.call_whole(ending, 0)).error_code == Code.NON_EMPTY_GROUP
 
 
+async def test_deletion_tells_topics_that_the_group_never_had(
+    client: RawKafka, topic_id: bytes
+) -> None:
+    """Kafka 4.3.1 keeps for each share group the topics that its members were assigned, read or
+    not.
+    """
+
+    async def deleted(*names: bytes) -> list[tuple[bytes, bytes, int]]:
+        topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
+        request = DeleteShareGroupOffsetsRequest(group_id=GROUP, topics=topics)
+        reply = await client.call_whole(request, 0)
+        assert reply.error_code == Code.NONE
+        return [(topic.topic_name, topic.topic_id, topic.error_code) for topic in reply.responses]
+
+    async def described() -> list[tuple[bytes, int]]:
+        group = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
+        request = DescribeShareGroupOffsetsRequest(groups=[group])
+        (answer,) = (await client.call_whole(request, 1)).groups
+        return [
+            (topic.topic_name, part.start_offset)
+            for topic in answer.topics
+            for part in topic.partitions
+        ]
+
+    await beat(client, 0, subscribed_topic_names=[b"missing"])
+    await beat(client, -1)
+    assert await deleted(b"missing", FOO) == []
+    assert await described() == []
+    await beat(client, 0, subscribed_topic_names=[b"missing", FOO])
+    await beat(client, -1)
+    assert await described() == [(FOO, -1)]
+    unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert await deleted(b"missing") == [(b"missing", bytes(16), unknown)]
+    assert await deleted(FOO, FOO) == [(FOO, topic_id, Code.NONE)]
+    assert await described() == []
+    assert await deleted(b"missing", FOO) == [
+        (b"missing", bytes(16), unknown),
+        (FOO, bytes(16), unknown),
+    ]
+
+
 async def test_rejected_and_spent_records_go_to_the_dead_letter_topic(
     broker: Broker, client: RawKafka, topic_id: bytes
 ) -> None:
