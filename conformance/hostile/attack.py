@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from conformance.hostile.mutation import mutated
-from conformance.hostile.rows import OpeningQuestion, Protocol, SessionField
+from conformance.hostile.rows import OpeningQuestion, Protocol, SessionField, inserted
 from conformance.server import RunningBroker
 
 FRAMES_PER_CONNECTION = 3  # The first refused frame ends its connection.
@@ -112,12 +112,12 @@ def _numbered(stream: socket.socket, speech: _Speech, session: SessionField) -> 
     while (pos := session.place_in(answer)) is None:
         answer += _received(stream)
     number = answer[pos : pos + session.size]
-    frames = [_inserted(frame, session.frame_pos, number) for frame in frames]
+    frames = [session.put_in(frame, number) for frame in frames]
     if question is not None:
-        stream.sendall(_inserted(question.frame, session.frame_pos, number))
+        stream.sendall(session.put_in(question.frame, number))
         while (number := question.number_in(answer)) is None:
             answer += _received(stream)
-        frames = [_inserted(frame, question.frame_pos, number) for frame in frames]
+        frames = [inserted(frame, question.frame_pos, number) for frame in frames]
     return b"".join(frames)
 
 
@@ -125,11 +125,6 @@ def _received(stream: socket.socket) -> bytes:
     piece = stream.recv(RECEIVE_BYTES)
     assert piece, "the broker refused the opening"
     return piece
-
-
-def _inserted(frame: bytes, pos: int, number: bytes) -> bytes:
-    end = pos + len(number)
-    return frame[:pos] + number + frame[end:] if len(frame) >= end else frame
 
 
 class _AttackedConnection:

@@ -29,18 +29,33 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionField:
-    """A number, or a token, from the answer to the opening, which each frame repeats."""
+    """A number, or a token, from the answer to the opening, which each frame repeats: at
+    `frame_pos`, or wherever `marker` stands, if there is a marker.
+    """
 
     answer_pos: int  # behind `after`
     frame_pos: int
     size: int = 8
     after: bytes = b""
+    marker: bytes = b""
 
     def place_in(self, answer: bytes) -> int | None:
         """Return the position of the number; None if more bytes must come first."""
         start = answer.find(self.after)
         pos = start + len(self.after) + self.answer_pos
         return None if start < 0 or len(answer) < pos + self.size else pos
+
+    def put_in(self, frame: bytes, number: bytes) -> bytes:
+        """Return the frame with the number; a frame that is too short stays as it is."""
+        if self.marker:
+            return frame.replace(self.marker, number)
+        return inserted(frame, self.frame_pos, number)
+
+
+def inserted(frame: bytes, pos: int, number: bytes) -> bytes:
+    """Return the frame with the number at `pos`; a frame that is too short stays as it is."""
+    end = pos + len(number)
+    return frame[:pos] + number + frame[end:] if len(frame) >= end else frame
 
 
 @dataclass(frozen=True, slots=True)

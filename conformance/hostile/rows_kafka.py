@@ -14,7 +14,7 @@ import crc32c
 from conformance.clients.raw import kafka
 from conformance.hostile.mutation import KAFKA
 from conformance.hostile.rows import TOPIC, CommandRow, ConnectionKind, Protocol, recorded
-from conformance.hostile.rows_kafka_flexible import flexible_rows
+from conformance.hostile.rows_kafka_flexible import by_id, flexible_rows
 
 NAME = kafka.string(TOPIC.encode())
 GROUP = kafka.string(b"hostile group")
@@ -253,4 +253,5 @@ def _packing(wrap: Callable[[int, bytes], bytes], codec: int) -> Callable[[bytes
 
 def protocol() -> Protocol:
     """Return the attack on the Kafka listener."""
-    return Protocol("kafka", [ConnectionKind(KAFKA, [], [], [*_commands(), *_deep()])])
+    rows = [*_commands(), *_deep()]
+    return Protocol("kafka", [ConnectionKind(KAFKA, [], [], rows, weight=3), by_id(rows)])

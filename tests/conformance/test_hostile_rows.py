@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+from collections.abc import Iterator
 from urllib.parse import parse_qs
 
 import msgspec
@@ -28,14 +29,18 @@ from braidlog.protocols.iggy.machine import LOGINS, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
 from braidlog.protocols.iggy.replies import PartitionRoute
-from braidlog.protocols.kafka.tables import APIS
+from braidlog.protocols.kafka.codec import read, write
+from braidlog.protocols.kafka.fields import FieldReader, Writer
+from braidlog.protocols.kafka.schema import Struct
+from braidlog.protocols.kafka.tables import APIS, FLEXIBLE
+from braidlog.protocols.kafka.wire.metadata import MetadataResponse, MetadataResponseTopic
 from braidlog.protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
 from braidlog.protocols.zookeeper.machine import WORDS
 from braidlog.protocols.zookeeper.messages import Op
 from conformance.clients.raw import pulsar
 from conformance.hostile.attack import AttackResult, speeches
 from conformance.hostile.commands import protocols
-from conformance.hostile.rows import CommandRow, ConnectionKind, Protocol
+from conformance.hostile.rows import TOPIC, CommandRow, ConnectionKind, Protocol
 from conformance.hostile.rows_iggy import V_SESSION
 
 
@@ -52,6 +57,59 @@ def test_every_version_of_every_kafka_request_is_attacked():
     versions = {struct.unpack_from(">hh", frame, 4) for frame in frames(protocols()["kafka"])}
     served = {(key, version) for key, api in APIS.items() for version in range(api.version_max + 1)}
     assert not served - versions
+
+
+def kafka_requests() -> Iterator[tuple[int, Struct]]:
+    """Yield (version, request) of every frame of Kafka."""
+    for frame in frames(protocols()["kafka"]):
+        key, version = struct.unpack_from(">hh", frame, 4)
+        if key not in APIS or not APIS[key].version_min <= version <= APIS[key].version_max:
+            continue
+        (size,) = struct.unpack_from(">h", frame, 12)
+        body = memoryview(frame)[14 + max(size, 0) + ((key, version) in FLEXIBLE) :]
+        yield version, read(APIS[key].request, FieldReader(body), version)
+
+
+def lists_of(request: Struct, version: int, path: str) -> Iterator[tuple[str, bool]]:
+    """Yield (path, True if not empty) of each list that the version has."""
+    for field in request.FIELDS:
+        value = getattr(request, field.name)
+        if not field.since <= version <= field.until:
+            continue
+        if isinstance(value, list | tuple):
+            yield f"{path}.{field.name}", bool(value)
+        for part in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(part, Struct):
+                yield from lists_of(part, version, f"{path}.{field.name}")
+
+
+def test_every_list_of_every_kafka_request_is_sent_with_items():
+    """An empty list ends a request before the code that reads its items."""
+    sent: dict[tuple[int, int, str], bool] = {}
+    for version, request in kafka_requests():
+        for path, has_items in lists_of(request, version, type(request).__name__):
+            place = request.KEY, version, path
+            sent[place] = sent.get(place, False) or has_items
+    empty = sorted(place for place, has_items in sent.items() if not has_items)
+    assert not empty, "\n".join(map(str, empty))
+
+
+def test_frames_of_kafka_name_the_id_of_their_topic():
+    """Newer versions have ids in place of names: an unknown id is refused before the rest."""
+    (talk,) = [talk for talk in protocols()["kafka"].talks if talk.session is not None]
+    session = talk.session
+    topic_id = bytes(range(16))
+    topic = MetadataResponseTopic(name=TOPIC.encode(), topic_id=topic_id)
+    out = Writer()
+    write(out, MetadataResponse(topics=[topic]), 12)
+    answer = bytes(4 + 4 + 1) + b"".join(map(bytes, out.parts()))
+    place = session.place_in(answer)
+    assert answer[place : place + session.size] == topic_id
+    assert session.place_in(answer[:place]) is None
+    keys = {struct.unpack_from(">h", row.frame, 4)[0] for row in talk.commands}
+    assert keys >= {0, 1, 3, 8, 9, 68, 78, 79}
+    for row in talk.commands:
+        assert topic_id in session.put_in(row.frame, topic_id)
 
 
 def test_every_pulsar_command_is_attacked():
