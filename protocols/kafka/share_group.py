@@ -16,9 +16,9 @@ from braidlog.protocols.kafka.classic_group import MemberRefused
 from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.consumer_member import ConsumerMember
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.kept_bytes import ENTRY_BYTES
 
 ASSIGNOR: Final = b"simple"
-ID_BYTES: Final = 80  # of a topic's id in a set
 
 
 class ShareGroup(ConsumerGroup):
@@ -41,7 +41,7 @@ class ShareGroup(ConsumerGroup):
     @property
     def size(self) -> int:
         """See `ConsumerGroup`."""
-        return super().size + ID_BYTES * len(self.initialized)
+        return super().size + ENTRY_BYTES * len(self.initialized)
 
     def forget(self, topic_id: bytes) -> bool:
         """Note that the positions in a topic were deleted; return True if members were assigned the

@@ -14,7 +14,7 @@ from braidlog.protocols.kafka.consumer_group import ConsumerGroup
 from braidlog.protocols.kafka.consumer_member import ConsumerMember, GroupTopics, MemberWishes
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_coordinator import KEPT_BYTES_MAX, groups_of
-from braidlog.protocols.kafka.kept_bytes import MEMBER_BYTES_MAX
+from braidlog.protocols.kafka.kept_bytes import ENTRY_BYTES, MEMBER_BYTES_MAX
 from braidlog.protocols.kafka.share_group import ShareGroup
 from braidlog.protocols.kafka.share_sessions import ShareRefused, ShareSessions
 from braidlog.protocols.kafka.wire.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -91,6 +91,17 @@ def with_many_partitions(group: ConsumerGroup) -> ConsumerGroup:
     return group
 
 
+def share_group_that_had_many_topics() -> ShareGroup:
+    """Return a group whose members were assigned other topics at each assignment."""
+    group = ShareGroup(b"g")
+    group.join(b"m", None, CLIENT, MemberWishes(frozenset([b"t"])), 0.0)
+    for number in range(3000):
+        topic_id = number.to_bytes(16)
+        group.assign(GroupTopics({b"t": topic_id}, {topic_id: 1}), 10.0 * number)
+    assert len(group.initialized) == 3000
+    return group
+
+
 CASES: dict[str, Callable[[], KafkaGroup | ConsumerGroup]] = {
     "classic, many protocols": classic_with_many_protocols,
     "classic, many members": classic_with_many_members,
@@ -99,6 +110,7 @@ CASES: dict[str, Callable[[], KafkaGroup | ConsumerGroup]] = {
     "consumer protocol, pattern": modern_with_a_pattern,
     "consumer protocol, many partitions": lambda: with_many_partitions(ConsumerGroup(b"g")),
     "share group, many partitions": lambda: with_many_partitions(ShareGroup(b"g")),
+    "share group, many former topics": share_group_that_had_many_topics,
 }
 
 
@@ -116,7 +128,7 @@ def test_the_count_is_not_below_the_memory(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_group_without_members_keeps_its_name_alone(case: str) -> None:
+def test_a_group_without_members_keeps_its_name_and_topics_alone(case: str) -> None:
     group = CASES[case]()
     if isinstance(group, KafkaGroup):
         group.forget_promises(1e9)
@@ -127,7 +139,9 @@ def test_a_group_without_members_keeps_its_name_alone(case: str) -> None:
     for modern in list(group.members.values()):
         assert isinstance(modern, ConsumerMember)
         group.remove(modern, 0.0)
-    assert (group.size, group.topics) == (len(b"g"), GroupTopics())
+    assert group.topics == GroupTopics()
+    topics = group.initialized if isinstance(group, ShareGroup) else frozenset()
+    assert group.size == len(b"g") + ENTRY_BYTES * len(topics)
 
 
 @pytest.mark.parametrize(
