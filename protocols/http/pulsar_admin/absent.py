@@ -20,6 +20,15 @@ from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.names import full_names, topic_of
 from braidlog.protocols.http.pulsar_admin.policies import APPLIED
+from braidlog.protocols.http.pulsar_admin.write_content import (
+    HINT,
+    OF_ONE_CLUSTER,
+    OF_TOPIC_POLICY,
+    WHOLE,
+    WHOLE_HINTED,
+    Content,
+    silent,
+)
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
@@ -106,19 +115,21 @@ class AbsentFeatures(AdminHandlers):
             topic: SETTABLE_ON_TOPICS,
         }
         for path, level, check, shown, removed in levels:
+            is_topic = level == "topic"
             for end, answer in shown.items():
-                applied = APPLIED_TO_TOPICS.get(end, answer) if level == "topic" else answer
+                applied = APPLIED_TO_TOPICS.get(end, answer) if is_topic else answer
                 handler = _shows(check, answer, applied, f"Show that a {level} has no {end}.")
                 yield "GET", f"{path}/{end}", Endpoint(handler, Action.DESCRIBE)
             for end in removed:
                 handler = _removes(check, f"Answer that a {level} has no {end}.")
-                endpoint = Endpoint(handler, Action.ALTER, statuses=(204,))
-                yield "DELETE", f"{path}/{end}", endpoint
+                query = (HINT,) if end in OF_ONE_CLUSTER else OF_TOPIC_POLICY
+                content = Content(query=query if is_topic else ())
+                yield "DELETE", f"{path}/{end}", silent(handler, Action.ALTER, content)
             for end, value in settable[path].items():
                 text = f"Accept {value}, the only value of a {level}'s {end.rpartition('/')[2]}."
                 handler = self._accepts(check, value, text)
-                endpoint = Endpoint(handler, Action.ALTER, statuses=(204,))
-                yield "POST", f"{path}/{end}", endpoint
+                content = WHOLE_HINTED if is_topic else WHOLE
+                yield "POST", f"{path}/{end}", silent(handler, Action.ALTER, content)
         yield "GET", f"{topic}/{REPLICATED}", Endpoint(self.replicated, Action.DESCRIBE)
 
     def _accepts(self, check: Callable[[Request], None], value: object, text: str) -> Handler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,12 +24,20 @@ from braidlog.protocols.http.pulsar_admin.policy_table import (
     rate_of_subscription,
 )
 from braidlog.protocols.http.pulsar_admin.properties import TOPIC_CLUSTERS
+from braidlog.protocols.http.pulsar_admin.write_content import (
+    HINT,
+    HINTED,
+    NO_POLICY,
+    OF_ONE_CLUSTER,
+    OF_TOPIC_POLICY,
+    Content,
+    silent,
+)
 from braidlog.protocols.http.routes import Endpoint
 
 if TYPE_CHECKING:
     from braidlog.protocols.http.requests import Handler
 
-NO_CONTENT: Final = (204,)
 Changes = Mapping[str, Setting | None]
 
 
@@ -78,8 +86,9 @@ class AdminPolicies(AdminHandlers):
     def calls_of_subscription(self, path: str) -> Iterator[tuple[str, str, Endpoint]]:
         """Yield the calls about the rate of delivery to a single subscription of a topic."""
         yield "GET", path, Endpoint(self._show_rate, Action.DESCRIBE)
-        yield "POST", path, Endpoint(self._set_rate, Action.ALTER, statuses=NO_CONTENT)
-        yield "DELETE", path, Endpoint(self._remove_rate, Action.ALTER, statuses=NO_CONTENT)
+        fields = BY_PATH["dispatchRate"].names
+        yield "POST", path, silent(self._set_rate, Action.ALTER, Content(fields, OF_TOPIC_POLICY))
+        yield "DELETE", path, silent(self._remove_rate, Action.ALTER, NO_POLICY)
 
     async def _show_rate(self, request: Request) -> Response:
         """Show the rate of delivery to a subscription; with `applied`, the rate in force."""
@@ -103,7 +112,7 @@ class AdminPolicies(AdminHandlers):
 
     def removal_of_all(self) -> Endpoint:
         """Return the call that removes all policies of a topic."""
-        return Endpoint(self._remove_all, Action.ALTER, statuses=NO_CONTENT)
+        return silent(self._remove_all, Action.ALTER, HINTED)
 
     async def _remove_all(self, request: Request) -> Response:
         """Leave all policies of a topic to its namespace."""
@@ -118,7 +127,8 @@ class AdminPolicies(AdminHandlers):
             statuses = sorted({200, _absent_status(level, policy)})
             return Endpoint(self._show(level, policy), Action.DESCRIBE, statuses=statuses)
         handler = self._remove if method == "DELETE" else self._set
-        return Endpoint(handler(level, policy), policy.action, statuses=NO_CONTENT)
+        content = _content(method, level, policy)
+        return silent(handler(level, policy), policy.action, content)
 
     def _show(self, level: PolicyLevel, policy: Policy) -> Handler:
         async def show(request: Request) -> Response:
@@ -192,6 +202,18 @@ class AdminPolicies(AdminHandlers):
 
     def _alter_topic(self, request: Request, changes: Changes) -> Awaitable[int]:
         return self._broker.topics.alter_settings(name_of(request)[0], changes)
+
+
+def _content(method: str, level: PolicyLevel, policy: Policy) -> Content:
+    """Return the content that a change of a policy understands."""
+    query, is_topic = policy.query, level.name == "topic"
+    if is_topic:
+        query = (*query, HINT) if policy.path in OF_ONE_CLUSTER else (*query, *OF_TOPIC_POLICY)
+    if method == "DELETE":
+        return Content(query=query)
+    if is_topic and policy.topic_query:
+        return Content(query=(policy.topic_query, *query))
+    return Content(policy.names, query)
 
 
 def _rate_in_path(request: Request) -> Policy:

@@ -1,7 +1,9 @@
-"""Content of requests that change something: parameters and fields that would be dropped are
-refused with 501.
+"""Content of requests that change something: the fields of the body and the query parameters that a
+call understands. All other content would be dropped, and is refused with 501.
 
-Apache's JSON library drops unknown fields, and Apache's broker unknown parameters. Knows no route.
+Apache's JSON library drops unknown fields, and Apache's broker unknown parameters. The tests
+compare the content of each call with Apache's, recorded in
+`conformance/vectors/pulsar/admin-calls.tsv`. Knows no path.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.errors import NOT_SUPPORTED, RequestRefused
 from braidlog.protocols.http.pulsar_admin.answers import READ_BODY, read_any
+from braidlog.protocols.http.pulsar_admin.cluster_fields import PEERS, SWITCHES, TEXTS
+from braidlog.protocols.http.routes import Endpoint
 from braidlog.protocols.transport.messages import WHOLE_BODY
 
 if TYPE_CHECKING:
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.requests import Handler
 
+WRITING: Final = ("POST", "PUT", "DELETE")
 NAMES_SHOWN: Final = 5
 NAME_CHARACTERS: Final = 60
 
@@ -36,6 +42,48 @@ class Content:
 
     fields: Sequence[str] | None = ()
     query: Sequence[str] = ()
+
+
+# Apache's hint for the broker that receives a redirected request: without effect on the outcome.
+HINT: Final = "authoritative"
+# A policy of the topic in every cluster; with a single cluster, a plain policy of the topic.
+EVERYWHERE: Final = "isGlobal"
+OF_TOPIC_POLICY: Final = (HINT, EVERYWHERE)
+# Apache knows no `isGlobal` of these policies.
+OF_ONE_CLUSTER: Final = ("schemaCompatibilityStrategy", "schemaValidationEnforced", "shadowTopics")
+NOTHING: Final = Content()
+NO_POLICY: Final = Content(query=OF_TOPIC_POLICY)  # Of a call that removes a policy of a topic.
+HINTED: Final = Content(query=(HINT,))
+FORCED: Final = Content(query=(HINT, "force"))
+# A topic's schemas are always deleted with the topic. Java's client asks for that.
+DELETED_TOPIC: Final = Content(query=(HINT, "force", "deleteSchema"))
+# A single cluster: each topic is local.
+NEW_PARTITIONS: Final = Content(("partitions", "properties"), (HINT, "createLocalTopicOnly"))
+# Nothing is checked that `force` would skip.
+MORE_PARTITIONS: Final = Content(("partitions",), (HINT, "updateLocalTopicOnly", "force"))
+# The handler checks the whole body: a list, a map of names that the client chooses, a value.
+WHOLE: Final = Content(None)
+WHOLE_HINTED: Final = Content(None, (HINT,))
+CLUSTER_DATA: Final = Content((*TEXTS, *SWITCHES, PEERS))
+TENANT_INFO: Final = Content(("adminRoles", "allowedClusters"))
+SCHEMA: Final = Content(("type", "schema", "properties"), (HINT,))
+# The path names the partition, so `partitionIndex` repeats it, as in Apache.
+MESSAGE_ID: Final = ("ledgerId", "entryId", "partitionIndex", "batchIndex")
+PLACE: Final = (*MESSAGE_ID, "excluded", "isExcluded")
+POSITION: Final = Content(PLACE, (HINT,))
+NEW_SUBSCRIPTION: Final = Content((*PLACE, "properties"), (HINT, "replicated"))
+
+
+@dataclass(frozen=True, slots=True)
+class AdminEndpoint(Endpoint):
+    """A handler of Pulsar's admin API with the content that the handler understands."""
+
+    content: Content = NOTHING
+
+
+def silent(handler: Handler, action: Action, content: Content = NOTHING) -> AdminEndpoint:
+    """Return the endpoint of a call with an empty answer; `content` is that of the request."""
+    return AdminEndpoint(handler, action, statuses=(204,), content=content)
 
 
 def refuse_the_rest(handler: Handler, content: Content, bodies: BodyReader) -> Handler:
