@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker import errors
-from braidlog.broker.access.rights import Action, Principal, Resource
+from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.change_rights import rights_for
 from braidlog.broker.cluster.cluster_peers import Call, Reply
-from braidlog.broker.cluster.group_answers import GroupAnswers
+from braidlog.broker.cluster.group_answers import GroupAnswers, principal_of
 from braidlog.broker.cluster.links import LinkLost, receive_message, send_message
 from braidlog.broker.cluster.peers import Committed, named_error
 from braidlog.broker.cluster.placement import elsewhere
@@ -100,7 +100,7 @@ class PeerCallHandler:
         await broker.durability.reached(self._parts.shared_catalogue.ticket)
 
     def _check(self, call: Call, action: Action, resource: Resource) -> None:
-        self._broker.access.check(_principal(call), action, resource, call.at)
+        self._broker.access.check(principal_of(call), action, resource, call.at)
 
     def _check_position(self, call: Call, action: Action, group: bytes, topic: TopicName) -> None:
         self._check(call, action, Resource.of_topic(topic))
@@ -159,7 +159,7 @@ class PeerCallHandler:
     async def _positions(self, call: Call) -> list[tuple[str, int]]:
         """Return positions only of topics that the client may see."""
         places: list[tuple[str, int]] = []
-        broker, principal = self._broker, _principal(call)
+        broker, principal = self._broker, principal_of(call)
         for topic in await self._topics_of(call, Action.DESCRIBE):
             subscription = broker.subscriptions.find(topic, call.arguments[0])
             if subscription and broker.access.allows(principal, Action.DESCRIBE, topic.resource):
@@ -176,7 +176,7 @@ class PeerCallHandler:
         group.
         """
         group, tenant, namespace = call.arguments
-        broker, principal = self._broker, _principal(call)
+        broker, principal = self._broker, principal_of(call)
         return [
             topic
             async for topic in in_turns(broker.topics.list(tenant, namespace), TURN_PARTITIONS)
@@ -241,9 +241,3 @@ class PeerCallHandler:
                 ticket = max(ticket, broker.subscriptions.delete(topic, group))
         await broker.durability.reached(ticket)
         return bool(topics)
-
-
-def _principal(call: Call) -> Principal:
-    """Return the client for which the other broker calls."""
-    name, roles, is_anonymous = call.principal
-    return Principal(name, frozenset(roles), is_anonymous)

@@ -6,8 +6,8 @@ once this broker has followed the change.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +16,6 @@ import msgspec
 import trio
 
 from braidlog.broker import errors
-from braidlog.broker.access.rights import ANONYMOUS
-from braidlog.broker.cluster.gathered import Gathered
 from braidlog.broker.cluster.links import (
     Hello,
     LinkLost,
@@ -27,9 +25,15 @@ from braidlog.broker.cluster.links import (
     receive_message,
     send_message,
 )
-from braidlog.broker.cluster.peers import Asker, Commit, Committed, Place, Standing, StoredSizes
+from braidlog.broker.cluster.peers import (
+    NO_ASKER,
+    Asker,
+    Peers,
+    Result,
+    nothing_done,
+    unnamed_error,
+)
 from braidlog.broker.cluster.placement import NOBODY, Owner, Tries, elsewhere
-from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
@@ -45,12 +49,8 @@ FOLLOW_S: Final = 10.0
 # For the other brokers to follow a change before the response: they take milliseconds, and a broker
 # that hangs must not delay changes.
 SPREAD_S: Final = 1.0
-KEPT_S: Final = 1.0  # For the sizes of other brokers' topics: a list does not wait longer.
 IDLE_MAX: Final = 8  # Idle connections per broker, for the next calls.
 CALLS_MAX: Final = 64  # Calls under way to all brokers: each holds a connection.
-
-
-NO_ASKER: Final = Asker(ANONYMOUS, "")  # Of calls without a check of rights.
 
 Ask = Callable[[Owner], Awaitable["Reply"]]
 
@@ -86,7 +86,7 @@ class PeerTimes:
 PEER_TIMES = PeerTimes()
 
 
-class ClusterPeers:
+class ClusterPeers(Peers):
     """The other brokers of the cluster, with the connections to them."""
 
     is_alone = False
@@ -100,6 +100,7 @@ class ClusterPeers:
         times: PeerTimes = PEER_TIMES,
     ) -> None:
         """`reached` waits until the catalogue was followed up to a place."""
+        super().__init__()
         self._placement = placement
         self._hello = hello
         self._secret = secret
@@ -107,7 +108,6 @@ class ClusterPeers:
         self.times = times
         self._idle: dict[tuple[str, int], list[trio.SocketStream]] = {}
         self._limit = trio.CapacityLimiter(CALLS_MAX)
-        self._gathered_sizes = Gathered(self._ask_stored_sizes)
 
     async def change(self, asker: Asker, name: str, *arguments: object) -> None:
         """Forward a change to the catalogue's owner and follow the change, for at most `FOLLOW_S`.
@@ -132,9 +132,8 @@ class ClusterPeers:
                 if owner is NOBODY:
                     raise elsewhere("the catalogue", owner)
                 reply = await ask(owner)
-                if reply.error is not None and isinstance(
-                    error := _error(reply.error), errors.NotOwner
-                ):
+                error = None if reply.error is None else unnamed_error(reply.error)
+                if isinstance(error, errors.NotOwner):
                     raise error
                 return reply
             except errors.NotOwner as refusal:
@@ -152,141 +151,6 @@ class ClusterPeers:
     def tries(self, seconds: float) -> Tries:
         return Tries(self._placement, seconds)
 
-    async def commit(
-        self, asker: Asker, group: bytes, commits: Sequence[tuple[int, Commit]]
-    ) -> Sequence[errors.BrokerError | None]:
-        results: list[errors.BrokerError | None] = [None] * len(commits)
-
-        async def at(node: int, numbers: Sequence[int]) -> None:
-            chosen = [commits[number][1] for number in numbers]
-            try:
-                reply = await self._ask_node(node, asker, "commit", [group, chosen])
-                outcomes = [
-                    None if error_text is None else _error(error_text)
-                    for error_text in reply.result
-                ]
-            except errors.BrokerError as error:
-                outcomes = [error] * len(numbers)
-            for number, result in zip(numbers, outcomes, strict=True):
-                results[number] = result
-
-        await _at_each(commits, at)
-        return results
-
-    async def committed(
-        self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
-    ) -> Mapping[Place, Committed | errors.BrokerError]:
-        results: dict[Place, Committed | errors.BrokerError] = {}
-
-        async def at(node: int, numbers: Sequence[int]) -> None:
-            chosen = [wanted[number][1] for number in numbers]
-            late = errors.NotOwner(f"broker {node} does not answer in time")
-            results.update(dict.fromkeys(chosen, late))
-            with trio.move_on_at(deadline):
-                try:
-                    reply = await self._read(node, asker, "committed", [group, chosen])
-                except errors.BrokerError as error:
-                    results.update(dict.fromkeys(chosen, error))
-                    return
-                results.update(dict.fromkeys(chosen))
-                for name, index, committed, *refusal in reply.result:
-                    results[name, index] = _position(committed, *refusal)
-
-        await _at_each(wanted, at)
-        return results
-
-    async def positions(
-        self, asker: Asker, group: bytes, namespace: tuple[str, str]
-    ) -> Sequence[Place]:
-        places: list[Place] = []
-        for owner in self._placement.others():
-            reply = await self._read(owner.node_id, asker, "positions", [group, *namespace])
-            places += [(name, index) for name, index in reply.result]
-        return places
-
-    async def groups(
-        self, namespace: tuple[str, str], counts: Mapping[int, int]
-    ) -> Mapping[str, Sequence[bytes]]:
-        groups: dict[str, Sequence[bytes]] = {}
-        for node, count in counts.items():
-            reply = await self._read(node, NO_ASKER, "groups", [*namespace, count])
-            groups.update(reply.result)
-        return groups
-
-    async def group_positions(
-        self, group: bytes, namespace: tuple[str, str], counts: Mapping[int, int]
-    ) -> Mapping[str, Mapping[int, int]]:
-        positions: dict[str, Mapping[int, int]] = {}
-        for node, count in counts.items():
-            arguments = [*namespace, count, group]
-            reply = await self._read(node, NO_ASKER, "group_positions", arguments)
-            positions.update({full: dict(offsets) for full, offsets in reply.result})
-        return positions
-
-    async def topic_positions(
-        self, node: int, group: bytes, topic: TopicName
-    ) -> Mapping[int, int] | None:
-        reply = await self._read(node, NO_ASKER, "topic_positions", [group, topic.full])
-        return None if reply.result is None else dict(reply.result)
-
-    async def commit_forward(self, node: int, asker: Asker, group: bytes, commit: Commit) -> bool:
-        return bool((await self._ask_node(node, asker, "commit_forward", [group, commit])).result)
-
-    async def end_position(
-        self, node: int, asker: Asker, group: bytes, place: Place, protocol: str
-    ) -> None:
-        await self._ask_node(node, asker, "end_position", [group, *place, protocol])
-
-    async def seek(self, node: int, asker: Asker, group: bytes, place: Place, offset: int) -> None:
-        await self._ask_node(node, asker, "seek", [group, *place, offset])
-
-    async def standing(self, node: int, asker: Asker, group: bytes, place: Place) -> Standing:
-        result = (await self._read(node, asker, "standing", [group, *place])).result
-        return result and (result[0], result[1])
-
-    async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
-        had_any = False
-        for owner in self._placement.others():
-            try:
-                reply = await self._ask_node(owner.node_id, asker, "end_group", [group, *namespace])
-                had_any |= bool(reply.result)
-            except errors.NotOwner as error:
-                if had_any:
-                    raise errors.Unanswered(str(error)) from error
-                raise
-        return had_any
-
-    async def schema(
-        self,
-        node: int,
-        asker: Asker,
-        topic: TopicName,
-        *,
-        version: int | None,
-        non_persistent: bool,
-    ) -> tuple[int, SchemaMeta] | None:
-        reply = await self._read(node, asker, "schema", [topic.full, version, non_persistent])
-        if reply.result is None:
-            return None
-        number, kind, name, data, properties = reply.result
-        return number, SchemaMeta(kind, name, data, properties)
-
-    async def purge(self, node: int, asker: Asker, topic: str) -> None:
-        await self._ask_node(node, asker, "purge", [topic])
-
-    async def stored_sizes(self) -> Mapping[str, StoredSizes]:
-        """As `Peers.stored_sizes`; concurrent callers share the answers."""
-        return await self._gathered_sizes()
-
-    async def _ask_stored_sizes(self) -> Mapping[str, StoredSizes]:
-        replies = await self._ask_all(Call("kept", []), KEPT_S)
-        return {name: (a, b, c) for reply in replies for name, a, b, c in reply.result}
-
-    async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
-        replies = await self._ask_all(Call("non_persistent", list(namespace)), KEPT_S)
-        named = [name for reply in replies for name in reply.result]
-        return {full: TopicName(*namespace, topic) for full, topic in named}
-
     async def forward(self, node: int, listener: str) -> trio.SocketStream:
         address = self._address(self._owner(node))
         hello = msgspec.structs.replace(self._hello, kind="relay", listener=listener)
@@ -302,7 +166,7 @@ class ClusterPeers:
 
     async def _place(self, owner: Owner) -> Reply:
         """Ask how far the catalogue has come. Raises NotOwner."""
-        with _nothing_done():
+        with nothing_done():
             return await self._reply(owner, Call("place", []))
 
     async def spread(self, place: int, altered: TopicName | None = None) -> None:
@@ -311,7 +175,8 @@ class ClusterPeers:
         lost the topic by then, and the next owner follows the catalogue before it owns a topic.
         """
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._ask_all, Call("reached", [place]), self.times.spread_s)
+            ask = partial(self.ask_all, "reached", place, seconds=self.times.spread_s)
+            nursery.start_soon(ask)
             if altered is not None:
                 nursery.start_soon(self._await_owner, altered, place)
 
@@ -328,19 +193,18 @@ class ClusterPeers:
                 if not await tries.again(elsewhere(str(topic), owner)):
                     return
 
-    async def _ask_all(self, call: Call, seconds: float) -> Sequence[Reply]:
-        """Return the other brokers' responses within that time."""
-        replies: list[Reply] = []
+    async def ask_all(self, name: str, *arguments: object, seconds: float) -> Sequence[Result]:
+        results: list[Result] = []
 
-        async def ask_owner(owner: Owner) -> None:
-            with suppress(errors.BrokerError):  # Other responses count without this response.
-                replies.append(await self._ask(owner, call))
+        async def ask_node(node: int) -> None:
+            with suppress(errors.BrokerError):  # Other results count without this result.
+                results.append(await self.ask(node, NO_ASKER, name, *arguments))
 
         with trio.move_on_after(seconds):
             async with trio.open_nursery() as nursery:
-                for owner in self._placement.others():
-                    nursery.start_soon(ask_owner, owner)
-        return replies
+                for node in self.nodes():
+                    nursery.start_soon(ask_node, node)
+        return results
 
     async def close(self) -> None:
         """Close all idle connections."""
@@ -349,13 +213,13 @@ class ClusterPeers:
             for stream in streams:
                 await trio.aclose_forcefully(stream)
 
-    async def _ask_node(self, node: int, asker: Asker, name: str, arguments: list[Any]) -> Reply:
-        return await self._ask(self._owner(node), _call(asker, name, arguments))
+    def nodes(self) -> Sequence[int]:
+        return [owner.node_id for owner in self._placement.others()]
 
-    async def _read(self, node: int, asker: Asker, name: str, arguments: list[Any]) -> Reply:
-        """As `_ask_node` for a call that changes nothing. Raises NotOwner if there is no answer."""
-        with _nothing_done():
-            return await self._ask_node(node, asker, name, arguments)
+    async def ask(self, node: int, asker: Asker, name: str, *arguments: object) -> Result:
+        reply = await self._reply(self._owner(node), _call(asker, name, list(arguments)))
+        _raise_told(reply)
+        return reply.result
 
     def _owner(self, node: int) -> Owner:
         if node == NOBODY.node_id:
@@ -370,14 +234,6 @@ class ClusterPeers:
         if address is None:
             raise errors.NotOwner(f"broker {owner.node_id} is not reached", 0)
         return address
-
-    async def _ask(self, owner: Owner, call: Call) -> Reply:
-        """Send a call. Raises the error in the response; NotOwner, Unanswered without a
-        response.
-        """
-        reply = await self._reply(owner, call)
-        _raise_told(reply)
-        return reply
 
     async def _reply(self, owner: Owner, call: Call) -> Reply:
         """Return the response, which may be an error. Raises NotOwner if the call was not sent,
@@ -428,55 +284,12 @@ class ClusterPeers:
         return reply
 
 
-async def _at_each(
-    wanted: Sequence[tuple[int, object]],
-    ask: Callable[[int, Sequence[int]], Awaitable[None]],
-) -> None:
-    """Ask every node of `wanted` at the same time, with the indexes of its items."""
-    by_node: dict[int, list[int]] = {}
-    for number, (node, _) in enumerate(wanted):
-        by_node.setdefault(node, []).append(number)
-    async with trio.open_nursery() as nursery:
-        for node, numbers in by_node.items():
-            nursery.start_soon(ask, node, numbers)
-
-
-@contextmanager
-def _nothing_done() -> Iterator[None]:
-    """Turn Unanswered into NotOwner for a call that changes nothing, as the call can be
-    repeated.
-    """
-    try:
-        yield
-    except errors.Unanswered as error:
-        raise errors.NotOwner(str(error), 0) from error
-
-
 def _call(asker: Asker, name: str, arguments: list[Any]) -> Call:
     principal = asker.principal
     identity = (principal.name, sorted(principal.roles), principal.is_anonymous)
     return Call(name, arguments, identity, asker.at)
 
 
-def _position(
-    committed: Sequence[Any] | None, error: Sequence[str] | None = None
-) -> Committed | errors.BrokerError:
-    """Return a position as `Answers` sends it; an error follows only if there is an error."""
-    if error is not None:
-        return _error(error)
-    return None if committed is None else (committed[0], committed[1], committed[2])
-
-
 def _raise_told(reply: Reply) -> None:
     if reply.error is not None:
-        raise _error(reply.error)
-
-
-def _error(named: Sequence[str]) -> errors.BrokerError:
-    name, text = named
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, errors.BrokerError):
-        if kind is errors.OffsetOutOfRange:
-            return errors.InvalidRequest(text)
-        return kind(text)
-    return errors.Conflict(f"{name}: {text}")
+        raise unnamed_error(reply.error)

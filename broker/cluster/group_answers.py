@@ -147,7 +147,7 @@ class GroupAnswers:
     def _checked(self, call: Call, action: Action, group: bytes, full: str) -> TopicName:
         """Return the topic's name. Raises NotAuthorized, NotOwner."""
         name = TopicName(*full.split("/", 2))
-        principal = Principal(*_identity(call))
+        principal = principal_of(call)
         resources = [Resource.of_group(group, name)]
         resources += [Resource.of_topic(name)] if action is Action.CONSUME else []
         for resource in resources:
@@ -156,7 +156,7 @@ class GroupAnswers:
         return name
 
 
-def _identity(call: Call) -> tuple[str, frozenset[str], bool]:
-    """Return name and roles of the client for which the other broker calls; True if anonymous."""
+def principal_of(call: Call) -> Principal:
+    """Return the client for which the other broker calls."""
     name, roles, is_anonymous = call.principal
-    return name, frozenset(roles), is_anonymous
+    return Principal(name, frozenset(roles), is_anonymous)

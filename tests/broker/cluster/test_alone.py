@@ -4,8 +4,10 @@ import pytest
 
 from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.errors import NotOwner
+from braidlog.storage.metadata.names import TopicName
 
-PLACE, NOBODY = ("public/default/t", 0), object()
+TOPIC, NOBODY = TopicName("public", "default", "t"), object()
+PLACE = (TOPIC.full, 0)
 DEFAULT = ("public", "default")
 
 
@@ -13,7 +15,7 @@ async def test_a_question_to_a_node_finds_no_owner():
     alone = Alone()
     questions = (
         alone.forward(2, "kafka"),
-        alone.schema(2, NOBODY, NOBODY, version=None, non_persistent=False),
+        alone.schema(2, NOBODY, TOPIC, version=None, non_persistent=False),
         alone.purge(2, NOBODY, PLACE[0]),
     )
     for question in questions:

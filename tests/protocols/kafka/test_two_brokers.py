@@ -224,16 +224,10 @@ async def test_a_hanging_broker_is_awaited_no_longer_than_a_new_owner(cluster: T
             assert seconds == commits.FIND_S
             return peers.tries(0.01)
 
-        async def committed(
-            self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
-        ) -> Mapping[Place, Committed | BrokerError]:
-            return await peers.committed(asker, group, wanted, deadline)
-
-        async def _hang(self, *_: object) -> NoReturn:
+        async def ask(self, *_: object) -> NoReturn:
             await trio.sleep_forever()
 
-    cluster.first.broker.peers = hanging = HangingPeers()
-    peers._ask_node = hanging._hang
+    cluster.first.broker.peers = HangingPeers()
     with trio.fail_after(10):
         reply = await cluster.fetch(2, (cluster.theirs, 0))
     assert reply.error == Code.COORDINATOR_LOAD_IN_PROGRESS
