@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from braidlog.protocols.iggy.messages import ConsumerRef, Name, PollingStrategy
 
 
-@dataclass(slots=True)
-class FetchedPlace:
+class FetchedPlace(msgspec.Struct):
     """A partition to read. `max_bytes` is the limit of this partition's messages; `incarnation` is
     the partition's lasting number, `generation` that of the group's assignment.
     """
@@ -20,8 +19,7 @@ class FetchedPlace:
     generation: int
 
 
-@dataclass(slots=True)
-class FetchMessages:
+class FetchMessages(msgspec.Struct):
     """Asks for up to `count` messages of all partitions together, and waits for `min_count`."""
 
     consumer: ConsumerRef

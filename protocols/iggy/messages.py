@@ -9,7 +9,8 @@ consumer is named by its number (int) or its text (str).
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 Name = int | str
 
@@ -106,16 +107,14 @@ class PollingKind(enum.IntEnum):
     NEXT = 5
 
 
-@dataclass(slots=True)
-class ConsumerRef:
+class ConsumerRef(msgspec.Struct):
     """The reader of a poll or the owner of a stored offset."""
 
     kind: ConsumerKind
     name: Name
 
 
-@dataclass(slots=True)
-class Partitioning:
+class Partitioning(msgspec.Struct):
     """A SEND's partition. `partition` is an index (below 0: no such partition can exist); a keyed
     SEND hashes `key`.
     """
@@ -125,8 +124,7 @@ class Partitioning:
     key: bytes = b""
 
 
-@dataclass(slots=True)
-class PollingStrategy:
+class PollingStrategy(msgspec.Struct):
     """A poll's start. `value` is an offset for OFFSET, microseconds since 1970 for TIMESTAMP, else
     meaningless.
     """
@@ -138,23 +136,20 @@ class PollingStrategy:
 # Requests.
 
 
-@dataclass(slots=True)
-class OfTopic:
+class OfTopic(msgspec.Struct):
     """A request that names a topic."""
 
     stream: Name
     topic: Name
 
 
-@dataclass(slots=True)
 class OfGroup(OfTopic):
     """A request that names a consumer group."""
 
     group: Name
 
 
-@dataclass(slots=True)
-class OfStoredOffset:
+class OfStoredOffset(msgspec.Struct):
     """A request that names a stored offset."""
 
     consumer: ConsumerRef
@@ -163,35 +158,29 @@ class OfStoredOffset:
     partition: int | None
 
 
-@dataclass(slots=True)
-class Ping:
+class Ping(msgspec.Struct):
     """A PING, also sent before login, and every few seconds."""
 
 
-@dataclass(slots=True)
-class GetStats:
+class GetStats(msgspec.Struct):
     """Asks for statistics of the whole broker."""
 
 
-@dataclass(slots=True)
-class GetMe:
+class GetMe(msgspec.Struct):
     """Asks for the caller's own connection."""
 
 
-@dataclass(slots=True)
-class GetClient:
+class GetClient(msgspec.Struct):
     """Asks for any connection of this listener."""
 
     client_id: int
 
 
-@dataclass(slots=True)
-class GetClients:
+class GetClients(msgspec.Struct):
     """Asks for all connections of this listener."""
 
 
-@dataclass(slots=True)
-class PollMessages:
+class PollMessages(msgspec.Struct):
     """Asks for up to `count` messages; this protocol has no waiting polls."""
 
     consumer: ConsumerRef
@@ -205,7 +194,6 @@ class PollMessages:
     fits_only: bool = False  # The limit also holds for the first message.
 
 
-@dataclass(slots=True)
 class PollDeferred(PollMessages):
     """Asks for messages, and waits for at least `min_count` (W)."""
 
@@ -214,8 +202,7 @@ class PollDeferred(PollMessages):
     request_timeout_us: int = 0
 
 
-@dataclass(slots=True)
-class WaitForMessages:
+class WaitForMessages(msgspec.Struct):
     """Asks which partitions have messages, and waits for one with some (development builds of W).
     `targets` has the start of a poll by partition.
     """
@@ -228,12 +215,10 @@ class WaitForMessages:
     targets: dict[int, PollingStrategy]
 
 
-@dataclass(slots=True)
-class CancelDeferred:
+class CancelDeferred(msgspec.Struct):
     """Cancels the waiting poll of the same request number (W); there is no answer."""
 
 
-@dataclass(slots=True)
 class SendMessages(OfTopic):
     """Messages to append. `messages` is a view into the frame: valid during the call only. `count`
     is None in dialects that do not send a count.
@@ -244,19 +229,16 @@ class SendMessages(OfTopic):
     count: int | None = None
 
 
-@dataclass(slots=True)
 class GetPartitionRoute(OfTopic):
     """Asks which node serves a partition (W)."""
 
     partition: int
 
 
-@dataclass(slots=True)
 class GetConsumerOffset(OfStoredOffset):
     """Asks for the last offset that a consumer has stored."""
 
 
-@dataclass(slots=True)
 class StoreConsumerOffset(OfStoredOffset):
     """A consumer's offset to store. `offset` is the last consumed offset. `quorum`: the
     confirmation that V's client waits for.
@@ -266,27 +248,23 @@ class StoreConsumerOffset(OfStoredOffset):
     quorum: int = 1
 
 
-@dataclass(slots=True)
 class DeleteConsumerOffset(OfStoredOffset):
     """Resets a stored offset to "never stored"."""
 
     quorum: int = 1
 
 
-@dataclass(slots=True)
-class GetStream:
+class GetStream(msgspec.Struct):
     """Asks for a stream with its topics."""
 
     stream: Name
 
 
-@dataclass(slots=True)
-class GetStreams:
+class GetStreams(msgspec.Struct):
     """Asks for all streams."""
 
 
-@dataclass(slots=True)
-class CreateStream:
+class CreateStream(msgspec.Struct):
     """Creates a stream. `stream_id` None: the server picks an id."""
 
     name: str
@@ -294,8 +272,7 @@ class CreateStream:
     options: dict[str, tuple[int, bytes]] | None = None
 
 
-@dataclass(slots=True)
-class UpdateStream:
+class UpdateStream(msgspec.Struct):
     """Renames a stream."""
 
     stream: Name
@@ -303,27 +280,23 @@ class UpdateStream:
     options: dict[str, tuple[int, bytes]] | None = None
 
 
-@dataclass(slots=True)
-class DeleteStream:
+class DeleteStream(msgspec.Struct):
     """Deletes a stream with all its topics."""
 
     stream: Name
 
 
-@dataclass(slots=True)
 class GetTopic(OfTopic):
     """Asks for a topic with its partitions."""
 
 
-@dataclass(slots=True)
-class GetTopics:
+class GetTopics(msgspec.Struct):
     """Asks for all topics of a stream."""
 
     stream: Name
 
 
-@dataclass(slots=True)
-class CreateTopic:
+class CreateTopic(msgspec.Struct):
     """Creates a topic. `topic_id` None: the server picks an id.
 
     For expiry and size 0 is the server's default, all ones is no bound. `options` are V's, kind and
@@ -341,7 +314,6 @@ class CreateTopic:
     options: dict[str, tuple[int, bytes]] | None = None
 
 
-@dataclass(slots=True)
 class UpdateTopic(OfTopic):
     """Changes a topic's settings or name. In V only the named options change. In W the name may be
     absent, and the options in `resets` return to the server's value.
@@ -356,19 +328,16 @@ class UpdateTopic(OfTopic):
     resets: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class PurgeStream:
+class PurgeStream(msgspec.Struct):
     """Deletes all messages of a stream's topics."""
 
     stream: Name
 
 
-@dataclass(slots=True)
 class PurgeTopic(OfTopic):
     """Deletes all messages of a topic; stored offsets stay."""
 
 
-@dataclass(slots=True)
 class FlushUnsavedBuffer(OfTopic):
     """Flushes a partition's messages to disk."""
 
@@ -376,7 +345,6 @@ class FlushUnsavedBuffer(OfTopic):
     fsync: bool
 
 
-@dataclass(slots=True)
 class DeleteSegments(OfTopic):
     """Deletes the oldest `count` segments of a partition."""
 
@@ -384,36 +352,30 @@ class DeleteSegments(OfTopic):
     count: int
 
 
-@dataclass(slots=True)
 class DeletePartitions(OfTopic):
     """Removes the `count` partitions with the highest numbers."""
 
     count: int
 
 
-@dataclass(slots=True)
 class DeleteTopic(OfTopic):
     """Deletes a topic with its records and stored offsets."""
 
 
-@dataclass(slots=True)
 class CreatePartitions(OfTopic):
     """Adds `count` partitions."""
 
     count: int
 
 
-@dataclass(slots=True)
 class GetGroup(OfGroup):
     """Asks for a consumer group with its members."""
 
 
-@dataclass(slots=True)
 class GetGroups(OfTopic):
     """Asks for all consumer groups of a topic."""
 
 
-@dataclass(slots=True)
 class CreateGroup(OfTopic):
     """Creates a group. `group_id` None: the server picks an id. `name` None: a group without a name
     (D0).
@@ -423,33 +385,27 @@ class CreateGroup(OfTopic):
     name: str | None = None
 
 
-@dataclass(slots=True)
 class DeleteGroup(OfGroup):
     """Deletes a group with its stored offsets and memberships."""
 
 
-@dataclass(slots=True)
 class JoinGroup(OfGroup):
     """Makes the connection a member of a group."""
 
 
-@dataclass(slots=True)
 class LeaveGroup(OfGroup):
     """Ends the connection's membership of a group."""
 
 
-@dataclass(slots=True)
 class SyncGroup(OfGroup):
     """Asks for the caller's present partitions as a member (V)."""
 
 
-@dataclass(slots=True)
-class GetClusterMetadata:
+class GetClusterMetadata(msgspec.Struct):
     """Asks for the nodes of the cluster."""
 
 
-@dataclass(slots=True)
-class DescribeOptions:
+class DescribeOptions(msgspec.Struct):
     """Asks for the possible options of a topic (1), stream (2) or user (3) (V)."""
 
     scope: int

@@ -7,13 +7,12 @@ and groups have their numbers in the catalogue, from 1; times are microseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from braidlog.protocols.iggy.user_messages import Permissions
 
 
-@dataclass(slots=True)
-class ClientInfo:
+class ClientInfo(msgspec.Struct):
     """A connection; `user_id` None while nobody has logged in on it."""
 
     client_id: int
@@ -23,8 +22,7 @@ class ClientInfo:
     groups_count: int
 
 
-@dataclass(slots=True)
-class JoinedGroup:
+class JoinedGroup(msgspec.Struct):
     """A consumer group that a connection is a member of."""
 
     stream_id: int
@@ -32,8 +30,7 @@ class JoinedGroup:
     group_id: int
 
 
-@dataclass(slots=True)
-class StatsReply:
+class StatsReply(msgspec.Struct):
     """Answer to GET_STATS: times in microseconds, sizes in bytes, cpu in percent."""
 
     process_id: int
@@ -66,8 +63,7 @@ class StatsReply:
     disk_total_bytes: int
 
 
-@dataclass(slots=True)
-class StreamInfo:
+class StreamInfo(msgspec.Struct):
     """A namespace, as Iggy sees it."""
 
     stream_id: int
@@ -80,8 +76,7 @@ class StreamInfo:
     derived_options: bytes = b""
 
 
-@dataclass(slots=True)
-class TopicDetails:
+class TopicDetails(msgspec.Struct):
     """A topic; `expiry_us` and `size_max` are all ones if there is no bound."""
 
     topic_id: int
@@ -98,8 +93,7 @@ class TopicDetails:
     derived_options: bytes = b""  # and the values of all others.
 
 
-@dataclass(slots=True)
-class PartitionDetails:
+class PartitionDetails(msgspec.Struct):
     """A partition; `current_offset` is that of the last record that may be read, and 0 if there is
     none.
     """
@@ -119,8 +113,7 @@ class PartitionDetails:
     in_sync: bytes = b""
 
 
-@dataclass(slots=True)
-class PolledHead:
+class PolledHead(msgspec.Struct):
     """The header before polled messages; the fields of W as in `PartitionDetails`."""
 
     partition: int
@@ -132,8 +125,7 @@ class PolledHead:
     next_offset: int = 0  # Where the next read continues.
 
 
-@dataclass(slots=True)
-class FetchSection:
+class FetchSection(msgspec.Struct):
     """A partition's part of the answer to FETCH_MESSAGES, before the messages of all partitions.
     `status` is an error or 0; the further fields as in `PolledHead`.
     """
@@ -154,15 +146,13 @@ class FetchSection:
         return cls(partition, status, 0, 0, 0, 0, 0, 0, 0)
 
 
-@dataclass(slots=True)
-class ReadyPartitions:
+class ReadyPartitions(msgspec.Struct):
     """Answer to WAIT_FOR_MESSAGES."""
 
     partitions: list[int]
 
 
-@dataclass(slots=True)
-class PartitionRoute:
+class PartitionRoute(msgspec.Struct):
     """Answer to GET_PARTITION_ROUTE (W)."""
 
     incarnation: int
@@ -172,8 +162,7 @@ class PartitionRoute:
     primary_replica: int
 
 
-@dataclass(slots=True)
-class OffsetInfo:
+class OffsetInfo(msgspec.Struct):
     """Answer to GET_CONSUMER_OFFSET."""
 
     partition: int
@@ -181,8 +170,7 @@ class OffsetInfo:
     stored_offset: int
 
 
-@dataclass(slots=True)
-class GroupInfo:
+class GroupInfo(msgspec.Struct):
     """A consumer group."""
 
     group_id: int
@@ -191,16 +179,14 @@ class GroupInfo:
     name: str
 
 
-@dataclass(slots=True)
-class MemberInfo:
+class MemberInfo(msgspec.Struct):
     """A member of a consumer group, with the indexes of its partitions."""
 
     member_id: int
     partitions: list[int]
 
 
-@dataclass(slots=True)
-class SentInfo:
+class SentInfo(msgspec.Struct):
     """The place of a SEND's messages (V); other dialects have no such field."""
 
     stream_id: int
@@ -210,15 +196,13 @@ class SentInfo:
     entries_count: int = 1
 
 
-@dataclass(slots=True)
-class NothingSent:
+class NothingSent(msgspec.Struct):
     """The messages of a repeated SEND are stored, at a place that is not known any more (W)."""
 
     entries_count: int = 0
 
 
-@dataclass(slots=True)
-class LoginInfo:
+class LoginInfo(msgspec.Struct):
     """Answer to a login. Users are numbered from 0, which is root. Only V has the other fields."""
 
     user_id: int
@@ -227,16 +211,14 @@ class LoginInfo:
     server_version: str
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(msgspec.Struct):
     """Answer to SYNC_GROUP."""
 
     generation: int
     partitions: list[int]
 
 
-@dataclass(slots=True)
-class Node:
+class Node(msgspec.Struct):
     """The single node of a cluster: this broker."""
 
     cluster: str
@@ -247,15 +229,13 @@ class Node:
     replica_id: int = 0
 
 
-@dataclass(slots=True)
-class Count:
+class Count(msgspec.Struct):
     """The number of records in a list; V writes it for some, other dialects for none."""
 
     count: int
 
 
-@dataclass(slots=True)
-class OptionInfo:
+class OptionInfo(msgspec.Struct):
     """An option that can be set (V)."""
 
     key: str
@@ -265,8 +245,7 @@ class OptionInfo:
     flags: int = 0
 
 
-@dataclass(slots=True)
-class UserDetails:
+class UserDetails(msgspec.Struct):
     """A user."""
 
     user_id: int
@@ -277,23 +256,20 @@ class UserDetails:
     derived_options: bytes = b""
 
 
-@dataclass(slots=True)
-class UserPermissions:
+class UserPermissions(msgspec.Struct):
     """A user's permissions, or None."""
 
     permissions: Permissions | None
 
 
-@dataclass(slots=True)
-class TokenDetails:
+class TokenDetails(msgspec.Struct):
     """A token; `expires_us` 0: never."""
 
     name: str
     expires_us: int
 
 
-@dataclass(slots=True)
-class RawToken:
+class RawToken(msgspec.Struct):
     """A new token, shown once."""
 
     token: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from braidlog.protocols.iggy.messages import Name
 
@@ -19,24 +19,21 @@ STREAM_PERMISSIONS = (
 TOPIC_PERMISSIONS = ("manage_topic", "read_topic", "poll_messages", "send_messages")
 
 
-@dataclass(slots=True)
-class StreamPermissions:
+class StreamPermissions(msgspec.Struct):
     """Permissions on a stream, and on single topics in it, by their numbers."""
 
     granted: frozenset[str]
-    topics: dict[int, frozenset[str]] = field(default_factory=dict)
+    topics: dict[int, frozenset[str]] = {}
 
 
-@dataclass(slots=True)
-class Permissions:
+class Permissions(msgspec.Struct):
     """Permissions of a user: everywhere, and on single streams, by their numbers."""
 
     granted: frozenset[str]
-    streams: dict[int, StreamPermissions] = field(default_factory=dict)
+    streams: dict[int, StreamPermissions] = {}
 
 
-@dataclass(slots=True)
-class LoginUser:
+class LoginUser(msgspec.Struct):
     """`version` is empty before D2. Rust and Python clients send the version of the crate `iggy`,
     from V on that of their own package. `secret` proves later that another connection is the same
     client's (W).
@@ -49,8 +46,7 @@ class LoginUser:
     secret: bytes = b""
 
 
-@dataclass(slots=True)
-class BindSession:
+class BindSession(msgspec.Struct):
     """Continue a session on another connection (W). `session` 0: the session whose number has not
     reached the client. `version` is that of the client's library.
     """
@@ -62,13 +58,11 @@ class BindSession:
     secret: bytes
 
 
-@dataclass(slots=True)
-class LogoutUser:
+class LogoutUser(msgspec.Struct):
     """Back to the state before login."""
 
 
-@dataclass(slots=True)
-class LoginWithToken:
+class LoginWithToken(msgspec.Struct):
     """Log in with a personal access token; `secret` as in `LoginUser`."""
 
     token: str
@@ -77,20 +71,17 @@ class LoginWithToken:
     secret: bytes = b""
 
 
-@dataclass(slots=True)
-class GetUser:
+class GetUser(msgspec.Struct):
     """A user with its permissions."""
 
     user: Name
 
 
-@dataclass(slots=True)
-class GetUsers:
+class GetUsers(msgspec.Struct):
     """All users."""
 
 
-@dataclass(slots=True)
-class CreateUser:
+class CreateUser(msgspec.Struct):
     """`permissions` None: the client sent none."""
 
     username: str
@@ -100,8 +91,7 @@ class CreateUser:
     options: dict[str, tuple[int, bytes]] | None = None
 
 
-@dataclass(slots=True)
-class UpdateUser:
+class UpdateUser(msgspec.Struct):
     """Change a user's name and status; None: no change."""
 
     user: Name
@@ -110,23 +100,20 @@ class UpdateUser:
     options: dict[str, tuple[int, bytes]] | None = None
 
 
-@dataclass(slots=True)
-class DeleteUser:
+class DeleteUser(msgspec.Struct):
     """With its tokens."""
 
     user: Name
 
 
-@dataclass(slots=True)
-class UpdatePermissions:
+class UpdatePermissions(msgspec.Struct):
     """All that a user may do from now on; None: nothing."""
 
     user: Name
     permissions: Permissions | None
 
 
-@dataclass(slots=True)
-class ChangePassword:
+class ChangePassword(msgspec.Struct):
     """Change a password; the old password must be right."""
 
     user: Name
@@ -134,21 +121,18 @@ class ChangePassword:
     new: str
 
 
-@dataclass(slots=True)
-class GetTokens:
+class GetTokens(msgspec.Struct):
     """The caller's own tokens, by name."""
 
 
-@dataclass(slots=True)
-class CreateToken:
+class CreateToken(msgspec.Struct):
     """`expiry_us` is a duration; 0 (server's default) and all ones: never."""
 
     name: str
     expiry_us: int
 
 
-@dataclass(slots=True)
-class DeleteToken:
+class DeleteToken(msgspec.Struct):
     """Delete a token of the caller."""
 
     name: str

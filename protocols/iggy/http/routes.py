@@ -8,7 +8,7 @@ row. Paths: apache/iggy, `core/server/src/http` (0.11). Knows no connection.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -198,7 +198,7 @@ def row(
     **sources: Source,
 ) -> ApiRow:
     """Return the row of a request. Without `show` the answer is empty, with `status`."""
-    known = {attribute.name for attribute in fields(request)}
+    known = set(request.__struct_fields__)
 
     async def handler(call: HttpCall) -> Answer:
         values = {} if body is None else v.parsed(call.body, body).fields()
@@ -259,7 +259,7 @@ async def _poll(call: HttpCall) -> Answer:
     context.dialect = D5  # Its messages have the fields of the JSON form.
     request = poll_of(call.query, call.stream, call.topic)
     room = call.held.enter_context(await run(reserved(context, POLL_BYTES * POLL_COPIES)))
-    request = replace(request, max_bytes=max(min(room.size // POLL_COPIES, POLL_BYTES), 1))
+    request.max_bytes = max(min(room.size // POLL_COPIES, POLL_BYTES), 1)
     await call.turns.wait()
     answer = await carry_out(context, request)
     shown = await call.shown(polled_parts(answer.records[0], answer.tail))
