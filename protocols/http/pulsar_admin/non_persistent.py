@@ -16,7 +16,6 @@ from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import TopicExists, TopicNotFound
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
-    BAD_PARTITIONS,
     GROUP_NOT_FOUND,
     NOT_ON_NON_PERSISTENT,
     NOT_SUPPORTED,
@@ -42,7 +41,12 @@ from braidlog.protocols.http.pulsar_admin.statistics import (
     subscription_stats,
     without_clients,
 )
-from braidlog.protocols.http.pulsar_admin.topics import partition_count
+from braidlog.protocols.http.pulsar_admin.topics import (
+    NOT_PARTITIONED,
+    PARTITIONED,
+    no_separate_partition,
+    partition_count,
+)
 from braidlog.protocols.http.routes import seen_by, topics_seen
 
 if TYPE_CHECKING:
@@ -93,19 +97,17 @@ class AdminNonPersistent(AdminHandlers):
         name, index = name_of(request)
         if await self._body(request):
             raise RequestRefused(NOT_SUPPORTED, NO_PROPERTIES)
-        if index is None:
-            self._non_persistent.create(name)
-        else:  # Partitions exist, or cannot be created separately.
-            self._non_persistent.get(name, index, make=False)
+        if index is not None:
+            raise no_separate_partition(name, index, self._non_persistent.partitions(name))
+        self._non_persistent.create(name)
         return done()
 
     async def delete(self, request: Request) -> Response:
         """Delete a non-persistent topic without partitions."""
-        name, index = name_of(request)
+        name, _ = name_of(request)
         if self._non_persistent.partitions(name):
-            kind = "a partition" if index is not None else "a partitioned topic"
-            code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
-            raise RequestRefused(code, f"{name} is {kind}: delete it with its partitions")
+            text = f"non-persistent://{name.full} {PARTITIONED}"
+            raise RequestRefused(OTHER_KIND_OF_TOPIC, text)
         return await self._delete(request, name)
 
     async def partitions(self, request: Request) -> Response:
@@ -125,12 +127,10 @@ class AdminNonPersistent(AdminHandlers):
         """Create a partitioned non-persistent topic or add partitions; the body is the partition
         count.
         """
-        name, index = name_of(request)
+        name, _ = name_of(request)
         count, properties = await partition_count(self._bodies, request)
         if properties:
             raise RequestRefused(NOT_SUPPORTED, NO_PROPERTIES)
-        if index is not None:
-            raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
         known = self._non_persistent.partitions(name)
         if request.method == "PUT" and known:
             raise TopicExists("This topic already exists")
@@ -150,7 +150,8 @@ class AdminNonPersistent(AdminHandlers):
         """Return the error for a topic without partitions, or for a missing topic."""
         if self._non_persistent.find(name, None) is None:
             return TopicNotFound(f"Partitioned Topic not found: {name}")
-        return RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+        text = f"non-persistent://{name.full} {NOT_PARTITIONED}"
+        return RequestRefused(OTHER_KIND_OF_TOPIC, text)
 
     async def _delete(self, request: Request, name: TopicName) -> Response:
         users = sum(
@@ -200,37 +201,58 @@ class AdminNonPersistent(AdminHandlers):
         return json_answer(self._groups_seen(request))
 
     def _groups_seen(self, request: Request) -> list[str]:
-        topic, is_seen = self._topic(request), seen_by(self._broker, request)
-        return [
-            _text(name)
+        is_seen = seen_by(self._broker, request)
+        names = {
+            _text(name): None
+            for topic in self._parts(request)
             for name in topic.subscriptions
             if is_seen(Resource.of_group(name, topic.name))
-        ]
+        }
+        return [*names]
 
     async def delete_subscription(self, request: Request) -> Response:
         """Delete a subscription; with `force` even while consumers are connected."""
-        topic = self._topic(request)
         name = text_of(request, "subscription").encode()
-        subscription = topic.subscriptions.get(name)
-        if subscription is None:
+        parts = [
+            (topic, subscription)
+            for topic in self._parts(request)
+            if (subscription := topic.subscriptions.get(name)) is not None
+        ]
+        if not parts:
             raise RequestRefused(GROUP_NOT_FOUND, "Subscription not found")
-        if subscription.consumers and not query.truth(request, ("force",)):
+        is_busy = any(subscription.consumers for _, subscription in parts)
+        if is_busy and not query.truth(request, ("force",)):
             raise RequestRefused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
-        self._broker.closing.add(subscription.close_consumers())
-        topic.unsubscribe(subscription)
+        for topic, subscription in parts:
+            self._broker.closing.add(subscription.close_consumers())
+            topic.unsubscribe(subscription)
         return done()
 
-    def _topic(self, request: Request) -> NonPersistentChannel:
-        """Return the topic of the path, if in use. Raises TopicNotFound."""
+    def _parts(self, request: Request) -> list[NonPersistentChannel]:
+        """Return the topic or the partition of the path; of a partitioned topic, all partitions in
+        use. Raises TopicNotFound, PartitionNotFound.
+        """
         name, index = name_of(request)
-        topic = self._non_persistent.find(name, index)
+        if index is None and self._non_persistent.partitions(name):
+            return self._all(name)
+        return [self._topic(request)]
+
+    def _topic(self, request: Request) -> NonPersistentChannel:
+        """Return the topic of the path, if in use, or a partition of a partitioned topic.
+
+        Raises TopicNotFound, PartitionNotFound.
+        """
+        name, index = name_of(request)
+        if index is not None:
+            return self._non_persistent.get(name, index, make=False)
+        topic = self._non_persistent.find(name, None)
         if topic is None:
             raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
         return topic
 
     async def unload(self, request: Request) -> Response:
         """Answer that a non-persistent topic is unloaded; there is nothing to do."""
-        self._topic(request)
+        self._parts(request)
         return done()
 
     def _stats(self, request: Request, topics: list[NonPersistentChannel]) -> Json:

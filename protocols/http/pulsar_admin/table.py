@@ -50,6 +50,7 @@ from braidlog.protocols.http.pulsar_admin.schemas import AdminSchemas
 from braidlog.protocols.http.pulsar_admin.subscriptions import AdminSubscriptions
 from braidlog.protocols.http.pulsar_admin.topic_details import AdminTopicDetails
 from braidlog.protocols.http.pulsar_admin.topic_jobs import AdminTopicJobs
+from braidlog.protocols.http.pulsar_admin.topic_names import refuse_other_names
 from braidlog.protocols.http.pulsar_admin.topics import AdminTopics
 from braidlog.protocols.http.pulsar_admin.write_content import (
     CLUSTER_DATA,
@@ -101,6 +102,7 @@ def admin_routes(
         if method in WRITING and path not in REFUSED:
             assert isinstance(endpoint, AdminEndpoint), "a call that changes something has content"
             handler = refuse_the_rest(handler, endpoint.content, bodies)
+        handler = refuse_other_names(broker, method, path, handler)
         endpoint = replace(endpoint, handler=in_apache_words(handler))
         paths.setdefault(path, {})[method] = endpoint
     return [routes.route(path, **methods) for path, methods in paths.items()]

@@ -117,12 +117,9 @@ class AdminTopicDetails(AdminHandlers):
     async def backlog_size(self, request: Request) -> Response:
         """The stored bytes from a message id on."""
         body = await self._body(request)
-        topic, partitions = topic_of(self._broker, request)
-        if len(partitions) != 1 or (topic.partitioned and name_of(request)[1] is None):
-            text = "calculate backlog size is not allowed for partitioned-topic"
-            raise RequestRefused(ONE_PARTITION_WANTED, text)
-        position = await entries_after(partitions[0], body)
-        return json_answer(statistics.bytes_from(partitions[0], position))
+        _, (partition,) = topic_of(self._broker, request)
+        position = await entries_after(partition, body)
+        return json_answer(statistics.bytes_from(partition, position))
 
     async def partitioned_internal_stats(self, request: Request) -> Response:
         """Ledgers and cursors of each partition of a partitioned topic."""

@@ -37,11 +37,8 @@ class AdminTopicJobs:
 
     async def terminate(self, request: Request) -> Response:
         """Terminate a topic without partitions; answers with its last message's id."""
-        name, index = name_of(request)
+        name, _ = name_of(request)
         topic = self._broker.topics.get(name)
-        if topic.partitioned or index is not None:
-            text = "Termination of a partitioned topic is not allowed: see terminate/partitions"
-            raise RequestRefused(ONE_PARTITION_WANTED, text)
         await self._broker.durability.reached(await self._broker.topics.terminate(name))
         return json_answer(await _last_id(topic.partitions[0], -1))
 

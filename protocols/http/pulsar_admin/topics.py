@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.errors import TopicExists, TopicNotFound
 from braidlog.broker.reading import entries
 from braidlog.broker.reading.numbered import nth_entry, nth_entry_from_end
 from braidlog.broker.runtime.turns import in_turns
@@ -19,8 +19,8 @@ from braidlog.protocols.http.errors import (
     BAD_PARTITIONS,
     FEWER_PARTITIONS,
     MESSAGE_NOT_FOUND,
+    NOT_OF_A_PARTITION,
     NOTHING_TO_EXAMINE,
-    ONE_PARTITION_WANTED,
     OTHER_KIND_OF_TOPIC,
     TOPIC_BUSY,
     TOPIC_NOT_FOUND,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.pulsar_admin.policies import Setting
+    from braidlog.storage.metadata.names import TopicName
 
 PARTITIONS_MAX = 10_000
 INT_MAX = 2**31 - 1  # The largest `int` of Java.
@@ -55,6 +56,13 @@ SUBSCRIPTIONS_PER_TURN = 200
 TIME_MS_MAX = (2**63 - 1) // 1000
 NO_ENTRY = -1
 TIMES = ("getEarliestTimeInBacklog",)
+# Ends of Apache's errors for a deletion of the other kind.
+PARTITIONED = (
+    "is a partitioned topic, instead of calling delete topic, please call delete-partitioned-topic."
+)
+NOT_PARTITIONED = (
+    "is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete."
+)
 ENTRIES_COUNTED_MAX = 10_000  # Entries on the way to the entry that a client names by number.
 
 
@@ -80,18 +88,18 @@ class AdminTopics(AdminHandlers):
         name, index = name_of(request)
         properties = read_properties(await self._body(request))
         if index is not None:
-            topic_of(self._broker, request)  # Partitions exist, or cannot be created separately.
-            return done()
+            existing = self._broker.topics.find(name)
+            is_partitioned = existing is not None and existing.partitioned
+            count = len(existing.partitions) if existing is not None and is_partitioned else 0
+            raise no_separate_partition(name, index, count)
         settings = new_settings(properties)
         topic = await self._broker.topics.create(name, 1, partitioned=False, settings=settings)
         return await self._done_at(topic.ticket)
 
     async def create_partitioned(self, request: Request) -> Response:
         """Create a partitioned topic; the body is the number of partitions."""
-        name, index = name_of(request)
+        name, _ = name_of(request)
         count, properties = await partition_count(self._bodies, request)
-        if index is not None:
-            raise RequestRefused(BAD_PARTITIONS, "a partition has no partitions")
         settings = new_settings(properties)
         topic = await self._broker.topics.create(name, count, partitioned=True, settings=settings)
         return await self._done_at(topic.ticket)
@@ -132,12 +140,10 @@ class AdminTopics(AdminHandlers):
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic without partitions."""
-        name, index = name_of(request)
+        name, _ = name_of(request)
         topic = self._broker.topics.get(name)
         if topic.partitioned:
-            kind = "a partition" if index is not None else "a partitioned topic"
-            code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
-            raise RequestRefused(code, f"{name} is {kind}: delete it with its partitions")
+            raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{full_name(topic)} {PARTITIONED}")
         return await self._delete(request, topic)
 
     async def delete_partitioned(self, request: Request) -> Response:
@@ -147,7 +153,7 @@ class AdminTopics(AdminHandlers):
         if topic is None:
             raise RequestRefused(TOPIC_NOT_FOUND, f"Topic persistent://{name.full} not found.")
         if not topic.partitioned:
-            raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+            raise RequestRefused(OTHER_KIND_OF_TOPIC, f"{full_name(topic)} {NOT_PARTITIONED}")
         return await self._delete(request, topic)
 
     async def _delete(self, request: Request, topic: Topic) -> Response:
@@ -276,12 +282,26 @@ class AdminTopics(AdminHandlers):
         return await shown_entry(self._broker, request, partition, span.offset)
 
     def one_partition(self, request: Request) -> Partition:
-        """Return the only partition of the topic, or the named partition. Raises RequestRefused."""
-        _, partitions = topic_of(self._broker, request)
-        if len(partitions) != 1:
-            text = "this is not possible on a partitioned topic: name one of its partitions"
-            raise RequestRefused(ONE_PARTITION_WANTED, text)
-        return partitions[0]
+        """Return the only partition of a topic without partitions, or the named partition, for the
+        calls of `topic_names.OF_PARTITIONS`.
+        """
+        _, (partition,) = topic_of(self._broker, request)
+        return partition
+
+
+def no_separate_partition(name: TopicName, index: int, count: int) -> Exception:
+    """Return the error for the creation of a partition of a topic with `count` partitions, which
+    exist with their topic.
+    """
+    if index < count:
+        return TopicExists(f"partition {index} of {name} exists")
+    end = (
+        f"a number smaller than number of partition of partitioned topic {name.topic}"
+        if count
+        else f"numeric value if there isn't a partitioned topic {name.topic} created."
+    )
+    text = f'{name.topic}-partition-{index} with "-partition-" followed by {end}'
+    return RequestRefused(NOT_OF_A_PARTITION, f"Can't create topic {text}")
 
 
 async def partition_count(

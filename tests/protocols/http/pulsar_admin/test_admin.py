@@ -268,7 +268,7 @@ async def test_figures_and_single_messages(ask):
     for path in ("ledger/1/entry/9", "ledger/9/entry/1", "ledger/x/entry/1"):
         await ask("GET", f"{TOPIC}/{path}", status=404)
     await ask("PUT", f"{PARTS}/partitions", 2, 204)
-    await ask("GET", f"{PARTS}/lastMessageId", status=405)
+    await ask("GET", f"{PARTS}/lastMessageId", status=404)
     await ask("GET", f"{PARTS}-partition-1/lastMessageId", status=200)
     whole = (await ask("GET", f"{PARTS}/partitioned-stats?perPartition=true")).json
     assert whole["metadata"] == {"partitions": 2, "deleted": False}

@@ -23,20 +23,6 @@ async def parts(ask):
     await ask("PUT", f"{PARTS}/partitions", 2, 204)
 
 
-async def test_a_partition_is_created_only_with_its_topic(ask, parts):
-    await ask("PUT", f"{PARTS}-partition-1", status=204)
-    await ask("PUT", f"{PARTS}-partition-2", status=404)
-    answer = await ask("PUT", f"{PARTS}-partition-1/partitions", 2, 406)
-    assert "a partition has no partitions" in answer.json["reason"]
-
-
-async def test_a_non_persistent_partition_is_created_only_with_its_topic(ask):
-    await ask("PUT", f"{NON_PERSISTENT}/news/partitions", 2, 204)
-    await ask("PUT", f"{NON_PERSISTENT}/news-partition-1", status=204)
-    await ask("PUT", f"{NON_PERSISTENT}/news-partition-2", status=404)
-    await ask("PUT", f"{NON_PERSISTENT}/news-partition-1/partitions", 2, 406)
-
-
 async def test_a_topic_without_partitions_does_not_grow(ask, orders):
     answer = await ask("POST", f"{TOPIC}/partitions", 2, 409)
     assert "is not the partitioned topic" in answer.json["reason"]
@@ -48,7 +34,6 @@ async def test_a_topic_is_deleted_only_by_the_call_for_its_kind(ask, orders, par
         assert "partitioned topic" in answer.json["reason"]
         answer = await ask("DELETE", f"{TOPIC}/partitions{force}", status=409)
         assert "partitioned topic" in answer.json["reason"]
-    await ask("DELETE", f"{PARTS}-partition-0", status=412)
     assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 2
 
 

@@ -54,6 +54,30 @@ async def test_partitions(ask):
     await ask("DELETE", f"{PARTS}/partitions", status=404)
 
 
+async def test_partitions_that_nobody_uses_are_shown(ask):
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    assert (await ask("GET", f"{PARTS}/subscriptions", status=200)).json == []
+    await ask("PUT", f"{PARTS}/unload", status=204)
+    await ask("GET", f"{PARTS}/stats", status=404)
+    for end in ("stats", "internalStats", "subscriptions"):
+        await ask("GET", f"{PARTS}-partition-1/{end}", status=200)
+        await ask("GET", f"{PARTS}-partition-2/{end}", status=404)
+    await ask("PUT", f"{PARTS}-partition-1/unload", status=204)
+
+
+async def test_subscriptions_of_all_partitions(ask, broker):
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    name = TopicName("public", "default", "parts")
+    for index in range(2):
+        channel = broker.non_persistent.get(name, index, make=False)
+        channel.subscribe(b"s", SubscriptionKind.SHARED).attach(FakeConsumer("c"))
+    assert (await ask("GET", f"{PARTS}/subscriptions")).json == ["s"]
+    await ask("DELETE", f"{PARTS}/subscription/s", status=412)
+    await ask("DELETE", f"{PARTS}/subscription/s?force=true", status=204)
+    assert (await ask("GET", f"{PARTS}/subscriptions")).json == []
+    await ask("DELETE", f"{PARTS}/subscription/s", status=404)
+
+
 async def test_a_topic_without_partitions_is_not_partitioned(ask):
     await ask("PUT", NON_PERSISTENT, status=204)
     for method, body in (("POST", 2), ("DELETE", None)):
