@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.bodies import BodyReader
 
 
+TOPIC_MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 OWNED = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
 
 
@@ -294,6 +295,9 @@ class ClusterApi:
         """Create a namespace, with the body's policies."""
         tenant, namespace = namespace_of(request)
         body = await read_any(self._bodies, request)
+        if not self._broker.namespaces.has_tenant(tenant):
+            text = "Tenant does not exist"  # Apache's words.
+            raise RequestRefused(wire_code(NamespaceNotFound(text)), text)
         changes = changes_of(self._broker, tenant, body, request)
         ticket = await self._broker.namespaces.create(tenant, namespace)
         if changes:
@@ -329,7 +333,10 @@ class ClusterApi:
         """
         broker, place = self._broker, namespace_of(request)
         broker.namespaces.get(*place)
-        mode = request.query_params.get("mode", "PERSISTENT").upper()
+        mode = request.query_params.get("mode") or TOPIC_MODES[0]
+        if mode not in TOPIC_MODES:
+            text = f"mode {mode[:40]!r} is unknown, expected {', '.join(TOPIC_MODES)}"
+            raise RequestRefused(NO_SUCH_PATH, text)  # Apache's status.
         names: list[str] = []
         if mode != "NON_PERSISTENT":
             names += full_names(

@@ -112,28 +112,34 @@ class AdminPermissions(AdminHandlers):
     async def of_topic(self, request: Request) -> Response:
         """The actions that each role may do on a topic, by grants on the namespace or the topic."""
         by_role = self._actions(self._namespace(request))
-        for role, actions in self._actions(_topic(request)).items():
+        for role, actions in self._actions(self._existing_topic(request)).items():
             by_role[role] = sorted({*by_role.get(role, ()), *actions})
         return json_answer(by_role)
 
     async def grant_on_topic(self, request: Request) -> Response:
         """Replace a role's actions on a topic by these."""
-        return await self._grant(request, _topic(request), TOPIC_ACTIONS)
+        return await self._grant(request, self._existing_topic(request), TOPIC_ACTIONS)
 
     async def revoke_on_topic(self, request: Request) -> Response:
-        """Revoke all actions that a role was granted on a topic. Raises RequestRefused if there are
-        none.
+        """Revoke all actions that a role was granted on a topic, which may be deleted meanwhile.
+        Raises RequestRefused if no role was granted any.
         """
         ticket = await self._revoke(request, _topic(request), TOPIC_ACTIONS)
-        if ticket is None:
+        if ticket is None and not self._actions(self._existing_topic(request)):
             raise RequestRefused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
-        await self._broker.published(ticket)
+        await self._broker.published(ticket or 0)
         return done()
 
     def _namespace(self, request: Request) -> str:
         tenant, namespace = namespace_of(request)
         self._broker.namespaces.get(tenant, namespace)
         return _plain(f"{tenant}/{namespace}")
+
+    def _existing_topic(self, request: Request) -> str:
+        """Return the path's topic as a resource. Raises TopicNotFound, RequestRefused."""
+        resource = _topic(request)
+        self._broker.topics.get(name_of(request)[0])
+        return resource
 
     def _actions(self, resource: str) -> dict[str, list[str]]:
         """Return Pulsar's actions of each role, from grants on exactly this resource."""

@@ -35,6 +35,12 @@ NO_QUOTA: Final = {
     "limitTime": INFINITE,
     "policy": QuotaPolicy.HOLD.value,
 }
+# Apache's words.
+SINGLE_ZERO: Final = (
+    "Setting a single time or size limit to 0 is invalid when one of the limits has a non-zero"
+    " value. Use the value of -1 instead of 0 to ignore a specific limit. To disable retention both"
+    " limits must be set to 0."
+)
 NO_QUOTAS: Final = dict.fromkeys(QUOTA_KINDS, NO_QUOTA)
 
 
@@ -47,7 +53,7 @@ def read_retention(body: object, _: Request) -> Changes:
             raise RequestRefused(BAD_BODY, "expected retentionTimeInMinutes and retentionSizeInMB")
     assert isinstance(minutes, int) and isinstance(size, int)
     if (minutes == 0) != (size == 0):
-        raise RequestRefused(BAD_BODY, "both limits of a retention policy are 0, or none is")
+        raise RequestRefused(BAD_BODY, f"Invalid retention policy: {SINGLE_ZERO}")
     return {
         "retention_ms": NO_LIMIT if minutes <= 0 else minutes * MINUTE_MS,
         "retention_bytes": NO_LIMIT if size <= 0 else size * MIB,

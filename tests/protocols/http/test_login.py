@@ -171,7 +171,7 @@ async def test_a_topic_shows_only_visible_groups(app, broker, root):
         assert answer.status == 200, path
         return answer.json
 
-    for path in (f"{ADMIN}orders", non_persistent):
+    for path in (f"{ADMIN}orders-partition-0", non_persistent):
         assert await shown(f"{path}/subscriptions") == ["billing"]
         assert list((await shown(f"{path}/stats"))["subscriptions"]) == ["billing"]
         assert list((await shown(f"{path}/internalStats"))["cursors"]) == ["billing"]

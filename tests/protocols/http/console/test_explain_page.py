@@ -98,6 +98,7 @@ async def test_a_delayed_record_waits_for_shared_subscriptions(browser, app, top
 
 
 async def test_names_that_a_protocol_cannot_use_hide_the_topic(browser, app):
+    await call(app, "PUT", "/admin/v2/tenants/acme", {"allowedClusters": ["standalone"]})
     for name in ("public/default/a%20b", "acme/shop/orders"):
         namespace = "/".join(name.split("/")[:2])
         await call(app, "PUT", f"/admin/v2/namespaces/{namespace}")

@@ -339,7 +339,7 @@ async def test_a_delayed_message_waits(ask, create, kind):
     await ask("POST", f"{BASE}/partitions/1", body)
     path = await create(subscription_type=kind)
     assert deliveries(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
-    stats = (await ask("GET", "/admin/v2/persistent/public/default/orders/stats")).json
+    stats = (await ask("GET", "/admin/v2/persistent/public/default/orders/partitioned-stats")).json
     shown = stats["subscriptions"]["billing"]
     assert [shown[key] for key in ("msgBacklog", "msgBacklogNoDelayed", "msgDelayed")] == [3, 2, 1]
     read = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]

@@ -33,6 +33,14 @@ PUT namespaces/public/shop -> 409 Namespace already exists
 DELETE namespaces/public/shop -> 409 Cannot delete non empty namespace
 DELETE namespaces/public/gone -> 404 Namespace public/gone does not exist.
 GET namespaces/gone -> 404 Tenant not found
+PUT namespaces/gone/shop -> 404 Tenant does not exist
+GET namespaces/public/shop/topics?mode=persistent
+  -> 404 mode 'persistent' is unknown, expected PERSISTENT, NON_PERSISTENT, ALL
+GET persistent/public/shop/gone/permissions -> 404 Topic persistent://public/shop/gone not found
+POST persistent/public/shop/gone/permissions/anna own
+  -> 404 Topic persistent://public/shop/gone not found
+DELETE persistent/public/shop/gone/permissions/anna
+  -> 404 Topic persistent://public/shop/gone not found
 DELETE persistent/public/shop/gone/partitions
   -> 404 Topic persistent://public/shop/gone not found.
 GET persistent/public/shop/orders/examinemessage?messagePosition=1

@@ -13,7 +13,8 @@ from tests.waiting import HANG_S, until
 
 IN_NAMESPACE = "/admin/v2/namespaces/public/default/permissions"
 ON_TOPIC = "/admin/v2/persistent/public/default/orders/permissions"
-ORDERS = Resource.of_topic(TopicName("public", "default", "orders"))
+ORDERS_NAME = TopicName("public", "default", "orders")
+ORDERS = Resource.of_topic(ORDERS_NAME)
 LETTERS = Resource.of_topic(TopicName("public", "default", "letters"))
 ANNA = Principal("anna")
 ROOT = {"Authorization": "Basic " + base64.b64encode(b"root:secret").decode()}
@@ -25,6 +26,7 @@ secured = pytest.mark.parametrize(
 @pytest.fixture
 async def ask(app, broker):
     await broker.users.create("root", "secret")
+    await broker.topics.create(ORDERS_NAME, 1)
 
     async def ask(method, path, body=None, status=200):
         answer = await call(app, method, path, body, headers=ROOT)
@@ -60,6 +62,21 @@ async def test_grants_on_a_topic_apply_to_that_topic(ask, broker):
     assert await ask("GET", ON_TOPIC) == {"anna": ["consume"]}
     refused = await ask("DELETE", f"{ON_TOPIC}/anna", status=412)
     assert refused["reason"] == "Permissions are not set at the topic level"
+
+
+@secured
+async def test_grants_on_a_topic_need_the_topic(ask, broker):
+    await ask("POST", f"{ON_TOPIC}/anna", ["produce"], 204)
+    await ask("DELETE", f"{ON_TOPIC}/bob", status=204)  # As Apache, where others have permissions.
+    letters = ON_TOPIC.replace("orders", "letters")
+    for method, path in (("GET", ""), ("POST", "/anna"), ("DELETE", "/anna")):
+        body = ["produce"] if method == "POST" else None
+        refused = await ask(method, letters + path, body, 404)
+        assert refused["reason"] == "Topic persistent://public/default/letters not found"
+    assert not broker.access.allows(ANNA, Action.PRODUCE, LETTERS)
+    await ask("DELETE", "/admin/v2/persistent/public/default/orders", status=204)
+    await ask("DELETE", f"{ON_TOPIC}/anna", status=204)
+    assert not broker.permissions.list()
 
 
 @secured
