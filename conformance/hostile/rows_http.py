@@ -125,7 +125,7 @@ def _admin() -> Iterator[Row]:
     yield "PUT", f"{ADMIN}/tenants/hostile", {"allowedClusters": ["standalone"]}
     yield "DELETE", f"{ADMIN}/tenants/hostile", None
     yield "GET", f"{ADMIN}/namespaces/public", None
-    yield "PUT", f"{ADMIN}/namespaces/public/hostile-http", {}
+    yield "PUT", f"{ADMIN}/namespaces/public/hostile-http", {"bundles": {"numBundles": 3}}
     yield "GET", f"{ADMIN}/namespaces/public/hostile-http", None
     yield "DELETE", f"{ADMIN}/namespaces/public/hostile-http", None
     yield "GET", f"{ADMIN}/namespaces/public/default/topics", None

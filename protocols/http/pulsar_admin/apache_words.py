@@ -43,12 +43,12 @@ def _text(error: errors.BrokerError, request: Request) -> str | None:
     of_topic = "name" in request.path_params
     match error:
         case errors.TopicNotFound() if of_topic:
-            return f"Topic {_topic(request)} not found"
+            return f"Topic {full_name_in(request)} not found"
         case errors.PartitionNotFound() if of_topic:
             return "Topic partitions were not yet created"
         case errors.SubscriptionNotFound() if of_topic and "subscription" in request.path_params:
             name = text_of(request, "subscription")
-            return f"Subscription {name} not found for topic {_topic(request)}"
+            return f"Subscription {name} not found for topic {full_name_in(request)}"
         case errors.TopicExists() if of_topic:
             return "This topic already exists"
         case errors.NamespaceNotFound():
@@ -67,7 +67,7 @@ def _no_namespace(request: Request) -> str:
     return f"{'Namespace' if has_namespace else 'Tenant'} does not exist"
 
 
-def _topic(request: Request) -> str:
+def full_name_in(request: Request) -> str:
     """Return the full name of the path's topic; of a partition, if the path names a partition."""
     is_stored = not request.scope["path"].startswith(NON_PERSISTENT)
     parts = (text_of(request, part) for part in ("tenant", "namespace", "name"))

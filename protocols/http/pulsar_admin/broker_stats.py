@@ -21,8 +21,9 @@ from braidlog.protocols.http.limits import HttpLimits, limits_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.broker_load import LoadMeter, NamespaceLoad
+from braidlog.protocols.http.pulsar_admin.bundles import Bundles
 from braidlog.protocols.http.pulsar_admin.names import full_name
-from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
+from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER
 from braidlog.protocols.http.routes import group_check, groups_seen
 
 if TYPE_CHECKING:
@@ -68,11 +69,14 @@ class BrokerStats:
             subscriptions += len(topic.partitions) * len(names)
             _check_size(limits_of(broker), partitions, subscriptions)
             wanted = statistics.WantedStats(names, group_check(broker, request, topic), "")
-            place = f"{topic.name.tenant}/{topic.name.namespace}"
-            bundle = by_namespace.setdefault(place, {BUNDLE: {"persistent": {}}})[BUNDLE]
+            tenant, namespace = topic.name.tenant, topic.name.namespace
+            shown = by_namespace.setdefault(f"{tenant}/{namespace}", {})
+            bundles = Bundles(broker.namespaces.get(tenant, namespace).settings)
             async for partition in in_turns(tuple(topic.partitions)):
                 stats = await statistics.topic_stats(broker, topic, (partition,), wanted)
-                bundle["persistent"][full_name(topic, partition.index)] = _shown(stats)
+                name = full_name(topic, partition.index)
+                of_bundle = shown.setdefault(bundles.of(name), {"persistent": {}})
+                of_bundle["persistent"][name] = _shown(stats)
         return json_answer(by_namespace)
 
     async def metrics(self, request: Request) -> Response:

@@ -37,6 +37,7 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer, read_any, text
+from braidlog.protocols.http.pulsar_admin.bundles import Bundles
 from braidlog.protocols.http.pulsar_admin.cluster_fields import ADDRESSES
 from braidlog.protocols.http.pulsar_admin.cluster_rules import (
     allowed_clusters,
@@ -45,7 +46,7 @@ from braidlog.protocols.http.pulsar_admin.cluster_rules import (
 )
 from braidlog.protocols.http.pulsar_admin.names import full_names
 from braidlog.protocols.http.pulsar_admin.namespace_policies import changes_of, document_of
-from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
+from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER
 from braidlog.protocols.http.pulsar_admin.permissions import shown_permissions
 from braidlog.protocols.http.routes import topics_seen
 from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
@@ -106,13 +107,18 @@ class ClusterApi:
         return own if address is None else f"{own.partition('://')[0]}://{address_text(address)}"
 
     async def owned_namespaces(self, request: Request) -> Response:
-        """The bundles that a broker serves: the only bundle of every namespace."""
+        """The bundles that a broker serves: those of every namespace."""
         name = text_of(request, "broker")
         if name not in self.broker_addresses(request):
             text = f"Broker id '{name[:100]}' not found in available brokers."
             raise RequestRefused(NO_SUCH_PATH, text)
-        bundles = [f"{meta.tenant}/{meta.namespace}" for meta in self._broker.namespaces.all()]
-        return json_answer({f"{place}/{BUNDLE}": OWNED for place in bundles})
+        return json_answer(
+            {
+                f"{meta.tenant}/{meta.namespace}/{bundle}": OWNED
+                for meta in self._broker.namespaces.all()
+                for bundle in Bundles(meta.settings).names
+            }
+        )
 
     async def health(self, _: Request) -> Response:
         """`ok` if records can be stored."""

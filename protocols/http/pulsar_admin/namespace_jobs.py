@@ -1,4 +1,4 @@
-"""Work on a namespace in Pulsar's admin API: properties, the bundle, backlogs, subscriptions."""
+"""Work on a namespace in Pulsar's admin API: properties, bundles, backlogs, subscriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import Conflict
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.errors import (
-    BAD_LIMIT,
     NOT_SUPPORTED,
     SUBSCRIPTION_BUSY,
     RequestRefused,
@@ -22,14 +21,15 @@ from braidlog.protocols.http.errors import (
 )
 from braidlog.protocols.http.path_names import namespace_of, path_bytes, text_of
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
+from braidlog.protocols.http.pulsar_admin.bundles import Bundles
 from braidlog.protocols.http.pulsar_admin.cluster_rules import (
     allowed_by,
     changes_of_allowed,
     check_namespace_clusters,
 )
 from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
-from braidlog.protocols.http.pulsar_admin.names import full_names
-from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
+from braidlog.protocols.http.pulsar_admin.names import full_name, full_names
+from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_NAMESPACE,
     changes_to,
@@ -39,15 +39,17 @@ from braidlog.protocols.http.pulsar_admin.properties import (
 from braidlog.protocols.http.routes import topics_seen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from braidlog.broker.broker import Broker
     from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 
-BUNDLES = {"boundaries": BUNDLE.split("_"), "numBundles": 1}
+    Acting = Callable[[Topic, Subscription, Sequence[Partition]], int]  # Returns a ticket.
+
 TOPICS_PER_TURN = 20
 SUBSCRIPTION = "of_all_topics"  # Part of a path: a subscription's name, without a topic.
 
@@ -60,29 +62,28 @@ class NamespaceJobs(AdminHandlers):
         self._cluster = cluster
 
     async def bundles(self, request: Request) -> Response:
-        """The bundle of a namespace: always a single bundle."""
-        self._broker.namespaces.get(*namespace_of(request))
-        return json_answer(BUNDLES)
+        """The bundles of a namespace."""
+        return json_answer(self._bundles(request).shown())
 
     async def topic_positions(self, request: Request) -> Response:
-        """The hash of each topic's name, by which Apache chooses a bundle."""
-        self._check_bundle(request)
+        """The hash of each topic's name in a bundle."""
+        bundles, bundle = self._bundles(request), self._bundle(request)
         place = namespace_of(request)
         topics = await topics_seen(self._broker, request, place, self._broker.topics.list(*place))
         wanted = {name for name in request.query_params.get("topics", "").split(",") if name}
         hashes = {
             name: crc32(name.encode())
             for name in full_names(topics)
-            if not wanted or name in wanted
+            if (not wanted or name in wanted) and bundles.of(name) == bundle
         }
-        fields = {"namespace": "/".join(place), "bundle": BUNDLE, "topicHashPositions": hashes}
+        fields = {"namespace": "/".join(place), "bundle": bundle, "topicHashPositions": hashes}
         return json_answer(fields)
 
     async def unload_bundle(self, request: Request) -> Response:
         """Answer that the bundle is unloaded; there is nothing to do. The destination may be this
         broker, if the broker is alone.
         """
-        self._check_bundle(request)
+        self._bundle(request)
         wanted = request.query_params.get("destinationBroker")
         addresses = self._cluster.broker_addresses(request)
         if wanted and wanted not in addresses:
@@ -164,35 +165,43 @@ class NamespaceJobs(AdminHandlers):
 
     async def clear_backlog(self, request: Request) -> Response:
         """Acknowledge all messages of all topics: for every subscription, or for the named one."""
-        if "bundle" in request.path_params:
-            self._check_bundle(request)
         await self._on_all(request, self._cleared)
         return done()
 
     async def unsubscribe(self, request: Request) -> Response:
         """Delete a subscription from all topics."""
-        if "bundle" in request.path_params:
-            self._check_bundle(request)
         await self._on_all(request, self._unsubscribed)
         return done()
 
-    def _cleared(self, topic: Topic, subscription: Subscription) -> int:
+    def _cleared(
+        self, _: Topic, subscription: Subscription, partitions: Sequence[Partition]
+    ) -> int:
         ticket = 0
-        for partition in tuple(topic.partitions):
+        for partition in partitions:
             subscription.start(partition.index, partition.log_start_offset)
             end = partition.high_watermark
             ticket = max(ticket, subscription.ack_to(partition.index, end, lazy=False))
         return ticket
 
-    def _unsubscribed(self, topic: Topic, subscription: Subscription) -> int:
-        if self._broker.members.of(topic, subscription.name):
+    def _unsubscribed(
+        self, topic: Topic, subscription: Subscription, partitions: Sequence[Partition]
+    ) -> int:
+        indexes = {partition.index for partition in partitions}
+        is_whole = len(indexes) == len(topic.partitions)
+        members = self._broker.members.of(topic, subscription.name)
+        if any(is_whole or not indexes.isdisjoint(member.partitions) for member in members):
             raise RequestRefused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
-        return subscription.delete()
+        if is_whole:
+            return subscription.delete()
+        return max(subscription.delete_cursor(index) for index in indexes)
 
-    async def _on_all(self, request: Request, act: Callable[[Topic, Subscription], int]) -> None:
-        """Act on the subscriptions of all topics of this broker that the client may change."""
+    async def _on_all(self, request: Request, act: Acting) -> None:
+        """Act on the subscriptions of all topics of this broker that the client may change; of the
+        path's bundle, if the path names a bundle.
+        """
         broker, place = self._broker, namespace_of(request)
-        broker.namespaces.get(*place)
+        bundles = self._bundles(request)
+        bundle = self._bundle(request) if "bundle" in request.path_params else None
         is_named = SUBSCRIPTION in request.path_params
         named = path_bytes(request, SUBSCRIPTION) if is_named else b""
         may = partial(broker.access.allows, request.scope["exchange"].principal, Action.CONSUME)
@@ -200,14 +209,23 @@ class NamespaceJobs(AdminHandlers):
         for topic in topics:  # All or none: another broker's topic refuses the request.
             topic.check_here()
         async for topic in in_turns(topics, TOPICS_PER_TURN):
+            partitions = [
+                partition
+                for partition in topic.partitions
+                if bundle in (None, bundles.of(full_name(topic, partition.index)))
+            ]
+            if not partitions:
+                continue
             for name in [named] if is_named else broker.subscriptions.names(topic):
                 subscription = broker.subscriptions.find(topic, name)
                 if subscription is not None and may(Resource.of_group(name, topic.name)):
-                    ticket = max(ticket, act(topic, subscription))
+                    ticket = max(ticket, act(topic, subscription, partitions))
         await broker.durability.reached(ticket)
 
-    def _check_bundle(self, request: Request) -> None:
-        self._broker.namespaces.get(*namespace_of(request))
-        bundle = text_of(request, "bundle")
-        if bundle.lower() != BUNDLE:
-            raise RequestRefused(BAD_LIMIT, f"Invalid bundle range: {bundle[:60]}")
+    def _bundles(self, request: Request) -> Bundles:
+        return Bundles(self._broker.namespaces.get(*namespace_of(request)).settings)
+
+    def _bundle(self, request: Request) -> str:
+        """Return the name of the path's bundle. Raises RequestRefused."""
+        place = "/".join(namespace_of(request))
+        return self._bundles(request).check(text_of(request, "bundle"), place)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 
 from braidlog.protocols.http.errors import BAD_BODY, NOT_SUPPORTED, RequestRefused
+from braidlog.protocols.http.pulsar_admin.bundles import FIELDS, Bundles, bundle_changes
 from braidlog.protocols.http.pulsar_admin.cluster_rules import (
     allowed_by,
     changes_of_allowed,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
 
 Json = dict[str, Any]
-QUOTAS, PROPERTIES = "backlog_quota_map", "properties"
+QUOTAS, PROPERTIES, BUNDLES = "backlog_quota_map", "properties", "bundles"
 # Apache's names in the object, and the paths of the policies' own calls.
 PLAIN: Final[Mapping[str, str]] = {
     "message_ttl_in_seconds": "messageTTL",
@@ -88,12 +89,11 @@ WITH_DEFAULT: Final = (
     "subscription_types_enabled",
 )
 REPLICATED, ALLOWED = "replication_clusters", "allowed_clusters"
-SERVED: Final = frozenset((*PLAIN, *BY_CLUSTER, QUOTAS, PROPERTIES, REPLICATED, ALLOWED))
+SERVED: Final = frozenset((*PLAIN, *BY_CLUSTER, QUOTAS, PROPERTIES, BUNDLES, REPLICATED, ALLOWED))
 AUTH_KINDS: Final = ("namespace_auth", "destination_auth", "subscription_auth_roles")
 # The values of a namespace without policies.
 DEFAULTS: Final[Json] = {
     REPLICATED: [CLUSTER],
-    "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
     "replicatorDispatchRate": {},
     "latency_stats_sample_rate": {},
     "deleted": False,
@@ -119,6 +119,9 @@ def changes_of(broker: Broker, tenant: str, body: object, request: Request) -> C
             changes |= _changes_of_quotas(value)
         elif name == PROPERTIES:
             changes |= changes_to({}, OF_NAMESPACE, read_properties(value))
+        elif name == BUNDLES:
+            check_fields(value, FIELDS, f"{BUNDLES}: ")
+            changes |= bundle_changes(value)
         else:
             policy = BY_PATH[PLAIN.get(name) or BY_CLUSTER[name]]
             if policy.check is not None:
@@ -136,6 +139,7 @@ def document_of(settings: Settings) -> Json:
     """
     auth: Json = {"auth_policies": {kind: {} for kind in AUTH_KINDS}}  # Filled by the caller.
     document: Json = {**DEFAULTS, **auth, QUOTAS: {**NO_QUOTAS, **quotas_shown(settings)}}
+    document[BUNDLES] = Bundles(settings).shown()
     for name, path in PLAIN.items():
         policy = BY_PATH[path]
         shown = policy.shown(settings)

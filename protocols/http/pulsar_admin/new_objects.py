@@ -11,9 +11,7 @@ from typing import Final
 from braidlog.protocols.http.errors import BAD_BODY, NOT_SUPPORTED, RequestRefused
 
 CLUSTER: Final = "standalone"
-BUNDLE: Final = "0x00000000_0xffffffff"  # Of every namespace.
-# Policies without an effect here: a namespace is always a single bundle.
-WITHOUT_EFFECT: Final = ("bundles", "lastUpdatedTimestamp")
+WITHOUT_EFFECT: Final = ("lastUpdatedTimestamp",)  # Apache sets the time.
 # Defaults of the Policies of Java's and Go's clients beside absent, empty, false and zero values.
 DEFAULTS: Final = {
     "clusterThatCanDeleteNamespace": (CLUSTER,),

@@ -14,11 +14,13 @@ from braidlog.protocols.http.errors import ONE_PARTITION_WANTED, TOPIC_NOT_FOUND
 from braidlog.protocols.http.path_names import name_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
+from braidlog.protocols.http.pulsar_admin.apache_words import full_name_in
+from braidlog.protocols.http.pulsar_admin.bundles import Bundles
 from braidlog.protocols.http.pulsar_admin.cluster_rules import check_topic_clusters
 from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.internal_stats import date_text, internal_stats
 from braidlog.protocols.http.pulsar_admin.names import full_name, topic_of
-from braidlog.protocols.http.pulsar_admin.new_objects import BUNDLE, CLUSTER
+from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER
 from braidlog.protocols.http.pulsar_admin.properties import (
     OF_TOPIC,
     TOPIC_CLUSTERS,
@@ -94,10 +96,11 @@ class AdminTopicDetails(AdminHandlers):
         return await self._alter(topic, {TOPIC_CLUSTERS: None})
 
     async def bundle(self, request: Request) -> Response:
-        """The bundle of a topic: the namespace's only bundle."""
+        """The bundle of a topic or partition, which need not exist."""
         name, _ = name_of(request)
-        self._broker.namespaces.get(name.tenant, name.namespace)
-        return Response(BUNDLE, media_type="application/json")
+        meta = self._broker.namespaces.get(name.tenant, name.namespace)
+        bundle = Bundles(meta.settings).of(full_name_in(request))
+        return Response(bundle, media_type="application/json")
 
     # Partitions.
 

@@ -29,6 +29,7 @@ from braidlog.protocols.http.errors import (
 from braidlog.protocols.http.path_names import name_of, namespace_of
 from braidlog.protocols.http.pulsar_admin import statistics
 from braidlog.protocols.http.pulsar_admin.answers import as_number, done, json_answer, read_any
+from braidlog.protocols.http.pulsar_admin.bundles import Bundles
 from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
 from braidlog.protocols.http.pulsar_admin.internal_stats import internal_stats
 from braidlog.protocols.http.pulsar_admin.names import full_name, full_names, topic_of
@@ -70,8 +71,14 @@ class AdminTopics(AdminHandlers):
     """Handlers of a broker's topics."""
 
     async def list_topics(self, request: Request) -> Response:
-        """Every topic of a namespace that the client may see, each partition separately."""
-        return json_answer(full_names(await self._seen(request)))
+        """Every topic of a namespace, or of its `bundle`, that the client may see, each partition
+        separately.
+        """
+        names, bundle = full_names(await self._seen(request)), request.query_params.get("bundle")
+        if bundle:
+            bundles = Bundles(self._broker.namespaces.get(*namespace_of(request)).settings)
+            names = [name for name in names if bundles.of(name) == bundle.lower()]
+        return json_answer(names)
 
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned topics of a namespace that the client may see."""
