@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 SETTING: Final = "bundle_boundaries"  # Of a namespace: hexadecimal numbers, with commas.
 FIELDS: Final = ("boundaries", "numBundles")
-HASH_MAX: Final = 0xFFFF_FFFF  # Of CRC-32, by which Apache chooses a bundle.
-WHOLE: Final = (0, HASH_MAX)
+LAST_HASH: Final = 0xFFFF_FFFF  # Of CRC-32, by which Apache chooses a bundle.
+WHOLE: Final = (0, LAST_HASH)
 BUNDLES_MAX: Final = 1000  # A change of any setting of a namespace writes all settings.
 NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]{1,8}|[0-9]{1,10}")
 
@@ -76,23 +76,23 @@ def bundle_changes(body: object) -> dict[str, Setting | None]:
     same size, or their boundaries. Raises RequestRefused.
     """
     fields: Mapping[str, object] = body if isinstance(body, dict) else {}
-    count, given = as_number(fields.get("numBundles")), fields.get("boundaries")
-    is_list = given is None or isinstance(given, list)
+    count, texts = as_number(fields.get("numBundles")), fields.get("boundaries")
+    is_list = texts is None or isinstance(texts, list)
     if not isinstance(body, dict) or not is_list or type(count) not in (int, type(None)):
         raise RequestRefused(BAD_BODY, f"bundles: expected {' and '.join(FIELDS)}")
     if not isinstance(count, int) or count <= 0:
-        if given:  # Apache drops boundaries without a number.
+        if texts:  # Apache drops boundaries without a number.
             raise RequestRefused(NOT_SUPPORTED, "bundles: boundaries need numBundles above 0")
         return {}
-    if isinstance(given, list) and given:
-        boundaries = sorted({_boundary(text) for text in given})
+    if isinstance(texts, list) and texts:
+        boundaries = sorted({_boundary(text) for text in texts})
         if (boundaries[0], boundaries[-1]) != WHOLE:
             ends = f"first:{_text(boundaries[0])}, last:{_text(boundaries[-1])}"
             text = "Input bundles do not cover the whole hash range."
             raise RequestRefused(BAD_BODY, f"{text} {ends}")
     else:
-        size = (HASH_MAX + 1) // max(count, 1)
-        boundaries = [*(number * size for number in range(min(count, BUNDLES_MAX + 1))), HASH_MAX]
+        size = (LAST_HASH + 1) // max(count, 1)
+        boundaries = [*(number * size for number in range(min(count, BUNDLES_MAX + 1))), LAST_HASH]
     if len(boundaries) - 1 > BUNDLES_MAX:
         raise RequestRefused(NOT_SUPPORTED, f"bundles: a namespace has at most {BUNDLES_MAX} here")
     if tuple(boundaries) == WHOLE:
@@ -112,7 +112,7 @@ def _number(text: str) -> int | None:
     if not NUMBER.fullmatch(text):
         return None
     number = int(text, 16 if text[:2].lower() == "0x" else 10)
-    return number if number <= HASH_MAX else None
+    return number if number <= LAST_HASH else None
 
 
 def _text(boundary: int) -> str:
