@@ -264,13 +264,18 @@ def check_streams(pipelines: Pipelines) -> str:
         sent += more
         produce(pipelines.address, "numbers", more)
         with pipelines.running("Count", *arguments):
-            wait_for(f"the right counts of {len(sent)}", partial(is_counted, pipelines, len(sent)))
+            await_counts(pipelines.address, len(sent))
     return f"the right counts of {len(sent)} records, {MORE} of them after a restart"
 
 
-def is_counted(pipelines: Pipelines, sent: int) -> bool:
+def await_counts(address: str, sent: int) -> None:
+    """Wait until the counts are right. Raises PipelineFailed."""
+    wait_for(f"the right counts of {sent}", lambda: is_counted(read(address, "counts"), sent))
+
+
+def is_counted(records: Sequence[tuple[str, str]], sent: int) -> bool:
     """Return True if the newest counts are those of the numbers below `sent`."""
-    newest = {key: int(value) for key, value in read(pipelines.address, "counts")}
+    newest = {key: int(value) for key, value in records}
     return newest == {f"k{rest}": len(range(rest, sent, 7)) for rest in range(7)}
 
 
