@@ -179,11 +179,11 @@ def text_of(recorded: Iterator[ToolAnswer]) -> str:
 
 def read_answers(path: Path) -> dict[str, list[tuple[str, ...]]]:
     """Return the answers to each command in a file: a command may come more than once."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    by_command: dict[str, list[tuple[str, ...]]] = {}
     for part in path.read_text().removeprefix("$ ").split("\n$ "):
         command, *lines = part.splitlines()
-        found.setdefault(command, []).append(tuple(line[2:] for line in lines))
-    return found
+        by_command.setdefault(command, []).append(tuple(line[2:] for line in lines))
+    return by_command
 
 
 def compare(
@@ -219,11 +219,11 @@ def main() -> int:
         return report(answers(java, broker.addresses["kafka"]))
 
 
-def report(given: Iterator[ToolAnswer]) -> int:
+def report(answered: Iterator[ToolAnswer]) -> int:
     """Print the differences; return 1 if some are new, or known ones are gone."""
     known, seen = known_differences(), set()
     failures = 0
-    for command, lines in compare(read_answers(RECORDED), given):
+    for command, lines in compare(read_answers(RECORDED), answered):
         seen.add(command)
         if command not in known:
             print(f"{command}\n{lines}", flush=True)

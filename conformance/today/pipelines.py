@@ -73,7 +73,7 @@ QUICK: Final = {
 
 
 class PipelineFailed(Exception):
-    """A program lost or doubled something, or ended; the text tells what."""
+    """A program lost or doubled something, or ended, as the text says."""
 
 
 def build(program: Program) -> list[str]:
@@ -121,12 +121,12 @@ class Pipelines:
         return str(path)
 
 
-def wait_for(what: str, condition: Callable[[], bool]) -> None:
+def wait_for(event: str, condition: Callable[[], bool], limit_s: float = GOES_ON_S) -> None:
     """Return when a condition holds. Raises PipelineFailed."""
-    deadline = time.monotonic() + GOES_ON_S
+    deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
-            raise PipelineFailed(f"{what}: not within {GOES_ON_S:.0f} s")
+            raise PipelineFailed(f"{event}: not within {limit_s:.0f} s")
         time.sleep(LOOK_S)
 
 

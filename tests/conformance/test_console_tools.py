@@ -61,24 +61,24 @@ def test_parts_that_differ_from_run_to_run_are_left_out():
 
 def test_differences_are_found_in_the_order_of_the_commands():
     recorded = {"a": [("0", "x"), ("0", "y")], "b": [("0",)]}
-    given = [ToolAnswer("a", ("0", "x")), ToolAnswer("b", ("1",)), ToolAnswer("a", ("0", "z"))]
-    found = list(console_tools.compare(recorded, iter(given)))
-    assert found == [("b", "- 0\n+ 1"), ("a", "- y\n+ z")]
+    answered = [ToolAnswer("a", ("0", "x")), ToolAnswer("b", ("1",)), ToolAnswer("a", ("0", "z"))]
+    differences = list(console_tools.compare(recorded, iter(answered)))
+    assert differences == [("b", "- 0\n+ 1"), ("a", "- y\n+ z")]
 
 
 def test_a_new_difference_and_a_gone_one_end_with_1(capsys):
     recorded = console_tools.read_answers(RECORDED)
     seen = {}
-    given = []
+    answered = []
     for command in console_tools.commands():
         answers = recorded[command]
-        given.append(ToolAnswer(command, answers[seen.setdefault(command, 0)]))
+        answered.append(ToolAnswer(command, answers[seen.setdefault(command, 0)]))
         seen[command] += 1
-    assert console_tools.report(iter(given)) == 1  # Every known difference is gone.
+    assert console_tools.report(iter(answered)) == 1  # Every known difference is gone.
     known = console_tools.known_differences()
     changed = [
         ToolAnswer(answer.command, ("2",)) if answer.command in known else answer
-        for answer in given
+        for answer in answered
     ]
     assert console_tools.report(iter(changed)) == 0
     changed[0] = ToolAnswer(changed[0].command, ("2",))

@@ -21,10 +21,9 @@ def test_equal_lines_pass(tmp_path):
     pipelines.await_lines(path, ["a", "b"])
 
 
-def test_lines_that_never_come_end_the_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(pipelines, "GOES_ON_S", 0.0)
-    with pytest.raises(PipelineFailed, match="2 lines: not within"):
-        pipelines.await_lines(tmp_path / "missing", ["a", "b"])
+def test_a_wait_has_an_end():
+    with pytest.raises(PipelineFailed, match="the text: not within 0 s"):
+        pipelines.wait_for("the text", lambda: False, limit_s=0.0)
 
 
 def test_a_program_that_ends_early_is_a_failure_with_its_log(tmp_path):
