@@ -3,6 +3,9 @@
 A turn is a task's work between two waits, or a pass over the ready sockets. During a turn no other
 client is served. Garbage collection inside a turn counts. The measure is processor time, not wall
 time, so a busy machine makes no turn longer.
+
+Between two turns of a busy loop, a collection keeps the number of young objects small: it is a turn
+of its own.
 """
 
 from __future__ import annotations
@@ -17,14 +20,16 @@ import trio
 
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.metrics import Histogram
-from braidlog.broker.runtime.garbage import SearchTime
+from braidlog.broker.runtime.garbage import BUSY_SEARCH_S, SearchTime, search_if_many
 
 # Processor time is read no more often than this, because a read is a system call. A turn may
 # include up to this much of the short turns before.
 FINE_S = 0.001
 _now = time.perf_counter
 PRODUCT = "braidlog."
-PASS = "braidlog.broker.runtime.poller.EpollPoller.make_pass"  # in place of a task's name
+# In place of a task's name.
+PASS = "braidlog.broker.runtime.poller.EpollPoller.make_pass"
+SEARCH = "braidlog.broker.runtime.garbage.search_if_many"
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,7 +60,7 @@ class LoopTurns(trio.abc.Instrument):
         self._counts = turns.counts
         self._on_long = on_long
         self._long_s = long_s
-        self._asked_at = time.perf_counter()
+        self._asked_at = self._looked_at = time.perf_counter()
         self._processor = time.thread_time()
 
     def pass_ended(self) -> None:
@@ -68,6 +73,14 @@ class LoopTurns(trio.abc.Instrument):
         if now - self._asked_at < FINE_S:
             self._counts[0] += 1
             return
+        self._end_turn(now, task)
+        if now - self._looked_at >= BUSY_SEARCH_S:
+            self._looked_at = now
+            if search_if_many():
+                self._end_turn(_now(), None, SEARCH)
+
+    def _end_turn(self, now: float, task: trio.lowlevel.Task | None, name: str = PASS) -> None:
+        """Measure the turn of a task, or of `name` if there is no task."""
         self._asked_at = now
         processor = time.thread_time()
         seconds = processor - self._processor
@@ -75,7 +88,7 @@ class LoopTurns(trio.abc.Instrument):
         self._turns.observe(seconds)
         if seconds >= self._long_s:
             searching_s = self._searches.seconds - self._searched_s
-            name, place = (PASS, "") if task is None else (task.name, _place(task))
+            name, place = (name, "") if task is None else (task.name, _place(task))
             self._on_long(LongTurn(name, place, seconds, searching_s))
         self._searched_s = self._searches.seconds
 
@@ -87,8 +100,8 @@ def measuring_turns(
     long_ms: float | None,
     pass_listeners: list[Callable[[], None]],
 ) -> Iterator[None]:
-    """Measure the turns of the running loop meanwhile, and log turns of `long_ms` or more; with
-    None do neither. The poller calls `pass_listeners` at the end of each pass.
+    """Measure the turns of the running loop meanwhile, log turns of `long_ms` or more, and collect
+    many young objects between turns; with None do none of these. The poller calls `pass_listeners` at the end of each pass.
     """
     if long_ms is None:
         yield

@@ -1,22 +1,26 @@
 """Garbage collections are counted, and none visits very many objects."""
 
 import gc
+import time
 from contextlib import contextmanager
 
 import pytest
 import trio
 import trio.testing
 
+from braidlog.broker.metrics import TURN_BUCKETS, Histogram
 from braidlog.broker.runtime.garbage import (
+    BUSY_SEARCH_S,
     LOOKED_AT_MAX,
     OLD_MAX,
+    YOUNG_MAX,
     SearchTime,
-    has_many_old,
     no_searches,
+    search,
     search_regularly,
-    search_young,
     short_searches,
 )
+from braidlog.broker.runtime.loop_turns import LoopTurns
 from tests.broker.server.echo import EchoBench, framed, receive_all
 from tests.cycles import watched_cycles
 from tests.waiting import until
@@ -60,12 +64,7 @@ def searched():
 
 MANY = 400_000
 LOOKS = 20  # Young collections meanwhile.
-
-
-def search_as_the_broker_does():
-    search_young()
-    if has_many_old():
-        gc.collect()
+BUSY, OBJECTS_PER_TURN, OBJECT_S = 200_000, 20, 1e-6
 
 
 def test_no_collection_visits_all_long_lived_objects(searched):
@@ -82,9 +81,39 @@ def test_objects_created_while_others_end_are_counted(searched):
     for number in range(MANY):
         living[number] = [number]
         if number % (MANY // LOOKS) == 0:
-            search_as_the_broker_does()
-    search_as_the_broker_does()
+            search()
+    search()
     assert 0 < searched.most <= LOOKED_AT_MAX
+
+
+def test_a_busy_loop_lets_few_objects_gather(searched):
+    """Objects of a real handler take a microsecond each; a slower machine makes fewer in a time."""
+    turns = LoopTurns(Histogram(TURN_BUCKETS), lambda turn: None, long_s=60.0)
+    with no_searches():
+        living = [[number] for number in range(BUSY)]
+    begun = time.perf_counter()
+    for number in range(BUSY):
+        living[number] = [number]
+        while time.perf_counter() - begun < number * OBJECT_S:
+            pass
+        if number % OBJECTS_PER_TURN == 0:
+            turns.after_task_step(None)
+    search()
+    assert 0 < searched.most <= LOOKED_AT_MAX
+
+
+def test_few_objects_are_left_to_the_regular_collection(searched):
+    turns = LoopTurns(Histogram(TURN_BUCKETS), lambda turn: None, long_s=60.0)
+    gc.collect()
+    with gc_paused():
+        living = [[number] for number in range(YOUNG_MAX // 2)]
+        time.sleep(2 * BUSY_SEARCH_S)
+        turns.after_task_step(None)
+        assert len(gc.get_objects(0)) >= len(living)
+        living += [[number] for number in range(YOUNG_MAX)]
+        time.sleep(2 * BUSY_SEARCH_S)
+        turns.after_task_step(None)
+        assert len(gc.get_objects(0)) < len(living)
 
 
 def test_python_alone_would_visit_all_objects(searched):
