@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 import trio
 
 from braidlog.broker.limits import LARGE_THREADS_MAX, UNPACKING_THREADS_MAX
+from braidlog.broker.runtime.heap import return_free_memory
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.large import LARGE_BYTES_MIN, LargeBody, refusing_large
-from braidlog.storage.log.read_buffers import drop_free_buffers
 
 T = TypeVar("T")
 
@@ -88,8 +88,8 @@ async def _run_large(work: Callable[[], T]) -> T:
 
 
 def _with_free_memory(work: Callable[[], T]) -> T:
-    """Run work that takes the most memory of all; the buffers of past reads are freed before."""
-    drop_free_buffers()
+    """Run work that takes the most memory of all; free memory is returned before."""
+    return_free_memory()
     return work()
 
 

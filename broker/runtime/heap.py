@@ -49,21 +49,29 @@ def bound_heap() -> None:
 
 
 async def trim_heap() -> None:
-    """Free the buffers of past reads and return the pages of all holes to the kernel every TRIM_S,
-    in a thread, while the process is GROWN_BYTES larger than at the start (malloc_trim(3)). Runs
-    until cancelled.
+    """Return free memory every TRIM_S, in a thread, while the process is GROWN_BYTES larger than at
+    the start. Runs until cancelled.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     begun_with = resident_bytes()
-    while trim is not None:
+    while _trim() is not None:
         await trio.sleep(TRIM_S)
         if resident_bytes() - begun_with >= GROWN_BYTES:
-            await run_in_thread(_shrink, trim)
+            await run_in_thread(return_free_memory)
 
 
-def _shrink(trim: Callable[[int], int]) -> None:
+def return_free_memory() -> None:
+    """Free the buffers of past reads, and return the pages of all holes to the kernel
+    (malloc_trim(3)). Takes 2 to 8 ms while the heap has 15 to 45 MB of holes: call it in a thread.
+    """
     drop_free_buffers()
-    trim(0)
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+def _trim() -> Callable[[int], int] | None:
+    """Return the C library's function; None if the library is not glibc."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def resident_bytes(statm: Path = STATM) -> int:

@@ -1,5 +1,6 @@
 """Small bodies never wait for large bodies, and large bodies are unpacked one at a time."""
 
+import ctypes
 import threading
 
 import cramjam
@@ -7,12 +8,14 @@ import pytest
 import trio
 
 from braidlog.broker.reading.unpacking import large_limiter, run_packing, run_unpacking
+from braidlog.broker.runtime.heap import resident_bytes
 from braidlog.storage.errors import RecordTooLarge
 from braidlog.storage.formats.compression import unzstd
 from braidlog.storage.large import LARGE_BYTES_MIN
 from braidlog.storage.log.read_buffers import BUFFER_BYTES, ReadBuffers
 from tests.waiting import until
 
+HOLES, HOLE_BYTES = 400, 100_000  # Smaller than pieces that glibc returns at once.
 LARGE = bytes(cramjam.zstd.compress(bytes(LARGE_BYTES_MIN)))
 
 
@@ -115,3 +118,14 @@ async def test_buffers_of_past_reads_are_freed_before_large_unpacking():
         return seen
 
     assert await run_unpacking(work) == bytes(4)
+
+
+async def test_holes_of_the_heap_are_returned_before_large_work():
+    if not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        pytest.skip("the C library is not glibc")
+    pieces = [bytearray(HOLE_BYTES) for _ in range(HOLES)]
+    pieces = pieces[::20]  # Those in between are free memory amid memory in use.
+    before = resident_bytes()
+    after = await run_packing(resident_bytes, LARGE_BYTES_MIN)
+    assert before - after > HOLES * HOLE_BYTES // 2
+    assert len(pieces) == HOLES // 20
