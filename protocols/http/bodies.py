@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 FORM_FIELDS_MAX = 1000  # Of a form of the console; the largest form has some 60 fields.
+SERVED = "braidlog.served"  # The entry of a scope with the bytes of a body that is served.
 BODY = "the body"  # The name of a whole body in texts of errors.
 # Most bodies are complete within this time. Until then no task watches for a stop, because such a
 # task costs as much as a small body. STOP_S allows for this delay.
@@ -105,7 +106,8 @@ class BodyBudget:
             self._uploads -= 1
 
     async def turn_of(self, request: Request, size: int) -> bool:
-        """Wait until a whole body may be served; the body counts until the request has ended.
+        """Wait until a whole body may be served; the body counts until `end_turn`, or until the
+        request has ended.
 
         Return False if the wait takes too long.
         """
@@ -117,8 +119,13 @@ class BodyBudget:
                 await self._served.enter(counted)
             if waiting.cancelled_caught:
                 return False
-        request.scope["exchange"].at_end.append(partial(self._served.leave, counted))
+        request.scope[SERVED] = counted
+        request.scope["exchange"].at_end.append(partial(self.end_turn, request))
         return True
+
+    def end_turn(self, request: Request) -> None:
+        """Serve the next body: of this request only the answer is left."""
+        self._served.leave(request.scope.pop(SERVED, 0))
 
 
 @dataclass(frozen=True, slots=True)

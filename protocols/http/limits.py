@@ -42,7 +42,7 @@ UPLOADS_MAX = 1000
 # Bodies served at the same time, except small bodies: JSON becomes objects of thirty times its
 # size, and Python keeps half of a burst's memory. Further requests wait this long and are then
 # refused.
-SERVED_BYTES_MAX, SERVED_WAIT_S = 2 * MIB, 20.0
+SERVED_BYTES_MAX, SERVED_WAIT_S = 512 * KIB, 20.0
 SERVED_BYTES_SMALL = 16 * KIB
 # Reads and fetches that wait for records; they do not count as running requests.
 WAITING_MAX = 5000

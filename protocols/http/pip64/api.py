@@ -38,7 +38,7 @@ from braidlog.protocols.http.pip64.messages import (
     raw_or_none,
 )
 from braidlog.protocols.http.pip64.names import partition_of, topic_of
-from braidlog.protocols.http.pip64.produce import Placed, Producing
+from braidlog.protocols.http.pip64.produce import Placed, Producing, StoredMessages
 from braidlog.protocols.http.pip64.showing import Shower
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import made_by_itself
@@ -124,9 +124,18 @@ class MessagesApi:
         produced = await self._producing.produce(
             topic, wanted, only_partition=only, body_bytes=len(body)
         )
+        del wanted, body  # Objects of many times the body's size.
+        answer = await self._answer(topic, produced, shipped_dialect=shipped_dialect)
         pause_s = produced.paused_until - trio.current_time()
+        del produced
+        self._bodies.budget.end_turn(request)  # The client may take the answer arbitrarily late.
         if pause_s > 0:
             await self._waiting.pause(request, pause_s)
+        return answer
+
+    async def _answer(
+        self, topic: Topic, produced: StoredMessages, *, shipped_dialect: bool
+    ) -> Response:
         version, placed = produced.schema_version, produced.placed
         if shipped_dialect:
             return json_response(shipped.answer(topic, version, placed))

@@ -3,6 +3,7 @@
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
+from braidlog.protocols.http.limits import SERVED_BYTES_MAX
 from tests.protocols.http.pip64.conftest import BASE, ORDERS
 from tests.waiting import until
 
@@ -29,6 +30,24 @@ async def test_the_answer_waits_for_the_publish_rate(orders, ask, limit, nursery
     nursery.start_soon(produce)
     await until(lambda: orders.partitions[0].high_watermark == 50)
     await wait_all_tasks_blocked(0.05)
+    assert not answered
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_paused_producer_leaves_its_turn_to_others(
+    orders, ask, limit, nursery, autojump_clock
+):
+    await limit(publish_rate_messages=1)
+    large = {"value": "x" * SERVED_BYTES_MAX, "partition": 0}
+    body = {"messages": [large, *[{"value": "x", "partition": 0}] * 49]}
+    answered = []
+
+    async def produce():
+        answered.append(await ask("POST", BASE, body))
+
+    for stored in (50, 100):
+        nursery.start_soon(produce)
+        await until(lambda stored=stored: orders.partitions[0].high_watermark == stored)
     assert not answered
     nursery.cancel_scope.cancel()
 

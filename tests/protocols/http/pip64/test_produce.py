@@ -1,5 +1,6 @@
 import base64
 import json
+import tracemalloc
 
 import pytest
 import trio
@@ -371,3 +372,24 @@ async def test_partitions_removed_during_the_parsing_are_not_found(broker, order
         assert not answers
         await broker.topics.keep_partitions(ORDERS, 0)
     assert (answers[0].status, answers[0].json["error_code"]) == (404, 40402)
+
+
+@pytest.mark.slow
+async def test_many_large_requests_take_the_memory_of_a_few(orders, ask):
+    """Objects of a request take some 4 MB; four requests at once took 16 MB."""
+    body = {"messages": [{"value": "", "partition": 0}] * MESSAGES_MAX}
+    statuses = []
+
+    async def produce():
+        statuses.append((await ask("POST", BASE, body)).status)
+
+    tracemalloc.start()
+    try:
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(produce)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 200 in statuses and set(statuses) <= {200, 429}  # A slow machine refuses after a wait.
+    assert most_bytes < 10 * MIB
