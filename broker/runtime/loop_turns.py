@@ -101,7 +101,8 @@ def measuring_turns(
     pass_listeners: list[Callable[[], None]],
 ) -> Iterator[None]:
     """Measure the turns of the running loop meanwhile, log turns of `long_ms` or more, and collect
-    many young objects between turns; with None do none of these. The poller calls `pass_listeners` at the end of each pass.
+    many young objects between turns; with None do none of these. The poller calls `pass_listeners`
+    at the end of each pass.
     """
     if long_ms is None:
         yield
