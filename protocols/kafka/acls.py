@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.errors import BrokerError, UserNotFound
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.acl_bindings import Binding, bindings_of, grant_of
-from braidlog.protocols.kafka.admin import Result, check_cluster, refusal, user_refusal
+from braidlog.protocols.kafka.admin import (
+    Result,
+    check_cluster,
+    refusal,
+    refusals_in,
+    user_refusal,
+)
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.topic_configs import AdminRefused
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.wire.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -50,7 +55,7 @@ DESCRIBED: Final = (frozenset(range(-128, 128)) - {0},) * len(KNOWN)
 async def describe_acls(context: KafkaContext, request: DescribeAclsRequest) -> KafkaAnswer:
     """Describe the ACLs that fit a filter."""
     reply = DescribeAclsResponse(error_message=None)
-    try:
+    with refusals_in(context, reply):
         _check(context)
         wanted = _filter(request, DESCRIBED)
         by_resource: dict[tuple[int, str | None, int], list[AclDescription]] = {}
@@ -64,15 +69,12 @@ async def describe_acls(context: KafkaContext, request: DescribeAclsRequest) -> 
                     permission_type=binding.permission,
                 )
             )
-    except (BrokerError, AdminRefused) as error:
-        reply.error_code, reply.error_message = refusal(context, error)
-        return KafkaAnswer(reply)
-    reply.resources = [
-        DescribeAclsResource(
-            resource_type=kind, resource_name=_sent(name), pattern_type=form, acls=acls
-        )
-        for (kind, name, form), acls in by_resource.items()
-    ]
+        reply.resources = [
+            DescribeAclsResource(
+                resource_type=kind, resource_name=_sent(name), pattern_type=form, acls=acls
+            )
+            for (kind, name, form), acls in by_resource.items()
+        ]
     return KafkaAnswer(reply)
 
 
@@ -81,19 +83,18 @@ async def create_acls(context: KafkaContext, request: CreateAclsRequest) -> Kafk
     results, refused, ticket = [], _refused(context), 0
     for creation in request.creations:
         code, text = refused
+        result = AclCreationResult(error_code=code, error_message=text)
         if not code:
-            try:
+            with refusals_in(context, result, user_refusal):
                 ticket = max(ticket, await _grant(context, creation))
-            except (BrokerError, AdminRefused) as error:
-                code, text = user_refusal(context, error)
-        results.append(AclCreationResult(error_code=code, error_message=text))
+        results.append(result)
     if ticket:
         await context.broker.published(ticket)
     return KafkaAnswer(CreateAclsResponse(results=results))
 
 
 async def _grant(context: KafkaContext, creation: AclCreation) -> int:
-    """Grant a permission; return the ticket. Raises BrokerError, AdminRefused."""
+    """Grant a permission; return the ticket. Raises BrokerError, CodeRefused."""
     try:
         binding = Binding(
             creation.resource_type,
@@ -106,7 +107,7 @@ async def _grant(context: KafkaContext, creation: AclCreation) -> int:
         )
         grant = grant_of(binding, "/".join(context.namespace))
     except ValueError as error:
-        raise AdminRefused(Code.INVALID_REQUEST, str(error)) from error
+        raise CodeRefused(Code.INVALID_REQUEST, str(error)) from error
     ticket = await context.broker.permissions.grant(grant)
     _note(context, "permission_granted", grant)
     return ticket
@@ -120,15 +121,12 @@ async def delete_acls(context: KafkaContext, request: DeleteAclsRequest) -> Kafk
     for wanted in request.filters:
         pairs: list[tuple[Grant, Binding]] = []
         code, text = refused
+        result = DeleteAclsFilterResult(error_code=code, error_message=text)
         if not code:
-            try:
+            with refusals_in(context, result):
                 pairs = [pair async for pair in _bindings(context, _filter(wanted, KNOWN))]
-            except AdminRefused as error:
-                code, text = user_refusal(context, error)
-        acls = _matching(pairs)
-        results.append(
-            DeleteAclsFilterResult(error_code=code, error_message=text, matching_acls=acls)
-        )
+        result.matching_acls = _matching(pairs)
+        results.append(result)
         fitting.append(pairs)
     for result, pairs in zip(results, fitting, strict=True):
         try:
@@ -179,7 +177,7 @@ async def _bindings(context: KafkaContext, wanted: Binding) -> AsyncIterator[tup
 def _filter(
     wanted: DescribeAclsRequest | DeleteAclsFilter, known: Sequence[Container[int]]
 ) -> Binding:
-    """Return the filter of a request. Raises AdminRefused for a value that is not in `known`, by
+    """Return the filter of a request. Raises CodeRefused for a value that is not in `known`, by
     kind of value.
     """
     kinds = (
@@ -189,7 +187,7 @@ def _filter(
         wanted.permission_type,
     )
     if not all(kind in values for kind, values in zip(kinds, known, strict=True)):
-        raise AdminRefused(Code.INVALID_REQUEST, UNKNOWN_VALUE)
+        raise CodeRefused(Code.INVALID_REQUEST, UNKNOWN_VALUE)
     return Binding(
         wanted.resource_type_filter,
         _shown(wanted.resource_name_filter),
@@ -203,18 +201,18 @@ def _filter(
 
 def _check(context: KafkaContext) -> None:
     """Check that there is access control, and that the client may change it. Raises
-    AdminRefused.
+    CodeRefused.
     """
     check_cluster(context)
     if context.broker.access.allows_all:
-        raise AdminRefused(Code.SECURITY_DISABLED, NO_AUTHORIZER)
+        raise CodeRefused(Code.SECURITY_DISABLED, NO_AUTHORIZER)
 
 
 def _refused(context: KafkaContext) -> Result:
     """Return the error of each part of a request."""
     try:
         _check(context)
-    except AdminRefused as error:
+    except CodeRefused as error:
         return refusal(context, error)
     return Code.NONE, None
 
@@ -226,11 +224,11 @@ def _note(context: KafkaContext, action: str, grant: Grant) -> None:
 
 
 def _text(name: bytes | None) -> str | None:
-    """Return a text of a request. Raises AdminRefused for bytes that are no UTF-8."""
+    """Return a text of a request. Raises CodeRefused for bytes that are no UTF-8."""
     try:
         return None if name is None else name.decode()
     except UnicodeDecodeError as error:
-        raise AdminRefused(Code.INVALID_REQUEST, "a name is not UTF-8") from error
+        raise CodeRefused(Code.INVALID_REQUEST, "a name is not UTF-8") from error
 
 
 def _shown(name: bytes | None) -> str | None:

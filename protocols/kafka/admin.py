@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -12,14 +13,9 @@ from braidlog.broker.errors import BrokerError, InvalidRequest, NotAuthorized, N
 from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
 from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
-from braidlog.protocols.kafka.topic_configs import (
-    AdminRefused,
-    Origins,
-    config_entries,
-    read_config,
-)
+from braidlog.protocols.kafka.topic_configs import Origins, config_entries, read_config
 from braidlog.protocols.kafka.topic_ids import NO_ID, id_of
 from braidlog.protocols.kafka.wire.create_partitions import (
     CreatePartitionsRequest,
@@ -43,7 +39,7 @@ from braidlog.protocols.kafka.wire.delete_topics import (
 from braidlog.protocols.kafka_settings import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from braidlog.broker.topics.topic import Topic
 
@@ -58,58 +54,56 @@ async def create_topics(context: KafkaContext, request: CreateTopicsRequest) -> 
     """Create topics, each with its own result; answered once they are on disk."""
     ticket, makeable = 0, 0
     counts = Counter(wanted.name for wanted in request.topics)
-    twice = AdminRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
-    done = [_failed(context, name, twice) for name, count in counts.items() if count > 1]
+    twice = {name: CreatableTopicResult(name=name) for name, count in counts.items() if count > 1}
+    for result in twice.values():
+        with refusals_in(context, result):
+            raise CodeRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
+    done = list(twice.values())
     for wanted in request.topics:
-        if counts[wanted.name] > 1:
+        if wanted.name in twice:
             continue
         makeable += 1
-        try:
+        result = CreatableTopicResult(name=wanted.name, error_message=None)
+        with refusals_in(context, result):
             if makeable > TOPICS_MADE_MAX:
-                raise AdminRefused(
+                raise CodeRefused(
                     Code.POLICY_VIOLATION, f"more than {TOPICS_MADE_MAX} topics at once"
                 )
-            result, needed = await _create(context, wanted, request.validate_only)
-            ticket = max(ticket, needed)
-        except (BrokerError, AdminRefused) as error:
-            result = _failed(context, wanted.name, error)
+            ticket = max(ticket, await _create(context, wanted, request.validate_only, result))
         done.append(result)
     return KafkaAnswer(CreateTopicsResponse(topics=done), ticket)
 
 
-def _failed(
-    context: KafkaContext, name: bytes | None, error: BrokerError | AdminRefused
-) -> CreatableTopicResult:
-    code, text = refusal(context, error)
-    return CreatableTopicResult(name=name, error_code=code, error_message=text)
-
-
 async def _create(
-    context: KafkaContext, wanted: CreatableTopic, validate_only: bool
-) -> tuple[CreatableTopicResult, int]:
-    """Create a topic, or only check the request. Return the result, and the ticket that the answer
-    waits for. Raises BrokerError, AdminRefused.
+    context: KafkaContext, wanted: CreatableTopic, validate_only: bool, result: CreatableTopicResult
+) -> int:
+    """Create a topic, or only check the request. Fill the result, and return the ticket that the
+    answer waits for. Raises BrokerError, CodeRefused.
     """
     name = context.topic_name(wanted.name)
     topics = context.broker.topics
     if wanted.assignments:
         _check_assignments(context, wanted)
     elif wanted.replication_factor not in (BROKER_DEFAULT, 1):
-        raise AdminRefused(Code.INVALID_REPLICATION_FACTOR, "a partition has one replica")
+        raise CodeRefused(Code.INVALID_REPLICATION_FACTOR, "a partition has one replica")
     count = len(wanted.assignments) if wanted.assignments else wanted.num_partitions
     if count == BROKER_DEFAULT:
         count = topics.defaults.num_partitions
     if count < 1:
-        raise AdminRefused(Code.INVALID_PARTITIONS, "a topic has one partition or more")
+        raise CodeRefused(Code.INVALID_PARTITIONS, "a topic has one partition or more")
     _check_total(count)
     settings = _settings(wanted.configs)
-    result = CreatableTopicResult(
-        name=wanted.name, error_message=None, num_partitions=count, replication_factor=1
-    )
     try:
         origins = origins_of(context, settings, topics.inherited(name.tenant, name.namespace))
     except InvalidRequest as error:
-        raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
+        raise CodeRefused(Code.INVALID_CONFIG, str(error)) from error
+    ticket = 0
+    if validate_only:
+        topics.check_new(name, count)
+    else:
+        topic = await topics.create(name, count, settings=settings)
+        result.topic_id, ticket = id_of(topic), topic.ticket
+    result.num_partitions, result.replication_factor = count, 1
     result.configs = [
         CreatableTopicConfigs(
             name=entry.name,
@@ -119,12 +113,7 @@ async def _create(
         )
         for entry in config_entries(origins)
     ]
-    if validate_only:
-        topics.check_new(name, count)
-        return result, 0
-    topic = await topics.create(name, count, settings=settings)
-    result.topic_id = id_of(topic)
-    return result, topic.ticket
+    return ticket
 
 
 def origins_of(
@@ -142,33 +131,33 @@ def origins_of(
 
 
 def _check_assignments(context: KafkaContext, wanted: CreatableTopic) -> None:
-    """Check the replicas that a request chooses. Raises AdminRefused."""
+    """Check the replicas that a request chooses. Raises CodeRefused."""
     if wanted.num_partitions != BROKER_DEFAULT:
-        raise AdminRefused(Code.INVALID_REQUEST, "a number of partitions beside an assignment")
+        raise CodeRefused(Code.INVALID_REQUEST, "a number of partitions beside an assignment")
     if wanted.replication_factor != BROKER_DEFAULT:
-        raise AdminRefused(Code.INVALID_REQUEST, "a number of replicas beside an assignment")
+        raise CodeRefused(Code.INVALID_REQUEST, "a number of replicas beside an assignment")
     indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
     if indexes != list(range(len(indexes))):
         text = "the partitions of an assignment are not numbered from 0 without gaps"
-        raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+        raise CodeRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
     for assignment in wanted.assignments:
         check_replicas(context, assignment.broker_ids)
 
 
 def check_replicas(context: KafkaContext, brokers: Sequence[int]) -> None:
-    """Check the replicas of a partition that a request chooses. Raises AdminRefused."""
+    """Check the replicas of a partition that a request chooses. Raises CodeRefused."""
     placement = context.broker.placement
     known = {placement.node_id, *(other.node_id for other in placement.others())}
     if unknown := [number for number in brokers if number not in known]:
         text = f"the assignment names broker {unknown[0]}, which is not there"
-        raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+        raise CodeRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
     if len(brokers) != 1:
         text = f"the assignment names {len(brokers)} replicas, and a partition has one"
-        raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+        raise CodeRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
 
 
 def _settings(configs: Sequence[CreatableTopicConfig]) -> dict[str, Setting]:
-    """Translate Kafka's settings to the broker's. Raises AdminRefused."""
+    """Translate Kafka's settings to the broker's. Raises CodeRefused."""
     settings: dict[str, Setting] = {}
     for config in configs:
         settings.update(read_config(config.name, config.value))
@@ -185,26 +174,24 @@ async def delete_topics(context: KafkaContext, request: DeleteTopicsRequest) -> 
     done, ticket = [], 0
     for (name, topic_id), count in Counter(named).items():
         result = DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
-        try:
+        with refusals_in(context, result):
             if count > 1:
-                raise AdminRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
+                raise CodeRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
             topic = _topic_to_delete(context, name, topic_id)
             result.name, result.topic_id = topic.name.topic.encode(), id_of(topic)
             ticket = max(ticket, await context.broker.topics.delete(topic.name))
-        except (BrokerError, AdminRefused) as error:
-            result.error_code, result.error_message = refusal(context, error)
         done.append(result)
     return KafkaAnswer(DeleteTopicsResponse(responses=done), ticket)
 
 
 def _topic_to_delete(context: KafkaContext, name: bytes | None, topic_id: bytes) -> Topic:
-    """Return the topic of that name, or with that id. Raises BrokerError, AdminRefused."""
+    """Return the topic of that name, or with that id. Raises BrokerError, CodeRefused."""
     if context.version < BY_ID_VERSION or topic_id == NO_ID:
         if name is None and context.version >= BY_ID_VERSION:
-            raise AdminRefused(Code.INVALID_REQUEST, "neither a name nor an id")
+            raise CodeRefused(Code.INVALID_REQUEST, "neither a name nor an id")
         return context.broker.topics.get(context.topic_name(name))
     if name is not None:
-        raise AdminRefused(Code.INVALID_REQUEST, "both a name and an id")
+        raise CodeRefused(Code.INVALID_REQUEST, "both a name and an id")
     return context.topic_with_id(topic_id)
 
 
@@ -213,16 +200,12 @@ async def create_partitions(context: KafkaContext, request: CreatePartitionsRequ
     done, ticket = [], 0
     counts = Counter(wanted.name for wanted in request.topics)
     for wanted in {topic.name: topic for topic in request.topics}.values():
-        try:
+        result = CreatePartitionsTopicResult(name=wanted.name, error_message=None)
+        with refusals_in(context, result):
             if counts[wanted.name] > 1:
-                raise AdminRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
+                raise CodeRefused(Code.INVALID_REQUEST, DUPLICATE_TOPIC)
             ticket = max(ticket, await _grow(context, wanted, request.validate_only))
-            code, text = SUCCESS
-        except (BrokerError, AdminRefused) as error:
-            code, text = refusal(context, error)
-        done.append(
-            CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=text)
-        )
+        done.append(result)
     return KafkaAnswer(CreatePartitionsResponse(results=done), ticket)
 
 
@@ -232,14 +215,14 @@ async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_o
     if wanted.count <= count:
         reason = f"The topic {name.topic} currently has {count} partition(s); "
         reason += f"{wanted.count} would not be an increase."
-        raise AdminRefused(Code.INVALID_PARTITIONS, reason)
+        raise CodeRefused(Code.INVALID_PARTITIONS, reason)
     _check_total(wanted.count)
     if wanted.assignments is not None:
         if len(wanted.assignments) != wanted.count - count:
             text = (
                 f"an assignment for {len(wanted.assignments)} of {wanted.count - count} partitions"
             )
-            raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+            raise CodeRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
         for assignment in wanted.assignments:
             check_replicas(context, assignment.broker_ids)
     if validate_only:
@@ -249,31 +232,31 @@ async def _grow(context: KafkaContext, wanted: CreatePartitionsTopic, validate_o
 
 
 def _check_total(partitions: int) -> None:
-    """Check that a topic can have so many partitions. Raises AdminRefused."""
+    """Check that a topic can have so many partitions. Raises CodeRefused."""
     if partitions > TOPIC_PARTITIONS_MAX:
         text = f"{partitions} partitions exceed the limit of {TOPIC_PARTITIONS_MAX} of a topic"
-        raise AdminRefused(Code.POLICY_VIOLATION, text)
+        raise CodeRefused(Code.POLICY_VIOLATION, text)
 
 
 def check_cluster(context: KafkaContext) -> None:
-    """Check the request's action on the cluster. Raises AdminRefused."""
+    """Check the request's action on the cluster. Raises CodeRefused."""
     try:
         context.connection.check(context.action, CLUSTER)
     except NotAuthorized as error:
-        raise AdminRefused(Code.CLUSTER_AUTHORIZATION_FAILED, str(error)) from error
+        raise CodeRefused(Code.CLUSTER_AUTHORIZATION_FAILED, str(error)) from error
 
 
-def refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
+def refusal(context: KafkaContext, error: BrokerError | CodeRefused) -> Result:
     """Count an error; return the code and text that answer a topic or resource."""
-    text = str(error).encode()
-    if isinstance(error, AdminRefused):
+    if isinstance(error, CodeRefused):
         context.count_error(error.code)
-        return error.code, text
+        return error.code, error.reason.encode()
     code = context.refused(error)
-    return (Code.INVALID_REQUEST if isinstance(error, InvalidRequest) else code), text
+    code = Code.INVALID_REQUEST if isinstance(error, InvalidRequest) else code
+    return code, str(error).encode()
 
 
-def user_refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Result:
+def user_refusal(context: KafkaContext, error: BrokerError | CodeRefused) -> Result:
     """As `refusal`, for changes of users and permissions: the owner of the catalogue makes them,
     which Metadata shows as the controller.
     """
@@ -281,3 +264,23 @@ def user_refusal(context: KafkaContext, error: BrokerError | AdminRefused) -> Re
         context.count_error(Code.NOT_CONTROLLER)
         return Code.NOT_CONTROLLER, str(error).encode()
     return refusal(context, error)
+
+
+class Refusable(Protocol):
+    """A reply, or the result of a part of a request."""
+
+    error_code: int
+    error_message: bytes | None
+
+
+@contextmanager
+def refusals_in(
+    context: KafkaContext,
+    answer: Refusable,
+    refuse: Callable[[KafkaContext, BrokerError | CodeRefused], Result] = refusal,
+) -> Iterator[None]:
+    """Give a refusal in the body to an answer, which has no error otherwise."""
+    try:
+        yield
+    except (BrokerError, CodeRefused) as error:
+        answer.error_code, answer.error_message = refuse(context, error)

@@ -43,26 +43,19 @@ OF_FILE: Final = frozenset(("node.id", "broker.id"))
 MS_PER_S: Final = 1000
 
 
-def broker_entries(
-    context: KafkaContext, *, with_synonyms: bool, with_documentation: bool
-) -> list[DescribeConfigsResourceResult]:
+def broker_entries(context: KafkaContext) -> list[DescribeConfigsResourceResult]:
     """Describe the settings of this broker and listener."""
-    entries = _of_topics(context, with_documentation) + _of_listener(context) + _of_groups()
+    entries = _of_topics(context) + _of_listener(context) + _of_groups()
     for entry in entries:
         entry.read_only = True
         entry.is_default = entry.config_source == FROM_DEFAULT
-        if with_synonyms:
-            entry.synonyms = [
-                DescribeConfigsSynonym(
-                    name=entry.name, value=entry.value, source=entry.config_source
-                )
-            ]
+        entry.synonyms = [
+            DescribeConfigsSynonym(name=entry.name, value=entry.value, source=entry.config_source)
+        ]
     return sorted(entries, key=lambda entry: entry.name or b"")
 
 
-def _of_topics(
-    context: KafkaContext, with_documentation: bool
-) -> list[DescribeConfigsResourceResult]:
+def _of_topics(context: KafkaContext) -> list[DescribeConfigsResourceResult]:
     """Describe the settings that topics have without their own."""
     origins = Origins({}, {}, {}, msgspec.structs.asdict(context.broker.config.log), {})
     entries = []
@@ -70,7 +63,7 @@ def _of_topics(
         if name in BROKER_NAMES and name not in OF_LISTENER:
             place = origins.places(row)[0]
             entry = _entry(BROKER_NAMES[name], place.value, config_type(row), place.source)
-            entry.documentation = row.effect.encode() if with_documentation else None
+            entry.documentation = row.effect.encode()
             entries.append(entry)
     return entries
 

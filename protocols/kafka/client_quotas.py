@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.runtime.turns import in_turns
-from braidlog.protocols.kafka.admin import check_cluster, refusal
+from braidlog.protocols.kafka.admin import check_cluster, refusal, refusals_in
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.topic_configs import AdminRefused
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.wire import alter_client_quotas as altering
 from braidlog.protocols.kafka.wire.describe_client_quotas import (
     ComponentData,
@@ -38,42 +37,37 @@ async def describe_client_quotas(
     context: KafkaContext, request: DescribeClientQuotasRequest
 ) -> KafkaAnswer:
     """Describe the limits of users that fit a filter; None stands for all other users."""
-    reply = DescribeClientQuotasResponse(error_message=None)
-    try:
+    reply = DescribeClientQuotasResponse(error_message=None, entries=None)
+    with refusals_in(context, reply):
         check_cluster(context)
-        components = _checked(request.components)
-    except AdminRefused as error:
-        reply.error_code, reply.error_message = refusal(context, error)
-        reply.entries = None
-        return KafkaAnswer(reply)
-    entries = []
-    async for name, limits in in_turns(_limits(context), USERS_PER_TURN):
-        if limits.bytes_per_s is not None and _fits(name, components, strict=request.strict):
-            values = [ValueData(key=key, value=float(limits.bytes_per_s)) for key in RATES]
-            entity = [EntityData(entity_type=USER, entity_name=name)]
-            entries.append(EntryData(entity=entity, values=values))
-    reply.entries = entries
+        components, entries = _checked(request.components), []
+        async for name, limits in in_turns(_limits(context), USERS_PER_TURN):
+            if limits.bytes_per_s is not None and _fits(name, components, strict=request.strict):
+                values = [ValueData(key=key, value=float(limits.bytes_per_s)) for key in RATES]
+                entity = [EntityData(entity_type=USER, entity_name=name)]
+                entries.append(EntryData(entity=entity, values=values))
+        reply.entries = entries
     return KafkaAnswer(reply)
 
 
 def _checked(components: Sequence[ComponentData]) -> dict[bytes, ComponentData]:
-    """Return the parts of a filter by the type of entity. Raises AdminRefused."""
+    """Return the parts of a filter by the type of entity. Raises CodeRefused."""
     by_type: dict[bytes, ComponentData] = {}
     for component in components:
         kind = component.entity_type or b""
         if kind in by_type:
-            raise AdminRefused(Code.INVALID_REQUEST, "the filter names a type of entity twice")
+            raise CodeRefused(Code.INVALID_REQUEST, "the filter names a type of entity twice")
         if not kind:
-            raise AdminRefused(Code.INVALID_REQUEST, "the filter has an empty type of entity")
+            raise CodeRefused(Code.INVALID_REQUEST, "the filter has an empty type of entity")
         if component.match_type not in (EXACT, DEFAULT, ANY):
-            raise AdminRefused(Code.INVALID_REQUEST, "the filter has an unknown kind of match")
+            raise CodeRefused(Code.INVALID_REQUEST, "the filter has an unknown kind of match")
         if (component.match is not None) != (component.match_type == EXACT):
-            raise AdminRefused(Code.INVALID_REQUEST, "a name belongs to an exact match alone")
+            raise CodeRefused(Code.INVALID_REQUEST, "a name belongs to an exact match alone")
         if kind not in (USER, CLIENT, ADDRESS):
-            raise AdminRefused(Code.UNSUPPORTED_VERSION, "limits are for users")
+            raise CodeRefused(Code.UNSUPPORTED_VERSION, "limits are for users")
         by_type[kind] = component
     if ADDRESS in by_type and len(by_type) > 1:
-        raise AdminRefused(Code.INVALID_REQUEST, "an address has no user and no client id")
+        raise CodeRefused(Code.INVALID_REQUEST, "an address has no user and no client id")
     return by_type
 
 
@@ -100,8 +94,8 @@ def alter_client_quotas(
     """Refuse each change."""
     try:
         check_cluster(context)
-        raise AdminRefused(Code.INVALID_REQUEST, IN_FILE)
-    except AdminRefused as error:
+        raise CodeRefused(Code.INVALID_REQUEST, IN_FILE)
+    except CodeRefused as error:
         code, text = refusal(context, error)
     entries = [
         altering.AlterClientQuotasResponseEntryData(

@@ -7,10 +7,9 @@ from typing import Final
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.admin import check_cluster
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized
+from braidlog.protocols.kafka.errors import Code, CodeRefused, GroupNotAuthorized
 from braidlog.protocols.kafka.group_configs import groups_with_settings
 from braidlog.protocols.kafka.names import visible
-from braidlog.protocols.kafka.topic_configs import AdminRefused
 from braidlog.protocols.kafka.wire.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -33,7 +32,7 @@ async def list_config_resources(
         wanted = {CLIENT_METRICS}
     try:
         check_cluster(context)
-    except AdminRefused:
+    except CodeRefused:
         return _failed(context, Code.CLUSTER_AUTHORIZATION_FAILED)
     if not wanted <= set(KINDS):
         return _failed(context, Code.UNSUPPORTED_VERSION)

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from braidlog.broker.errors import BrokerError, InvalidRequest
+from braidlog.broker.errors import InvalidRequest
 from braidlog.broker.topics.settings import in_force
-from braidlog.protocols.kafka.admin import SUCCESS, check_cluster, origins_of, refusal
+from braidlog.protocols.kafka.admin import check_cluster, origins_of, refusals_in
 from braidlog.protocols.kafka.broker_configs import broker_entries
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.group_config_admin import alter_group, group_entries
-from braidlog.protocols.kafka.topic_configs import AdminRefused, config_entries, read_config
+from braidlog.protocols.kafka.topic_configs import config_entries, read_config
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
 from braidlog.protocols.kafka.wire.describe_configs import (
@@ -49,35 +49,34 @@ def describe_configs(context: KafkaContext, request: DescribeConfigsRequest) -> 
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-        try:
-            entries = _described(context, resource, request)
+        with refusals_in(context, result):
             keys = resource.configuration_keys
-            result.configs = [entry for entry in entries if not keys or entry.name in keys]
-        except (BrokerError, AdminRefused) as error:
-            result.error_code, result.error_message = refusal(context, error)
+            entries = [e for e in _described(context, resource) if not keys or e.name in keys]
+            for entry in entries:
+                if not request.include_synonyms:
+                    entry.synonyms = ()
+                if not request.include_documentation:
+                    entry.documentation = None
+            result.configs = entries
         results.append(result)
     return KafkaAnswer(DescribeConfigsResponse(results=results))
 
 
 def _described(
-    context: KafkaContext, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    context: KafkaContext, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the settings of a resource. Raises BrokerError, AdminRefused."""
-    synonyms, documentation = request.include_synonyms, request.include_documentation
+    """Return the settings of a resource. Raises BrokerError, CodeRefused."""
     if resource.resource_type == BROKER:
         _check_broker(context, resource.resource_name)
         if not resource.resource_name:
             return []  # Defaults of all brokers that can be changed: there are none.
-        return broker_entries(context, with_synonyms=synonyms, with_documentation=documentation)
+        return broker_entries(context)
     if resource.resource_type == GROUP:
-        return group_entries(
-            context, resource, with_synonyms=synonyms, with_documentation=documentation
-        )
+        return group_entries(context, resource)
     if resource.resource_type != TOPIC:
-        raise AdminRefused(Code.INVALID_REQUEST, _other_kind(resource.resource_type))
+        raise CodeRefused(Code.INVALID_REQUEST, _other_kind(resource.resource_type))
     topic = context.broker.topics.get(context.topic_name(resource.resource_name))
-    origins = origins_of(context, topic.meta.settings, topic.inherited)
-    return config_entries(origins, with_synonyms=synonyms, with_documentation=documentation)
+    return config_entries(origins_of(context, topic.meta.settings, topic.inherited))
 
 
 def _other_kind(kind: int) -> str:
@@ -86,13 +85,13 @@ def _other_kind(kind: int) -> str:
 
 def _check_broker(context: KafkaContext, name: bytes | None) -> None:
     """Check that the client may see the settings of a broker, which is this broker. Raises
-    AdminRefused.
+    CodeRefused.
     """
     check_cluster(context)
     number = str(context.broker.placement.node_id).encode()
     if name and name != number:
         text = f"expected broker {number.decode()}, not {name.decode(errors='replace')}"
-        raise AdminRefused(Code.INVALID_REQUEST, text)
+        raise CodeRefused(Code.INVALID_REQUEST, text)
 
 
 async def alter_configs(context: KafkaContext, request: whole.AlterConfigsRequest) -> KafkaAnswer:
@@ -123,23 +122,18 @@ async def _alter_all(
         (resource.resource_type, resource.resource_name) for resource in request.resources
     )
     for resource in request.resources:
-        try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise AdminRefused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
-            if len({config.name for config in resource.configs}) < len(resource.configs):
-                raise AdminRefused(Code.INVALID_REQUEST, "Error due to duplicate config keys")
-            ticket = max(ticket, await _alter(context, resource, request.validate_only, read))
-            code, text = SUCCESS
-        except (BrokerError, AdminRefused) as error:
-            code, text = refusal(context, error)
-        done.append(
-            kind(
-                error_code=code,
-                error_message=text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+        altered = kind(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
+        with refusals_in(context, altered):
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise CodeRefused(Code.INVALID_REQUEST, "Each resource must appear at most once.")
+            if len({config.name for config in resource.configs}) < len(resource.configs):
+                raise CodeRefused(Code.INVALID_REQUEST, "Error due to duplicate config keys")
+            ticket = max(ticket, await _alter(context, resource, request.validate_only, read))
+        done.append(altered)
     return done, ticket
 
 
@@ -158,7 +152,7 @@ async def _alter(
         text = "the settings of a broker are in its configuration file"
         if resource.resource_type != BROKER:
             text = _other_kind(resource.resource_type)
-        raise AdminRefused(Code.INVALID_REQUEST, text)
+        raise CodeRefused(Code.INVALID_REQUEST, text)
     name = context.topic_name(resource.resource_name)
     topics = context.broker.topics
     settings = in_force(context.broker.config.log, topics.get(name).settings)
@@ -168,7 +162,7 @@ async def _alter(
             return await topics.alter_settings(name, changes)
         in_force(context.broker.config.log, {**topics.get(name).settings, **changes})
     except InvalidRequest as error:
-        raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
+        raise CodeRefused(Code.INVALID_CONFIG, str(error)) from error
     return 0
 
 
@@ -179,7 +173,7 @@ def _only_unsets(resource: whole.AlterConfigsResource | incremental.AlterConfigs
 
 
 def _replaced(changes: Sequence[whole.AlterableConfig], _: InForce) -> Changes:
-    """Raises AdminRefused."""
+    """Raises CodeRefused."""
     replaced: Changes = dict.fromkeys(row.name for row in SETTINGS.values())
     for change in changes:
         _check_value(change)
@@ -188,14 +182,14 @@ def _replaced(changes: Sequence[whole.AlterableConfig], _: InForce) -> Changes:
 
 
 def _check_value(change: whole.AlterableConfig | incremental.AlterableConfig) -> None:
-    """Check that a change has a value. Raises AdminRefused."""
+    """Check that a change has a value. Raises CodeRefused."""
     if change.value is None:
         name = (change.name or b"").decode(errors="replace")
-        raise AdminRefused(Code.INVALID_REQUEST, f"Null value not supported for : {name}")
+        raise CodeRefused(Code.INVALID_REQUEST, f"Null value not supported for : {name}")
 
 
 def _changed(changes: Sequence[incremental.AlterableConfig], settings: InForce) -> Changes:
-    """Return the named changes; words are added to a list's value in force. Raises AdminRefused."""
+    """Return the named changes; words are added to a list's value in force. Raises CodeRefused."""
     changed: Changes = {}
     for change in changes:
         row = SETTINGS.get((change.name or b"").decode(errors="replace"))
@@ -212,5 +206,5 @@ def _changed(changes: Sequence[incremental.AlterableConfig], settings: InForce) 
             changed.update(read_config(change.name, ",".join(left).encode()))
         else:
             lists = ", ".join(key for key, row in SETTINGS.items() if row.is_list)
-            raise AdminRefused(Code.INVALID_CONFIG, f"only {lists} is a list")
+            raise CodeRefused(Code.INVALID_CONFIG, f"only {lists} is a list")
     return changed

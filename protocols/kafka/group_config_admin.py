@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import InvalidName, InvalidRequest
-from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.group_configs import (
     DEAD_LETTERS,
     GROUP_SETTINGS,
@@ -14,7 +14,7 @@ from braidlog.protocols.kafka.group_configs import (
     change_settings,
     settings_of,
 )
-from braidlog.protocols.kafka.topic_configs import BOOLEAN, INT, STRING, AdminRefused
+from braidlog.protocols.kafka.topic_configs import BOOLEAN, INT, STRING
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
 from braidlog.protocols.kafka.wire.describe_configs import (
@@ -32,16 +32,12 @@ FOR_LISTS: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
 def group_entries(
-    context: KafkaContext,
-    resource: DescribeConfigsResource,
-    *,
-    with_synonyms: bool,
-    with_documentation: bool,
+    context: KafkaContext, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the settings of a group. Raises AdminRefused, GroupNotAuthorized."""
+    """Return the settings of a group. Raises CodeRefused, GroupNotAuthorized."""
     name = resource.resource_name or b""
     if not name:
-        raise AdminRefused(Code.INVALID_REQUEST, "Group name must not be empty")
+        raise CodeRefused(Code.INVALID_REQUEST, "Group name must not be empty")
     context.check_group(name)
     settings = settings_of(context, name)
     return [
@@ -51,8 +47,8 @@ def group_entries(
             config_type=_type(row),
             is_default=key not in settings.own,
             config_source=FROM_GROUP if key in settings.own else FROM_DEFAULT,
-            synonyms=_synonyms(key, settings.own.get(key)) if with_synonyms else (),
-            documentation=row.effect.encode() if with_documentation else None,
+            synonyms=_synonyms(key, settings.own.get(key)),
+            documentation=row.effect.encode(),
         )
         for key, row in GROUP_SETTINGS.items()
         if not row.is_topic or key in settings.own
@@ -85,10 +81,10 @@ async def alter_group(
     *,
     is_check: bool,
 ) -> int:
-    """Change a group's settings; return the ticket. Raises AdminRefused, BrokerError."""
+    """Change a group's settings; return the ticket. Raises CodeRefused, BrokerError."""
     name = resource.resource_name or b""
     if not name:
-        raise AdminRefused(Code.INVALID_REQUEST, "Default group resources are not allowed.")
+        raise CodeRefused(Code.INVALID_REQUEST, "Default group resources are not allowed.")
     context.check_group(name)
     changes: dict[str, str | None] = {}
     if isinstance(resource, whole.AlterConfigsResource):
@@ -104,30 +100,30 @@ async def alter_group(
     try:
         return await change_settings(context, name, changes, is_check=is_check)
     except InvalidRequest as error:
-        raise AdminRefused(Code.INVALID_CONFIG, str(error)) from error
+        raise CodeRefused(Code.INVALID_CONFIG, str(error)) from error
 
 
 def _value_to_set(key: str, value: bytes | None, operation: int) -> str:
-    """Return the value of a change that sets a setting. Raises AdminRefused."""
+    """Return the value of a change that sets a setting. Raises CodeRefused."""
     if operation in FOR_LISTS:
         reason = f"Can't {FOR_LISTS[operation]} to key {key} because its type is not LIST."
-        raise AdminRefused(Code.INVALID_CONFIG, reason)
+        raise CodeRefused(Code.INVALID_CONFIG, reason)
     if operation != SET:
         reason = f"{operation} is no operation on a setting, expected 0 to 3"
-        raise AdminRefused(Code.INVALID_CONFIG, reason)
+        raise CodeRefused(Code.INVALID_CONFIG, reason)
     if value is None:
-        raise AdminRefused(Code.INVALID_REQUEST, f"Null value not supported for : {key}")
+        raise CodeRefused(Code.INVALID_REQUEST, f"Null value not supported for : {key}")
     return value.decode(errors="replace")
 
 
 def _check_dead_letters(context: KafkaContext, topic: str) -> None:
     """Check that a topic can take the group's dead letters: it exists, and the client may produce
-    there. Raises AdminRefused, NotAuthorized.
+    there. Raises CodeRefused, NotAuthorized.
     """
     try:
         name = context.names.topic_name(topic.encode())
     except InvalidName:
-        raise AdminRefused(Code.INVALID_CONFIG, f"{topic} is no name of a topic") from None
+        raise CodeRefused(Code.INVALID_CONFIG, f"{topic} is no name of a topic") from None
     context.connection.check(Action.PRODUCE, Resource.of_topic(name))
     if context.broker.topics.find(name) is None:
-        raise AdminRefused(Code.INVALID_CONFIG, f"The dead letter topic {topic} does not exist")
+        raise CodeRefused(Code.INVALID_CONFIG, f"The dead letter topic {topic} does not exist")

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.errors import BrokerError, PartitionNotFound
 from braidlog.broker.runtime.turns import in_turns
-from braidlog.protocols.kafka.admin import SUCCESS, Result, check_cluster, check_replicas, refusal
+from braidlog.protocols.kafka.admin import (
+    SUCCESS,
+    Result,
+    check_cluster,
+    check_replicas,
+    refusal,
+    refusals_in,
+)
 from braidlog.protocols.kafka.api_versions import LEVELS
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.topic_configs import AdminRefused
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -72,8 +78,8 @@ async def elect_leaders(context: KafkaContext, request: ElectLeadersRequest) -> 
     try:
         check_cluster(context)
         if request.election_type not in ELECTIONS:
-            raise AdminRefused(Code.INVALID_REQUEST, f"no election of type {request.election_type}")
-    except AdminRefused as error:
+            raise CodeRefused(Code.INVALID_REQUEST, f"no election of type {request.election_type}")
+    except CodeRefused as error:
         whole = refusal(context, error)
     results = []
     for wanted in request.topic_partitions or ():
@@ -102,43 +108,45 @@ async def alter_reassignments(
     reply = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
     )
-    try:
+    with refusals_in(context, reply):
         check_cluster(context)
-    except AdminRefused as error:
-        reply.error_code, reply.error_message = refusal(context, error)
-        return KafkaAnswer(reply)
-    responses = []
-    for wanted in request.topics:
-        partitions = []
-        async for partition in in_turns(wanted.partitions, PARTITIONS_PER_TURN):
-            try:
-                _check_reassignment(context, wanted.name, partition)
-                code, text = SUCCESS
-            except (BrokerError, AdminRefused) as error:
-                code, text = refusal(context, error)
-            partitions.append(
-                ReassignablePartitionResponse(
-                    partition_index=partition.partition_index, error_code=code, error_message=text
-                )
+        reply.responses = [
+            ReassignableTopicResponse(
+                name=wanted.name,
+                partitions=[
+                    _reassigned(context, wanted.name, partition)
+                    async for partition in in_turns(wanted.partitions, PARTITIONS_PER_TURN)
+                ],
             )
-        responses.append(ReassignableTopicResponse(name=wanted.name, partitions=partitions))
-    reply.responses = responses
+            for wanted in request.topics
+        ]
     return KafkaAnswer(reply)
+
+
+def _reassigned(
+    context: KafkaContext, name: bytes | None, partition: ReassignablePartition
+) -> ReassignablePartitionResponse:
+    result = ReassignablePartitionResponse(
+        partition_index=partition.partition_index, error_message=None
+    )
+    with refusals_in(context, result):
+        _check_reassignment(context, name, partition)
+    return result
 
 
 def _check_reassignment(
     context: KafkaContext, name: bytes | None, wanted: ReassignablePartition
 ) -> None:
-    """Check that a partition has the wanted replica already. Raises BrokerError, AdminRefused."""
+    """Check that a partition has the wanted replica already. Raises BrokerError, CodeRefused."""
     topic = _partition(context, name, wanted.partition_index)
     if wanted.replicas is None:
-        raise AdminRefused(Code.NO_REASSIGNMENT_IN_PROGRESS, "no partition is being moved")
+        raise CodeRefused(Code.NO_REASSIGNMENT_IN_PROGRESS, "no partition is being moved")
     check_replicas(context, wanted.replicas)
     owner = context.broker.placement.owner(topic.name)
     present = context.broker.placement.node_id if owner is None else owner.node_id
     if list(wanted.replicas) != [present]:
         text = "the brokers choose the place of a partition themselves"
-        raise AdminRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
+        raise CodeRefused(Code.INVALID_REPLICA_ASSIGNMENT, text)
 
 
 def list_reassignments(
@@ -146,10 +154,8 @@ def list_reassignments(
 ) -> KafkaAnswer:
     """Answer that no partition is being moved."""
     reply = ListPartitionReassignmentsResponse(error_message=None)
-    try:
+    with refusals_in(context, reply):
         check_cluster(context)
-    except AdminRefused as error:
-        reply.error_code, reply.error_message = refusal(context, error)
     return KafkaAnswer(reply)
 
 
@@ -158,7 +164,7 @@ async def alter_log_dirs(context: KafkaContext, request: AlterReplicaLogDirsRequ
     try:
         check_cluster(context)
         refused = Code.NONE
-    except AdminRefused as error:
+    except CodeRefused as error:
         refused, _ = refusal(context, error)
     ours = str(context.broker.data_dir).encode()
     codes: dict[bytes | None, list[AlterReplicaLogDirPartitionResult]] = {}
@@ -191,26 +197,23 @@ def _placed(
 
 def describe_quorum(context: KafkaContext, request: DescribeQuorumRequest) -> KafkaAnswer:
     """Refuse, with a text that says why."""
-    try:
+    reply = DescribeQuorumResponse()
+    with refusals_in(context, reply):
         check_cluster(context)
-        raise AdminRefused(Code.UNSUPPORTED_VERSION, NO_QUORUM)
-    except AdminRefused as error:
-        code, text = refusal(context, error)
-    return KafkaAnswer(DescribeQuorumResponse(error_code=code, error_message=text))
+        raise CodeRefused(Code.UNSUPPORTED_VERSION, NO_QUORUM)
+    return KafkaAnswer(reply)
 
 
 def update_features(context: KafkaContext, request: UpdateFeaturesRequest) -> KafkaAnswer:
     """Refuse each change; to set a feature to its level is none."""
-    try:
+    reply = UpdateFeaturesResponse(error_message=None)
+    with refusals_in(context, reply):
         check_cluster(context)
         for update in request.feature_updates:
             if LEVELS.get(update.feature or b"") != update.max_version_level:
-                raise AdminRefused(Code.INVALID_UPDATE_VERSION, FIXED_FEATURES)
-    except AdminRefused as error:
-        code, text = refusal(context, error)
-        return KafkaAnswer(UpdateFeaturesResponse(error_code=code, error_message=text))
-    results = [
-        UpdatableFeatureResult(feature=update.feature, error_message=None)
-        for update in request.feature_updates
-    ]
-    return KafkaAnswer(UpdateFeaturesResponse(error_message=None, results=results))
+                raise CodeRefused(Code.INVALID_UPDATE_VERSION, FIXED_FEATURES)
+        reply.results = [
+            UpdatableFeatureResult(feature=update.feature, error_message=None)
+            for update in request.feature_updates
+        ]
+    return KafkaAnswer(reply)

@@ -9,12 +9,10 @@ from typing import Final
 
 from braidlog.broker.access.passwords import SCRAM_HASHES, scram_key_of
 from braidlog.broker.access.users import ScramKey, UserMeta
-from braidlog.broker.errors import BrokerError
 from braidlog.broker.runtime.turns import in_turns
-from braidlog.protocols.kafka.admin import check_cluster, refusal, user_refusal
+from braidlog.protocols.kafka.admin import check_cluster, refusals_in, user_refusal
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
-from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.topic_configs import AdminRefused
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -42,11 +40,15 @@ async def describe_scram_users(
 ) -> KafkaAnswer:
     """Describe the keys of the named users, or of all users with keys."""
     reply = DescribeUserScramCredentialsResponse(error_message=None)
-    try:
+    with refusals_in(context, reply):
         check_cluster(context)
-    except AdminRefused as error:
-        reply.error_code, reply.error_message = refusal(context, error)
-        return KafkaAnswer(reply)
+        reply.results = await _described_all(context, request)
+    return KafkaAnswer(reply)
+
+
+async def _described_all(
+    context: KafkaContext, request: DescribeUserScramCredentialsRequest
+) -> list[DescribeUserScramCredentialsResult]:
     if request.users:
         names = Counter(user.name or b"" for user in request.users)
     else:
@@ -54,28 +56,24 @@ async def describe_scram_users(
     results = []
     async for name, count in in_turns(names.items(), USERS_PER_TURN):
         results.append(_described(context, name, count))
-    reply.results = results
-    return KafkaAnswer(reply)
+    return results
 
 
 def _described(
     context: KafkaContext, name: bytes, count: int
 ) -> DescribeUserScramCredentialsResult:
     result = DescribeUserScramCredentialsResult(user=name, error_message=None)
-    try:
+    with refusals_in(context, result):
         if count > 1:
-            raise AdminRefused(Code.DUPLICATE_RESOURCE, "the request names the user twice")
+            raise CodeRefused(Code.DUPLICATE_RESOURCE, "the request names the user twice")
         text = user_name(name)
         user = None if text is None else context.broker.users.find(text)
         if user is None or not user.scram:
-            raise AdminRefused(Code.RESOURCE_NOT_FOUND, "the user has no keys for SCRAM")
-    except AdminRefused as error:
-        result.error_code, result.error_message = refusal(context, error)
-        return result
-    result.credential_infos = [
-        CredentialInfo(mechanism=NUMBERS[key.mechanism], iterations=key.iterations)
-        for key in user.scram
-    ]
+            raise CodeRefused(Code.RESOURCE_NOT_FOUND, "the user has no keys for SCRAM")
+        result.credential_infos = [
+            CredentialInfo(mechanism=NUMBERS[key.mechanism], iterations=key.iterations)
+            for key in user.scram
+        ]
     return result
 
 
@@ -90,11 +88,9 @@ async def alter_scram_users(
     results, ticket = [], 0
     for name, of_user in by_user.items():
         result = AlterUserScramCredentialsResult(user=name, error_message=None)
-        try:
+        with refusals_in(context, result, user_refusal):
             check_cluster(context)
             ticket = max(ticket, await _alter(context, name, of_user))
-        except (BrokerError, AdminRefused) as error:
-            result.error_code, result.error_message = user_refusal(context, error)
         results.append(result)
     if ticket:
         await context.broker.published(ticket)
@@ -112,16 +108,16 @@ def user_name(name: bytes) -> str | None:
 
 async def _alter(context: KafkaContext, name: bytes, changes: Sequence[Change]) -> int:
     """Change the keys of a user in a single change of the catalogue; return the ticket. Raises
-    BrokerError, AdminRefused.
+    BrokerError, CodeRefused.
     """
     for change in changes:
         if change.mechanism not in MECHANISMS:
-            raise AdminRefused(Code.UNSUPPORTED_SASL_MECHANISM, "an unknown mechanism")
+            raise CodeRefused(Code.UNSUPPORTED_SASL_MECHANISM, "an unknown mechanism")
     if len({change.mechanism for change in changes}) < len(changes):
-        raise AdminRefused(Code.DUPLICATE_RESOURCE, "the request names a mechanism twice")
+        raise CodeRefused(Code.DUPLICATE_RESOURCE, "the request names a mechanism twice")
     users, text = context.broker.users, user_name(name)
     if text is None:
-        raise AdminRefused(Code.UNACCEPTABLE_CREDENTIAL, "a user has a name of printable text")
+        raise CodeRefused(Code.UNACCEPTABLE_CREDENTIAL, "a user has a name of printable text")
     user = users.find(text)
     keys = [_key(change) for change in changes if isinstance(change, ScramCredentialUpsertion)]
     gone = {MECHANISMS[c.mechanism] for c in changes if isinstance(c, ScramCredentialDeletion)}
@@ -134,21 +130,21 @@ async def _alter(context: KafkaContext, name: bytes, changes: Sequence[Change]) 
 
 
 def _check_keys(user: UserMeta | None, mechanisms: set[str]) -> None:
-    """Check that a user has keys for these mechanisms. Raises AdminRefused."""
+    """Check that a user has keys for these mechanisms. Raises CodeRefused."""
     present = set() if user is None else {key.mechanism for key in user.scram}
     if missing := mechanisms - present:
-        raise AdminRefused(Code.RESOURCE_NOT_FOUND, f"the user has no key for {min(missing)}")
+        raise CodeRefused(Code.RESOURCE_NOT_FOUND, f"the user has no key for {min(missing)}")
 
 
 def _key(wanted: ScramCredentialUpsertion) -> ScramKey:
-    """Return the key of a request. Raises AdminRefused."""
+    """Return the key of a request. Raises CodeRefused."""
     mechanism = MECHANISMS[wanted.mechanism]
     if not ITERATIONS_MIN <= wanted.iterations <= ITERATIONS_MAX:
         text = f"between {ITERATIONS_MIN} and {ITERATIONS_MAX} iterations"
-        raise AdminRefused(Code.UNACCEPTABLE_CREDENTIAL, text)
+        raise CodeRefused(Code.UNACCEPTABLE_CREDENTIAL, text)
     salt, salted = wanted.salt or b"", wanted.salted_password or b""
     size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
     if not 0 < len(salt) <= SALT_BYTES_MAX or len(salted) != size:
         text = f"a salt of 1 to {SALT_BYTES_MAX} bytes, and a salted password of {size} bytes"
-        raise AdminRefused(Code.UNACCEPTABLE_CREDENTIAL, text)
+        raise CodeRefused(Code.UNACCEPTABLE_CREDENTIAL, text)
     return scram_key_of(mechanism, salt, wanted.iterations, salted)

@@ -9,7 +9,7 @@ from typing import Final
 
 from braidlog.broker.topics.kept_settings import KAFKA_LIMITS
 from braidlog.broker.topics.topic_setting import NO_LIMIT, TopicSetting
-from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.errors import Code, CodeRefused
 from braidlog.protocols.kafka.wire.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
@@ -64,21 +64,13 @@ BROKER_NAMES: Final = {
 }
 
 
-class AdminRefused(Exception):
-    """The part of a request for one topic or resource is answered with this."""
-
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
-    """Translate a Kafka config. Raises AdminRefused."""
+    """Translate a Kafka config. Raises CodeRefused."""
     key = (name or b"").decode(errors="replace")
     text = (value or b"").decode(errors="replace")
     if (row := SETTINGS.get(key)) is not None:
         return {row.name: stored(row, text)}
-    raise AdminRefused(Code.INVALID_CONFIG, f"Unknown topic config name: {key}")
+    raise CodeRefused(Code.INVALID_CONFIG, f"Unknown topic config name: {key}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +108,7 @@ class Origins:
         ]
 
 
-def config_entries(
-    origins: Origins, *, with_synonyms: bool = False, with_documentation: bool = False
-) -> list[DescribeConfigsResourceResult]:
+def config_entries(origins: Origins) -> list[DescribeConfigsResourceResult]:
     """Describe the settings in force."""
     entries = []
     for name, row in SETTINGS.items():
@@ -130,8 +120,8 @@ def config_entries(
                 config_type=config_type(row),
                 is_default=places[0].source == FROM_DEFAULT,
                 config_source=places[0].source,
-                synonyms=places if with_synonyms else (),
-                documentation=row.effect.encode() if with_documentation else None,
+                synonyms=places,
+                documentation=row.effect.encode(),
             )
         )
     return entries
@@ -154,13 +144,13 @@ def config_type(row: TopicSetting) -> int:
 
 
 def stored(row: TopicSetting, text: str) -> Setting:
-    """Return a setting's value from the text of Kafka's clients. Raises AdminRefused."""
+    """Return a setting's value from the text of Kafka's clients. Raises CodeRefused."""
     try:
         value = parse_setting(row, text)
     except ValueError as error:
-        raise AdminRefused(Code.INVALID_CONFIG, str(error)) from None
+        raise CodeRefused(Code.INVALID_CONFIG, str(error)) from None
     if value == NO_LIMIT and row.kafka in LIMITED:
-        raise AdminRefused(Code.INVALID_CONFIG, f"{row.kafka} is {value}, expected 0 or more")
+        raise CodeRefused(Code.INVALID_CONFIG, f"{row.kafka} is {value}, expected 0 or more")
     return value
 
 
