@@ -29,6 +29,7 @@ from braidlog.protocols.http.routes import group_check, groups_seen
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
+    from braidlog.protocols.http.pulsar_admin.traffic_meter import TrafficMeter
 
 Json = dict[str, Any]
 # Apache's names here, and in the statistics of a topic.
@@ -51,10 +52,11 @@ OF_SUBSCRIPTION: Final = (
 class BrokerStats:
     """Handlers of a broker's statistics."""
 
-    def __init__(self, broker: Broker, cluster: ClusterApi) -> None:
+    def __init__(self, broker: Broker, cluster: ClusterApi, meter: TrafficMeter) -> None:
         self._broker = broker
         self._cluster = cluster
-        self._meter = LoadMeter(broker)
+        self._meter = meter
+        self._load = LoadMeter(broker)
 
     async def topics(self, request: Request) -> Response:
         """Statistics of each topic of this broker, by namespace and bundle."""
@@ -68,7 +70,9 @@ class BrokerStats:
             partitions += len(topic.partitions)
             subscriptions += len(topic.partitions) * len(names)
             _check_size(limits_of(broker), partitions, subscriptions)
-            wanted = statistics.WantedStats(names, group_check(broker, request, topic), "")
+            wanted = statistics.WantedStats(
+                names, group_check(broker, request, topic), "", self._meter
+            )
             tenant, namespace = topic.name.tenant, topic.name.namespace
             shown = by_namespace.setdefault(f"{tenant}/{namespace}", {})
             bundles = Bundles(broker.namespaces.get(tenant, namespace).settings)
@@ -83,7 +87,7 @@ class BrokerStats:
         """Connections, health and use of the machine by this broker, and the load by each
         namespace.
         """
-        loads = await self._meter.look()
+        loads = await self._load.look()
         of_broker = {"broker": self._address(request), "cluster": CLUSTER}
         connections = len(self._broker.connections)
         has_room = await self._broker.has_room()
@@ -92,7 +96,7 @@ class BrokerStats:
             _row({"brk_health": int(has_room)}, of_broker, "broker_health"),
             _row(
                 {
-                    "brk_lb_cpu_usage": 100 * self._meter.cores_used / _cores(),
+                    "brk_lb_cpu_usage": 100 * self._load.cores_used / _cores(),
                     "brk_lb_memory_usage": 100 * resident_bytes() / _machine_bytes(),
                 },
                 {"broker": of_broker["broker"]},

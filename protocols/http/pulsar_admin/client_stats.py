@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.consumer import Consumer
     from braidlog.broker.delivery.key_shared import KeySharedDispatcher
     from braidlog.broker.topics.shown_producers import ShownProducer
+    from braidlog.protocols.http.pulsar_admin.traffic_meter import TrafficMeter
 
 Json = dict[str, Any]
+CONSUMER_RATES: Final = ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate")
 # Apache's names of a consumer's times, and the choice between those of several partitions.
 TIMES: Final[Mapping[str, tuple[str, Callable[[int, int], int]]]] = {
     "lastConsumedFlowTimestamp": ("flow_us", max),
@@ -59,10 +61,7 @@ def consumer_stats(name: str) -> Json:
     """Return the statistics of a consumer that has received no messages."""
     return blank_stats.CONSUMER | {
         "consumerName": name,
-        "msgRateOut": 0.0,
-        "msgThroughputOut": 0.0,
-        "msgRateRedeliver": 0.0,
-        "messageAckRate": 0.0,
+        **dict.fromkeys(CONSUMER_RATES, 0.0),
         "msgOutCounter": 0,
         "bytesOutCounter": 0,
         "unackedMessages": 0,
@@ -103,6 +102,20 @@ def add_counts(shown: Json, consumer: Consumer) -> None:
         shown[name] = choose(shown[name] or time_ms, time_ms or shown[name])
     shown["lastAckedTime"] = date_text(shown["lastAckedTimestamp"] * 1000)
     shown["lastConsumedTime"] = date_text(shown["lastConsumedTimestamp"] * 1000)
+
+
+def add_rates(shown: Json, consumer: Consumer, place: Hashable, meter: TrafficMeter) -> None:
+    """Add a consumer's rates on a partition; `place` is the partition and the subscription."""
+    key = (place, consumer.protocol, consumer.identity, consumer.connected_us)
+    counts = (
+        consumer.messages_out,
+        consumer.bytes_out,
+        consumer.messages_redelivered,
+        consumer.messages_acked,
+    )
+    rates = meter.rates(key, counts, consumer.connected_us)
+    for name, rate in zip(CONSUMER_RATES, rates, strict=True):
+        shown[name] += rate
 
 
 def key_ranges(dispatcher: KeySharedDispatcher) -> dict[Consumer, list[tuple[int, int]]]:

@@ -7,6 +7,7 @@ Operations that need stored records (positions, single messages, policies) are r
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -29,7 +30,9 @@ from braidlog.protocols.http.path_names import name_of, namespace_of, text_of
 from braidlog.protocols.http.pulsar_admin import blank_stats
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.client_stats import (
+    CONSUMER_RATES,
     add_counts,
+    add_rates,
     connected_consumer,
     publisher_stats,
 )
@@ -39,6 +42,7 @@ from braidlog.protocols.http.pulsar_admin.statistics import (
     WITHOUT_CONSUMERS,
     WITHOUT_PUBLISHERS,
     subscription_stats,
+    topic_rates,
     without_clients,
 )
 from braidlog.protocols.http.pulsar_admin.topics import (
@@ -56,9 +60,12 @@ if TYPE_CHECKING:
         NonPersistentSubscription,
     )
     from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.pulsar_admin.traffic_meter import TrafficMeter
     from braidlog.storage.metadata.names import TopicName
 
 Json = dict[str, Any]
+# Apache's names; the rates of the first four are `RATES`, that of the last is `msgDropRate`.
+COUNTERS = ("msgInCounter", "bytesInCounter", "msgOutCounter", "bytesOutCounter", "msgDropCounter")
 DROPS = {"msgDropRate": 0.0, "msgDropCounter": 0}  # Of a subscription.
 
 NO_PROPERTIES = "properties of a non-persistent topic are not stored here"
@@ -67,8 +74,9 @@ NO_PROPERTIES = "properties of a non-persistent topic are not stored here"
 class AdminNonPersistent(AdminHandlers):
     """Handlers of a broker's non-persistent topics."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, meter: TrafficMeter) -> None:
         super().__init__(broker, bodies)
+        self._meter = meter
         self._non_persistent = broker.non_persistent
 
     async def list_topics(self, request: Request) -> Response:
@@ -258,7 +266,9 @@ class AdminNonPersistent(AdminHandlers):
     def _stats(self, request: Request, topics: list[NonPersistentChannel]) -> Json:
         of = self._broker.shown_producers.of
         publishers = [publisher for topic in topics for publisher in of(topic.partition_id)]
-        stats = _stats(topics, seen_by(self._broker, request)) | publisher_stats(publishers)
+        stats = _stats(topics, seen_by(self._broker, request), self._meter) | publisher_stats(
+            publishers
+        )
         for publisher in stats["publishers"]:
             publisher["msgDropRate"] = 0.0
         stats["ownerBroker"] = request.headers.get("host", "")
@@ -280,29 +290,33 @@ def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
 
 
-def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]) -> Json:
+def _stats(
+    topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool], meter: TrafficMeter
+) -> Json:
     """Return the statistics of a topic, or of several partitions together, with the subscriptions
     that the client may see.
     """
     subscriptions: Json = {}
+    counts, rates = [0] * len(COUNTERS), [0.0] * len(COUNTERS)
     for topic in topics:
+        of_topic = _counts(topic)
+        counts = [*map(add, counts, of_topic)]
+        rates_of_topic = meter.rates(topic.partition_id, of_topic, topic.topic.meta.created_us)
+        rates = [*map(add, rates, rates_of_topic)]
         for name, subscription in topic.subscriptions.items():
             if not is_seen(Resource.of_group(name, topic.name)):
                 continue
             _add(
-                subscriptions.setdefault(_text(name), {**subscription_stats(), **DROPS}),
+                subscriptions.setdefault(_text(name), {**subscription_stats(meter), **DROPS}),
                 subscription,
+                meter,
             )
-    sent = [reader for topic in topics for reader in topic.subscriptions.values()]
     return (
         blank_stats.TOPIC
-        | dict.fromkeys((*RATES, "msgDropRate"), 0.0)
+        | topic_rates(rates[: len(RATES)])
+        | dict(zip(COUNTERS, counts, strict=True))
         | {
-            "msgInCounter": sum(topic.traffic.records_in for topic in topics),
-            "bytesInCounter": sum(topic.traffic.bytes_in for topic in topics),
-            "msgOutCounter": sum(reader.messages_out for reader in sent),
-            "bytesOutCounter": sum(reader.bytes_out for reader in sent),
-            "msgDropCounter": sum(topic.messages_dropped for topic in topics),
+            "msgDropRate": rates[-1],
             "storageSize": 0,
             "backlogSize": 0,
             "producersCount": sum(topic.producers for topic in topics),
@@ -311,13 +325,29 @@ def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], boo
     )
 
 
-def _add(stats: Json, subscription: NonPersistentSubscription) -> None:
+def _counts(topic: NonPersistentChannel) -> list[int]:
+    """Return the counts of a topic, in the order of `COUNTERS`."""
+    traffic, readers = topic.traffic, topic.subscriptions.values()
+    messages_out = sum(reader.messages_out for reader in readers)
+    bytes_out = sum(reader.bytes_out for reader in readers)
+    dropped = topic.messages_dropped
+    return [traffic.records_in, traffic.bytes_in, messages_out, bytes_out, dropped]
+
+
+def _add(stats: Json, subscription: NonPersistentSubscription, meter: TrafficMeter) -> None:
+    topic = subscription.partition
+    place, dropped = (topic.partition_id, subscription.name), subscription.messages_dropped
+    (drop_rate,) = meter.rates(place, (dropped,), topic.topic.meta.created_us)
+    stats["msgDropRate"] += drop_rate
+    stats["msgDropCounter"] += dropped
     stats["msgOutCounter"] += subscription.messages_out
     stats["bytesOutCounter"] += subscription.bytes_out
-    stats["msgDropCounter"] += subscription.messages_dropped
     if subscription.consumers:
         stats["type"] = subscription.kind.value
     for consumer in subscription.consumers:
         shown = connected_consumer(consumer)
         add_counts(shown, consumer)
+        add_rates(shown, consumer, place, meter)
+        for name in CONSUMER_RATES:
+            stats[name] += shown[name]
         stats["consumers"].append(shown)

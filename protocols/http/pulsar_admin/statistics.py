@@ -1,7 +1,7 @@
 """Statistics of topics in Pulsar's admin API: `stats` and `partitioned-stats`.
 
-All fields of Apache are present; unknown statistics (`blank_stats.py`) and all rates are 0. Knows
-topics and subscriptions, no request.
+All fields of Apache are present; unknown statistics (`blank_stats.py`) are 0, and so are the rates
+of single producers. Knows topics and subscriptions, no request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from braidlog.broker.reading.records import read_records
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.http.pulsar_admin import blank_stats
 from braidlog.protocols.http.pulsar_admin.client_stats import (
+    CONSUMER_RATES,
     add_counts,
+    add_rates,
     connected_consumer,
     consumer_stats,
     key_ranges,
@@ -26,6 +28,7 @@ from braidlog.protocols.http.pulsar_admin.client_stats import (
 )
 from braidlog.protocols.http.pulsar_admin.names import full_name
 from braidlog.protocols.http.pulsar_admin.properties import shown_properties
+from braidlog.protocols.http.pulsar_admin.traffic_meter import TrafficMeter
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -37,13 +40,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
 
 Json = dict[str, Any]
-SUBSCRIPTION_RATES = (
-    "msgRateOut",
-    "msgThroughputOut",
-    "msgRateRedeliver",
-    "msgRateExpired",
-    "messageAckRate",
-)
 RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 NO_TIME = -1
 EARLIEST = "earliestMsgPublishTimeInBacklog"
@@ -61,6 +57,7 @@ class WantedStats:
     names: Sequence[bytes]
     sees: Callable[[bytes], bool]
     owner: str
+    meter: TrafficMeter
     with_times: bool = False
     publishers: bool = True
     consumers: bool = True
@@ -74,23 +71,28 @@ async def topic_stats(
     for name in wanted.names:
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Otherwise deleted meanwhile.
-            shown = await _subscription(broker, subscription, partitions)
+            shown = await _subscription(broker, subscription, partitions, wanted.meter)
             if wanted.with_times:
                 shown[EARLIEST] = await _earliest_ms(subscription, partitions)
             subscriptions[_text(name)] = shown
     publishers: list[ShownProducer] = []
     readers: dict[bytes, list[Dispatcher]] = {}
     published_us = 0
+    rates = [0.0] * len(RATES)
     async for partition in in_turns(partitions):
+        of_partition = _partition_rates(partition, wanted.meter)
+        rates = [total + rate for total, rate in zip(rates, of_partition, strict=True)]
         published_us = max(published_us, _last_append_us(partition))
         publishers += broker.shown_producers.of(partition.partition_id)
         for dispatcher in broker.dispatchers.on(partition):
             is_reader = dispatcher.consumers and not dispatcher.cursor.is_durable
             if is_reader and wanted.sees(dispatcher.name):
                 readers.setdefault(dispatcher.name, []).append(dispatcher)
-    subscriptions |= {_text(name): _reader(dispatchers) for name, dispatchers in readers.items()}
+    subscriptions |= {
+        _text(name): _reader(dispatchers, wanted.meter) for name, dispatchers in readers.items()
+    }
     times = [shown[EARLIEST] for shown in subscriptions.values() if shown[EARLIEST] > 0]
-    stats = blank_stats.TOPIC | dict.fromkeys(RATES, 0.0) | _counters(broker, topic, partitions)
+    stats = blank_stats.TOPIC | topic_rates(rates) | _counters(broker, topic, partitions)
     stats |= {
         "storageSize": sum(partition.size_bytes for partition in partitions),
         "backlogSize": await _backlog_bytes(broker, topic, partitions, wanted.names),
@@ -109,6 +111,19 @@ async def topic_stats(
         **publisher_stats(publishers),
     }
     return without_clients(stats, publishers=wanted.publishers, consumers=wanted.consumers)
+
+
+def _partition_rates(partition: Partition, meter: TrafficMeter) -> list[float]:
+    traffic = partition.traffic
+    counts = (traffic.records_in, traffic.bytes_in, traffic.records_out, traffic.bytes_out)
+    return meter.rates(partition.partition_id, counts, partition.topic.created_us)
+
+
+def topic_rates(rates: Sequence[float]) -> Json:
+    """Return the fields of a topic for rates in the order of `RATES`, and the size of a message."""
+    messages, size, *_ = rates
+    average = size / messages if messages else 0.0
+    return {**dict(zip(RATES, rates, strict=True)), "averageMsgSize": average}
 
 
 async def partitioned_stats(
@@ -175,7 +190,10 @@ async def _backlog_bytes(
 
 
 async def _subscription(
-    broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
+    broker: Broker,
+    subscription: Subscription,
+    partitions: Sequence[Partition],
+    meter: TrafficMeter,
 ) -> Json:
     backlog = size = holes = 0
     dispatchers: list[Dispatcher] = []
@@ -190,10 +208,13 @@ async def _subscription(
     expired = broker.metrics.value(
         "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
     )
-    return subscription_stats(dispatchers, members, backlog) | {
+    key = (subscription.topic.meta.topic_id, subscription.name)
+    (expired_rate,) = meter.rates(key, (expired,), subscription.topic.meta.created_us)
+    return subscription_stats(meter, dispatchers, members, backlog) | {
         "backlogSize": size,
         "msgExpired": expired,
         "totalMsgExpired": expired,
+        "msgRateExpired": expired_rate,
         "isDurable": True,
         "durable": True,
         "nonContiguousDeletedMessagesRanges": holes,
@@ -227,16 +248,18 @@ async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partitio
     return min(times_us) // 1000 if times_us else NO_TIME
 
 
-def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
+def _reader(dispatchers: Sequence[Dispatcher], meter: TrafficMeter) -> Json:
     """Return statistics of a reader, from its dispatchers of all partitions."""
     behind = (
         dispatcher.partition.high_watermark - dispatcher.cursor.position
         for dispatcher in dispatchers
     )
-    return subscription_stats(dispatchers, {}, sum(max(distance, 0) for distance in behind))
+    backlog = sum(max(distance, 0) for distance in behind)
+    return subscription_stats(meter, dispatchers, {}, backlog)
 
 
 def subscription_stats(
+    meter: TrafficMeter,
     dispatchers: Sequence[Dispatcher] = (),
     members: Mapping[tuple[str, str], Json] = MappingProxyType({}),
     backlog: int = 0,
@@ -257,22 +280,23 @@ def subscription_stats(
             key = (consumer.protocol, consumer.identity)
             shown = consumers.setdefault(key, connected_consumer(consumer))
             add_counts(shown, consumer)
+            add_rates(shown, consumer, (dispatcher.partition.partition_id, dispatcher.name), meter)
             if consumer in ranges:
                 shown["keyHashRangeArrays"] = ranges[consumer]
             if sharing:
                 shown["drainingHashes"] = []
     consumers |= members
     shown_all = list(consumers.values())
-    summed = ("msgOutCounter", "bytesOutCounter", "unackedMessages")
+    summed = ("msgOutCounter", "bytesOutCounter", "unackedMessages", *CONSUMER_RATES)
     latest = ("lastConsumedFlowTimestamp", "lastConsumedTimestamp", "lastAckedTimestamp")
     return (
         blank_stats.SUBSCRIPTION
-        | dict.fromkeys(SUBSCRIPTION_RATES, 0.0)
         | {name: sum(shown[name] for shown in shown_all) for name in summed}
         | {name: max((shown[name] for shown in shown_all), default=0) for name in latest}
         | {
             "msgExpired": 0,
             "totalMsgExpired": 0,
+            "msgRateExpired": 0.0,
             "msgBacklog": backlog,
             "backlogSize": 0,
             EARLIEST: 0,

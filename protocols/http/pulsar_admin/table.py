@@ -52,6 +52,7 @@ from braidlog.protocols.http.pulsar_admin.topic_details import AdminTopicDetails
 from braidlog.protocols.http.pulsar_admin.topic_jobs import AdminTopicJobs
 from braidlog.protocols.http.pulsar_admin.topic_names import refuse_other_names
 from braidlog.protocols.http.pulsar_admin.topics import AdminTopics
+from braidlog.protocols.http.pulsar_admin.traffic_meter import TrafficMeter
 from braidlog.protocols.http.pulsar_admin.write_content import (
     CLUSTER_DATA,
     DELETED_TOPIC,
@@ -111,9 +112,10 @@ def admin_routes(
 def admin_calls(broker: Broker, options: RestOptions, bodies: BodyReader) -> Iterator[Call]:
     """Yield the calls. The first path that matches a request serves the request."""
     cluster = ClusterApi(broker, bodies, options.advertised_url)
-    topics, policies = AdminTopics(broker, bodies), AdminPolicies(broker, bodies)
+    meter, policies = TrafficMeter(broker.now_us), AdminPolicies(broker, bodies)
+    topics = AdminTopics(broker, bodies, meter)
     yield from _of_brokers(BrokersApi(cluster))
-    yield from _of_stats(BrokerStats(broker, cluster))
+    yield from _of_stats(BrokerStats(broker, cluster, meter))
     yield from _of_cluster(cluster)
     yield from _of_clusters(ClustersApi(broker, bodies, cluster))
     yield from _of_namespace_jobs(NamespaceJobs(broker, bodies, cluster))
@@ -121,7 +123,7 @@ def admin_calls(broker: Broker, options: RestOptions, bodies: BodyReader) -> Ite
     yield from _of_namespaces(cluster, topics)
     yield from _of_topics(topics)
     yield from policies.calls_of_non_persistent(NON_PERSISTENT)
-    yield from _of_non_persistent(AdminNonPersistent(broker, bodies))
+    yield from _of_non_persistent(AdminNonPersistent(broker, bodies, meter))
     cursors = CursorApi(broker, bodies)
     yield from _of_subscriptions(AdminSubscriptions(broker, bodies, cursors, topics))
     yield from _of_schemas(AdminSchemas(broker, bodies))

@@ -44,10 +44,12 @@ from braidlog.protocols.http.pulsar_admin.topic_details import partitioned_topic
 from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
 
 if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.pulsar_admin.policies import Setting
+    from braidlog.protocols.http.pulsar_admin.traffic_meter import TrafficMeter
     from braidlog.storage.metadata.names import TopicName
 
 PARTITIONS_MAX = 10_000
@@ -69,6 +71,10 @@ ENTRIES_COUNTED_MAX = 10_000  # Entries on the way to the entry that a client na
 
 class AdminTopics(AdminHandlers):
     """Handlers of a broker's topics."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader, meter: TrafficMeter) -> None:
+        super().__init__(broker, bodies)
+        self._meter = meter
 
     async def list_topics(self, request: Request) -> Response:
         """Every topic of a namespace, or of its `bundle`, that the client may see, each partition
@@ -206,6 +212,7 @@ class AdminTopics(AdminHandlers):
             groups_seen(self._broker, request, topic),
             group_check(self._broker, request, topic),
             request.headers.get("host", ""),
+            self._meter,
             with_times=query.truth(request, TIMES),
             publishers=not query.truth(request, statistics.WITHOUT_PUBLISHERS),
             consumers=not query.truth(request, statistics.WITHOUT_CONSUMERS),
