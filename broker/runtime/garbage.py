@@ -39,11 +39,8 @@ SEARCH_S = 0.2
 # takes some 50 us while there are as many as YOUNG_MAX.
 BUSY_SEARCH_S = 0.004
 YOUNG_MAX = 10_000
-YOUNG, MIDDLE, FULL = (
-    0,
-    1,
-    2,
-)  # Generations of a collection, which includes all younger generations.
+# Generations of a collection, which includes all younger generations.
+YOUNG, MIDDLE, FULL = 0, 1, 2
 
 
 class SearchTime:

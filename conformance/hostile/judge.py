@@ -48,7 +48,7 @@ def judged(broker: RunningBroker) -> Iterator[AttackEffect]:
         verdict.memory_before = broker.resident_bytes()
         yield verdict
         verdict.files_after = _settled(broker, verdict.files_before)
-        verdict.memory_after = _memory_given_back(broker, verdict)
+        verdict.memory_after = memory_given_back(broker, verdict.memory_before + verdict.growth_max)
         verdict.memory_most = peak_bytes(broker)
         verdict.longest_s = healthy.longest_s
         healthy.check()
@@ -57,12 +57,14 @@ def judged(broker: RunningBroker) -> Iterator[AttackEffect]:
     check_log(broker, logged)
 
 
-def _memory_given_back(broker: RunningBroker, verdict: AttackEffect) -> int:
-    """Return the memory once the broker has returned unneeded memory, or after GIVEN_BACK_S."""
+def memory_given_back(broker: RunningBroker, expected: int) -> int:
+    """Return the memory as soon as it is `expected` bytes or less, or after GIVEN_BACK_S: the
+    broker returns unneeded memory meanwhile.
+    """
     until = time.monotonic() + GIVEN_BACK_S
     while True:
         resident = broker.resident_bytes()
-        if resident - verdict.memory_before <= verdict.growth_max or time.monotonic() >= until:
+        if resident <= expected or time.monotonic() >= until:
             return resident
         time.sleep(LOOK_S)
 
