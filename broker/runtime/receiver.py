@@ -173,7 +173,7 @@ class Receiver:
         finally:
             outbox.gathering = False
             if self._poller.in_pass and self._stage is _SETTLING:
-                self._poller.call_soon(outbox.flush)
+                outbox.flush_soon()
             else:
                 outbox.flush()
 

@@ -96,6 +96,7 @@ class Connection:
             sock,
             broker.durability,
             broker.output,
+            sender=broker.sender,
             start_flusher=self._start_flusher,
             on_broken=self._on_broken,
         )
@@ -238,7 +239,9 @@ class Connection:
     @property
     def is_at_rest(self) -> bool:
         """See OpenConnection."""
-        return self._parked is not None and not (self._receiver.is_in_frame or self.outbox.flushing)
+        return self._parked is not None and not (
+            self._receiver.is_in_frame or self.outbox.flushing or self.outbox.is_handed_over
+        )
 
     @property
     def held_bytes(self) -> int:

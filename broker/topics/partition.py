@@ -200,9 +200,10 @@ class Partition:
             self._memory.note(info, base_offset, append_us)
         return Appended(base_offset, self._appended(base_offset))
 
-    def append_at_once(self, body: memoryview, once: WriteAtOnce) -> tuple[int, int] | None:
+    def append_at_once(self, body: memoryview, once: WriteAtOnce) -> tuple[int, int, int] | None:
         """Append a body as `append`, by a call that also checks and stamps the body. Return the
-        number of records and the ticket; None, with nothing appended, if `append` has to do that.
+        base offset, the number of records and the ticket; None, with nothing appended, if `append`
+        has to do that.
         """
         if self._is_closed:
             self._refuse_append()
@@ -219,7 +220,7 @@ class Partition:
             _, epoch, first_sequence = once.producer
             stored = StoredBatch(first_sequence, last_sequence, base_offset)
             self._memory.note_stored(producer_id, epoch, stored, once.append_us)
-        return count, self._appended(base_offset)
+        return base_offset, count, self._appended(base_offset)
 
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int

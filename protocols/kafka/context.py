@@ -17,10 +17,11 @@ from braidlog.broker.errors import (
 )
 from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, UnknownTopicId, wire_code
 from braidlog.protocols.kafka.limits import KAFKA_LIMITS, KafkaLimits
+from braidlog.protocols.kafka.messages import Reply
 from braidlog.protocols.kafka.names import PROTOCOL, NameSpace, visible
 from braidlog.protocols.kafka.options import KafkaOptions
-from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.topic_ids import find_topic
+from braidlog.storage.formats.kafka.prepare import SetLimits
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -52,7 +53,7 @@ class BrokerAddress:
 class KafkaAnswer:
     """A handler's result: the answer leaves once `ticket` is durable (0: at once)."""
 
-    reply: Struct
+    reply: Reply
     ticket: int = 0
     # True if a thread encodes the answer, because of many topics and partitions.
     is_large: bool = False
@@ -82,6 +83,13 @@ class KafkaContext:
     # partition id -> (requested offset, offset where the next fetch continues)
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
+    def set_limits(self) -> SetLimits:
+        """Return the limits of the sets of a request."""
+        options = self.options
+        return SetLimits(
+            options.message_bytes_max, options.batch_bytes_max, options.inflated_bytes_max
+        )
+
     @property
     def client(self) -> Client:
         """The client of the current request, as admin tools show clients."""
@@ -96,10 +104,9 @@ class KafkaContext:
         walked[partition.partition_id] = (start, reached)
 
     def count_published(self, topic: Topic, partition: Partition, messages: int, size: int) -> None:
-        """Count stored messages for the topic's publish rate."""
-        if topic.client_limits.publish is not None:
-            pause_s = self.broker.client_policies.publish_pause_s(topic, partition, messages, size)
-            self.pause_s = max(self.pause_s, pause_s)
+        """Count stored messages for the publish rate of a topic with such a rate."""
+        pause_s = self.broker.client_policies.publish_pause_s(topic, partition, messages, size)
+        self.pause_s = max(self.pause_s, pause_s)
 
     def take_pause(self) -> float:
         """Return the seconds to wait for publish rates, and forget them."""

@@ -13,8 +13,7 @@ from braidlog.protocols.kafka.codec import read
 from braidlog.protocols.kafka.decoding import DECODERS, PRODUCE_KEY, RequestReader, produce_at_once
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
-from braidlog.protocols.kafka.messages import Request, RequestBody
-from braidlog.protocols.kafka.schema import Struct
+from braidlog.protocols.kafka.messages import Reply, Request, RequestBody
 from braidlog.protocols.kafka.tables import APIS, FLEXIBLE, SERVED
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
@@ -91,7 +90,7 @@ class KafkaMachine:
         self.entries = reader.named
         return Request(correlation_id, client_id, body, version)
 
-    def encode(self, correlation_id: int, reply: Struct) -> list[Part]:
+    def encode(self, correlation_id: int, reply: Reply) -> list[Part]:
         """The answer to the last request, as parts of a frame; message sets are not copied."""
         return encode(correlation_id, reply, self._kind[1] if self._kind in SERVED else 0)
 

@@ -6,7 +6,7 @@ None for Kafka's null string; the handlers check whether they are legal. Message
 dicts here: see `by_partition.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,6 +30,19 @@ class ProduceRequest:
 
 
 RequestBody = ProduceRequest | Struct
+StoredSet = tuple[int, int, int]  # Partition, base offset, log start offset.
+
+
+@dataclass(slots=True)
+class StoredSets:
+    """The reply to a Produce request of which the extension stored all sets, by name or id of the
+    topic: the same answer as a ProduceResponse, without an object for each set.
+    """
+
+    topics: Mapping[bytes | None, Sequence[StoredSet]]
+
+
+Reply = StoredSets | Struct
 
 
 @dataclass(slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
@@ -18,25 +17,24 @@ from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import endpoints, leader_in
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import refuse_keyless
-from braidlog.protocols.kafka.messages import BY_ID_VERSION, Leader, ProduceRequest
-from braidlog.protocols.kafka.names import PROTOCOL
-from braidlog.protocols.kafka.record_times import US_PER_MS, refuse_times, time_of_batch
-from braidlog.protocols.kafka.schema import NO_UUID
-from braidlog.protocols.kafka.sequences import judge
-from braidlog.protocols.kafka.wire.produce import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
+from braidlog.protocols.kafka.messages import (
+    BY_ID_VERSION,
+    Leader,
+    ProduceRequest,
+    StoredSet,
+    StoredSets,
 )
+from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.produced import Produced, Results, produced_of, reply_of, sets_of
+from braidlog.protocols.kafka.record_times import US_PER_MS, refuse_times, time_of_batch
+from braidlog.protocols.kafka.sequences import judge
+from braidlog.protocols.kafka.wire.produce import LeaderIdAndEpoch, NodeEndpoint
 from braidlog.storage.errors import BodyError, TimeOutOfRange
 from braidlog.storage.formats.api import (
     NO_PRODUCER,
     BodyInfo,
     Prepared,
     ProducerNext,
-    WriteAtOnce,
 )
 from braidlog.storage.formats.kafka.prepare import (
     APPEND_BYTES_MAX,
@@ -73,9 +71,8 @@ RECORDS_VERSION = 3  # From here on a set has a record; in earlier versions it m
 NO_RECORD = b"the set has no whole record batch, expected at least one record"
 
 
-Produced = PartitionProduceResponse
 # A set that may have to wait: the place of its result, and the steps that produce the result.
-Pending = tuple[list[Produced], int, Steps[Produced]]
+Pending = tuple[Results, int, Steps[Produced]]
 
 
 def produce(
@@ -98,72 +95,82 @@ def produce(
             name: [Produced(index=index, error_code=code, base_offset=-1) for index in sets]
             for name, sets in request.topics.items()
         }
-        return KafkaAnswer(_reply(topics))
+        return KafkaAnswer(reply_of(topics))
     producing = _Producing(context, request)
     pending = producing.append_sets()
     return producing.answer() if pending is None else producing.finish(pending)
 
 
-def _reply(topics: Mapping[bytes | None, list[Produced]]) -> ProduceResponse:  # hot: see make bench
-    # A version has either names or ids of topics.
-    responses = [
-        TopicProduceResponse(name=key, topic_id=key or NO_UUID, partition_responses=results)
-        for key, results in topics.items()
-    ]
-    return ProduceResponse(responses=responses)
-
-
 class _Producing:
     """A request in progress."""
 
+    __slots__ = (
+        "_acks",
+        "_context",
+        "_done_bytes",
+        "_is_ordinary",
+        "_is_rated",
+        "_is_resolved",
+        "_leaders",
+        "_name",
+        "_now_us",
+        "_once",
+        "_set_limits",
+        "_sets",
+        "_target",
+        "_ticket",
+        "_topics",
+    )
+
     def __init__(self, context: KafkaContext, request: ProduceRequest) -> None:
-        self._ticket = 0  # the answer waits for this
         self._context = context
-        self._set_limits: SetLimits | None = None
         self._once = context.once
-        self._now_us = 0  # 0: to be read; until other tasks have a turn
-        self._resolved: tuple[bytes | None, Topic] | None = None  # until other tasks have a turn
-        self._target: Topic | None = None  # the topic of the current set
         self._acks = request.acks
-        self._sets = iter(
-            [
-                (name, index, message_set)
-                for name, sets in request.topics.items()
-                for index, message_set in sets.items()
-            ]
-        )
-        self._done_bytes = 0  # since the last turn of other tasks
-        self._topics: dict[bytes | None, list[Produced]] = {}
+        self._sets = sets_of(request)
+        self._topics: dict[bytes | None, Results] = {}
         self._leaders: list[Leader] = []  # named by refusals
+        self._is_ordinary = True  # all sets so far were stored at once
+        self._ticket = 0  # the answer waits for this
+        self._done_bytes = 0  # since the last turn of other tasks
+        self._now_us = 0  # 0: to be read; until other tasks have a turn
+        self._target: Topic | None = None  # the topic of the current set
+        self._name: bytes | None = None  # of the target
+        self._is_resolved = False  # the target was looked up since other tasks had a turn
+        self._is_rated = False  # the target has a publish rate
+        self._set_limits: SetLimits | None = None
 
     @property
     def _limits(self) -> SetLimits:
         """The limits of the request's sets."""
-        limits = self._set_limits
-        if limits is None:
-            options = self._context.options
-            limits = self._set_limits = SetLimits(
-                options.message_bytes_max, options.batch_bytes_max, options.inflated_bytes_max
-            )
-        return limits
+        if self._set_limits is None:
+            self._set_limits = self._context.set_limits()
+        return self._set_limits
 
     def append_sets(self) -> Pending | None:
         """Append the remaining sets, up to a set that may have to wait; return None when all are
         done.
         """
-        topics = self._topics
+        topics, append = self._topics, self._append  # hot: see make bench
         for name, index, message_set in self._sets:
             results = topics.get(name)
             if results is None:
                 results = topics[name] = []
             if self._done_bytes >= BYTES_PER_TURN:
                 return results, index, self._append_after_others(name, index, message_set)
-            produced = self._append(name, index, message_set)
-            if not isinstance(produced, Produced):
+            produced = append(name, index, message_set)
+            if isinstance(produced, tuple):
+                results.append(produced)
+            elif isinstance(produced, Produced):
+                self._add(results, index, produced)
+            else:
                 return results, index, produced
-            produced.index = index
-            results.append(produced)
         return None
+
+    def _add(self, results: Results, index: int, produced: Produced) -> None:
+        """Add the result of a set that was not stored at once."""
+        produced.index = index
+        results.append(produced)
+        self._is_ordinary = False
 
     def finish(self, pending: Pending | None) -> Steps[KafkaAnswer | None]:
         """Append the rest of the request, and answer."""
@@ -173,8 +180,7 @@ class _Producing:
                 produced = yield from steps
             except (BodyError, BrokerError) as error:
                 produced = self._refused(error)
-            produced.index = index
-            results.append(produced)
+            self._add(results, index, produced)
             self._others_had_turns()
             pending = self.append_sets()
         return self.answer()
@@ -185,12 +191,17 @@ class _Producing:
         if self._ticket > context.written_ticket:
             context.written_ticket = self._ticket
         if self._acks != 0:
-            reply = _reply(self._topics)
+            if self._is_ordinary and self._topics:
+                topics = cast("dict[bytes | None, list[StoredSet]]", self._topics)
+                return KafkaAnswer(StoredSets(topics), self._ticket)
+            reply = reply_of(self._topics)
             if self._leaders:
                 reply.node_endpoints = endpoints(self._leaders, NodeEndpoint)
             return KafkaAnswer(reply, self._ticket)
         every = [result for results in self._topics.values() for result in results]
-        failed = sum(result.error_code != Code.NONE for result in every)
+        failed = sum(
+            isinstance(result, Produced) and result.error_code != Code.NONE for result in every
+        )
         if failed:
             # Such a client notices only the end of the connection, and then asks for metadata
             # again. The connection ends when the other sets can be read: an empty answer waits for
@@ -201,7 +212,7 @@ class _Producing:
 
     def _others_had_turns(self) -> None:
         """Forget all that holds only until other tasks have a turn: topic, right, time."""
-        self._resolved, self._now_us = None, 0
+        self._is_resolved, self._now_us = False, 0
 
     def _append_after_others(
         self, name: bytes | None, index: int, message_set: memoryview
@@ -210,34 +221,42 @@ class _Producing:
         yield trio.lowlevel.checkpoint()
         self._others_had_turns()
         produced = self._append(name, index, message_set)
+        if isinstance(produced, tuple):
+            return produced_of(produced)
         return produced if isinstance(produced, Produced) else (yield from produced)
 
     def _append(
         self, name: bytes | None, index: int, message_set: memoryview
-    ) -> Produced | Steps[Produced]:
+    ) -> StoredSet | Produced | Steps[Produced]:
         """Append a set; return steps if something may have to wait."""
         self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
-            resolved, self._target = self._resolved, None
-            if resolved is None or resolved[0] != name:
-                resolved = self._resolved = (name, self._topic(name))
-            self._target = resolved[1]
-            partition = resolved[1].partition(index)
+            if not self._is_resolved or name != self._name:
+                self._resolve(name)
+            topic = self._target
+            assert topic is not None
+            partition = topic.partition(index)
             if partition.checks_produced:
                 return self._append_checked(partition, message_set)
-            return self._append_to(partition, message_set)
+            base_offset = self._append_at_once(partition, message_set)
+            if base_offset >= 0:
+                return index, base_offset, partition.log_start_offset
+            return self._append_prepared(partition, message_set)
         except (BodyError, BrokerError) as error:
             return self._refused(error)
 
-    def _topic(self, name: bytes | None) -> Topic:
+    def _resolve(self, name: bytes | None) -> None:
+        """Look up the topic of the next sets, and check the client's right to it."""
         context = self._context
+        self._target, self._is_resolved = None, False
         if context.version < BY_ID_VERSION:
             topic = context.topic(name)
         else:
             assert name is not None
             topic = context.topic_with_id(name)
         context.connection.written_topics.note(topic.resource)
-        return topic
+        self._target, self._name, self._is_resolved = topic, name, True
+        self._is_rated = topic.client_limits.publish is not None
 
     def _refused(self, error: BodyError | BrokerError) -> Produced:
         if isinstance(error, TimeOutOfRange):
@@ -310,11 +329,15 @@ class _Producing:
     def _append_to(
         self, partition: Partition, message_set: memoryview
     ) -> Produced | Steps[Produced]:
-        is_small = len(message_set) <= CRC32C_BYTES_MAX and not message_set.readonly
-        if self._once is not None and is_small:
-            produced = self._append_at_once(self._once, partition, message_set)
-            if produced is not None:
-                return produced
+        base_offset = self._append_at_once(partition, message_set)
+        if base_offset >= 0:
+            return produced_of((0, base_offset, partition.log_start_offset))
+        return self._append_prepared(partition, message_set)
+
+    def _append_prepared(
+        self, partition: Partition, message_set: memoryview
+    ) -> Produced | Steps[Produced]:
+        """Append a set that needs a closer look."""
         known: SequenceTable | None = None
         at_once = prepare_at_once(message_set, partition.next_offset, self._limits)
         if at_once is not None:
@@ -332,37 +355,40 @@ class _Producing:
             return self._store(partition, prepared, known)
         return self._append_slowly(partition, prepared)
 
-    def _append_at_once(
-        self, once: WriteAtOnce, partition: Partition, message_set: memoryview
-    ) -> Produced | None:  # hot: see make bench
-        """Append an ordinary set; return None for a set that needs a closer look."""
-        size, now_us = len(message_set), self._now_us
+    def _append_at_once(self, partition: Partition, message_set: memoryview) -> int:
+        """Append an ordinary set, and return its base offset; -1 for a set that needs a closer
+        look.  # hot: see make bench
+        """
+        once, size = self._once, len(message_set)
+        if once is None or size > CRC32C_BYTES_MAX or message_set.readonly:
+            return -1
         once.producer = NO_PRODUCER
         # The first byte of no producer, and of nothing else that a batch may have here, is 0xFF.
         if size > PRODUCER_POS and message_set[PRODUCER_POS] < 0x80:
             producer = self._next_of_producer(partition, message_set)
             if producer is None:
-                return None
+                return -1
             once.producer = producer
-        if not now_us:
-            now_us = self._now_us = self._context.broker.now_us()
-        once.append_us = now_us
-        base_offset = partition.next_offset
+        if not self._now_us:
+            self._now_us = self._context.broker.now_us()
+        once.append_us = self._now_us
         appended = partition.append_at_once(message_set, once)
         if appended is None:
-            return None
-        count, ticket = appended
+            return -1
+        base_offset, count, ticket = appended
         if ticket > self._ticket:
             self._ticket = ticket
-        self._context.broker.metrics.records_in(
-            PROTOCOL, partition.metrics_name, count, size, partition.traffic
-        )
-        self._count_published(partition, count, size)
-        return Produced(base_offset=base_offset, log_start_offset=partition.log_start_offset)
+        self._count(partition, count, size)
+        return base_offset
 
-    def _count_published(self, partition: Partition, messages: int, size: int) -> None:
-        if self._target is not None:
-            self._context.count_published(self._target, partition, messages, size)
+    def _count(self, partition: Partition, records: int, size: int) -> None:
+        """Count a stored set, for metrics and for the publish rate of its topic."""
+        context = self._context
+        context.broker.metrics.records_in(
+            PROTOCOL, partition.metrics_name, records, size, partition.traffic
+        )
+        if self._is_rated and self._target is not None:
+            context.count_published(self._target, partition, records, size)
 
     def _next_of_producer(
         self, partition: Partition, message_set: memoryview
@@ -453,8 +479,5 @@ class _Producing:
             appended = partition.append_all(parts, body_format=body_format, append_us=append_us)
         if appended.ticket > self._ticket:
             self._ticket = appended.ticket
-        context.broker.metrics.records_in(
-            PROTOCOL, partition.metrics_name, info.record_count, len(body), partition.traffic
-        )
-        self._count_published(partition, info.record_count, len(body))
+        self._count(partition, info.record_count, len(body))
         return Produced(base_offset=base_offset, log_start_offset=partition.log_start_offset)

@@ -1026,6 +1026,91 @@ static PyObject *kafka_produce(PyObject *self, PyObject *const *args, Py_ssize_t
     return result != NULL || PyErr_Occurred() ? result : Py_NewRef(Py_None);
 }
 
+/* An answer to Produce: `protocols/kafka/encoding.py`. */
+enum { ANSWER_HEAD = 8, RESULT_HEAD = 14, HAS_TIME = 2, HAS_START = 5, HAS_TEXTS = 8, NUMBER_MAX = 5, TAGS = 1 };
+
+/* A count or the size of a name, as `take_size` reads it. */
+static uint8_t *put_size(uint8_t *to, int64_t value, int bytes, int is_flexible) {
+    if (is_flexible)
+        return put_varint(to, (uint64_t)value + 1);
+    put_le(to, bytes == 2 ? (uint16_t)(value << 8 | value >> 8) : __builtin_bswap32((uint32_t)value), bytes);
+    return to + bytes;
+}
+
+/* The result of a stored set: (partition, base offset, log start offset). NULL: an error is set. */
+static uint8_t *put_result(uint8_t *to, PyObject *stored, long long version) {
+    long long numbers[3];
+    for (int i = 0; i < 3; i++) {
+        PyObject *number = PyTuple_GetItem(stored, i);
+        numbers[i] = number == NULL ? -1 : PyLong_AsLongLong(number);
+    }
+    put_be32(to, (uint32_t)numbers[0]);
+    put_le(to + 4, 0, 2);
+    put_be64(to + 6, (uint64_t)numbers[1]);
+    to += RESULT_HEAD;
+    if (version >= HAS_TIME) {
+        put_le(to, UINT64_MAX, 8);
+        to += 8;
+    }
+    if (version >= HAS_START) {
+        put_be64(to, (uint64_t)numbers[2]);
+        to += 8;
+    }
+    if (version >= PRODUCE_FLEXIBLE) /* No errors of records, no text, no tagged fields. */
+        to = put(to, "\1\0\0", 3);
+    else if (version >= HAS_TEXTS)
+        to = put(to, "\0\0\0\0\xff\xff", 6);
+    return PyErr_Occurred() ? NULL : to;
+}
+
+/* A topic and its results. NULL: an error is set. */
+static uint8_t *put_topic(uint8_t *to, PyObject *key, PyObject *sets, long long version) {
+    int is_flexible = version >= PRODUCE_FLEXIBLE;
+    if (version < PRODUCE_BY_ID)
+        to = put_size(to, PyBytes_Size(key), 2, is_flexible);
+    to = put(to, PyBytes_AsString(key), PyBytes_Size(key));
+    to = put_size(to, PyList_Size(sets), 4, is_flexible);
+    for (Py_ssize_t i = 0; to != NULL && i < PyList_Size(sets); i++)
+        to = put_result(to, PyList_GetItem(sets, i), version);
+    if (to != NULL && is_flexible)
+        *to++ = 0;
+    return to;
+}
+
+/* kafka_produced(version, correlation id, {name or id: [(partition, base offset, log start offset)]}) -> the answer to
+ * a Produce of which all sets were stored. */
+static PyObject *kafka_produced(PyObject *self, PyObject *args) {
+    long long version, correlation_id;
+    PyObject *topics, *key, *sets, *frame = NULL;
+    Py_ssize_t place = 0, room = ANSWER_HEAD + 2 * TAGS + NUMBER_MAX + 4;
+    if (!PyArg_ParseTuple(args, "LLO!", &version, &correlation_id, &PyDict_Type, &topics))
+        return NULL;
+    while (PyDict_Next(topics, &place, &key, &sets)) {
+        if (!PyBytes_Check(key) || !PyList_Check(sets)) {
+            PyErr_SetString(PyExc_TypeError, "kafka_produced takes lists by names");
+            return NULL;
+        }
+        room += 2 * NUMBER_MAX + PyBytes_Size(key) + TAGS + PyList_Size(sets) * (RESULT_HEAD + 8 + 8 + 6);
+    }
+    uint8_t *start = PyMem_Malloc((size_t)room), *to = start;
+    if (start == NULL)
+        return PyErr_NoMemory();
+    int is_flexible = version >= PRODUCE_FLEXIBLE;
+    put_be32(start + 4, (uint32_t)correlation_id);
+    start[ANSWER_HEAD] = 0;
+    to = put_size(start + ANSWER_HEAD + is_flexible, PyDict_Size(topics), 4, is_flexible);
+    for (place = 0; to != NULL && PyDict_Next(topics, &place, &key, &sets);)
+        to = put_topic(to, key, sets, version);
+    if (to != NULL) { /* Neither throttled nor with the addresses of other leaders. */
+        memset(to, 0, 4 + TAGS);
+        to += (version >= 1 ? 4 : 0) + is_flexible;
+        put_be32(start, (uint32_t)(to - start - 4));
+        frame = PyBytes_FromStringAndSize((const char *)start, to - start);
+    }
+    PyMem_Free(start);
+    return frame;
+}
+
 /* The header of a stored batch: `batch.py`. After magic and crc: the fields that come from outside, of these sizes;
  * size of positions, of the body, crc of the body, and a reserved field. */
 static const int8_t head_sizes[] = {1, 1, 2, 4, 8, 8, -8, 4, 4, -8, -8, -8, -8, 8, -8, -8, -8};
@@ -1173,6 +1258,7 @@ static PyMethodDef methods[] = {
     {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS, NULL},
     {"kafka_batch", kafka_batch, METH_VARARGS, NULL},
     {"kafka_produce", (PyCFunction)(void (*)(void))kafka_produce, METH_FASTCALL, NULL},
+    {"kafka_produced", kafka_produced, METH_VARARGS, NULL},
     {"kafka_append", (PyCFunction)(void (*)(void))kafka_append, METH_FASTCALL, NULL},
     {"batch_head", (PyCFunction)(void (*)(void))batch_head, METH_FASTCALL, NULL},
     {"send_producer", send_producer, METH_VARARGS, NULL},

@@ -258,17 +258,22 @@ class LocalLog:
 
     def append_at_once(self, body: memoryview, once: WriteAtOnce) -> WrittenBatch | None:
         """Store a batch by a call that also checks the body, as `Log.append_at_once`. # hot"""
-        append_us = once.append_us
-        segment, stored_bytes = self._active, HEADER_BYTES + len(body)
+        segment, append_us = self._active, once.append_us
         if segment is None or not (self._place.files.writes_plainly and self.takes_appends):
             return None
-        if segment.is_full_for(stored_bytes, append_us, self.settings):
+        settings, stored_bytes = self.settings, HEADER_BYTES + len(body)
+        file_pos, first_us = segment.size, segment.first_append_us
+        if (
+            first_us is None
+            or append_us - first_us >= settings.roll_ms * 1000
+            or file_pos + stored_bytes > settings.segment_bytes
+        ) and segment.is_full_for(stored_bytes, append_us, settings):
             return None
-        file = segment.file
-        was_held = file in self._unsynced.files
+        file, held = segment.file, self._unsynced.files
+        was_held = file in held
         if not was_held:
             self._unsynced.hold(file)
-        base_offset, file_pos = self.log_end_offset, segment.size
+        base_offset = self.log_end_offset
         offset_max = self._written.reserved_offset if self._is_written_mode else OFFSET_MAX
         owner = (segment.salt, self.partition_id, self.owner_epoch)
         offsets = (base_offset, offset_max, self.durable_offset)
@@ -278,11 +283,10 @@ class LocalLog:
             if not was_held:  # Otherwise refused sets would keep a file of each partition open.
                 self._unsynced.let_go(file)
             return None
-        next_offset, latest_us = base_offset + written[0], written[1]
+        latest_us = written[1]
         before_us = segment.max_time_us
-        time_us = append_us if latest_us is None else latest_us
-        segment.take_written(stored_bytes, append_us, time_us)
-        self.log_end_offset = next_offset
+        segment.take_written(stored_bytes, append_us, append_us if latest_us is None else latest_us)
+        next_offset = self.log_end_offset = base_offset + written[0]
         self.segment_set.note_batch(segment, file_pos, before_us, base_offset, next_offset)
         if not self._is_marked:
             self._mark()

@@ -22,6 +22,7 @@ from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
+from braidlog.broker.runtime.send_thread import SendThread
 from braidlog.broker.server.connection import Connection
 from braidlog.broker.server.connection_deadlines import ConnectionDeadlines
 from braidlog.broker.server.listener import Listener
@@ -188,9 +189,11 @@ class EchoBench:
         self.pool = BufferPool(bytes_max=input_bytes)
         self.adapter = EchoAdapter()
         self.budget = OutputBudget(output_bytes)
+        poller = make_poller()
         self.broker = SimpleNamespace(
             durability=self.tickets,
-            poller=make_poller(),
+            poller=poller,
+            sender=SendThread(poller),
             deadlines=ConnectionDeadlines(),
             buffers=self.pool,
             output=self.budget,

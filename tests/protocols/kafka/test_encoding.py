@@ -1,9 +1,19 @@
 """Replies to bytes: typed values compared with recorded frames and with construct's description."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import PIECE_BYTES_MIN
+from braidlog.protocols.kafka.messages import BY_ID_VERSION, StoredSet, StoredSets
+from braidlog.protocols.kafka.wire.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from braidlog.storage.formats.quick import SPEEDUPS
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.golden import golden_answers, golden_frames
 from tests.protocols.kafka.layouts import REQUESTS, parse_reply
@@ -99,3 +109,47 @@ def test_a_reply_without_large_pieces_is_a_single_part() -> None:
     reply = m.FetchReply({FOO: {0: m.Fetched(0, 9, [b"abc"], 3)}})
     assert len(encode(1, m.full(reply))) == 1
     assert len(encode(1, m.full(m.FetchReply({})))) == 1
+
+
+needs_extension = pytest.mark.skipif(SPEEDUPS is None, reason="needs the extension")
+STORED: Sequence[Mapping[bytes, list[StoredSet]]] = (
+    {b"foo": [(0, 0, 0)]},
+    {b"a" * 126: [(5, 2**62, 7)], b"a" * 127: [(2**31 - 1, 1, 2**40)], b"\xff": [(0, 3, 3)] * 126},
+    {b"a" * 249: [(index, index * 1000, 5) for index in range(127)]},
+    {b"%d" % topic: [(index, 0, 0) for index in range(200)] for topic in range(130)},
+)
+
+
+@needs_extension
+@pytest.mark.parametrize("version", range(ProduceRequest.VERSIONS[1] + 1))
+@pytest.mark.parametrize("stored", STORED)
+def test_stored_sets_are_encoded_as_the_generated_structures(
+    version: int, stored: Mapping[bytes, list[StoredSet]]
+) -> None:
+    topics = stored
+    if version >= BY_ID_VERSION:
+        topics = {name.rjust(16, b".")[:16]: sets for name, sets in stored.items()}
+    responses = [
+        TopicProduceResponse(
+            name=key,
+            topic_id=key,
+            partition_responses=[
+                PartitionProduceResponse(index=index, base_offset=base, log_start_offset=start)
+                for index, base, start in sets
+            ],
+        )
+        for key, sets in topics.items()
+    ]
+    expected = encode(-7, ProduceResponse(responses=responses), version)
+    assert encode(-7, StoredSets(topics), version) == [b"".join(map(bytes, expected))]
+
+
+@needs_extension
+@pytest.mark.parametrize(
+    "topics",
+    [{"foo": []}, {b"foo": ()}, {b"foo": [3]}, {b"foo": [()]}, {b"foo": [("x", 0, 0)]}, []],
+)
+def test_the_extension_refuses_other_objects(topics: object) -> None:
+    assert SPEEDUPS is not None
+    with pytest.raises((TypeError, IndexError, SystemError)):
+        SPEEDUPS.kafka_produced(3, 1, topics)
