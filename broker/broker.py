@@ -118,9 +118,7 @@ class Broker:
         self.admission = Admission(self.metrics, self.seldom)
         self.waiters = Waiters(self.poller)
         self.closing = Closing()
-        self.dispatchers = Dispatchers(  # shared by all listeners
-            now_us=self.now_us, output=self.output, closing=self.closing
-        )
+        self.dispatchers = Dispatchers(now_us=self.now_us, output=self.output, closing=self.closing)
         self.committer = Committer(data_dir.files, keeper=data_dir.keeper)
         self.durability = self._make_durability()
         self._connection_ids = 0

@@ -289,7 +289,7 @@ class Outbox:
         self._unsent_bytes = 0
         self.sent_bytes += size
         self._batch = batch
-        batch.outboxes.append(self)
+        batch.outputs.append(self)
         batch.sends.append((self._plain.fileno(), data))
 
     def take_back(self, data: bytes, result: int) -> None:

@@ -13,13 +13,12 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker.limits import SENDS_MIN
 from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.outbox import Outbox
     from braidlog.broker.runtime.poller import Poller
 
 Send = tuple[int, bytes]  # Descriptor, output.
@@ -31,30 +30,49 @@ if SPEEDUPS is not None and len(os.sched_getaffinity(0)) > 1:
     SEND_EACH = SPEEDUPS.send_each
 
 
+class Output(Protocol):
+    """The output of a connection (`broker/runtime/outbox.py`)."""
+
+    @property
+    def is_handed_over(self) -> bool:
+        """True if a batch that is not over has output."""
+
+    def hand_over(self, batch: SendBatch) -> None:
+        """Give output to a batch, or send the output."""
+
+    def take_back(self, data: bytes, result: int) -> None:
+        """Take output of a batch that was not sent whole: `result` is the number of sent bytes, or
+        a negative error number. `flush` follows.
+        """
+
+    def flush(self) -> None:
+        """Send output, without the thread."""
+
+
 class SendBatch:
     """Output of many outboxes, on its way through the thread."""
 
-    __slots__ = ("is_over", "outboxes", "sends", "waiting")
+    __slots__ = ("is_over", "outputs", "sends", "waiting")
 
     def __init__(self) -> None:
-        self.outboxes: list[Outbox] = []
+        self.outputs: list[Output] = []
         self.sends: list[Send] = []  # For each outbox, descriptor and bytes.
-        self.waiting: list[Outbox] = []  # with output that must come later
+        self.waiting: list[Output] = []  # with output that must come later
         self.is_over = False
 
     def end(self, results: Sequence[int]) -> None:
         """Let the outboxes send again, after rest and error of each: `results` holds numbers of
         sent bytes, and negative error numbers.
         """
-        for outbox, (_, data), result in zip(self.outboxes, self.sends, results, strict=True):
+        for output, (_, data), result in zip(self.outputs, self.sends, results, strict=True):
             if result != len(data):
-                outbox.take_back(data, result)
-                self.waiting.append(outbox)
+                output.take_back(data, result)
+                self.waiting.append(output)
         self.is_over = True
-        for outbox in self.waiting:  # These calls may end connections.
-            outbox.flush()
+        for output in self.waiting:  # These calls may end connections.
+            output.flush()
         # Each outbox keeps its last batch: drop references that lead back.
-        self.outboxes, self.sends, self.waiting = [], [], []
+        self.outputs, self.sends, self.waiting = [], [], []
 
 
 class SendThread:
@@ -78,7 +96,7 @@ class SendThread:
         self._poller = poller
         self._sends_min = sends_min if send_each is not None else sys.maxsize
         self._send_each = send_each
-        self._waiting: list[Outbox] = []
+        self._waiting: list[Output] = []
         self._jobs: queue.SimpleQueue[SendBatch | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[SendBatch, list[int]]] = queue.SimpleQueue()
         self._answered = -1  # an eventfd, once the thread runs
@@ -89,28 +107,28 @@ class SendThread:
         """True within a pass of the poller."""
         return self._poller.in_pass
 
-    def send_soon(self, outbox: Outbox) -> None:
+    def send_soon(self, output: Output) -> None:
         """Send the output behind the sockets of this pass (`Poller.call_soon`)."""
         if not self._waiting:
             self._poller.call_soon(self._send_waiting)
-        self._waiting.append(outbox)
+        self._waiting.append(output)
 
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         if len(waiting) < self._sends_min:
-            for outbox in waiting:
-                outbox.flush()
+            for output in waiting:
+                output.flush()
             return
         batch = SendBatch()
-        for outbox in waiting:
-            outbox.hand_over(batch)
+        for output in waiting:
+            output.hand_over(batch)
         if self._thread is None:
             self._start()
         self._jobs.put(batch)
 
-    def settle(self, outbox: Outbox) -> None:
+    def settle(self, output: Output) -> None:
         """Wait until the thread has no output of the outbox."""
-        while outbox.is_handed_over:
+        while output.is_handed_over:
             batch, results = self._done.get()
             batch.end(results)
 

@@ -49,7 +49,7 @@ class HeldSends:
         return send_in_python(sends)
 
 
-class Clients:
+class OutboxBench:
     """Outboxes on real sockets, with the poller that serves the sender's results."""
 
     def __init__(self, nursery, send_each, sends_min=2):
@@ -99,7 +99,7 @@ class Clients:
 @asynccontextmanager
 async def clients(send_each, count=CLIENTS, sends_min=2, **options):
     async with trio.open_nursery() as nursery:
-        opened = Clients(nursery, send_each, sends_min)
+        opened = OutboxBench(nursery, send_each, sends_min)
         for _ in range(count):
             await opened.connect(**options)
         nursery.start_soon(opened.poller.run)
