@@ -7,14 +7,15 @@ Knows formats only through the codec interface.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING
 
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
 from braidlog.broker.reading.look import look_at
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.storage.errors import BodyError, RecordTooLarge, StorageError
-from braidlog.storage.formats.api import BatchFlag, Codec
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.large import check_large
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.formats.batch import Batch
     from braidlog.storage.log.log import Log
-
-
-class JoiningCodec(Codec, Protocol):
-    """A codec of a format that has chunked messages."""
-
-    def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
-        """Join all pieces of a message, in order, to a record at the last piece's offset.
-
-        Raises RecordTooLarge, UnreadableBody.
-        """
 
 
 async def join_chunks(
@@ -51,7 +42,7 @@ async def join_chunks(
     """
     chunk = last.chunk
     assert chunk is not None
-    if chunk.chunk_id != chunk.chunk_count - 1 or not _joins(codec):
+    if chunk.chunk_id != chunk.chunk_count - 1 or not codec.joins_chunks:
         return None
     try:
         return await run_unpacking(
@@ -63,12 +54,8 @@ async def join_chunks(
         raise to_broker_error(error) from error
 
 
-def _joins(codec: object) -> TypeGuard[JoiningCodec]:
-    return hasattr(codec, "join")
-
-
 def _join(log: Log, codec: Codec, batch: Batch, last: Record) -> Record | None:
-    assert last.chunk is not None and _joins(codec)
+    assert last.chunk is not None
     declared = max(last.chunk.total_bytes, last.chunk.uncompressed_bytes)
     check_large(min(declared, JOINED_BYTES_MAX))
     pieces = {last.chunk.chunk_id: last}

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from braidlog.broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
-from braidlog.storage.formats.api import RECORDS_MAX, Codec
+from braidlog.storage.formats.api import RECORDS_MAX
+from braidlog.storage.formats.base import Codec
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition

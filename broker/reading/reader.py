@@ -38,7 +38,8 @@ from braidlog.broker.reading.unpacking import run_packing, run_unpacking
 from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.storage.errors import BodyError, UnreadableBody
-from braidlog.storage.formats.api import BatchFlag, Codec, Decoded, without_frames
+from braidlog.storage.formats.api import BatchFlag, Decoded, without_frames
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.batch import HEADER_BYTES
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for

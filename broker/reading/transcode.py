@@ -22,8 +22,8 @@ from braidlog.broker.reading.turn import BATCH_US, CONVERTED_BYTES_PER_US, Turn
 from braidlog.broker.reading.unopened import marked
 from braidlog.broker.runtime.output_budget import OutputReservation
 from braidlog.broker.runtime.steps import Steps, run
-from braidlog.storage.formats.api import Buffer, Codec, Decoded, Part
-from braidlog.storage.formats.base import BodyCodec, Converted, Stored, WantedRecords
+from braidlog.storage.formats.api import Buffer, Decoded, Part
+from braidlog.storage.formats.base import Codec, Stored, WantedRecords
 from braidlog.storage.formats.record import Record
 from braidlog.storage.log.settings import UncarriedRecords
 
@@ -115,10 +115,9 @@ class _FormatReader(StoredRead):
         result = ReadResult(offset, offset)
         super().__init__(partition, codec.format, result, bytes_max, records_max)
         self._codec = codec
-        self._convert = getattr(codec, "converted", None)
-        self._carries_all = getattr(type(codec), "carries", None) is BodyCodec.carries
+        self._carries_all = type(codec).carries is Codec.carries
         # Formats of the same protocol that hide their keys from its readers.
-        self._keyless: Sequence[int] = getattr(codec, "keyless", ())
+        self._keyless = codec.keyless
 
     def fill_from(self, fills: CutBatches) -> None:
         """Fill the answer, first with the kept rest of an earlier answer, if any.
@@ -149,7 +148,7 @@ class _FormatReader(StoredRead):
         False if the reader's codec cannot convert or the answer has no room.
         """
         header, result = batch.header, self.result
-        if self._convert is None or header.flags or len(batch.body) > CONVERTED_BYTES_MAX:
+        if header.flags or len(batch.body) > CONVERTED_BYTES_MAX:
             return False
         room = self._bytes_max - result.size
         if self.is_full or room <= 0 or result.next_offset >= batch.next_offset:
@@ -162,7 +161,7 @@ class _FormatReader(StoredRead):
             header.record_count,
         )
         records_max = min(self._records_left, CONVERTED_RECORDS_MAX)
-        converted: Converted | None = self._convert(
+        converted = self._codec.converted(
             stored, WantedRecords(result.next_offset, records_max, room)
         )
         if converted is None:

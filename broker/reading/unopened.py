@@ -78,7 +78,7 @@ def _entry_at(batch: Batch, offset: int) -> _Entry:
         return _Entry(body, batch.next_offset, name)
     if not starts:
         return _Entry(body, batch.next_offset, name)
-    start = starts[0][1] + getattr(codec, "entry_head_bytes", 0)
+    start = starts[0][1] + codec.entry_head_bytes
     if len(starts) == 1:
         return _Entry(body[start:], batch.next_offset, name)
     end_offset, stop = starts[1]

@@ -18,7 +18,8 @@ from braidlog.broker.positions.subscriptions import KafkaCommit, Subscription
 from braidlog.broker.reading.records import read_records
 from braidlog.broker.reading.transcode import read_as
 from braidlog.broker.topics.partition import Partition
-from braidlog.storage.formats.api import Codec, Prepared
+from braidlog.storage.formats.api import Prepared
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.iggy.classic import IGGY
 from braidlog.storage.formats.iggy.typed import IGGY_TYPED
 from braidlog.storage.formats.kafka.message_sets import KAFKA

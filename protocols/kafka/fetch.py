@@ -34,7 +34,7 @@ from braidlog.protocols.kafka.wire.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from braidlog.storage.formats.api import Buffer, Codec, Part, StoredPart
+from braidlog.storage.formats.api import Buffer, Part, StoredPart
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_layout import entry_bytes
@@ -164,7 +164,7 @@ class _Fetching:
         self._is_refused = len(self._readings) < len(every)  # Some partition cannot be read at all.
         self._held = held
         self._bytes_min = request.min_bytes
-        self._codec: Codec = KAFKA if version < BATCHES_VERSION else KAFKA_BATCHES
+        self._codec = KAFKA if version < BATCHES_VERSION else KAFKA_BATCHES
         self._gives_whole = version >= WHOLE_VERSION
         self._cuts = version < BATCHES_VERSION
         self._bytes_max = min(context.options.fetch_bytes_max, max(request.max_bytes, 1))

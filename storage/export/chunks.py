@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from braidlog.storage.errors import BodyError, DamagedLog, OffsetOutOfRange, UnreadableBody
 from braidlog.storage.export.readers import ExportPartition
-from braidlog.storage.formats.api import BatchFlag, Codec
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
@@ -69,15 +70,11 @@ class ChunkJoiner:
             self._note(piece)
             return None
         places = self._places_of(piece)
-        join = getattr(codec, "join", None)
-        if join is None:
-            raise UnreadableBody(f"{codec.name} bodies have no chunks to join")
         if max(chunk.total_bytes, chunk.uncompressed_bytes) <= self._limits.joined_bytes_max:
             pieces = [self._piece(places[number]) for number in range(chunk.chunk_count - 1)]
         else:
             pieces = []  # The codec then reports the message as too large.
-        joined: Record = join([*pieces, piece], self._limits.joined_bytes_max)
-        return joined
+        return codec.join([*pieces, piece], self._limits.joined_bytes_max)
 
     def _note(self, piece: Record) -> None:
         assert piece.chunk is not None

@@ -16,7 +16,8 @@ import pyarrow.compute
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.export.chunks import CHUNK_LIMITS, ChunkJoiner, ChunkLimits, Incomplete
 from braidlog.storage.export.readers import ExportPartition
-from braidlog.storage.formats.api import BatchFlag, BodyFormat, Codec
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.batch import Batch
 from braidlog.storage.formats.columns.records import (
     Columns,

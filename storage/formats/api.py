@@ -1,8 +1,4 @@
-"""The interface of a body codec.
-
-A codec is pure: bytes and records in, bytes and records out; a codec knows no file, clock or
-socket.
-"""
+"""What body codecs take and return; `braidlog.storage.formats.base` has their interface."""
 
 import abc
 import enum
@@ -187,87 +183,5 @@ def without_frames(error: BodyError) -> BodyError:
     return error.with_traceback(None)
 
 
-class Codec(Protocol):
-    """A stored body format.
-
-    `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version.
-    """
-
-    name: str
-    format: int
-    version: int
-
-    def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the records of a stored body and return its times and flags.
-
-        Raises CorruptBody, and UnreadableBody or RecordTooLarge where counting needs unpacking.
-        """
-
-    def split(
-        self,
-        body: Buffer,
-        base_offset: int,
-        *,
-        start_offset: int = 0,
-        starts_max: int = RECORDS_MAX,
-    ) -> list[tuple[int, int]]:
-        """Return (offset, pos) of each stored record or entry start, ascending, at most starts_max.
-
-        The first is the first entry that ends above start_offset. Kafka's compressed wrapper and
-        Pulsar's batched entry are a single start each, with the offset of their first record.
-        """
-
-    def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
-        """Return (offset, pos) of the last start of `split` at or before a position in a body."""
-
-    def readable(self, body: Buffer) -> memoryview:
-        """Return the part of a stored or encoded body for a reader of this format.
-
-        That is all except our additions around the records (the head with Iggy's partitioning key).
-        """
-
-    def decode(
-        self,
-        body: Buffer,
-        base_offset: int,
-        append_us: int,
-        *,
-        start_offset: int = 0,
-        records_max: int = RECORDS_MAX,
-        bytes_max: int = BYTES_MAX,
-    ) -> Decoded:
-        """Return records at or above start_offset, at most records_max of them.
-
-        At least one record is returned if there is any. If a body can unpack to more than its own
-        size, decoding stops once the records take about bytes_max.
-
-        Never raises for bad user data: see Decoded.
-        """
-
-    def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Return a body with the records at their own offsets; base_offset belongs to the batch."""
-
-    def carries(self, record: Record) -> bool:
-        """Return True if a reader of this format can receive the record at all.
-
-        An empty payload, for example, breaks Iggy clients.
-        """
-
-
-# Optional parts of a codec: `converted`, and `without`, which compaction needs; see
-# `braidlog.storage.formats.base.BodyCodec`.
-#
-# Optional part of a codec: `entry_head_bytes`, the size of our own head before each entry of
-# `split`. Readers of raw entries do not get that head.
-#
-# Optional part of a codec: `keyless`, the formats whose record keys its readers do not see. Iggy's
-# own partitioning key is between the writer and the broker.
-#
-# Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
-#
-# A codec names its decoder in an attribute `column_decoder` ("module:function"). The decoder takes
-# batches of its format (`storage/formats/batch.py`; never with a flag OPAQUE, CHUNK or MARKER) and
-# returns `Columns` (`storage/formats/columns/records.py`) with exactly the records of `decode`. The
-# decoder raises `Irregular` (`storage/formats/columns/vectors.py`), or any BodyError, for a batch
-# that needs the plain codec: the caller then tries each batch alone, and in the end uses `decode`.
+# The decoder of `Codec.column_decoder`.
 ColumnDecoder = Callable[[Sequence[Any]], Any]

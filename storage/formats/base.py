@@ -1,6 +1,7 @@
-"""Shared parts of our own codecs: limits, and the end of a failed decode.
+"""The interface of a body codec, with what most codecs share.
 
-Plug-ins need not use this module: the contract is `braidlog.storage.formats.api.Codec`.
+A codec is pure: bytes and records in, bytes and records out; a codec knows no file, clock or
+socket.
 """
 
 import abc
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from braidlog.storage.errors import BodyError
+from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import (
     BYTES_MAX,
     RECORDS_MAX,
@@ -55,24 +56,42 @@ class Converted:
     is_full: bool  # no room for the next record
 
 
-class BodyCodec(abc.ABC):
-    """Base of our codecs. By default readers get whole bodies, and a body can hold any record."""
+class Codec(abc.ABC):
+    """A stored body format. By default readers get whole bodies, and a body can hold any record.
+
+    `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version.
+    """
 
     name: str
     format: int
     version = 1
-    column_decoder: str
-    entry_head_bytes = 0  # Size of our own head before each entry of `split`.
+    # For Spark: the function ("module:function") that turns whole runs of bodies to columns,
+    # without records. The function takes batches of the format (`storage/formats/batch.py`; never
+    # with a flag OPAQUE, CHUNK or MARKER) and returns `Columns`
+    # (`storage/formats/columns/records.py`) with exactly the records of `decode`. It raises
+    # `Irregular` (`storage/formats/columns/vectors.py`), or any BodyError, for a batch that needs
+    # the plain codec: the caller then tries each batch alone, and in the end uses `decode`.
+    column_decoder: str | None = None
+    # Size of our own head before each entry of `split`. Readers of raw entries do not get that
+    # head.
+    entry_head_bytes = 0
+    # The formats whose record keys its readers do not see. Iggy's own partitioning key is between
+    # the writer and the broker.
+    keyless: Sequence[int] = ()
+    joins_chunks = False  # True with a `join`.
 
     @abc.abstractmethod
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Inspect a body; see `Codec.inspect`."""
+        """Count the records of a stored body and return its times and flags.
+
+        Raises CorruptBody, and UnreadableBody or RecordTooLarge where counting needs unpacking.
+        """
 
     @abc.abstractmethod
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """Yield the starts of `Codec.split` in order."""
+        """Yield the starts of `split` in order."""
 
     @abc.abstractmethod
     def decode_into(
@@ -85,7 +104,7 @@ class BodyCodec(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Encode records; see `Codec.encode`."""
+        """Return a body with the records at their own offsets; base_offset belongs to the batch."""
 
     def split(
         self,
@@ -95,11 +114,15 @@ class BodyCodec(abc.ABC):
         start_offset: int = 0,
         starts_max: int = RECORDS_MAX,
     ) -> list[tuple[int, int]]:
-        """Return entry starts; see `Codec.split`."""
+        """Return (offset, pos) of each stored record or entry start, ascending, at most starts_max.
+
+        The first is the first entry that ends above start_offset. Kafka's compressed wrapper and
+        Pulsar's batched entry are a single start each, with the offset of their first record.
+        """
         return list(islice(self.starts(body, base_offset, start_offset), starts_max))
 
     def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
-        """Return the last start before a position; see `Codec.start_before`."""
+        """Return (offset, pos) of the last start of `split` at or before a position in a body."""
         start_found = (base_offset, 0)
         for start in self.starts(body, base_offset, 0):
             if start[1] > pos:
@@ -136,7 +159,10 @@ class BodyCodec(abc.ABC):
         return RemainingBody(b"".join(parts) if count else b"", count, end_offset)
 
     def readable(self, body: Buffer) -> memoryview:
-        """Return the whole body."""
+        """Return the part of a stored or encoded body for a reader of this format.
+
+        That is all except our additions around the records (the head with Iggy's partitioning key).
+        """
         return memoryview(body)
 
     def decode(
@@ -149,7 +175,13 @@ class BodyCodec(abc.ABC):
         records_max: int = RECORDS_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> Decoded:
-        """Decode records; see `Codec.decode`."""
+        """Return records at or above start_offset, at most records_max of them.
+
+        At least one record is returned if there is any. If a body can unpack to more than its own
+        size, decoding stops once the records take about bytes_max.
+
+        Never raises for bad user data: see Decoded.
+        """
         wanted = WantedRecords(start_offset, records_max, bytes_max)
         return self._decoded(body, (base_offset, append_us), wanted)
 
@@ -157,8 +189,18 @@ class BodyCodec(abc.ABC):
         return decoded_by(self.decode_into, bytes(body), appended, wanted)
 
     def carries(self, record: Record) -> bool:
-        """Return True for any record."""
+        """Return True if a reader of this format can receive the record at all.
+
+        An empty payload, for example, breaks Iggy clients.
+        """
         return True
+
+    def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
+        """Join all pieces of a message, in order, to a record at the last piece's offset.
+
+        Raises RecordTooLarge, UnreadableBody.
+        """
+        raise UnreadableBody(f"{self.name} bodies have no chunks to join")
 
 
 def decoded_by(

@@ -9,7 +9,8 @@ import importlib
 from importlib.metadata import entry_points
 
 from braidlog.storage.errors import UnreadableBody
-from braidlog.storage.formats.api import BodyFormat, Codec, ColumnDecoder
+from braidlog.storage.formats.api import BodyFormat, ColumnDecoder
+from braidlog.storage.formats.base import Codec
 
 ENTRY_POINT_GROUP = "braidlog.codecs"
 
@@ -83,11 +84,9 @@ def column_decoder_for(codec: Codec) -> ColumnDecoder | None:
     """Return the function that converts runs of a codec's bodies to columns for Spark, None if
     missing.
 
-    A codec names this function in its optional attribute `column_decoder`, as "module:function".
     The function needs numpy and is imported on first use.
     """
-    name: str | None = getattr(codec, "column_decoder", None)
-    if name is None:
+    if (name := codec.column_decoder) is None:
         return None
     if (decoder := _column_decoders.get(name)) is None:
         module, _, attribute = name.partition(":")

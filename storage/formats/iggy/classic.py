@@ -18,7 +18,7 @@ from braidlog.storage.formats.api import (
     Decoded,
     Prepared,
 )
-from braidlog.storage.formats.base import BodyCodec, Converted, Stored, WantedRecords
+from braidlog.storage.formats.base import Codec, Converted, Stored, WantedRecords
 from braidlog.storage.formats.compression import crc32
 from braidlog.storage.formats.headers import is_text
 from braidlog.storage.formats.iggy.quick import (
@@ -117,7 +117,7 @@ def body_from_send(
     return Prepared(b"".join(parts), BodyInfo(offset - base_offset), BodyFormat.IGGY)
 
 
-class PolledCodec(BodyCodec):
+class PolledCodec(Codec):
     """Shared part of both forms: the head with the partitioning key, which Iggy clients do not
     see.
     """
@@ -142,7 +142,7 @@ class PolledCodec(BodyCodec):
         return memoryview(body)[read_key(body)[0] :]
 
     def converted(self, stored: Stored, wanted: WantedRecords) -> Converted | None:
-        """Convert the two Iggy forms and Kafka's sets of format 0; see `BodyCodec.converted`."""
+        """Convert the two Iggy forms and Kafka's sets of format 0; see `Codec.converted`."""
         source = FORMS.get(stored.body_format)
         if source is None:
             return None

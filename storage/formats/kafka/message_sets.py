@@ -17,7 +17,7 @@ from braidlog.storage.formats.api import (
     Decoded,
     RemainingBody,
 )
-from braidlog.storage.formats.base import BodyCodec, Converted, Stored, WantedRecords
+from braidlog.storage.formats.base import Codec, Converted, Stored, WantedRecords
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX, crc32
 from braidlog.storage.formats.kafka.set_layout import (
     CODEC_BITS,
@@ -44,7 +44,7 @@ from braidlog.storage.formats.quick import SPEEDUPS
 from braidlog.storage.formats.record import Record, large_end
 
 
-class KafkaCodec(BodyCodec):
+class KafkaCodec(Codec):
     """Body format 2. See the module."""
 
     name = "kafka"
@@ -94,7 +94,7 @@ class KafkaCodec(BodyCodec):
         _decode_set(data, append_us, wanted.start_offset, limits, decoded)
 
     def converted(self, stored: Stored, wanted: WantedRecords) -> Converted | None:
-        """Convert Pulsar's entries; see `BodyCodec.converted`."""
+        """Convert Pulsar's entries; see `Codec.converted`."""
         if stored.body_format != BodyFormat.PULSAR or SPEEDUPS is None:
             return None
         room = len(stored.body) + ENTRY_MIN * stored.record_count

@@ -29,7 +29,7 @@ from braidlog.storage.formats.api import (
     Prepared,
     RemainingBody,
 )
-from braidlog.storage.formats.base import BodyCodec, WantedRecords
+from braidlog.storage.formats.base import Codec, WantedRecords
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX, sliceable
 from braidlog.storage.formats.headers import header_text
 from braidlog.storage.formats.kafka.records import (
@@ -221,7 +221,7 @@ def us_of(time_ms: int) -> int | None:
     return max(-TIME_MS_MAX, min(time_ms, TIME_MS_MAX)) * US_PER_MS
 
 
-class KafkaBatchesCodec(BodyCodec):
+class KafkaBatchesCodec(Codec):
     """Body format 7. See the module."""
 
     name = "kafka_batches"

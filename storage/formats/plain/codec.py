@@ -16,7 +16,7 @@ from braidlog.storage.formats.api import (
     Buffer,
     Decoded,
 )
-from braidlog.storage.formats.base import BodyCodec, WantedRecords
+from braidlog.storage.formats.base import Codec, WantedRecords
 from braidlog.storage.formats.record import Chunk, Header, Record
 
 RECORD_HEAD = struct.Struct("<IIHH")  # bytes that follow the size, offset delta, fields, reserved
@@ -35,7 +35,7 @@ FIELDS = 4095
 UINT64_MAX = (1 << 64) - 1
 
 
-class PlainCodec(BodyCodec):
+class PlainCodec(Codec):
     """Body format 1. See the module."""
 
     name = "plain"

@@ -20,7 +20,7 @@ from braidlog.storage.formats.api import (
     Decoded,
     RemainingBody,
 )
-from braidlog.storage.formats.base import BodyCodec, WantedRecords, decoded_by
+from braidlog.storage.formats.base import Codec, WantedRecords, decoded_by
 from braidlog.storage.formats.pulsar.entry import (
     chunk_of,
     decode_entry,
@@ -134,13 +134,14 @@ def join_chunks(pieces: Sequence[Record], joined_bytes_max: int) -> Record:
     return replace(last, value=bytes(value), chunk=None)
 
 
-class PulsarCodec(BodyCodec):
+class PulsarCodec(Codec):
     """Body format 3. See the module."""
 
     name = "pulsar"
     format = int(BodyFormat.PULSAR)
     column_decoder = "braidlog.storage.formats.pulsar.columns:columns_of"
     entry_head_bytes = ENTRY_PREFIX.size
+    joins_chunks = True
 
     def inspect(self, body: Buffer) -> BodyInfo:
         """Count by the prefixes; read times and flags from each entry's metadata."""

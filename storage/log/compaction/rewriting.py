@@ -39,11 +39,8 @@ def write_batch(batch: Batch, removed: OffsetSet, writer: CompactedWriter) -> No
         writer.keep(batch)
         return
     try:
-        without = getattr(codec_for(header.body_format), "without", None)
-        if without is None:  # A plug-in's codec.
-            writer.keep(batch)
-            return
-        remaining = without(batch.body, header.base_offset, removed.__contains__)
+        codec = codec_for(header.body_format)
+        remaining = codec.without(batch.body, header.base_offset, removed.__contains__)
     except BodyError:
         writer.keep(batch)
         return

@@ -14,7 +14,7 @@ import pytest
 from braidlog.storage.errors import RecordTooLarge, UnreadableBody
 from braidlog.storage.formats import compression
 from braidlog.storage.formats.api import Buffer
-from braidlog.storage.formats.base import BodyCodec
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.compression import (
     gunzip,
     sliceable,
@@ -148,7 +148,7 @@ def test_a_large_record_is_encoded_in_a_single_copy(encode: Callable[[Record], b
 
 @pytest.mark.parametrize("codec", [KAFKA, KAFKA_BATCHES])
 @pytest.mark.parametrize("key", [None, b"k"])
-def test_a_large_record_behind_small_records_is_decoded_whole(codec: BodyCodec, key: bytes) -> None:
+def test_a_large_record_behind_small_records_is_decoded_whole(codec: Codec, key: bytes) -> None:
     small = [Record(offset, 1_000_000, value=b"v%d" % offset) for offset in (5, 6)]
     large = Record(8, 3_000_000, key=key, value=LARGE)
     encoded = codec.encode([*small, large], 5)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from braidlog.storage.formats import compression
-from braidlog.storage.formats.api import Codec
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_prepare import packed
 from braidlog.storage.formats.pulsar.entry_runs import PULSAR, entries, parse_send

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from braidlog.storage.errors import BodyError, CorruptBody, RecordTooLarge, UnreadableBody
 from braidlog.storage.formats import compression
 from braidlog.storage.formats.api import BatchFlag, Decoded, Prepared
-from braidlog.storage.formats.base import BodyCodec
+from braidlog.storage.formats.base import Codec
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.set_prepare import check_pieces, stamp
 from braidlog.storage.formats.record import Record
@@ -302,7 +302,7 @@ def test_the_last_start_before_a_place_equals_split(codec: int) -> None:
     for pos in range(len(body)):
         place = KAFKA.start_before(body, 100, pos)
         assert place == [start for start in starts if start[1] <= pos][-1]
-        assert place == BodyCodec.start_before(KAFKA, body, 100, pos)
+        assert place == Codec.start_before(KAFKA, body, 100, pos)
         assert place == KAFKA.start_before(body[:pos], 100, pos)  # The cut is there.
 
 
