@@ -27,6 +27,7 @@ from braidlog.broker.server.opened import listener_of
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import (
     BAD_BODY,
+    BAD_LIMIT,
     INVALID_NAME,
     METHOD_NOT_ALLOWED,
     NO_SUCH_PATH,
@@ -49,13 +50,14 @@ from braidlog.protocols.http.pulsar_admin.namespace_policies import changes_of, 
 from braidlog.protocols.http.pulsar_admin.new_objects import CLUSTER
 from braidlog.protocols.http.pulsar_admin.permissions import shown_permissions
 from braidlog.protocols.http.routes import topics_seen
-from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
+from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, PULSAR_ENTITY, valid_namespace
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.bodies import BodyReader
 
 
+LISTENER = "X-Pulsar-ListenerName"  # A header, in place of the query parameter.
 TOPIC_MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
 OWNED = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
 
@@ -148,12 +150,18 @@ class ClusterApi:
         )
 
     async def lookup(self, request: Request) -> Response:
-        """The address at which Pulsar's clients find a topic, which need not exist yet."""
+        """The address at which Pulsar's clients find a topic, which need not exist yet; that of the
+        listener `listenerName`, if the client names a listener.
+        """
         name, _ = name_of(request)
         self._broker.namespaces.get(name.tenant, name.namespace)
         self._broker.placement.check(name)
+        wanted = request.query_params.get("listenerName") or request.headers.get(LISTENER, "")
         urls = self._urls(request, "http", "http", "https")
-        pulsar_urls = self._urls(request, "pulsar", "pulsar", "pulsar+ssl")
+        pulsar_urls = self._urls(request, "pulsar", "pulsar", "pulsar+ssl", wanted)
+        if wanted and not pulsar_urls:  # Apache's words; its status is 500.
+            text = f"the broker do not have {wanted[:60]} listener"
+            raise RequestRefused(NO_SUCH_PATH, text)
         if not pulsar_urls:
             raise RequestRefused(NO_SUCH_PATH, "no listener serves Pulsar's binary protocol")
         # Pulsar's C++ client crashes without `brokerUrl`, although it uses only `brokerUrlTls`.
@@ -168,14 +176,19 @@ class ClusterApi:
         }
         return json_answer({name: url for name, url in fields.items() if url is not None})
 
-    def _urls(self, request: Request, protocol: str, plain: str, secure: str) -> dict[bool, str]:
-        """Return the URLs of the listeners of a protocol, as this client reaches them: without TLS
-        (False) and with TLS (True), as far as there are such listeners.
+    def _urls(
+        self, request: Request, protocol: str, plain: str, secure: str, name: str = ""
+    ) -> dict[bool, str]:
+        """Return the URLs of the listeners of a protocol, or of its listener of that name, as this
+        client reaches them: without TLS (False) and with TLS (True), as far as there are such
+        listeners.
         """
         urls = {}
         host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
         for is_encrypted, scheme in ((False, plain), (True, secure)):
-            listeners = self._broker.listeners.values()
+            listeners = [
+                each for each in self._broker.listeners.values() if name in ("", each.name)
+            ]
             listener = listener_of(listeners, protocol, is_encrypted=is_encrypted)
             if listener is not None:
                 address = listener.advertised_to((host, listener.bound[1]))
@@ -250,6 +263,9 @@ class ClusterApi:
             return [], clusters
         if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
             raise RequestRefused(BAD_BODY, "adminRoles is a list of names")
+        if any(role != role.strip() for role in roles):
+            text = "AdminRoles contains whitespace in the beginning or end."  # Apache's words.
+            raise RequestRefused(BAD_LIMIT, text)
         return [*roles], clusters
 
     async def delete_tenant(self, request: Request) -> Response:
@@ -269,7 +285,7 @@ class ClusterApi:
     def _tenant(self, request: Request) -> str:
         tenant = text_of(request, "tenant")
         if not valid_namespace(tenant, DEFAULT_NAMESPACE):
-            raise RequestRefused(INVALID_NAME, f"{tenant!r} is not a tenant's name")
+            raise RequestRefused(INVALID_NAME, "Tenant name is not valid")  # Apache's words.
         return tenant
 
     async def namespaces(self, request: Request) -> Response:
@@ -301,6 +317,8 @@ class ClusterApi:
         """Create a namespace, with the body's policies."""
         tenant, namespace = namespace_of(request)
         body = await read_any(self._bodies, request)
+        if not PULSAR_ENTITY.fullmatch(namespace):  # Other protocols' clients may create them.
+            raise RequestRefused(INVALID_NAME, "Namespace name is not valid")
         if not self._broker.namespaces.has_tenant(tenant):
             text = "Tenant does not exist"  # Apache's words.
             raise RequestRefused(wire_code(NamespaceNotFound(text)), text)

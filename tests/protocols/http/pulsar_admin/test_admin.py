@@ -376,6 +376,28 @@ ALL_LISTENERS = (
     *(("pulsar", 6650, False), ("pulsar", 6651, True)),
     *(("http", 8080, False), ("http", 8443, True)),
 )
+
+
+async def test_a_lookup_by_the_name_of_a_listener(broker, ask):
+    broker.listeners.update(listeners(*ALL_LISTENERS))
+    named = [name for name, each in broker.listeners.items() if each.protocol == "pulsar"]
+    try:
+        for name in named:
+            is_encrypted = broker.listeners[name].tls is not None
+            shown = (await ask("GET", f"{LOOKUP}?listenerName={name}", status=200)).json
+            assert ("brokerUrlTls" in shown) == is_encrypted
+            assert shown["brokerUrl"].startswith("pulsar+ssl:" if is_encrypted else "pulsar:")
+        for target, headers in (
+            (f"{LOOKUP}?listenerName=outside", {}),
+            (LOOKUP, {"X-Pulsar-ListenerName": "outside"}),
+        ):
+            answer = await ask("GET", target, status=404, headers=headers)
+            assert answer.json["reason"] == "the broker do not have outside listener"
+    finally:
+        broker.listeners.clear()
+    assert len(named) == 2
+
+
 LOOKUP = "/lookup/v2/topic/persistent/public/default/orders"
 OF_ALL = {
     "brokerUrl": "pulsar://127.0.0.1:6650",

@@ -46,6 +46,10 @@ DELETE persistent/public/shop/gone/partitions
 GET persistent/public/shop/orders/examinemessage?messagePosition=1
   -> 412 Could not examine messages due to the total message is zero
 GET tenants/gone -> 404 Tenant does not exist
+PUT tenants/a%20b own -> 412 Tenant name is not valid
+PUT tenants/other blank -> 412 AdminRoles contains whitespace in the beginning or end.
+PUT namespaces/public/a%20b -> 412 Namespace name is not valid
+PUT namespaces/public/a@b -> 412 Namespace name is not valid
 POST tenants/gone own -> 404 Tenant gone not found
 POST tenants/gone {} -> 412 Clusters cannot be null
 POST tenants/gone -> 412 TenantInfo is null
@@ -55,7 +59,7 @@ GET non-persistent/public/shop/gone/stats
 """
 ROWS = [line.split(" -> ") for line in ANSWERS.strip().replace("\n  ->", " ->").splitlines()]
 OWN = {"allowedClusters": ["standalone"]}
-BODIES = {"": None, "{}": {}, "own": OWN}
+BODIES = {"": None, "{}": {}, "own": OWN, "blank": {**OWN, "adminRoles": [" anna"]}}
 
 
 @pytest.fixture
