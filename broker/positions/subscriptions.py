@@ -17,6 +17,7 @@ from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.broker.limits import STATE_LIMITS, StateLimits
 from braidlog.broker.positions import cursor_moves
+from braidlog.broker.positions.changes import PositionChanges
 from braidlog.broker.positions.commits import Commits
 from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
 from braidlog.broker.positions.subscription_limits import check_cursors, check_new
@@ -365,6 +366,7 @@ class Subscriptions:
         self.cursors = cursors
         self.report = report
         self.limits = limits
+        self.changes = PositionChanges(cursors, topics)  # for readers that follow all positions
         # All holders of a subscription must see the same object, dropped with its last holder.
         self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
         topics.listeners.add(self)

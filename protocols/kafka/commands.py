@@ -21,13 +21,12 @@ from braidlog.protocols.kafka import (
     consumer_group_admin,
     consumer_groups,
     epochs,
-    fetch,
     group_admin,
     messages,
     metadata,
     offset_delete,
     offset_fetch,
-    offsets,
+    offsets_topic,
     produce,
     producer_ids,
     producers_admin,
@@ -38,7 +37,6 @@ from braidlog.protocols.kafka import (
     share_fetch,
     share_groups,
     share_offsets,
-    topic_partitions,
 )
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.tables import APIS
@@ -62,9 +60,11 @@ class KeyHandler:
 
 HANDLERS: Mapping[ApiKey, KeyHandler] = {
     ApiKey.PRODUCE: KeyHandler(produce.produce, Action.PRODUCE),
-    ApiKey.FETCH: KeyHandler(fetch.fetch, Action.CONSUME),
-    ApiKey.LIST_OFFSETS: KeyHandler(offsets.list_offsets, Action.DESCRIBE, api="offsets"),
-    ApiKey.METADATA: KeyHandler(metadata.metadata, Action.DESCRIBE),
+    ApiKey.FETCH: KeyHandler(offsets_topic.fetch_with_positions, Action.CONSUME),
+    ApiKey.LIST_OFFSETS: KeyHandler(
+        offsets_topic.offsets_with_positions, Action.DESCRIBE, api="offsets"
+    ),
+    ApiKey.METADATA: KeyHandler(offsets_topic.metadata_with_positions, Action.DESCRIBE),
     ApiKey.OFFSET_COMMIT: KeyHandler(commits.commit_offsets, Action.CONSUME),
     ApiKey.OFFSET_FETCH: KeyHandler(offset_fetch.fetch_offsets, Action.DESCRIBE),
     ApiKey.FIND_COORDINATOR: KeyHandler(
@@ -85,7 +85,7 @@ HANDLERS: Mapping[ApiKey, KeyHandler] = {
     ApiKey.CREATE_TOPICS: KeyHandler(admin.create_topics, Action.CREATE),
     ApiKey.DELETE_TOPICS: KeyHandler(admin.delete_topics, Action.DELETE),
     ApiKey.CREATE_PARTITIONS: KeyHandler(admin.create_partitions, Action.ALTER),
-    ApiKey.DESCRIBE_CONFIGS: KeyHandler(configs.describe_configs, Action.DESCRIBE),
+    ApiKey.DESCRIBE_CONFIGS: KeyHandler(offsets_topic.configs_with_positions, Action.DESCRIBE),
     ApiKey.ALTER_CONFIGS: KeyHandler(configs.alter_configs, Action.ALTER),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: KeyHandler(configs.incremental_alter_configs, Action.ALTER),
     ApiKey.LIST_CONFIG_RESOURCES: KeyHandler(
@@ -126,7 +126,7 @@ HANDLERS: Mapping[ApiKey, KeyHandler] = {
     ),
     ApiKey.DESCRIBE_PRODUCERS: KeyHandler(producers_admin.describe_producers, Action.CONSUME),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: KeyHandler(
-        topic_partitions.describe_topic_partitions, Action.DESCRIBE
+        offsets_topic.partitions_with_positions, Action.DESCRIBE
     ),
     ApiKey.SHARE_GROUP_HEARTBEAT: KeyHandler(share_groups.share_group_heartbeat, Action.CONSUME),
     ApiKey.SHARE_GROUP_DESCRIBE: KeyHandler(

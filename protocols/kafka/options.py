@@ -30,4 +30,7 @@ class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     group_initial_delay_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 250
     # Whether a group with members may change between the classic and the consumer protocol.
     group_migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    # Whether clients see a read-only topic `__consumer_offsets` with the newest position of each
+    # group and partition (`offsets_topic.py`).
+    offsets_topic: bool = False
     idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 600.0  # connections.max.idle.ms

@@ -70,6 +70,7 @@ class JournalPositions:
         self.totals, self._topics = memory.totals, memory.topics
         self.ends = LogEnds()  # How far the logs are known to reach; callers only look.
         self._counts = StoredCounts()
+        self._followers: list[Callable[[CursorChange], None]] = []
         self._journal: ChangeJournal[StoredChange] = ChangeJournal(journal, StoredChange, "cursors")
         self._journal.replay(self._apply, lost)
 
@@ -141,6 +142,9 @@ class JournalPositions:
             self._counts.apply(change)
             self._shorten()
 
+    def follow(self, follower: Callable[[CursorChange], None]) -> None:
+        self._followers.append(follower)
+
     def flush_lazy(self) -> int:
         return self._journal.flush_lazy()
 
@@ -156,6 +160,8 @@ class JournalPositions:
                 self._gather(self._gathering.before(change))
             self._memory.apply(change)
             self._counts.follow(change)
+            for follower in self._followers:
+                follower(change)
         self._shorten()
         return ticket
 

@@ -5,7 +5,7 @@ journal before the change is applied here. By itself the store serves a reader t
 subscription: the reader's position ends with the store, and every ticket is 0.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import (
@@ -34,6 +34,7 @@ class MemoryPositions:
         self.set_back = 0
         self.totals = CursorTotals()
         self.topics: dict[int, dict[bytes, StoredSubscription]] = {}
+        self._followers: list[Callable[[CursorChange], None]] = []
 
     # Reading.
 
@@ -97,6 +98,9 @@ class MemoryPositions:
     def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
         """Do nothing: the reader's position ends with its consumers."""
 
+    def follow(self, follower: Callable[[CursorChange], None]) -> None:
+        self._followers.append(follower)
+
     def flush_lazy(self) -> int:
         """Return 0: nothing is stored."""
         return 0
@@ -106,6 +110,8 @@ class MemoryPositions:
         self.check_named(wanted)
         for change in wanted:
             self.apply(change)
+            for follower in self._followers:
+                follower(change)
         return 0
 
     # Choosing a change; None: there is nothing to change.

@@ -27,11 +27,17 @@ must not move the cursor there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from braidlog.storage.metadata.cursor_totals import CursorTotals
-from braidlog.storage.metadata.cursors import Moved, StoredCursor, StoredSubscription, Subscribed
+from braidlog.storage.metadata.cursors import (
+    CursorChange,
+    Moved,
+    StoredCursor,
+    StoredSubscription,
+    Subscribed,
+)
 from braidlog.storage.metadata.delivery_counts import QueueKey, Run
 
 
@@ -110,6 +116,9 @@ class Positions(Protocol):
         """Store how often records of a queue were given out: a lazy change. A seek forgets the
         counts, and the end of the cursor forgets the queue.
         """
+
+    def follow(self, follower: Callable[[CursorChange], None]) -> None:
+        """Call `follower` within each later change of cursors, once the change is in memory."""
 
     def flush_lazy(self) -> int:
         """Return a ticket after which every change so far is on disk, lazy changes too."""

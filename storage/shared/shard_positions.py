@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import (
+    CursorChange,
     Moved,
     StoredCursor,
     StoredSubscription,
@@ -32,11 +33,14 @@ class ShardPositions:
         self._refuse = refuse
         self._stores: dict[int, JournalPositions] = {}
         self._of_topic: dict[int, JournalPositions] = {}  # Found before.
+        self._followers: list[Callable[[CursorChange], None]] = []
         self._changes = 0  # How often a shard came or went.
 
     def hold(self, shard: int, store: JournalPositions) -> None:
         """Take a shard over. Cursors of deleted topics are dropped."""
         self._stores[shard] = store
+        for follower in self._followers:
+            store.follow(follower)
         self._moved()
         for topic_id in store.topic_ids():
             meta = self._catalogue.topic_by_id(topic_id)
@@ -170,6 +174,11 @@ class ShardPositions:
 
     def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
         self._owned(key[0]).count_deliveries(key, runs)
+
+    def follow(self, follower: Callable[[CursorChange], None]) -> None:
+        self._followers.append(follower)
+        for store in self._stores.values():
+            store.follow(follower)
 
     def flush_lazy(self) -> int:
         return max((store.flush_lazy() for store in self._stores.values()), default=0)
