@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 import trio
@@ -71,8 +72,9 @@ RECORDS_VERSION = 3  # From here on a set has a record; in earlier versions it m
 NO_RECORD = b"the set has no whole record batch, expected at least one record"
 
 
-# A set that may have to wait: the place of its result, and the steps that produce the result.
-Pending = tuple[Results, int, Steps[Produced]]
+# A set that may have to wait: the place of its result, and the steps that produce the result; None
+# if other tasks get a turn before the set.
+Pending = tuple[Results, int, Steps[Produced] | None]
 
 
 def produce(
@@ -150,20 +152,33 @@ class _Producing:
         """Append the remaining sets, up to a set that may have to wait; return None when all are
         done.
         """
-        topics, append = self._topics, self._append  # hot: see make bench
+        topics = self._topics  # hot: see make bench
         for name, index, message_set in self._sets:
             results = topics.get(name)
             if results is None:
                 results = topics[name] = []
             if self._done_bytes >= BYTES_PER_TURN:
-                return results, index, self._append_after_others(name, index, message_set)
-            produced = append(name, index, message_set)
-            if isinstance(produced, tuple):
-                results.append(produced)
-            elif isinstance(produced, Produced):
-                self._add(results, index, produced)
-            else:
+                self._sets = chain([(name, index, message_set)], self._sets)
+                return results, index, None
+            self._done_bytes += len(message_set) + SET_COST_BYTES
+            try:
+                if not self._is_resolved or name != self._name:
+                    self._resolve(name)
+                topic = self._target
+                assert topic is not None
+                partition = topic.partition(index)
+                if partition.checks_produced:
+                    return results, index, self._append_checked(partition, message_set)
+                base_offset = self._append_at_once(partition, message_set)
+                if base_offset >= 0:
+                    results.append((index, base_offset, partition.log_start_offset))
+                    continue
+                produced = self._append_prepared(partition, message_set)
+            except (BodyError, BrokerError) as error:
+                produced = self._refused(error)
+            if not isinstance(produced, Produced):
                 return results, index, produced
+            self._add(results, index, produced)
         return None
 
     def _add(self, results: Results, index: int, produced: Produced) -> None:
@@ -176,11 +191,15 @@ class _Producing:
         """Append the rest of the request, and answer."""
         while pending is not None:
             results, index, steps = pending
-            try:
-                produced = yield from steps
-            except (BodyError, BrokerError) as error:
-                produced = self._refused(error)
-            self._add(results, index, produced)
+            if steps is None:
+                self._done_bytes = 0
+                yield trio.lowlevel.checkpoint()
+            else:
+                try:
+                    produced = yield from steps
+                except (BodyError, BrokerError) as error:
+                    produced = self._refused(error)
+                self._add(results, index, produced)
             self._others_had_turns()
             pending = self.append_sets()
         return self.answer()
@@ -213,37 +232,6 @@ class _Producing:
     def _others_had_turns(self) -> None:
         """Forget all that holds only until other tasks have a turn: topic, right, time."""
         self._is_resolved, self._now_us = False, 0
-
-    def _append_after_others(
-        self, name: bytes | None, index: int, message_set: memoryview
-    ) -> Steps[Produced]:
-        self._done_bytes = 0
-        yield trio.lowlevel.checkpoint()
-        self._others_had_turns()
-        produced = self._append(name, index, message_set)
-        if isinstance(produced, tuple):
-            return produced_of(produced)
-        return produced if isinstance(produced, Produced) else (yield from produced)
-
-    def _append(
-        self, name: bytes | None, index: int, message_set: memoryview
-    ) -> StoredSet | Produced | Steps[Produced]:
-        """Append a set; return steps if something may have to wait."""
-        self._done_bytes += len(message_set) + SET_COST_BYTES
-        try:
-            if not self._is_resolved or name != self._name:
-                self._resolve(name)
-            topic = self._target
-            assert topic is not None
-            partition = topic.partition(index)
-            if partition.checks_produced:
-                return self._append_checked(partition, message_set)
-            base_offset = self._append_at_once(partition, message_set)
-            if base_offset >= 0:
-                return index, base_offset, partition.log_start_offset
-            return self._append_prepared(partition, message_set)
-        except (BodyError, BrokerError) as error:
-            return self._refused(error)
 
     def _resolve(self, name: bytes | None) -> None:
         """Look up the topic of the next sets, and check the client's right to it."""
