@@ -13,7 +13,7 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.positions.cursor_moves import OFFSET_MAX
 from braidlog.broker.positions.subscriptions import KafkaCommit
 from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
-from braidlog.protocols.zookeeper.namespace import SharedNodes
+from braidlog.protocols.zookeeper.namespace import NamespaceNode, SharedNodes
 from braidlog.protocols.zookeeper.topic_nodes import is_index
 from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
 
@@ -28,16 +28,10 @@ STATIC: Final = re.compile(rb'"pattern"\s*:\s*"static"')
 NUMBER: Final = re.compile(rb"-?[0-9]{1,19}")
 
 
-class GroupsNode(VirtualNode):
+class GroupsNode(NamespaceNode):
     """`/consumers`: every group with a subscription, whichever protocol made it."""
 
     is_union = True
-
-    def __init__(self, names: SharedNodes) -> None:
-        self._names = names
-
-    def rights(self) -> Resource:
-        return self._names.resource
 
     def names(self, caller: Caller | None) -> Iterable[str]:
         groups = self._names.groups(self._names.topics(caller))

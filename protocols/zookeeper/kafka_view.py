@@ -20,7 +20,7 @@ from braidlog.protocols.zookeeper.group_nodes import (
     OffsetsNode,
     OffsetTopicNode,
 )
-from braidlog.protocols.zookeeper.namespace import SharedNodes
+from braidlog.protocols.zookeeper.namespace import NamespaceNode, SharedNodes
 from braidlog.protocols.zookeeper.topic_nodes import (
     ConfigNode,
     ConfigsNode,
@@ -68,16 +68,10 @@ GROUP_ACTIONS: Final = {
 Make = Callable[..., VirtualNode]
 
 
-class RootNode(VirtualNode):
+class RootNode(NamespaceNode):
     """`/`: the stored nodes, and the two nodes of the controller."""
 
     is_union = True
-
-    def __init__(self, names: SharedNodes) -> None:
-        self._names = names
-
-    def rights(self) -> Resource:
-        return self._names.resource
 
     def names(self, caller: Caller | None) -> Iterable[str]:
         return ("controller", "controller_epoch")
@@ -90,14 +84,12 @@ class BrokersNode(RootNode):
         return map(str, self._names.brokers(None))
 
 
-class BrokerNode(VirtualNode):
+class BrokerNode(NamespaceNode):
     """`/brokers/ids/N`: the address of the Kafka listener."""
 
     def __init__(self, names: SharedNodes, number: str) -> None:
-        self._names, self._number = names, number
-
-    def rights(self) -> Resource:
-        return self._names.resource
+        super().__init__(names)
+        self._number = number
 
     def exists(self) -> bool:
         return self._address(None) is not None

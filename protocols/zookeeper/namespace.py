@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.access.rights import Resource
 from braidlog.protocols.zookeeper.paths import is_name
 from braidlog.protocols.zookeeper.remote_groups import RemoteGroups
+from braidlog.protocols.zookeeper.virtual import VirtualNode
 from braidlog.storage.metadata.names import TopicName, kafka_legal, split_partition
 
 if TYPE_CHECKING:
@@ -116,3 +117,13 @@ def group_name(name: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if is_name(text) else None
+
+
+class NamespaceNode(VirtualNode):
+    """A node about the whole namespace: a reader must be allowed to describe the namespace."""
+
+    def __init__(self, names: SharedNodes) -> None:
+        self._names = names
+
+    def rights(self) -> Resource:
+        return self._names.resource

@@ -14,7 +14,7 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import InvalidName
 from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
 from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
-from braidlog.protocols.zookeeper.namespace import SharedNodes, is_visible
+from braidlog.protocols.zookeeper.namespace import NamespaceNode, SharedNodes, is_visible
 from braidlog.protocols.zookeeper.virtual import Change, VirtualNode
 from braidlog.storage.metadata.names import TopicName
 
@@ -43,16 +43,10 @@ class SettingsData(msgspec.Struct):
     version: int = 1
 
 
-class TopicsNode(VirtualNode):
+class TopicsNode(NamespaceNode):
     """`/brokers/topics`."""
 
     is_union = True
-
-    def __init__(self, names: SharedNodes) -> None:
-        self._names = names
-
-    def rights(self) -> Resource:
-        return self._names.resource
 
     def names(self, caller: Caller | None) -> Iterable[str]:
         return [topic.name.topic for topic in self._names.topics(caller)]
@@ -247,17 +241,11 @@ class DeletedTopicNode(TopicPart):
         return self._names.broker.topics.delete(self._topic.name)
 
 
-class ElectionNode(VirtualNode):
+class ElectionNode(NamespaceNode):
     """`/admin/preferred_replica_election` and `/admin/reassign_partitions`: a request for leaders.
 
     Each partition has a single broker, so every request ends at once, and the node goes.
     """
-
-    def __init__(self, names: SharedNodes) -> None:
-        self._names = names
-
-    def rights(self) -> Resource:
-        return self._names.resource
 
     def exists(self) -> bool:
         return False

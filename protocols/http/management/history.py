@@ -7,11 +7,9 @@ samples are in memory only. Knows counters, no record and no page.
 from __future__ import annotations
 
 import os
-import resource
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +17,7 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from braidlog.broker.runtime.heap import resident_bytes
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.protocols.http.requests import json_response
 
@@ -36,7 +35,6 @@ RATES = {
     "braidlog_bytes_out": "bytes_out_per_s",
 }
 COMMIT_SECONDS = "braidlog_append_seconds"
-RESIDENT = Path("/proc/self/statm")
 
 Totals = Mapping[tuple[str, str], int]  # By counter and protocol.
 Numbers = Mapping[tuple[str, tuple[str, ...]], "Number"]
@@ -162,11 +160,6 @@ class HistoryApi:
     async def show(self, _: Request) -> Response:
         """The samples of the last hour."""
         return json_response(History(SAMPLE_S, list(self.samples)))
-
-
-def resident_bytes() -> int:
-    """Return the memory of this process."""
-    return int(RESIDENT.read_text().split()[1]) * resource.getpagesize()
 
 
 def _totals(numbers: Numbers) -> Totals:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from braidlog.broker.reading import entries
 from braidlog.protocols.http.pulsar_admin import blank_stats
+from braidlog.protocols.http.pulsar_admin.names import shown_name
 from braidlog.protocols.http.pulsar_admin.properties import OF_TOPIC, properties_of
 
 if TYPE_CHECKING:
@@ -45,11 +46,13 @@ async def internal_stats(
             dispatcher = broker.dispatchers.find(partition, name)
             acked = list(subscription.acked(partition.index))
             position = subscription.position(partition.index) or 0
-            cursors[_text(name)] = await _cursor(partition, position, acked, dispatcher)
+            cursors[shown_name(name)] = await _cursor(partition, position, acked, dispatcher)
     for dispatcher in broker.dispatchers.on(partition):
         if dispatcher.consumers and not dispatcher.cursor.is_durable and sees(dispatcher.name):
             position = dispatcher.cursor.position
-            cursors[_text(dispatcher.name)] = await _cursor(partition, position, (), dispatcher)
+            cursors[shown_name(dispatcher.name)] = await _cursor(
+                partition, position, (), dispatcher
+            )
     sizes = {"entries": count, "size": partition.size_bytes}
     return blank_stats.INTERNAL | {
         "entriesAddedCounter": partition.next_offset,
@@ -106,10 +109,6 @@ async def _cursor(
         "subscriptionHavePendingRead": waits,
         "properties": {},
     }
-
-
-def _text(name: bytes) -> str:
-    return name.decode(errors="backslashreplace")
 
 
 def date_text(time_us: int) -> str:

@@ -42,6 +42,11 @@ def full_name(topic: Topic, index: int | None = None) -> str:
     return full if index is None or not topic.partitioned else f"{full}-partition-{index}"
 
 
+def shown_name(name: bytes) -> str:
+    """Return the name of a subscription as text; bytes that are no UTF-8 are escaped."""
+    return name.decode(errors="backslashreplace")
+
+
 def full_names(topics: Sequence[Topic]) -> list[str]:
     """Return topic names as Pulsar lists them: each partition of a partitioned topic separately."""
     return [

@@ -37,6 +37,7 @@ from braidlog.protocols.http.pulsar_admin.client_stats import (
     publisher_stats,
 )
 from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
+from braidlog.protocols.http.pulsar_admin.names import shown_name
 from braidlog.protocols.http.pulsar_admin.statistics import (
     RATES,
     WITHOUT_CONSUMERS,
@@ -211,7 +212,7 @@ class AdminNonPersistent(AdminHandlers):
     def _groups_seen(self, request: Request) -> list[str]:
         is_seen = seen_by(self._broker, request)
         names = {
-            _text(name): None
+            shown_name(name): None
             for topic in self._parts(request)
             for name in topic.subscriptions
             if is_seen(Resource.of_group(name, topic.name))
@@ -286,10 +287,6 @@ class AdminNonPersistent(AdminHandlers):
         )
 
 
-def _text(name: bytes) -> str:
-    return name.decode(errors="backslashreplace")
-
-
 def _stats(
     topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool], meter: TrafficMeter
 ) -> Json:
@@ -307,7 +304,7 @@ def _stats(
             if not is_seen(Resource.of_group(name, topic.name)):
                 continue
             _add(
-                subscriptions.setdefault(_text(name), {**subscription_stats(meter), **DROPS}),
+                subscriptions.setdefault(shown_name(name), {**subscription_stats(meter), **DROPS}),
                 subscription,
                 meter,
             )

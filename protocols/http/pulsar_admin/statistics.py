@@ -26,7 +26,7 @@ from braidlog.protocols.http.pulsar_admin.client_stats import (
     key_sharing,
     publisher_stats,
 )
-from braidlog.protocols.http.pulsar_admin.names import full_name
+from braidlog.protocols.http.pulsar_admin.names import full_name, shown_name
 from braidlog.protocols.http.pulsar_admin.properties import shown_properties
 from braidlog.protocols.http.pulsar_admin.traffic_meter import TrafficMeter
 
@@ -74,7 +74,7 @@ async def topic_stats(
             shown = await _subscription(broker, subscription, partitions, wanted.meter)
             if wanted.with_times:
                 shown[EARLIEST] = await _earliest_ms(subscription, partitions)
-            subscriptions[_text(name)] = shown
+            subscriptions[shown_name(name)] = shown
     publishers: list[ShownProducer] = []
     readers: dict[bytes, list[Dispatcher]] = {}
     published_us = 0
@@ -89,7 +89,8 @@ async def topic_stats(
             if is_reader and wanted.sees(dispatcher.name):
                 readers.setdefault(dispatcher.name, []).append(dispatcher)
     subscriptions |= {
-        _text(name): _reader(dispatchers, wanted.meter) for name, dispatchers in readers.items()
+        shown_name(name): _reader(dispatchers, wanted.meter)
+        for name, dispatchers in readers.items()
     }
     times = [shown[EARLIEST] for shown in subscriptions.values() if shown[EARLIEST] > 0]
     stats = blank_stats.TOPIC | topic_rates(rates) | _counters(broker, topic, partitions)
@@ -206,7 +207,7 @@ async def _subscription(
             dispatchers.append(dispatcher)
     members = dict(_other_members(broker, subscription, partitions))
     expired = broker.metrics.value(
-        "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
+        "braidlog_expired_records", subscription.topic.name.full, shown_name(subscription.name)
     )
     key = (subscription.topic.meta.topic_id, subscription.name)
     (expired_rate,) = meter.rates(key, (expired,), subscription.topic.meta.created_us)
@@ -331,7 +332,3 @@ def _other_members(
             shown = consumer_stats(member.name)
             shown |= {"address": member.address, "metadata": {"protocol": member.protocol}}
             yield (member.protocol, member.name), shown
-
-
-def _text(name: bytes) -> str:
-    return name.decode(errors="backslashreplace")

@@ -27,7 +27,7 @@ from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pip64.names import subscription_name
 from braidlog.protocols.http.pulsar_admin.answers import done, json_answer
 from braidlog.protocols.http.pulsar_admin.handlers import AdminHandlers
-from braidlog.protocols.http.pulsar_admin.names import topic_of
+from braidlog.protocols.http.pulsar_admin.names import shown_name, topic_of
 from braidlog.protocols.http.pulsar_admin.properties import read_properties
 from braidlog.protocols.http.pulsar_admin.shown_entries import shown_entry
 from braidlog.protocols.http.pulsar_admin.topics import (
@@ -76,7 +76,7 @@ class AdminSubscriptions(AdminHandlers):
         """The names of a topic's subscriptions that the client may see."""
         topic, _ = topic_of(self._broker, request)
         names = groups_seen(self._broker, request, topic)
-        return json_answer([name.decode(errors="backslashreplace") for name in names])
+        return json_answer([shown_name(name) for name in names])
 
     async def create(self, request: Request) -> Response:
         """Create a subscription, at the end or at the body's position; and its topic if allowed."""
