@@ -1,8 +1,8 @@
 """Unsent bytes of a client: sent at once if the socket accepts them, otherwise by a flusher task.
 
-Answers that wait for the disk queue here in order, and commit tickets release them. Knows sockets
-and tickets, no protocol. No other code may write to the socket: a cancelled `send_all` leaves half
-a frame on the wire.
+Output of many connections at once is sent by a thread (`send_thread.py`). Answers that wait for the
+disk queue here in order, and commit tickets release them. Knows sockets and tickets, no protocol.
+No other code may write to the socket: a cancelled `send_all` leaves half a frame on the wire.
 """
 
 from __future__ import annotations
