@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -263,3 +264,143 @@ def test_waits_of_like_lengths_share_their_deadlines():
 @pytest.mark.parametrize("seconds", [0, -1.0, math.inf])
 def test_a_wait_without_a_length_ends_as_asked(seconds):
     assert common_deadline(7.3, seconds) == 7.3 + seconds
+
+
+# Waits without a task.
+
+
+class PlainWaiter:
+    """A wait without a task; `ends` has True for an end by the deadline, otherwise False."""
+
+    def __init__(self, waiters, targets, deadline=math.inf, seconds=0.0):
+        self.ends = []
+        self.seconds = seconds  # of work at the end
+        self.wait = waiters.until(targets, deadline)
+        self.wait.call_at_end(self.ended)
+
+    def ended(self):
+        end = time.perf_counter() + self.seconds
+        while time.perf_counter() < end:
+            pass
+        self.wait.close()
+        self.ends.append(self.wait.is_due)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_a_wait_without_a_task_ends_behind_the_sockets_of_a_pass(passes, removed):
+    waiters, target, other = Waiters(passes), Target(3), Target()
+    waiter = PlainWaiter(waiters, [(other, 0), (target, 3)])
+    if removed:
+        target.removed = True
+    else:
+        target.high_watermark = 4
+    waiters.wake(target)
+    assert waiter.ends == []
+    passes.end()
+    assert waiter.ends == [False]
+    assert not len(waiters) and not target.waits and not other.waits
+
+
+async def test_outside_of_a_pass_the_task_of_all_waits_serves_a_wait(waiters, nursery):
+    nursery.start_soon(waiters.run)
+    target = Target()
+    waiter = PlainWaiter(waiters, [(target, 0)])
+    await wait_all_tasks_blocked()
+    target.high_watermark = 1
+    waiters.wake(target)
+    assert waiter.ends == []
+    await wait_all_tasks_blocked()
+    assert waiter.ends == [False]
+
+
+async def test_records_before_the_wait_and_a_stop_end_waits_without_a_task(waiters, nursery):
+    nursery.start_soon(waiters.run)
+    ready = PlainWaiter(waiters, [(Target(2), 1)])
+    waiter = PlainWaiter(waiters, [(Target(), 0)])
+    await wait_all_tasks_blocked()
+    assert (ready.ends, waiter.ends) == ([False], [])
+    waiters.stop()
+    late = PlainWaiter(waiters, [(Target(), 0)])
+    await wait_all_tasks_blocked()
+    assert (waiter.ends, late.ends) == ([False], [False])
+    assert not len(waiters)
+
+
+async def test_deadlines_end_waits_without_a_task(autojump_clock, nursery):
+    waiters, target = Waiters(), Target()
+    nursery.start_soon(waiters.run)
+    await wait_all_tasks_blocked()
+    now = trio.current_time()
+    late, early, moved, closed = (
+        PlainWaiter(waiters, [(target, 0)], now + seconds) for seconds in (30, 10, 30, 10)
+    )
+    closed.wait.close()
+    moved.wait.deadline = now + 20
+    moved.wait.deadline = moved.wait.deadline  # Without effect.
+    seen = []
+    for seconds in (9, 2, 10, 10):
+        await trio.sleep(seconds)
+        await wait_all_tasks_blocked()
+        seen.append([len(waiter.ends) for waiter in (early, moved, late, closed)])
+    assert seen == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]]
+    assert early.ends == moved.ends == late.ends == [True]
+    assert not target.waits and not len(waiters)
+
+
+async def test_waits_that_end_together_leave_turns_to_other_tasks(passes, nursery):
+    waiters, target = Waiters(passes, at_once_s=0.001), Target()
+    nursery.start_soon(waiters.run)
+    ended = [PlainWaiter(waiters, [(target, 0)], seconds=0.001) for _ in range(5)]
+    await wait_all_tasks_blocked()
+    target.high_watermark = 1
+    waiters.wake(target)
+    passes.end()
+    passes.in_pass = False
+    assert [len(waiter.ends) for waiter in ended] == [1, 0, 0, 0, 0]
+    counts = [1]
+    while counts[-1] < 5:
+        await trio.lowlevel.checkpoint()
+        counts.append(sum(len(waiter.ends) for waiter in ended))
+    # Tasks of the same turn of the loop run in any order.
+    assert max(later - sooner for sooner, later in itertools.pairwise(counts)) <= 2
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+async def test_a_task_may_await_such_a_wait(waiters, nursery, ends_first):
+    nursery.start_soon(waiters.run)
+    target, returned = Target(), trio.Event()
+    wait = waiters.until([(target, 0)], math.inf)
+
+    async def await_wait():
+        await wait
+        returned.set()
+
+    def end():
+        target.high_watermark = 1
+        waiters.wake(target)
+
+    if ends_first:
+        end()
+    nursery.start_soon(await_wait)
+    await wait_all_tasks_blocked()
+    assert returned.is_set() is ends_first
+    if not ends_first:
+        end()
+    with trio.fail_after(60):
+        await returned.wait()
+    wait.close()
+    assert not target.waits
+
+
+async def test_a_caller_that_has_gone_is_not_called(waiters, nursery):
+    nursery.start_soon(waiters.run)
+    target = Target()
+    silent, closed = (PlainWaiter(waiters, [(target, 0)]) for _ in range(2))
+    await wait_all_tasks_blocked()
+    target.high_watermark = 1
+    waiters.wake(target)
+    silent.wait.call_at_end(None)
+    closed.wait.close()
+    await wait_all_tasks_blocked()
+    assert silent.ends == closed.ends == []
+    silent.wait.close()
