@@ -17,6 +17,7 @@ DISPATCH_RATE: Final = {
 }
 # Policies with a form of their own.
 BODIES: Final = {
+    "subscriptionAuthMode": "Prefix",
     "autoTopicCreation": {
         "allowAutoTopicCreation": True,
         "topicType": "partitioned",
