@@ -39,8 +39,9 @@ SEARCH_S = 0.2
 YOUNG_MIN = 5_000
 CHECKS_MAX = 5
 # Thousands of waiting requests that end and begin again make 60,000 objects within a single pass
-# over the ready tasks: so many took 57 ms. A busy loop counts the young objects this often, which
-# takes some 50 us while there are as many as YOUNG_MAX.
+# over the ready tasks: so many took 57 ms. The loop counts the young objects after so much
+# processor time, so an idle loop seldom does; the count takes some 50 us while there are as many
+# as YOUNG_MAX.
 BUSY_SEARCH_S = 0.004
 YOUNG_MAX = 10_000
 # Generations of a collection, which includes all younger generations.

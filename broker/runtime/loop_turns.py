@@ -60,8 +60,8 @@ class LoopTurns(trio.abc.Instrument):
         self._counts = turns.counts
         self._on_long = on_long
         self._long_s = long_s
-        self._asked_at = self._looked_at = time.perf_counter()
-        self._processor = time.thread_time()
+        self._asked_at = time.perf_counter()
+        self._processor = self._looked_at = time.thread_time()  # Of processor time.
 
     def pass_ended(self) -> None:
         """End a turn of the poller, which is a pass."""
@@ -74,8 +74,8 @@ class LoopTurns(trio.abc.Instrument):
             self._counts[0] += 1
             return
         self._end_turn(now, task)
-        if now - self._looked_at >= BUSY_SEARCH_S:
-            self._looked_at = now
+        if self._processor - self._looked_at >= BUSY_SEARCH_S:  # An idle loop makes few objects.
+            self._looked_at = self._processor
             if search_if_many():
                 self._end_turn(_now(), None, SEARCH)
 

@@ -105,16 +105,26 @@ def test_a_busy_loop_lets_few_objects_gather(searched):
     assert 0 < searched.most <= LOOKED_AT_MAX
 
 
+def work(seconds):
+    """Use so much processor time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
 def test_few_objects_are_left_to_the_regular_collection(searched):
     turns = LoopTurns(Histogram(TURN_BUCKETS), lambda turn: None, long_s=60.0)
     gc.collect()
     with gc_paused():
         living = [[number] for number in range(YOUNG_MAX // 2)]
-        time.sleep(2 * BUSY_SEARCH_S)
+        work(2 * BUSY_SEARCH_S)
         turns.after_task_step(None)
         assert len(gc.get_objects(0)) >= len(living)
         living += [[number] for number in range(YOUNG_MAX)]
         time.sleep(2 * BUSY_SEARCH_S)
+        turns.after_task_step(None)
+        assert len(gc.get_objects(0)) >= len(living)  # Time alone makes no objects.
+        work(2 * BUSY_SEARCH_S)
         turns.after_task_step(None)
         assert len(gc.get_objects(0)) < len(living)
 
