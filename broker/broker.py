@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +47,6 @@ from braidlog.broker.runtime.loop_turns import measuring_turns
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
-from braidlog.broker.runtime.send_thread import SendThread
 from braidlog.broker.server.admission import Admission
 from braidlog.broker.server.connection_deadlines import ConnectionDeadlines
 from braidlog.broker.server.watching import watch_access, watch_connections
@@ -107,7 +105,6 @@ class Broker:
         self.listeners: dict[str, OpenListener] = {}  # open listeners by name
         self.shared_states: dict[str, Any] = {}  # of a protocol's listeners, by protocol
         self.poller = make_poller()  # serves the connections
-        self.sender = SendThread(self.poller)  # sends to the connections
         self.deadlines = ConnectionDeadlines()  # of the connections
         self.buffers = BufferPool(bytes_max=config.memory.input_bytes)
         self.output = OutputBudget(config.memory.output_bytes)
@@ -313,8 +310,7 @@ class Broker:
         """
         turns = self.metrics.histogram("braidlog_loop_turn_seconds")
         passes = self.poller.pass_listeners
-        measuring = measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms, passes)
-        with measuring, closing(self.sender):
+        with measuring_turns(turns, self.seldom, self.config.loop_turn_log_ms, passes):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.poller.run)
                 nursery.start_soon(self.deadlines.run)

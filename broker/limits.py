@@ -39,9 +39,6 @@ TURNS_S = 0.05
 PASS_S_MAX = 0.002
 # Answers of a pass are sent together at its end, or after this time (some 15 small requests).
 HELD_BACK_S = 0.0005
-# With fewer connections that have output at once, the event loop sends: to wake the sending thread
-# takes as long.
-SENDS_MIN = 16
 # Records that arrive in a pass are delivered at its end, for this time; tasks deliver the rest.
 AT_ONCE_S = 0.0005
 # Sockets taken from epoll at once; epoll keeps the order, so the others come next.

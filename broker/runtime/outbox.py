@@ -1,14 +1,12 @@
 """Unsent bytes of a client: sent at once if the socket accepts them, otherwise by a flusher task.
 
-Output of many connections at once is sent by a thread (`send_thread.py`). Answers that wait for the
-disk queue here in order, and commit tickets release them. Knows sockets and tickets, no protocol.
-No other code may write to the socket: a cancelled `send_all` leaves half a frame on the wire.
+Answers that wait for the disk queue here in order, and commit tickets release them. Knows sockets
+and tickets, no protocol. No other code may write to the socket: a cancelled `send_all` leaves half
+a frame on the wire.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,13 +25,9 @@ from braidlog.broker.limits import (
     STALL_BYTES,
 )
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.runtime.send_thread import SendBatch, SendThread
 from braidlog.broker.runtime.streams import Stream
 from braidlog.storage.formats.api import Buffer, Part, StoredPart
 from braidlog.storage.log.file_part import LostBytes, all_in_memory
-
-# Errors of a send that a later send does not meet.
-SOCKET_IS_FULL = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
 
 
 class Tickets(Protocol):
@@ -61,7 +55,6 @@ class Outbox:
         tickets: Tickets,
         budget: OutputBudget,
         *,
-        sender: SendThread,
         start_flusher: Callable[[], bool],
         on_broken: Callable[[OSError], None],
     ) -> None:
@@ -75,9 +68,6 @@ class Outbox:
         self._start_flusher: Callable[[], bool] = start_flusher
         self._on_broken: Callable[[OSError], None] = on_broken
         self._plain = sock if isinstance(sock, socket.socket) else None
-        self._sender = sender
-        self._batch: SendBatch | None = None  # the last batch of the sender's thread with output
-        self._error: OSError | None = None  # of that output
         self._unsent: deque[Buffer] = deque()
         self._unsent_bytes = 0
         self.sent_bytes = 0  # in all
@@ -117,14 +107,9 @@ class Outbox:
         return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
 
     @property
-    def is_handed_over(self) -> bool:
-        """True if the sender's thread has output: no other may be sent meanwhile."""
-        return self._batch is not None and not self._batch.is_over
-
-    @property
     def is_empty(self) -> bool:
         """True if no byte and no answer waits."""
-        return not (self._unsent or self._answers or self.is_handed_over)
+        return not self._unsent and not self._answers
 
     @property
     def is_broken(self) -> bool:
@@ -169,7 +154,6 @@ class Outbox:
         """Send frames with places in files. The rest that the socket does not accept now is read
         into memory: no file stays open for a client that does not read.
         """
-        self._sender.settle(self)
         self.flush()
         if self._broken:
             return
@@ -244,7 +228,7 @@ class Outbox:
             self._unsent.extend(parts)
             self._unsent_bytes += size
             self._answer_bytes -= size
-        self.flush_soon()
+        self.flush()
         if self._changed:  # Some task waits, which is rare: this check is faster than a call.
             self._changed.unpark_all()
         if not answers:
@@ -255,55 +239,12 @@ class Outbox:
     def flush(self) -> None:
         """Send the bytes that the socket accepts now; the flusher task sends the rest."""
         if self._unsent and not self.flushing:
-            batch = self._batch
-            if batch is not None and not batch.is_over:
-                batch.waiting.append(self)
-                return
-            if self._error is not None:
-                self._break(self._error)
-                return
             self._send_some()
             if self._unsent and not self._broken:
                 self._progress_at = trio.current_time()
                 self.flushing = self._start_flusher()
         if self._unsent_bytes + self._answer_bytes != self._charged:
             self._charge()
-
-    def flush_soon(self) -> None:
-        """As `flush`; within a pass of the poller, behind the sockets of the pass."""
-        if self._sender.is_in_pass:
-            self._sender.send_soon(self)
-        else:
-            self.flush()
-
-    def hand_over(self, batch: SendBatch) -> None:  # hot: see make bench
-        """Give the output to a batch of the sender's thread; large output is sent at once."""
-        unsent, size = self._unsent, self._unsent_bytes
-        is_small = self._plain is not None and 0 < size <= OUTBOX_LARGE_BYTES
-        if self._plain is None or not is_small or self.flushing or self.is_handed_over:
-            self.flush()
-            return
-        first = unsent[0]
-        data = first if len(unsent) == 1 and type(first) is bytes else b"".join(unsent)
-        unsent.clear()
-        self._unsent_bytes = 0
-        self.sent_bytes += size
-        self._batch = batch
-        batch.outputs.append(self)
-        batch.sends.append((self._plain.fileno(), data))
-
-    def take_back(self, data: bytes, result: int) -> None:
-        """Take output of a batch that was not sent whole: `result` is the number of sent bytes, or
-        a negative error number. `flush` follows.
-        """
-        if self._broken:
-            return
-        if result < 0 and -result not in SOCKET_IS_FULL:
-            self._error = OSError(-result, os.strerror(-result))
-        rest = memoryview(data)[max(result, 0) :]
-        self.sent_bytes -= len(rest)
-        self._unsent_bytes += len(rest)
-        self._unsent.appendleft(rest)
 
     async def run(self) -> None:
         """Run as the flusher task, while the socket has not accepted all bytes."""
@@ -337,7 +278,6 @@ class Outbox:
 
     async def finished(self) -> None:
         """Wait until every pending answer and byte has left, or the socket broke."""
-        self._sender.settle(self)
         while self._answers or self._unsent:
             await self._changed.park()
 
@@ -346,7 +286,6 @@ class Outbox:
         closed.
         """
         self._broken = True
-        self._sender.settle(self)  # The descriptor may get another use.
         # Both refer to the owner of this outbox.
         self._start_flusher, self._on_broken = _start_nothing, _nothing
         self._unsent.clear()

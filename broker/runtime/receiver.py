@@ -193,7 +193,7 @@ class Receiver:
         finally:
             outbox.gathering = False
             if self._poller.in_pass and self._stage is _SETTLING:
-                outbox.flush_soon()
+                self._poller.call_soon(outbox.flush)
             else:
                 outbox.flush()
 

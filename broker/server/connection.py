@@ -97,7 +97,6 @@ class Connection:
             sock,
             broker.durability,
             broker.output,
-            sender=broker.sender,
             start_flusher=self._start_flusher,
             on_broken=self._on_broken,
         )
@@ -241,7 +240,7 @@ class Connection:
         if self._session is None or (turns := self._turns).parked is None:
             return False
         has_all = turns.suspended is not None or not self._receiver.is_in_frame
-        return has_all and not (self.outbox.flushing or self.outbox.is_handed_over)
+        return has_all and not self.outbox.flushing
 
     @property
     def held_bytes(self) -> int:

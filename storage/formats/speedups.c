@@ -10,8 +10,6 @@
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
-#include <errno.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "checksums.h"
@@ -1256,39 +1254,6 @@ static PyObject *kafka_append(PyObject *self, PyObject *const *args, Py_ssize_t 
     return Py_BuildValue("INLI", facts.count, time_object(facts.latest_us), (long long)facts.producer, facts.last);
 }
 
-/* send_each([(file descriptor, bytes)]) -> [number of bytes sent, or a negative error number]: none of the sends waits,
- * and Python's lock is free meanwhile. */
-static PyObject *send_each(PyObject *self, PyObject *sends) {
-    struct pending {
-        int fd;
-        const char *data;
-        Py_ssize_t size, sent;
-    } *pending;
-    Py_ssize_t count = PyList_Size(sends), parsed = 0;
-    if (count < 0 || (pending = PyMem_Calloc((size_t)count + 1, sizeof *pending)) == NULL)
-        return count < 0 ? NULL : PyErr_NoMemory();
-    for (struct pending *next = pending; parsed < count; next++, parsed++)
-        if (!PyArg_ParseTuple(PyList_GetItem(sends, parsed), "iy#", &next->fd, &next->data, &next->size))
-            break;
-    PyObject *results = parsed < count ? NULL : PyList_New(0);
-    if (results != NULL) {
-        PyThreadState *state = PyEval_SaveThread();
-        for (struct pending *next = pending; next < pending + count; next++) {
-            next->sent = send(next->fd, next->data, (size_t)next->size, MSG_DONTWAIT | MSG_NOSIGNAL);
-            next->sent = next->sent < 0 ? -errno : next->sent;
-        }
-        PyEval_RestoreThread(state);
-    }
-    for (Py_ssize_t i = 0; results != NULL && i < count; i++) {
-        PyObject *result = PyLong_FromSsize_t(pending[i].sent);
-        if (result == NULL || PyList_Append(results, result) < 0)
-            Py_CLEAR(results);
-        Py_XDECREF(result);
-    }
-    PyMem_Free(pending);
-    return results;
-}
-
 static PyMethodDef methods[] = {
     {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS, NULL},
     {"kafka_batch", kafka_batch, METH_VARARGS, NULL},
@@ -1305,7 +1270,6 @@ static PyMethodDef methods[] = {
     {"iggy_check", iggy_check, METH_VARARGS, NULL},
     {"iggy_write", iggy_write, METH_VARARGS, NULL},
     {"iggy_batches", iggy_batches, METH_VARARGS, NULL},
-    {"send_each", send_each, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

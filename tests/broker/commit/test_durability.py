@@ -13,7 +13,6 @@ from braidlog.broker.commit.waiters import Waiters
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.poller import EpollPoller
-from braidlog.broker.runtime.send_thread import SendThread
 from braidlog.storage.errors import StorageFailed
 from braidlog.storage.log.committer import Committer
 from tests.broker.held_disk import HeldDisk
@@ -53,7 +52,6 @@ class DurabilityParts:
             sock,
             self.durability,
             OutputBudget(),
-            sender=SendThread(self.poller),
             start_flusher=lambda: False,
             on_broken=lambda error: None,
         )

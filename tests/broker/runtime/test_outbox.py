@@ -9,8 +9,6 @@ from trio.testing import wait_all_tasks_blocked
 from braidlog.broker.limits import ANSWERS_MAX, OUTBOX_BYTES_MAX
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.runtime.poller import EpollPoller
-from braidlog.broker.runtime.send_thread import SendThread
 from tests.broker.server.echo import FakeTickets, receive_all, receive_exactly, tcp_pair
 
 
@@ -28,7 +26,6 @@ class Sender:
             sock,
             self.tickets,
             self.budget,
-            sender=SendThread(EpollPoller()),
             start_flusher=self.start,
             on_broken=self.broken.append,
         )

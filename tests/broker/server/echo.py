@@ -23,7 +23,6 @@ from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
-from braidlog.broker.runtime.send_thread import SendThread
 from braidlog.broker.runtime.steps import PlainWait, begin
 from braidlog.broker.server.connection import Connection
 from braidlog.broker.server.connection_deadlines import ConnectionDeadlines
@@ -235,11 +234,9 @@ class EchoBench:
         self.pool = BufferPool(bytes_max=input_bytes)
         self.adapter = EchoAdapter()
         self.budget = OutputBudget(output_bytes)
-        poller = make_poller()
         self.broker = SimpleNamespace(
             durability=self.tickets,
-            poller=poller,
-            sender=SendThread(poller),
+            poller=make_poller(),
             deadlines=ConnectionDeadlines(),
             buffers=self.pool,
             output=self.budget,
