@@ -314,7 +314,6 @@ class Broker:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.poller.run)
                 nursery.start_soon(self.deadlines.run)
-                nursery.start_soon(self.waiters.run)
                 nursery.start_soon(watch_connections, self.connections, self.buffers, self.output)
                 nursery.start_soon(watch_access, self.connections, self._users_version)
                 nursery.start_soon(self.durability.promote)

@@ -1,9 +1,8 @@
-"""Waits for records; a high watermark ends them.
+"""Tasks that wait for records; a high watermark wakes them, never a timer.
 
 A wait may name many partitions and costs an entry in each. A task may leave a function that the
 broker calls instead of resuming the task, because a turn of the event loop costs more than a small
-delivery. A `TimedWait` needs no task at all: one task of the broker ends all such waits that are
-due. Knows nothing of storage and protocols: put a cancel scope around a task's wait to limit its
+delivery. Knows nothing of storage and protocols: put a cancel scope around a wait to limit its
 time, with `common_deadline` where thousands of clients wait.
 """
 
@@ -11,15 +10,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
 from braidlog.broker.limits import AT_ONCE_S
-from braidlog.broker.runtime.steps import PlainWait
 
 if TYPE_CHECKING:
     from braidlog.broker.runtime.poller import Poller
@@ -60,69 +56,10 @@ class Wait:
             trio.lowlevel.reschedule(self.task)
 
 
-class TimedWait(PlainWait):
-    """A wait for records up to a deadline; see `Waiters.until`.
-
-    `is_done` once it has ended; then `is_due` if no records but the deadline has ended it.
-    """
-
-    __slots__ = ("_call", "_deadline", "_waiters", "is_done", "is_due", "targets")
-
-    def __init__(
-        self, waiters: Waiters, targets: Sequence[tuple[Awaited, int]], deadline: float
-    ) -> None:
-        self.targets = targets
-        self.is_done = self.is_due = False
-        self._waiters = waiters
-        self._deadline = deadline
-        self._call: Callable[[], None] | None = None
-
-    @property
-    def deadline(self) -> float:
-        """The latest end of the wait, in trio's seconds; may be changed."""
-        return self._deadline
-
-    @deadline.setter
-    def deadline(self, deadline: float) -> None:
-        before, self._deadline = self._deadline, deadline
-        self._waiters.deadline_moved(self, before)
-
-    def wake(self, *, is_due: bool = False) -> None:
-        """End the wait; at most once."""
-        if not self.is_done:
-            self.is_done, self.is_due = True, is_due
-            if self._call is not None:
-                self._waiters.serve_soon(self)
-
-    def call_at_end(self, call: Callable[[], None] | None) -> None:
-        self._call = call
-        if self.is_done and call is not None:
-            self._waiters.serve_soon(self)
-
-    def end(self) -> None:
-        """Make the call, unless the caller has gone meanwhile."""
-        call, self._call = self._call, None
-        if call is not None:
-            call()
-
-    def close(self) -> None:
-        self._call = None
-        self._waiters.forget(self)
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> None:
-        ended = trio.Event()
-        self.call_at_end(ended.set)
-        await ended.wait()
-
-
 class Awaited(Protocol):
     """A target of a wait: a partition."""
 
-    # for each wait, the offset that the high watermark must exceed
-    waits: dict[Wait | TimedWait, int]
+    waits: dict[Wait, int]  # per waiting task, the offset that the high watermark must exceed
 
     @property
     def high_watermark(self) -> int:
@@ -134,26 +71,21 @@ class Awaited(Protocol):
 
 
 class Waiters:
-    """Every wait of the broker.
+    """Every waiting task of the broker.
 
-    Guarantees that no wake-up is lost: `wait_any` and `until` notice a watermark that moved before
-    the call. Only `wait_any` and `run` wait.
+    Guarantees that no wake-up is lost: `wait_any` notices a watermark that moved before the call.
+    Only `wait_any` waits.
     """
 
     def __init__(self, poller: Poller | None = None, at_once_s: float = AT_ONCE_S) -> None:
         """Without a poller every wake-up resumes a task. In a pass of the poller the functions that
-        tasks left behind run for `at_once_s`, and so do the calls at the ends of timed waits.
+        tasks left behind run for `at_once_s`.
         """
         self._at_once_s = at_once_s
         self._poller = poller
-        self._waits: set[Wait | TimedWait] = set()
+        self._waits: set[Wait] = set()
         self._at_once: dict[Wait, Awaited] = {}  # targets whose functions are called in this pass
         self._stopped = False
-        self._timed: dict[float, dict[TimedWait, None]] = {}  # by deadline
-        self._deadlines: list[float] = []  # Heap of the keys of `_timed`.
-        self._ended: deque[TimedWait] = deque()  # to be served
-        self._is_serving_soon = False  # at the end of this pass
-        self._sleep = trio.CancelScope()  # of `run`
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -190,97 +122,13 @@ class Waiters:
         if wait.error is not None:
             raise wait.error
 
-    def until(self, targets: Sequence[tuple[Awaited, int]], deadline: float) -> TimedWait:
-        """Return a wait that ends when `wait_any` would return, or at the deadline. Close the wait
-        in any case.
-        """
-        wait = TimedWait(self, targets, deadline)
-        self._waits.add(wait)
-        for target, offset in targets:
-            target.waits[wait] = min(offset, target.waits.get(wait, offset))
-        self._note_deadline(wait)
-        if self._stopped or any(
-            target.high_watermark > offset or target.removed for target, offset in targets
-        ):
-            wait.wake()
-        return wait
-
-    def forget(self, wait: TimedWait) -> None:
-        """Wake a closed wait no more."""
-        self._waits.discard(wait)
-        for target, _ in wait.targets:
-            target.waits.pop(wait, None)
-        self._timed.get(wait.deadline, {}).pop(wait, None)
-
-    def deadline_moved(self, wait: TimedWait, before: float) -> None:
-        """Note that a wait has another deadline than before."""
-        if wait in self._waits:
-            self._timed.get(before, {}).pop(wait, None)
-            self._note_deadline(wait)
-
-    def _note_deadline(self, wait: TimedWait) -> None:
-        deadline = wait.deadline
-        together = self._timed.get(deadline)
-        if together is None:
-            together = self._timed[deadline] = {}
-            heappush(self._deadlines, deadline)
-            if deadline < self._sleep.deadline:
-                self._sleep.deadline = deadline
-        together[wait] = None
-
-    def serve_soon(self, wait: TimedWait) -> None:
-        """Make the call of a wait that has ended: behind the sockets of this pass, or in `run`."""
-        self._ended.append(wait)
-        poller = self._poller
-        if poller is None or not poller.in_pass:
-            self._sleep.cancel()
-        elif not self._is_serving_soon:
-            self._is_serving_soon = True
-            poller.call_soon(self._serve_in_pass)
-
-    def _serve_in_pass(self) -> None:
-        self._serve_ended()
-        self._is_serving_soon = False
-        if self._ended:
-            self._sleep.cancel()
-
-    def _serve_ended(self) -> None:
-        """Make calls of ended waits for `at_once_s`, at least one."""
-        end = time.perf_counter() + self._at_once_s
-        while self._ended:
-            self._ended.popleft().end()
-            if time.perf_counter() >= end:
-                return
-
-    async def run(self) -> None:
-        """End timed waits at their deadlines, and make the calls of all that have ended, until
-        cancelled.
-        """
-        while True:
-            deadline = self._deadlines[0] if self._deadlines else math.inf
-            with trio.CancelScope(deadline=deadline) as self._sleep:
-                if not self._ended:
-                    await trio.sleep_forever()
-            while self._deadlines and self._deadlines[0] <= trio.current_time():
-                for wait in self._timed.pop(heappop(self._deadlines)):
-                    wait.wake(is_due=True)
-            while self._ended:
-                self._serve_ended()
-                await trio.lowlevel.checkpoint()
-
     def wake(self, target: Awaited) -> None:
-        """End the waits for a target whose high watermark moved or that was removed."""
+        """Wake the tasks that wait for a target whose high watermark moved or that was removed."""
         high_watermark = target.high_watermark
         poller = self._poller
         for wait, offset in target.waits.items():
             if high_watermark > offset or target.removed:
-                if (
-                    isinstance(wait, TimedWait)
-                    or wait.at_once is None
-                    or target.removed
-                    or poller is None
-                    or not poller.in_pass
-                ):
+                if wait.at_once is None or target.removed or poller is None or not poller.in_pass:
                     wait.wake()
                     continue
                 if not self._at_once:
@@ -311,7 +159,7 @@ class Waiters:
                     wait.wake()
 
     def stop(self) -> None:
-        """End all waits because the broker is stopping; later waits return at once."""
+        """Wake all tasks because the broker is stopping; later waits return at once."""
         self._stopped = True
         for wait in self._waits:
             wait.wake()

@@ -8,8 +8,8 @@ that deletes an object has to break the object's cycles.
 
 Python's own rule has no bound. The count of young objects goes down for each freed object of any
 age: while as many objects are freed as created, young objects gather uncounted, without limit. So a
-task also counts the young objects every SEARCH_S, and collects the young generation; a busy loop
-looks for many young objects more often (`search_if_many`).
+task also collects the young generation every SEARCH_S, and a busy loop looks for many young objects
+more often (`search_if_many`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,6 @@ OLD_MAX = 10_000  # A collection with more old objects becomes a full collection
 # 60 to 300 ns, depending on the processor's caches; 1,600 ns while other programs used the memory.
 LOOKED_AT_MAX = 50_000
 SEARCH_S = 0.2
-# Fewer young objects are collected with later objects, but after so many checks at most: idle
-# clients make few objects, and no cycles.
-YOUNG_MIN = 5_000
-CHECKS_MAX = 5
 # Thousands of waiting requests that end and begin again make 60,000 objects within a single pass
 # over the ready tasks: so many took 57 ms. The loop counts the young objects after so much
 # processor time, so an idle loop seldom does; the count takes some 50 us while there are as many
@@ -99,16 +95,10 @@ def no_searches() -> Iterator[None]:
 
 
 async def search_regularly() -> None:
-    """Collect every SEARCH_S if there are many young objects, otherwise at every check of number
-    CHECKS_MAX, until cancelled.
-    """
-    checks = 0
+    """Collect every SEARCH_S until cancelled."""
     while True:
         await trio.sleep(SEARCH_S)
-        checks += 1
-        if checks >= CHECKS_MAX or has_many_young():
-            checks = 0
-            search()
+        search()
 
 
 def search() -> None:
@@ -124,11 +114,6 @@ def search_if_many() -> bool:
     if is_due:
         search()
     return is_due
-
-
-def has_many_young() -> bool:
-    """Return True if the young objects should not gather for longer."""
-    return len(gc.get_objects(YOUNG)) + len(gc.get_objects(MIDDLE)) >= YOUNG_MIN
 
 
 def _leave_all_out() -> None:

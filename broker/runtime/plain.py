@@ -82,10 +82,9 @@ class PlainPoller:
         """Serve a socket once, as a pass of its own."""
         self.in_pass = True
         has_more = serve()
-        while self._soon:
-            calls, self._soon = self._soon, []
-            for call in calls:
-                call()
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
         for listener in self.pass_listeners:
             listener()
         self.in_pass = False

@@ -286,10 +286,9 @@ class EpollPoller:
                 break
 
     def _call_soon(self) -> None:
-        while self._soon:  # A call may go on with a connection's turn, which makes further calls.
-            calls, self._soon = self._soon, []
-            for call in calls:
-                call()
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
 
 
 class _InTheLoop(trio.abc.Instrument):

@@ -28,7 +28,6 @@ from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receive_buffer import BufferPool, OutOfBuffers, ReceiveBuffer
 from braidlog.broker.runtime.sessions import Session, takes_runs
-from braidlog.broker.runtime.steps import Suspended
 from braidlog.broker.runtime.streams import Stream
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Receiver:
         self.heard_at = self._now()  # time of the last bytes received, in trio's seconds
         self.at_end = False  # the peer has closed its side
         self._allowance: Allowance | None = None  # limit of the client's principal
-        self.stopped = False  # receive and handle nothing more
+        self._stopped = False  # receive and handle nothing more
         self.begun = 0  # frames given to the session
         self.done = 0  # frames that the session has handled
         self._sock = sock
@@ -131,7 +130,7 @@ class Receiver:
 
     def stop(self) -> None:
         """Receive and handle nothing more."""
-        self.stopped = True
+        self._stopped = True
 
     def begin_turn(self) -> Waiting | None:
         """Run the next turn up to the first wait, and return that wait (for `finish_turn`), or None
@@ -140,25 +139,6 @@ class Receiver:
         Raises the errors of handlers.
         """
         self._stage = _RECEIVING
-        return self._go_on()
-
-    def resume_turn(self, suspended: Suspended) -> Waiting | None:
-        """Go on with a turn behind a wait that needed no task; as `begin_turn`."""
-        self._outbox.gathering = True
-        waiting = None
-        try:
-            waiting = suspended.go_on()
-        except EndConnection as error:
-            self._error = error
-        except BaseException:  # Earlier answers are sent first.
-            self._outbox.flush()
-            raise
-        finally:
-            self._outbox.gathering = False
-        if waiting is not None:
-            self._outbox.flush()
-            return waiting
-        self._clock = None  # As after a wait in the task.
         return self._go_on()
 
     async def finish_turn(self, waiting: Waiting | None) -> None:
@@ -171,7 +151,7 @@ class Receiver:
             except BaseException:  # Also cancelled: earlier answers are sent first.
                 self._outbox.flush()
                 raise
-            if self._stage is _RECEIVING and self.stopped:
+            if self._stage is _RECEIVING and self._stopped:
                 return
             self._clock = None  # Hundreds may have waited for the same, and go on together.
             waiting = self._go_on()
@@ -338,7 +318,7 @@ class Receiver:
                     outbox.flush()
                     if outbox.over_limit:
                         return outbox.drained()
-                if self.stopped:  # No client will read the answers.
+                if self._stopped:  # No client will read the answers.
                     return None
                 if self._is_turn_over():
                     self._frames_left = True

@@ -23,7 +23,7 @@ class Session(Protocol):
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
         """Serve a whole frame. Return None if the frame is served. A returned coroutine is awaited
         in the connection's task before the next frame: return a coroutine only if something may
-        really wait. The rest of steps behind a `PlainWait` needs no task (`Suspended`).
+        really wait.
 
         The view is valid until the end of `turn_ended`, and writable.
         """

@@ -26,11 +26,10 @@ from braidlog.broker.limits import CLOSE_S
 from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.error_groups import forget_frames, leaves
 from braidlog.broker.runtime.outbox import Outbox
-from braidlog.broker.runtime.receiver import Receiver
+from braidlog.broker.runtime.receiver import Receiver, Waiting
 from braidlog.broker.runtime.sessions import Session, holds_rights
 from braidlog.broker.runtime.streams import Stream, is_encrypted
 from braidlog.broker.server.lingering import close_sending_side
-from braidlog.broker.server.plain_turns import PlainTurns
 from braidlog.broker.server.tcp_info import TCP_CLOSE, TCP_CLOSE_WAIT, tcp_state, tcp_traffic
 from braidlog.broker.server.written_topics import WrittenTopics
 from braidlog.storage.log.file_part import LostBytes
@@ -107,7 +106,10 @@ class Connection:
         self._flushes_in: trio.Nursery | None = None  # the nursery of the flusher task
         self._session: Session | None = None  # None before the conversation has begun
         self._receiver: Receiver
-        self._turns: PlainTurns
+        self._parked: trio.lowlevel.Task | None = None  # this task, while the poller serves
+        self._in_turn = False  # the poller is serving a turn
+        self._is_cancelled = False  # during that turn
+        self._met: Waiting | Exception | None = None  # the reason that the poller stopped serving
         self._leaving = False
         self._fault: Exception | None = None  # the error of a deadline
         self._begun_seen = 0  # at the last `notice_gone`
@@ -217,7 +219,8 @@ class Connection:
             self._session.goodbye()
         except Exception:  # A bug there must not keep the broker from stopping.
             self.log.exception("goodbye_failed")
-        self._turns.stop()
+        if self._parked is not None:
+            self._unpark(None)
 
     def cut_off(self, reason: str) -> None:
         if self._session is None:
@@ -234,13 +237,8 @@ class Connection:
 
     @property
     def is_at_rest(self) -> bool:
-        """See OpenConnection. A request that waits without a task cannot stall: the poller notices
-        whatever comes from the peer.
-        """
-        if self._session is None or (turns := self._turns).parked is None:
-            return False
-        has_all = turns.suspended is not None or not self._receiver.is_in_frame
-        return has_all and not self.outbox.flushing
+        """See OpenConnection."""
+        return self._parked is not None and not (self._receiver.is_in_frame or self.outbox.flushing)
 
     @property
     def held_bytes(self) -> int:
@@ -250,7 +248,7 @@ class Connection:
         """Return the seconds for which almost no bytes of an unfinished frame have arrived;
         progress is noticed only in this call.
         """
-        return self._receiver.stalled_s(now, receiving=self._turns.are_receiving)
+        return self._receiver.stalled_s(now, receiving=self._parked is not None)
 
     @contextmanager
     def answer_half_closed(self) -> Generator[None, None, None]:
@@ -298,7 +296,7 @@ class Connection:
         """
         self._session = None
         with suppress(AttributeError):  # The connection may have ended before these existed.
-            del self.nursery, self._receiver, self._turns
+            del self.nursery, self._receiver
 
     async def _converse(self) -> None:
         failures: list[Exception] = []
@@ -310,7 +308,6 @@ class Connection:
                     self._sock, self._broker.buffers, self.outbox, session, self._broker.poller
                 )
                 self._receiver.limit(self._allowance)
-                self._turns = PlainTurns(self._sock.fileno(), self._receiver, self._broker.poller)
                 self._session = session
                 try:
                     due = session.on_deadline(trio.current_time())
@@ -384,9 +381,60 @@ class Connection:
                 await trio.lowlevel.checkpoint()
                 waiting = receiver.begin_turn()
                 continue
-            waiting = await self._turns.until_wait(has_more=receiver.has_more)
+            waiting = await self._served_by_poller(has_more=receiver.has_more)
             if waiting is None:
                 return
+
+    async def _served_by_poller(self, *, has_more: bool) -> Waiting | None:
+        """Park this task until a turn has to wait, and return the wait; None at the end.
+
+        Raises the errors of handlers.
+        """
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            if self._in_turn:  # The poller wakes this task at the end of the turn.
+                self._is_cancelled = True
+                return trio.lowlevel.Abort.FAILED
+            self._parked = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._parked = trio.lowlevel.current_task()
+        self._broker.poller.watch(self._sock.fileno(), self._serve, is_due=has_more)
+        try:
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        finally:
+            self._broker.poller.unwatch(self._sock.fileno())
+        met, self._met = self._met, None
+        if isinstance(met, Exception):
+            raise met
+        return met
+
+    def _serve(self) -> bool:  # hot: see make bench
+        """Make a turn in the poller's task; return True if there is more to do."""
+        if self._parked is None:  # This connection's task was woken in this pass.
+            return False
+        receiver = self._receiver
+        self._in_turn = True
+        try:
+            waiting = receiver.begin_turn()
+        except Exception as error:  # Raised in the reading task, which sorts errors.
+            self._unpark(error)
+            return False
+        finally:
+            self._in_turn = False
+        if waiting is not None:
+            self._unpark(waiting)
+        elif self._leaving or self._is_cancelled or receiver.at_end:
+            self._unpark(None)
+        else:
+            return receiver.has_more
+        return False
+
+    def _unpark(self, met: Waiting | Exception | None) -> None:
+        assert self._parked is not None
+        self._met = met
+        task, self._parked = self._parked, None
+        trio.lowlevel.reschedule(task)
 
     def _leave(self) -> None:
         self._leaving = True

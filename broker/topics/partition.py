@@ -32,7 +32,7 @@ from braidlog.storage.log.sequences import StoredBatch
 from braidlog.storage.log.settings import UnreadableRecords
 
 if TYPE_CHECKING:
-    from braidlog.broker.commit.waiters import AtOnce, TimedWait, Wait, Waiters
+    from braidlog.broker.commit.waiters import AtOnce, Wait, Waiters
     from braidlog.broker.topics.producer_memory import ProducerMemory
     from braidlog.storage.formats.batch import Batch
     from braidlog.storage.log.in_place import PlacedRun
@@ -78,7 +78,7 @@ class Partition:
         self.index = index
         self.log = log
         self.traffic = PartitionTraffic()
-        self.waits: dict[Wait | TimedWait, int] = {}  # kept by `broker/commit/waiters.py`
+        self.waits: dict[Wait, int] = {}  # kept by `broker/commit/waiters.py`
         self.removed = False
         self._has_moved = False
         self.is_terminated = topic.is_terminated

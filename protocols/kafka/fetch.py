@@ -17,11 +17,11 @@ from braidlog.broker.reading.in_memory import all_in_memory
 from braidlog.broker.reading.transcode import read_steps
 from braidlog.broker.reading.turn import Turn
 from braidlog.broker.runtime.output_budget import OutputReservation
-from braidlog.broker.runtime.steps import Steps
+from braidlog.broker.runtime.steps import Steps, run
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.epochs import check_epoch, endpoints, leader_in
 from braidlog.protocols.kafka.errors import Code, UnknownTopicId
-from braidlog.protocols.kafka.fetch_waits import wait_for_records
+from braidlog.protocols.kafka.large_requests import large_requests
 from braidlog.protocols.kafka.messages import BY_ID_VERSION, Leader
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.schema import NO_UUID
@@ -55,6 +55,8 @@ PARTITIONS_PER_TURN = 500
 COUNTED_BYTES_MAX = 1024 * 1024
 # A larger number of parts, each smaller than this on average, is joined into a single part.
 JOINED_PARTS_MIN, SMALL_PART_BYTES = 16, 1024
+# The longest wait that is answered although the client has closed its sending side.
+HALF_CLOSED_WAIT_S = 30.0
 # From this version on, clients read record batches, format 2, and get whole batches.
 BATCHES_VERSION = 4
 # From this version on, the first message of an answer is whole, and order matters.
@@ -121,7 +123,7 @@ def fetch(context: KafkaContext, request: FetchRequest) -> Steps[KafkaAnswer]:
         fetching = _Fetching(context, request, every, held)
         yield from fetching.read_all()
         if request.max_wait_ms > 0 and not fetching.is_enough():
-            yield from wait_for_records(context, fetching, max(end_s - trio.current_time(), 0.0))
+            yield fetching.wait(max(end_s - trio.current_time(), 0.0))
         reply = yield from _finish_all(context, topics)
     return KafkaAnswer(reply)
 
@@ -191,21 +193,46 @@ class _Fetching:
             size += max(reading.size, reading.available)
         return size >= self._bytes_min or not self._readings
 
-    def awaited(self) -> list[tuple[Partition, int]]:
-        """Return the partitions, each with the offset that its high watermark has to exceed."""
-        return [
-            (
-                reading.partition,
-                reading.partition.high_watermark if reading.full else reading.offset,
-            )
-            for reading in self._readings
-        ]
+    async def wait(self, seconds: float) -> None:
+        """Read on until there is enough data, or until the timeout, a rebalance or a large request
+        ends the wait.
 
-    def prepare_wait(self) -> bool:
-        """Drop parts that are still in files; a client's long wait must not hold files open. Return
-        True if there were any: then `read_all` has to read them into memory.
+        A client that closes its sending side meanwhile is answered if the wait is short. A client
+        that is gone looks the same: a long wait would hold memory for it, and a group has to learn
+        soon that its member is gone.
         """
+        context = self._context
+        if seconds > HALF_CLOSED_WAIT_S or context.presence.is_used:
+            await self._wait(seconds)
+        else:
+            with context.connection.answer_half_closed():
+                await self._wait(seconds)
+
+    async def _wait(self, seconds: float) -> None:
+        context = self._context
+        broker = context.broker
         self._may_wait = True
+        if self._forget_files():
+            await run(self.read_all())
+        with (
+            large_requests().waiting_fetch(len(self._readings)),
+            context.groups.polls.waiting(context.client, seconds),
+        ):
+            while not self.is_enough() and not broker.stopping.is_set():
+                awaited = [
+                    (
+                        reading.partition,
+                        reading.partition.high_watermark if reading.full else reading.offset,
+                    )
+                    for reading in self._readings
+                ]
+                await broker.wait_any(awaited)
+                await run(self.read_all())
+
+    def _forget_files(self) -> bool:
+        """Drop parts that are still in files; a client's long wait must not hold files open. Return
+        True if there were any.
+        """
         had_files = False
         for reading in self._readings:
             if not all_in_memory(reading.parts):

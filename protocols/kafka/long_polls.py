@@ -7,9 +7,7 @@ group member, so a client is known by its client id and host.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from types import TracebackType
 
 import trio
 
@@ -27,10 +25,35 @@ CLIENT_POLLS_MAX = 20
 CLIENTS_CALLED_MAX = 10_000  # Clients in rebalances; beyond that the oldest are forgotten.
 
 
-class LongPoll(Protocol):
-    """The wait of a fetch: a cancel scope, or a wait without a task."""
+class LongPoll:
+    """The wait of a fetch up to a deadline. A class, as thousands wait and a generator costs more:
+    the scope of the wait is among those of its client meanwhile.
+    """
 
-    deadline: float  # in trio's seconds; may be changed
+    __slots__ = ("_client", "_parked", "_scope")
+
+    def __init__(
+        self, parked: dict[Client, set[trio.CancelScope]], client: Client, deadline: float
+    ) -> None:
+        self._parked = parked
+        self._client = client
+        self._scope = trio.CancelScope(deadline=deadline)
+
+    def __enter__(self) -> None:
+        self._parked.setdefault(self._client, set()).add(self._scope)
+        self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        scopes = self._parked[self._client]
+        scopes.remove(self._scope)
+        if not scopes:
+            del self._parked[self._client]
+        return self._scope.__exit__(kind, error, traceback)
 
 
 class LongPolls:
@@ -38,36 +61,15 @@ class LongPolls:
 
     def __init__(self) -> None:
         """None yet."""
-        self._parked: dict[Client, set[LongPoll]] = {}
+        self._parked: dict[Client, set[trio.CancelScope]] = {}
         self._called: dict[int, float] = {}  # hash of a client (ids may be long) -> until when
 
-    def deadline(self, client: Client, seconds: float) -> float:
-        """Return the end of a wait of `seconds` that begins now; sooner if the client is called."""
+    def waiting(self, client: Client, seconds: float) -> LongPoll:
+        """Limit the wait inside to `seconds`, and to less if the client is called."""
         now = trio.current_time()
         if now < self._called.get(hash(client), 0.0):
             seconds = min(seconds, REJOIN_POLL_S)
-        return common_deadline(now, seconds)
-
-    def park(self, client: Client, poll: LongPoll) -> None:
-        """Note a client's wait, up to `unpark`: `call` may move its deadline meanwhile."""
-        self._parked.setdefault(client, set()).add(poll)
-
-    def unpark(self, client: Client, poll: LongPoll) -> None:
-        """Note that the wait has ended."""
-        polls = self._parked[client]
-        polls.remove(poll)
-        if not polls:
-            del self._parked[client]
-
-    @contextmanager
-    def waiting(self, client: Client, deadline: float) -> Iterator[None]:
-        """Limit the wait inside to the deadline, and to less if the client is called."""
-        with trio.CancelScope(deadline=deadline) as scope:
-            self.park(client, scope)
-            try:
-                yield
-            finally:
-                self.unpark(client, scope)
+        return LongPoll(self._parked, client, common_deadline(now, seconds))
 
     def call(self, client: Client, at: float = 0.0) -> None:
         """Cut a client's fetches short: it has to rejoin its group, now or at a later time."""
@@ -75,8 +77,8 @@ class LongPolls:
         if len(parked) > CLIENT_POLLS_MAX:
             return
         at = max(at, trio.current_time())
-        for poll in parked:
-            poll.deadline = min(poll.deadline, at + REJOIN_POLL_S)
+        for scope in parked:
+            scope.deadline = min(scope.deadline, at + REJOIN_POLL_S)
         self._called[hash(client)] = at + CALLED_S
         if len(self._called) > CLIENTS_CALLED_MAX:
             del self._called[next(iter(self._called))]

@@ -11,12 +11,9 @@ import trio.testing
 from braidlog.broker.metrics import TURN_BUCKETS, Histogram
 from braidlog.broker.runtime.garbage import (
     BUSY_SEARCH_S,
-    CHECKS_MAX,
     LOOKED_AT_MAX,
     OLD_MAX,
-    SEARCH_S,
     YOUNG_MAX,
-    YOUNG_MIN,
     SearchTime,
     no_searches,
     search,
@@ -144,28 +141,6 @@ def test_objects_created_without_collections_delay_no_collection(searched):
     living += [[number] for number in range(2 * LOOKED_AT_MAX)]
     assert searched.full > before
     assert searched.most <= LOOKED_AT_MAX
-
-
-async def test_few_objects_wait_for_later_objects(searched, nursery, autojump_clock):
-    collected = []
-
-    def note(phase, info):
-        if phase == "start":
-            collected.append(trio.current_time())
-
-    begun = trio.current_time()
-    nursery.start_soon(search_regularly)
-    with no_searches():
-        gc.callbacks.append(note)
-        try:
-            await trio.sleep((CHECKS_MAX + 0.5) * SEARCH_S)
-            living = [[number] for number in range(YOUNG_MIN)]
-            await trio.sleep(SEARCH_S)
-        finally:
-            gc.callbacks.remove(note)
-    assert len(living) == YOUNG_MIN
-    checks = [round((at - begun) / SEARCH_S) for at in collected]
-    assert checks == [CHECKS_MAX, CHECKS_MAX + 1]
 
 
 async def test_objects_are_collected_regularly(searched, nursery, autojump_clock):

@@ -269,21 +269,6 @@ async def test_soon_callbacks_do_not_wait_for_the_end_of_a_long_pass(peers, log,
     assert log[1::2] == [f"{name} answers" for name in log[::2]]
 
 
-async def test_calls_made_by_a_soon_callback_belong_to_the_same_pass(peers, log, poller):
-    peer = peers[0]
-    poller.unwatch(peer.ours.fileno())
-
-    def serve():
-        poller.call_soon(lambda: poller.call_soon(lambda: log.append("answers")))
-        return peer.serve()
-
-    poller.watch(peer.ours.fileno(), serve)
-    poller.pass_listeners.append(lambda: log.append("pass ended"))
-    peer.theirs.send(b"x")
-    await wait_all_tasks_blocked()
-    assert log[:3] == [peer.name, "answers", "pass ended"]
-
-
 async def test_giving_way_ignores_sockets_that_are_not_ready(peers, log, poller):
     await wait_all_tasks_blocked()
     with trio.CancelScope() as scope:

@@ -4,10 +4,9 @@ import gc
 import weakref
 
 import pytest
-import trio.testing
+import trio
 
-from braidlog.broker.runtime.steps import Suspended, begin, run, run_now, step_into
-from tests.broker.server.echo import EchoWait
+from braidlog.broker.runtime.steps import begin, run, step_into
 
 
 async def doubled(number):
@@ -116,64 +115,3 @@ async def test_a_result_is_not_held_during_the_next_wait():
 
     await run(dropping())
     assert seen == [None]
-
-
-async def test_work_behind_a_plain_wait_continues_in_plain_calls():
-    log = []
-    first, second = EchoWait(), EchoWait()
-    rest = begin(noting(log, first, second, doubled(4)))
-    assert isinstance(rest, Suspended) and log == ["begun"]
-    rest.call_at_end(lambda: log.append("called"))
-    first.end()
-    rest = rest.go_on()
-    assert isinstance(rest, Suspended) and log == ["begun", "called", None]
-    rest = rest.go_on()
-    await rest
-    assert log == ["begun", "called", None, None, 8, "over"]
-
-
-async def test_suspended_work_can_be_awaited():
-    log = []
-    wait = EchoWait()
-    rest = begin(noting(log, wait, doubled(4)))
-    rest.call_at_end(lambda: log.append("called"))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(lambda: rest)
-        await trio.testing.wait_all_tasks_blocked()
-        assert wait.is_awaited
-        wait.end()
-    assert log == ["begun", None, 8, "over"]
-
-
-async def test_work_that_runs_whole_awaits_a_plain_wait(nursery):
-    log = []
-    wait = EchoWait()
-    nursery.start_soon(run, noting(log, wait))
-    await trio.testing.wait_all_tasks_blocked()
-    wait.end()
-    await trio.testing.wait_all_tasks_blocked()
-    assert log == ["begun", None, "over"]
-
-
-@pytest.mark.parametrize("end", ["close", "throw", "now"])
-async def test_suspended_work_that_is_given_up_releases_its_resources(end):
-    released = []
-
-    def working():
-        try:
-            yield wait
-        finally:
-            released.append(True)
-
-    wait = EchoWait()
-    if end == "now":
-        assert run_now(working()) is None
-        assert wait.is_closed
-    else:
-        rest = begin(working())
-        if end == "close":
-            rest.close()
-        else:
-            with pytest.raises(ValueError, match="in vain"):
-                rest.throw(ValueError("in vain"))
-    assert released == [True]

@@ -3,8 +3,7 @@ have the same frames.
 
 E text      answer text at once R text      the same; such frames are taken in runs T n text
 answer text when ticket n is durable L n         answer n bytes W           answer "woken" when the
-session's event is set H           the same, also to a client that has closed its sending side N
-text      wait without a task, then answer text; text X fails, text Q ends the connection P
+session's event is set H           the same, also to a client that has closed its sending side P
 ProtocolError("bye" framed) X           a bug Q           EndConnection("quiet") S           a task
 of the connection that fails with a bug
 """
@@ -23,7 +22,6 @@ from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
-from braidlog.broker.runtime.steps import PlainWait, begin
 from braidlog.broker.server.connection import Connection
 from braidlog.broker.server.connection_deadlines import ConnectionDeadlines
 from braidlog.broker.server.listener import Listener
@@ -36,37 +34,10 @@ def framed(text: bytes) -> bytes:
     return struct.pack(">I", len(text)) + text
 
 
-class EchoWait(PlainWait):
-    """A wait that the test ends."""
-
-    def __init__(self):
-        self.call = None
-        self.is_awaited = False
-        self.is_closed = False
-        self.ended = trio.Event()
-
-    def call_at_end(self, call):
-        self.call = call
-
-    def end(self):
-        """End the wait: make the call, and wake the task."""
-        self.ended.set()
-        if self.call is not None:
-            self.call()
-
-    def close(self):
-        self.is_closed = True
-
-    def __await__(self):
-        self.is_awaited = True
-        return self.ended.wait().__await__()
-
-
 class EchoSession:
     def __init__(self, connection):
         self.connection = connection
         self.event = trio.Event()
-        self.waits = []  # without a task, in order
         self.turns = []  # number of frames in each turn
         self.frames = 0
         self.deadlines = []
@@ -101,8 +72,6 @@ class EchoSession:
             return self.answer_when_woken()
         elif command == b"H":
             return self.answer_half_closed_when_woken()
-        elif command == b"N":
-            return begin(self.answer_after_wait(argument))
         elif command == b"S":
             self.connection.nursery.start_soon(self.broken_task)
         elif command == b"P":
@@ -120,21 +89,6 @@ class EchoSession:
     async def answer_half_closed_when_woken(self):
         with self.connection.answer_half_closed():
             await self.answer_when_woken()
-
-    def answer_after_wait(self, text):
-        wait = EchoWait()
-        self.waits.append(wait)
-        try:
-            yield wait
-        finally:
-            wait.close()
-        if text == b"X":
-            raise RuntimeError("a bug behind a wait")
-        self.connection.outbox.answer([framed(text)])
-        if text == b"Q":
-            raise EndConnection("asked for behind a wait", framed(b"quiet"))
-        if text == b"again":
-            yield from self.answer_after_wait(b"twice")
 
     def handle_run(self, received, frames_max):
         pos = frames = 0

@@ -169,20 +169,3 @@ async def test_a_fetch_waits_for_bytes_beyond_what_it_can_hold(
     reply = await client.answer(m.FetchRequest)
     assert isinstance(reply, m.FetchReply)
     assert reply.topics[FOO][0].size == 100
-
-
-async def test_an_idle_fetch_needs_no_task_until_more_bytes_arrive(
-    broker: Broker, client: RawKafka, open_client: OpenClient
-) -> None:
-    await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=3_600_000))
-    await until(lambda: len(broker.waiters) == 1)
-    (connection,) = broker.connections
-    assert connection.is_at_rest
-    await client.send(fetch(FOO, {0: (1, 1000)}))
-    await until(lambda: not connection.is_at_rest)
-    await produce_one(await second_client(open_client), message_set(b"a"))
-    for expected in ([(0, b"a")], []):
-        reply = await client.answer(m.FetchRequest)
-        assert isinstance(reply, m.FetchReply)
-        assert values(reply.topics[FOO][0]) == expected
-    assert not len(broker.waiters)

@@ -47,7 +47,7 @@ def admit(group: KafkaGroup, instance: bytes | None = None) -> KafkaMember:
 async def poll(table: GroupCoordinator, client: tuple[bytes, bytes] = CLIENT) -> float:
     """Wait in a poll; return its duration."""
     begun = trio.current_time()
-    with table.polls.waiting(client, table.polls.deadline(client, POLL_S)):
+    with table.polls.waiting(client, POLL_S):
         await trio.sleep_forever()
     return trio.current_time() - begun
 
