@@ -1,4 +1,4 @@
-"""Delayed entries of a subscription: their offsets and due times.
+"""Delayed records of a subscription: their offsets and due times.
 
 Kept in memory only: they are not acknowledged, so a restart reads and adds them again. Knows no
 entry and no clock.
@@ -14,11 +14,15 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 
 
 class Delays:
-    """A heap of (time, offset, slot), each packed into a number."""
+    """A heap of (time, offset, slot), each packed into a number, for ranges of offsets."""
 
     def __init__(self, delayed_max: int) -> None:
         self._delayed_max = delayed_max
         self._heap: list[int] = []
+        # Ends of ranges with several offsets: only these have an item.
+        self._ends: dict[int, int] = {}
+        self.messages = 0
+        """Number of offsets in all ranges."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -30,27 +34,36 @@ class Delays:
 
     @property
     def first_ms(self) -> int | None:
-        """Return the time of the next due entry, in milliseconds since 1970."""
+        """Return the time of the next due range, in milliseconds since 1970."""
         return self._heap[0] >> (_OFFSET_BITS + _SLOT_BITS) if self._heap else None
 
-    def add(self, due_ms: int, offset: int, slot: int) -> None:
-        """Deliver the entry at `offset` at that time; `slot` is the slot of its key, or 0."""
+    def add(self, due_ms: int, offset: int, end: int, slot: int = 0) -> None:
+        """Deliver the records of `[offset, end)` at that time; `slot` is the slot of the entry's
+        key. No offset may be in two ranges.
+        """
         packed = (due_ms << (_OFFSET_BITS + _SLOT_BITS)) | (offset << _SLOT_BITS) | slot
         heapq.heappush(self._heap, packed)
+        self.messages += end - offset
+        if end > offset + 1:
+            self._ends[offset] = end
 
-    def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
-        """Remove and return (offset, slot) of at most `count_max` due entries."""
-        due: list[tuple[int, int]] = []
+    def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int, int]]:
+        """Remove and return (offset, end, slot) of due ranges, until they have `count_max`
+        offsets.
+        """
+        due: list[tuple[int, int, int]] = []
         heap, bound = self._heap, (now_ms + 1) << (_OFFSET_BITS + _SLOT_BITS)
-        while heap and heap[0] < bound and len(due) < count_max:
+        left = self.messages - count_max
+        while heap and heap[0] < bound and self.messages > left:
             packed = heapq.heappop(heap)
-            due.append(((packed >> _SLOT_BITS) & _OFFSET_MASK, packed & _SLOT_MASK))
+            offset = (packed >> _SLOT_BITS) & _OFFSET_MASK
+            end = self._ends.pop(offset, offset + 1)
+            self.messages -= end - offset
+            due.append((offset, end, packed & _SLOT_MASK))
         return due
-
-    def offsets(self) -> list[int]:
-        """Return the offsets of all entries."""
-        return [(packed >> _SLOT_BITS) & _OFFSET_MASK for packed in self._heap]
 
     def clear(self) -> None:
         """Forget all."""
         self._heap.clear()
+        self._ends.clear()
+        self.messages = 0

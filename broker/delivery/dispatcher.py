@@ -104,7 +104,7 @@ class Dispatcher(Pump):
 
     @property
     def delayed(self) -> int:
-        """Number of entries held until their time."""
+        """Number of messages held until their time."""
         return 0
 
     # Attaching and detaching consumers.

@@ -1,18 +1,22 @@
 """Delivery of entries whose records members of share groups may hold.
 
-`_out` has every offset that some consumer holds; `locks` has those of members. An entry is sent to
-a consumer only while nobody holds a record of the entry. Knows no member's request:
+`_out` has every offset that nobody may get now: held by some consumer, delayed, or waiting for a
+copy in the dead letter topic. `locks` has those of members. Acknowledged offsets may stay in
+`_out`: the offsets beside them then merge to few ranges. An entry is sent to a consumer only while
+nobody holds a record of the entry, and none of its records is delayed. Knows no member's request:
 `share_queue.py` adds the members.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.counts import DeliveryCounts
+from braidlog.broker.delivery.delivery_times import entry_delays
+from braidlog.broker.delivery.dispatcher import DELAYED
 from braidlog.broker.delivery.locks import Locks
 from braidlog.broker.delivery.pieces import EarlierPieces
 from braidlog.broker.delivery.pulling import ShareLimits
@@ -23,10 +27,16 @@ from braidlog.broker.reading import ack_sets
 from braidlog.storage.metadata.ranges import RangeSet
 
 if TYPE_CHECKING:
+    from braidlog.broker.delivery.delivery_times import Delay
     from braidlog.broker.delivery.dispatch_context import DispatchSource
     from braidlog.broker.delivery.entry_reads import EntryRead
     from braidlog.broker.delivery.waiting_offsets import Lane
     from braidlog.broker.reading.entries import Entry
+
+
+# Ranges of `_out`: 32 MiB. More than delayed and unacknowledged entries together, so that `_out`
+# refuses no range.
+OUT_MAX: Final = 1 << 21
 
 
 class LockingDispatcher(SharedDispatcher):
@@ -43,10 +53,12 @@ class LockingDispatcher(SharedDispatcher):
         self._counts = DeliveryCounts()
         if (stored := self.cursor.deliveries()) is not None:
             self._counts.load(stored)
-        self._out = RangeSet()
+        self._out = RangeSet(ranges_max=OUT_MAX)
         # Read entries with a locked record: entry offset -> end. They wait when the lock ends.
         self._blocked: dict[int, int] = {}
         self._is_shared = False  # A member has joined: `_out` is kept.
+        # The delays of records below are known: no such record that is early is free.
+        self._known_end = 0
         self._counted_seeks = self._seeks
 
     # Entries: none with a record that somebody holds.
@@ -60,17 +72,45 @@ class LockingDispatcher(SharedDispatcher):
     def _take_in(self, read: EntryRead, position: int) -> None:
         super()._take_in(read, position)
         if self._is_shared:
+            if self._client_limits.delays:
+                for entry in read.entries:
+                    if entry.flags & DELAYED:
+                        self._hold_records(entry_delays(entry))
+            self._known_end = max(self._known_end, read.next_offset)
             self._sift()
 
     def _sift(self) -> None:
-        """Drop read entries with a held record; locked entries wait for the end of the lock."""
+        """Drop read entries with a record that nobody may get; locked entries wait for the end of
+        the lock.
+        """
         entries = list(self._ahead)
         self._ahead.clear()
         for entry in entries:
             if self.locks.overlaps(entry.offset, entry.end):
                 self._blocked[entry.offset] = entry.end
-            elif not self._out.within(entry.offset, entry.end) and not self._waits(entry):
+            elif not self._is_out(entry) and not self._waits(entry):
                 self._ahead.append(entry)
+
+    def _is_out(self, entry: Entry) -> bool:
+        """Return True if nobody may get some record of the entry that is not acknowledged."""
+        state = self.cursor.state()
+        out = self._out.within(max(entry.offset, state.position), entry.end)
+        return any(not state.covers(start, end) for start, end in out)
+
+    def _available(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of `[start, end)` that somebody may get. `_out` and the cursor may not
+        change meanwhile. The position may have passed `start` while the caller read.
+        """
+        state, out = self.cursor.state(), self._out
+        start, acked = max(start, state.position), state.acked
+        while start < end:
+            free = out.next_gap(acked.next_gap(start))
+            if free > start:
+                start = free
+                continue
+            stop = min(acked.gap_end(start, end), out.gap_end(start, end))
+            yield start, stop
+            start = stop
 
     def _waits(self, entry: Entry) -> bool:
         """Return True if the entry, or a record of the entry, waits to be sent again."""
@@ -109,6 +149,8 @@ class LockingDispatcher(SharedDispatcher):
             if self.locks.overlaps(entry.offset, entry.end):
                 self._again.discard(entry.offset)
                 self._blocked[entry.offset] = entry.end
+            elif entry.record_count > 1 and self._is_out(entry):
+                self._again.discard(entry.offset)  # Waits again when that record does.
             else:
                 free.append(entry)
         super()._give_found(free)
@@ -142,10 +184,28 @@ class LockingDispatcher(SharedDispatcher):
         super()._wait(offsets, lane)
 
     def _hold_early(self, entry: Entry, due_ms: int, slot: int) -> bool:
-        is_held = super()._hold_early(entry, due_ms, slot)
-        if is_held and self._is_shared:
-            self._out.add(entry.offset, entry.end)
-        return is_held
+        if self._is_shared:  # `_take_in` has held the entry's early records.
+            return False
+        return super()._hold_early(entry, due_ms, slot)
+
+    def _hold_records(self, delays: Iterable[Delay]) -> None:
+        """Hold the records that are to be delivered later, unless others have them already."""
+        first_ms, now_ms = self._delays.first_ms, self._now_us() // 1000
+        for first, end, due_ms in delays:
+            if due_ms > now_ms:
+                for start, stop in list(self._available(first, end)):
+                    self._delays.add(due_ms, start, stop)
+                    self._out.add(start, stop)
+        if self._delays.first_ms != first_ms:
+            self.wake()  # The pump releases them in time.
+
+    def _fell_due(self, offset: int, end: int, slot: int) -> None:
+        if not self._is_shared:
+            super()._fell_due(offset, end, slot)
+            return
+        self._out.remove(offset, end)
+        if self._turns.sender_count:
+            self._again.add(range(offset, end), ANYBODY)
 
     def _passed(self, offset: int) -> None:
         super()._passed(offset)
@@ -171,8 +231,11 @@ class LockingDispatcher(SharedDispatcher):
         for consumer in self.consumers:
             for offset, pending in consumer.pending.items():
                 self._out.add(offset, offset + pending.record_count)
-        for offset in self._delays.offsets():
-            self._out.add(offset, offset + 1)
+        # Entries read from now on are checked for held records, and their records may be delayed.
+        self._generation += 1
+        self.drop_ahead()
+        self._delays.clear()
+        self._read_position = self.cursor.position
 
     def _start_sending(self) -> None:
         """Let the pump begin at the position: its first consumer has joined the members."""
@@ -218,6 +281,8 @@ class LockingDispatcher(SharedDispatcher):
             self.dead.popleft()
             self._out.remove(start, end)
             self._end_deliveries([(start, end)])
+            if self._turns.sender_count:
+                self._again.add((start,), ANYBODY)  # The other records of its entry.
             self.wake()
 
     def _end_deliveries(self, ranges: Sequence[tuple[int, int]]) -> None:
@@ -227,6 +292,7 @@ class LockingDispatcher(SharedDispatcher):
         except BrokerError:
             return  # The partition has reported it.
         for start, end in ranges:
+            self._out.add(start, end)
             self._counts.forget(start, end)
             self._forget_redeliveries(start, end)
 
@@ -242,6 +308,7 @@ class LockingDispatcher(SharedDispatcher):
         self._blocked.clear()
         self.dead.clear()
         self._is_shared = False
+        self._known_end = 0
         if self._counted_seeks != self._seeks:
             self._counted_seeks = self._seeks
             self._counts.clear()

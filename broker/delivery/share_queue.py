@@ -1,9 +1,9 @@
 """A Shared subscription that members of Kafka's share groups read, too: one queue.
 
 Consumers of Pulsar and HTTP get whole entries sent, as on every Shared subscription. Members of
-share groups (`PullingConsumer`) ask for records: `first_offered`, a read by the caller, `acquire`,
-`acknowledge_ranges`. A record that a member holds has a lock, which ends by an acknowledgement, by
-time, or when the member leaves.
+share groups (`PullingConsumer`) ask for records: `first_offered`, a read by the caller,
+`hold_early`, `acquire`, `acknowledge_ranges`. A record that a member holds has a lock, which ends
+by an acknowledgement, by time, or when the member leaves.
 
 Entries and the locks of their records are in `locking.py`. A member that waits for records has
 turns like every consumer: the pump offers a turn (`PullingConsumer.offered`), and sends nothing
@@ -14,20 +14,23 @@ Rules: SharePartition.java of apache/kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from braidlog.broker.delivery.consumer import Consumer
+from braidlog.broker.delivery.delivery_times import delay_steps
 from braidlog.broker.delivery.locking import LockingDispatcher
 from braidlog.broker.delivery.locks import Lock
 from braidlog.broker.delivery.pulling import AckRange, AckType, PullingConsumer
 from braidlog.broker.delivery.waiting_offsets import ANYBODY
 from braidlog.broker.reading import ack_sets
+from braidlog.broker.runtime.steps import Steps
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.dispatch_context import DispatchSource
+    from braidlog.broker.runtime.output_budget import OutputReservation
 
 # Ranges of records that wait for a copy in the dead letter topic.
 DEAD_MAX: Final = 2000
@@ -50,25 +53,30 @@ class QueueDispatcher(LockingDispatcher):
         if self.cursor.position < self.partition.log_start_offset:
             self._below_start()
             self._moved_ahead()
-        position, end = self.cursor.position, self.partition.high_watermark
+        position, end = self.cursor.position, self._end
         if position > 0:
             self._out.remove(0, position)
         return next((start for start, _ in self._available(position, end)), None)
 
-    def _available(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of `[start, end)` that nobody holds and nobody has acknowledged. Neither
-        may change meanwhile. The position may have passed `start` while the caller read.
+    @property
+    def _end(self) -> int:
+        """Return the end of the records that members may take now."""
+        end = self.partition.high_watermark
+        return min(end, self._known_end) if self._delays.is_full else end
+
+    def hold_early(
+        self, start: int, end: int, memory: OutputReservation | None = None
+    ) -> Steps[None]:
+        """Hold the free records of `[start, end)` that are to be delivered later. `start` is from
+        `first_offered`. Raises BrokerError.
         """
-        state, out = self.cursor.state(), self._out
-        start, acked = max(start, state.position), state.acked
-        while start < end:
-            free = out.next_gap(acked.next_gap(start))
-            if free > start:
-                start = free
-                continue
-            stop = min(acked.gap_end(start, end), out.gap_end(start, end))
-            yield start, stop
-            start = stop
+        start, end = max(start, self._known_end), min(end, self._end)
+        if start >= end or not self._client_limits.delays:
+            return
+        generation = self._generation
+        self._hold_records((yield from delay_steps(self.partition, start, end, memory)))
+        if generation == self._generation:
+            self._known_end = max(self._known_end, end)
 
     def acquire(
         self,
@@ -86,12 +94,12 @@ class QueueDispatcher(LockingDispatcher):
         limits, due = self.share_limits, trio.current_time() + self.share_limits.lock_s
         records_max = min(records_max, limits.locked_max - self.locks.records)
         acquired: list[Lock] = []
-        left, hidden_from, was_empty = records_max, start, not self.locks
+        left, hidden_from, was_empty, last = records_max, start, not self.locks, self._end
         for base, end in batches:
             if left <= 0:
                 break
             low = max(base, start)
-            for first, stop in list(self._available(low, end)):
+            for first, stop in list(self._available(low, min(end, last))):
                 stop = min(stop, first + left) if is_exact else stop
                 if stop <= first:
                     break
@@ -183,7 +191,6 @@ class QueueDispatcher(LockingDispatcher):
 
     def _acknowledged(self, consumer: Consumer, locks: Sequence[Lock]) -> None:
         for lock in locks:
-            self._out.remove(lock.first, lock.end)
             self._counts.forget(lock.first, lock.end)
             self._forget_redeliveries(lock.first, lock.end)
             if not lock.is_hidden:

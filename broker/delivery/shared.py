@@ -55,8 +55,8 @@ class SharedDispatcher(Dispatcher):
 
     @property
     def delayed(self) -> int:
-        """Number of entries that are held until their time."""
-        return len(self._delays)
+        """Number of messages that are held until their time."""
+        return self._delays.messages
 
     def rewind(self) -> None:
         """Start again at the first unacknowledged entry. Only while no consumer holds entries."""
@@ -313,8 +313,13 @@ class SharedDispatcher(Dispatcher):
         """Release the delayed entries that are due."""
         if not self._delays or len(self._again) >= self._limits.due_max:
             return
-        for offset, slot in self._delays.pop_due(self._now_us() // 1000, self._limits.due_max):
-            self._wait((offset,), self._due_lane(slot))
+        due = self._delays.pop_due(self._now_us() // 1000, self._limits.due_max)
+        for offset, end, slot in due:
+            self._fell_due(offset, end, slot)
+
+    def _fell_due(self, offset: int, end: int, slot: int) -> None:
+        """Let a delayed entry wait for its consumer."""
+        self._wait((offset,), self._due_lane(slot))
 
     def _due_lane(self, slot: int) -> Lane:
         return ANYBODY
@@ -336,7 +341,7 @@ class SharedDispatcher(Dispatcher):
         is_next = first_ms is None or due_ms < first_ms
         if is_next and due_ms <= self._now_us() // 1000:
             return False
-        self._delays.add(due_ms, entry.offset, slot)
+        self._delays.add(due_ms, entry.offset, entry.end, slot)
         return True
 
     def _offer(self, consumer: Consumer, entry: Entry) -> bool:

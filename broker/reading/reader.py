@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from braidlog.storage.formats.batch import Batch
 
 
+DELAYED = int(BatchFlag.DELAYED)  # An operator of a flag class costs a microsecond.
+
+
 class _Full(Exception):
     """The next batch is large: the answer ends before it."""
 
@@ -286,6 +289,7 @@ class StoredRead(abc.ABC):
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
         self._walked_bytes += len(batch.body)
+        self.result.has_delays |= bool(batch.header.flags & DELAYED)
         policy = self._partition.log.settings.unreadable_records
         while self.result.next_offset < batch.next_offset and not self.is_full:
             decoded = yield from self._decode(batch)

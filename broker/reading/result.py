@@ -26,6 +26,9 @@ class ReadResult:
     record_count: int = 0
     left_out: int = 0  # skipped records, and records that this format cannot carry
     as_stored: bool = False  # True if the first part is stored in the requested format
+    # True if records of other formats ask for a delivery time. Only Pulsar and HTTP store such
+    # records.
+    has_delays: bool = False
 
     @property
     def in_memory(self) -> list[Buffer]:

@@ -1,8 +1,8 @@
 """Takes records from the queue of a share group's partition, as record batches. Knows no request.
 
-The records are read first; then the member locks those that are still free. Batches without a
-record for the member are left out. Other records in a batch are for other consumers: the client
-leaves them out.
+The records are read first; then the queue holds those that are to be delivered later, and the
+member locks those that are still free. Batches without a record for the member are left out. Other
+records in a batch are for other consumers: the client leaves them out.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 READ_BYTES_MIN, READ_BYTES_MAX = 16 * 1024, 1024 * 1024
 FIRST_READ_BYTES = 64 * 1024  # While the size of the partition's records is unknown.
 READ_US = 15  # The fixed cost of a read.
+# Of delayed records that a fetch passes; then the fetch looks at its other partitions, and at the
+# time.
+PASSED_BYTES_MAX: Final = 4 * 1024 * 1024
 DELTA: Final = struct.Struct(">i")
 DELTA_POS = 23  # Of the last offset, from the base offset on.
 
@@ -138,6 +141,7 @@ def take_records(
         return None
     read = ShareRead()
     read_end = 0  # Other members may free records below meanwhile: the next fetch takes those.
+    passed_bytes = 0
     turn = Turn()
     budget = context.connection.outbox.budget
     while not room.is_full and not dispatcher.is_slowed:
@@ -159,6 +163,11 @@ def take_records(
             if not consumer.is_attached:
                 return None  # A seek meanwhile has ended the turn.
             batches = list(_batches(result.in_memory))
+            end = batches[-1].end if batches else result.next_offset
+            if result.has_delays:
+                yield from dispatcher.hold_early(position, end, memory)
+                if not consumer.is_attached:
+                    return None
             if not batches:
                 if result.next_offset == position:
                     break
@@ -171,12 +180,16 @@ def take_records(
                 room.records,
                 is_exact=room.is_exact or not result.as_stored,
             )
+            read_end = end
             if not locks:
-                break
-            size, read_end = _add(read, batches, locks), batches[-1].end
+                passed_bytes += result.size
+                if not result.has_delays or passed_bytes >= PASSED_BYTES_MAX:
+                    break
+                continue
+            size = _add(read, batches, locks)
             held.keep(held.size + size)
         records = sum(lock.end - lock.first for lock in locks)
-        consumer.record_bytes = result.size / max(batches[-1].end - batches[0].base, 1)
+        consumer.record_bytes = result.size / max(end - batches[0].base, 1)
         room.records -= records
         room.size -= size
         dispatcher.count_delivered(records, size)

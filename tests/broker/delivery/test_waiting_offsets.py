@@ -46,14 +46,15 @@ def test_against_a_plain_dict():
 def test_delays_come_in_order_of_time_then_offset():
     delays = Delays(DELAYED_MAX)
     for due_ms, offset, slot in [(30, 1, 7), (10, 2**62, 65535), (10, 5, 0), (2**63, 9, 1)]:
-        delays.add(due_ms, offset, slot)
+        delays.add(due_ms, offset, offset + 3 if slot == 7 else offset + 1, slot)
     assert delays.first_ms == 10
     assert delays.pop_due(9, 10) == []
-    assert delays.pop_due(10, 1) == [(5, 0)]
-    assert delays.pop_due(40, 10) == [(2**62, 65535), (1, 7)]
-    assert (len(delays), delays.first_ms) == (1, 2**63)
+    assert (len(delays), delays.messages) == (4, 6)
+    assert delays.pop_due(10, 1) == [(5, 6, 0)]
+    assert delays.pop_due(40, 10) == [(2**62, 2**62 + 1, 65535), (1, 4, 7)]
+    assert (len(delays), delays.messages, delays.first_ms) == (1, 1, 2**63)
     delays.clear()
-    assert delays.first_ms is None
+    assert (delays.messages, delays.first_ms) == (0, None)
 
 
 class FakeHolder:

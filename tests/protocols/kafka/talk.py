@@ -63,14 +63,17 @@ async def produce_one(client: RawKafka, data: bytes, acks: int = 1) -> m.Produce
     return reply.topics[FOO][0]
 
 
-def foreign_append(broker: Broker, topic: str, values: list[bytes]) -> None:
+def foreign_append(
+    broker: Broker, topic: str, values: list[bytes], deliver_at_us: int | None = None
+) -> None:
     """Append as another listener's producer would: a body in the format with all fields."""
     partition = broker.topics.partition(TopicName("public", "default", topic), 0)
     codec = codec_for(BodyFormat.PLAIN)
     base = partition.next_offset
     now = broker.now_us()
     records = [
-        Record(base + at, now, publish_us=now, value=value) for at, value in enumerate(values)
+        Record(base + at, now, publish_us=now, value=value, deliver_at_us=deliver_at_us)
+        for at, value in enumerate(values)
     ]
     body = codec.encode(records, base)
     partition.append([body], codec.inspect(body), body_format=codec.format, append_us=now)
