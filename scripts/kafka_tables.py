@@ -8,18 +8,20 @@ Run by `make kafka-tables ARGS="NEW OLD"`. NEW and OLD are folders with the file
     unzip kafka-clients-3.9.1.jar 'common/message/*.json' -d OLD
 
 Kafka 4 has removed old versions of some messages: their fields come from OLD, all others from NEW.
-Each api key that a broker answers becomes a module with a class for each structure. The fields,
-classes and defaults have Kafka's names, as Python writes names. Knows nothing of what is served.
+Each served api key (`protocols/kafka/versions.py`) becomes a module with a class for each
+structure. The fields, classes and defaults have Kafka's names, as Python writes names.
 """
 
 import json
 import keyword
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from braidlog.protocols.kafka.versions import NEWEST
 
 OUT = Path(__file__).resolve().parent.parent / "protocols" / "kafka" / "wire"
 LATEST = 1 << 15  # "and every later version"
@@ -31,7 +33,9 @@ NOTICE = """\
 # license agreements, and by the ASF under the Apache License, Version 2.0.
 """
 KEYS = '''\
-"""The api keys that a broker answers. A key's module has the key's name in lower case."""
+"""The api keys that Kafka's brokers answer. The module of a served key has the key's name in lower
+case.
+"""
 
 import enum
 
@@ -132,15 +136,13 @@ class Message:
     fields: tuple[FieldDefinition, ...]
 
 
-def main(new: Path, old: Path, out: Path = OUT) -> None:
-    """Write a module for each api key, and the list of keys; remove the modules of keys that are
-    gone.
-    """
+def main(new: Path, old: Path, out: Path = OUT, served: Collection[int] = NEWEST) -> None:
+    """Write a module for each served api key, and the list of all keys; remove other modules."""
     out.mkdir(exist_ok=True)
     written = {out / "__init__.py", out / "keys.py"}
     keys: dict[int, str] = {}
     (out / "__init__.py").write_text(
-        '"""Kafka\'s messages: a module for each api key, made by `scripts/kafka_tables.py`."""\n'
+        '"""Kafka\'s messages: a module for each served key, by `scripts/kafka_tables.py`."""\n'
     )
     for path in sorted((new / FOLDER).glob("*Request.json")):
         name = path.name.removesuffix("Request.json")
@@ -148,6 +150,8 @@ def main(new: Path, old: Path, out: Path = OUT) -> None:
             continue
         request, response = map(merged, pair(old, name), pair(new, name))
         keys[request.key] = snake(name)
+        if request.key not in served:
+            continue
         target = out / f"{snake(name)}.py"
         target.write_text(NOTICE + module(name, request, response))
         written.add(target)

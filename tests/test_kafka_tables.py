@@ -62,7 +62,7 @@ def test_removed_versions_come_from_the_old_release(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "gone.py").write_text("# The module of a key that no release has.\n")
-    kafka_tables.main(new, old, out)
+    kafka_tables.main(new, old, out, served={7})
     assert sorted(path.name for path in out.iterdir()) == ["__init__.py", "keys.py", "sample.py"]
     assert (out / "keys.py").read_text().endswith("\n    SAMPLE = 7\n")
     text = (out / "sample.py").read_text()
@@ -89,7 +89,7 @@ def test_structures_of_one_name_and_two_layouts_get_two_names(tmp_path: Path) ->
         definition("Request", "0", field("Topics", "[]Topic", fields=[field("Name", "string")])),
         definition("Response", "0", field("Topics", "[]Topic", fields=[field("Id", "uuid")])),
     )
-    kafka_tables.main(tmp_path, tmp_path / "none", tmp_path / "out")
+    kafka_tables.main(tmp_path, tmp_path / "none", tmp_path / "out", served={7})
     text = (tmp_path / "out" / "sample.py").read_text()
     assert "class SampleRequestTopic(Struct)" in text
     assert "class SampleResponseTopic(Struct)" in text
@@ -101,8 +101,15 @@ def test_the_version_that_brokers_hide_is_left_out(tmp_path: Path) -> None:
         definition("Request", "0-2", field("A", "int8"), latestVersionUnstable=True),
         definition("Response", "0-2", field("A", "int8")),
     )
-    kafka_tables.main(tmp_path, tmp_path / "none", tmp_path / "out")
+    kafka_tables.main(tmp_path, tmp_path / "none", tmp_path / "out", served={7})
     assert "VERSIONS = (0, 1)" in (tmp_path / "out" / "sample.py").read_text()
+
+
+def test_a_key_that_is_not_served_is_only_named(tmp_path: Path) -> None:
+    release(tmp_path, definition("Request", "0"), definition("Response", "0"))
+    kafka_tables.main(tmp_path, tmp_path / "none", tmp_path / "out", served=())
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["__init__.py", "keys.py"]
+    assert "SAMPLE = 7" in (tmp_path / "out" / "keys.py").read_text()
 
 
 def test_a_field_that_has_moved_is_refused(tmp_path: Path) -> None:
@@ -111,7 +118,7 @@ def test_a_field_that_has_moved_is_refused(tmp_path: Path) -> None:
     new = release(tmp_path / "new", definition("Request", "1", a, b), answer)
     old = release(tmp_path / "old", definition("Request", "0", b, a), answer)
     with pytest.raises(ValueError, match="has moved"):
-        kafka_tables.main(new, old, tmp_path / "out")
+        kafka_tables.main(new, old, tmp_path / "out", served={7})
 
 
 def test_generated_modules_begin_with_a_notice() -> None:

@@ -1,1 +1,1 @@
-"""Kafka's messages: a module for each api key, made by `scripts/kafka_tables.py`."""
+"""Kafka's messages: a module for each served key, by `scripts/kafka_tables.py`."""
