@@ -228,6 +228,8 @@ class LocalFiles:
         self._idle: OrderedDict[LocalFile, None] = OrderedDict()
         self._lock = threading.Lock()
         self._file_system = FileSystem(self.root)
+        self._syncing_all = threading.Lock()
+        self._failed_sync = ""  # The error of `sync_all`, which is final.
 
     def name_directory(self, directory_id: int) -> None:
         self.directory_id = directory_id
@@ -414,10 +416,16 @@ class LocalFiles:
             return None
 
     def sync_all(self) -> None:
-        try:
-            self.disk.sync_file_system(self._file_system)
-        except OSError as error:
-            raise StorageFailed(f"cannot sync {self.root}: {error.strerror or error}") from error
+        # All threads share a descriptor, and the kernel tells it of an error once: without the
+        # lock, a round could take the sync after a topic's failed creation for a success.
+        with self._syncing_all:
+            if self._failed_sync:
+                raise StorageFailed(self._failed_sync)
+            try:
+                self.disk.sync_file_system(self._file_system)
+            except OSError as error:
+                self._failed_sync = f"cannot sync {self.root}: {error.strerror or error}"
+                raise StorageFailed(self._failed_sync) from error
 
     def adopt(self, folder: str) -> None:
         self._file_system.adopt(folder)

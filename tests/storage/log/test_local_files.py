@@ -6,10 +6,12 @@ import threading
 import pytest
 
 from braidlog.storage.errors import StorageFailed, StorageFull, WouldBlock
+from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.local_files import PARTS_MAX, LocalFiles
 from braidlog.storage.log.read_buffers import BUFFER_BYTES, POOLED_BYTES_MIN
 from tests.storage.files_twins import FailingDisk, RecordingDisk
+from tests.waiting import HANG_S
 
 
 def test_a_write_of_many_parts_is_a_single_call(tmp_path):
@@ -282,6 +284,53 @@ def test_folder_and_whole_file_errors_are_named(tmp_path):
     disk.heal()
     files.sync_folder(str(tmp_path / "not there"))
     assert files.names(str(tmp_path / "not there")) == []
+
+
+class ErrorOnceDisk(Disk):
+    """A disk whose file system reports an error to a single sync, as the kernel does to the syncs of
+    a descriptor. The sync with the error takes until the test lets it go on.
+    """
+
+    def __init__(self):
+        self.errors = [errno.EIO]
+        self.stopped = threading.Event()
+        self.go_on = threading.Event()
+
+    def sync_file_system(self, file_system):
+        if self.errors:
+            number = self.errors.pop()
+            self.stopped.set()
+            assert self.go_on.wait(HANG_S)
+            raise OSError(number, os.strerror(number))
+
+
+def outcome_of(sync):
+    """Return the error of a sync as text, "synced" without an error."""
+    try:
+        sync()
+    except StorageFailed as error:
+        return str(error)
+    return "synced"
+
+
+def test_no_joint_sync_succeeds_beside_or_after_a_failed_joint_sync(tmp_path):
+    """A round would acknowledge records whose write the kernel has given up."""
+    disk = ErrorOnceDisk()
+    files = LocalFiles(tmp_path, disk)
+    outcomes = []
+    threads = []
+    for _ in range(2):
+        thread = threading.Thread(target=lambda: outcomes.append(outcome_of(files.sync_all)))
+        thread.start()
+        threads.append(thread)
+        assert disk.stopped.wait(HANG_S)
+    # The second thread cannot be seen to wait: without a wait it ends at once, long before this.
+    threads[1].join(0.05)
+    disk.go_on.set()
+    for thread in threads:
+        thread.join(HANG_S)
+    outcomes.append(outcome_of(files.sync_all))
+    assert outcomes == [f"cannot sync {tmp_path}: Input/output error"] * 3
 
 
 def test_another_file_system_ends_joint_syncs(tmp_path):
