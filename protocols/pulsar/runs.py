@@ -37,6 +37,10 @@ class SendRun:
         None  # Highest sequence stored, this run included; None: no deduplication.
     )
     has_repeats: bool = False
+    is_over: bool = False
+    """With deduplication, the client will send a refused message again: a later message must not be
+    stored first. Otherwise the refused message would count as a repeat then: acknowledged, but not
+    stored."""
 
     limits: ClientLimits = field(init=False)
     is_checked: bool = False  # Each SEND needs a check, of its sequence or by the topic's limits.

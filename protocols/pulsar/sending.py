@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from braidlog.broker.delivery.non_persistent.channel import NON_PERSISTENT_ID, NonPersistentChannel
-from braidlog.broker.errors import BrokerError, StorageFull, TopicNotFound
+from braidlog.broker.errors import BrokerError, NotOwner, StorageFull, TopicNotFound
 from braidlog.broker.reading.entries import Entry
 from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.topics.client_limits import EncryptionRequired
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 # Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
 # drops a message only on ChecksumError.
 NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
+
+# After these the client sends the message again, after later messages that it has sent meanwhile.
+RESENT: Final = (StorageFull, NotOwner)
 
 MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a microsecond.
 
@@ -91,12 +94,16 @@ class Sending:
     def add(self, command: CommandSend, payload: memoryview) -> None:  # hot: see make bench
         """Take a SEND; its payload must not change until `flush`. Raises ProtocolError."""
         run = self._runs.get(command.producer_id) or self._begin(command.producer_id)
-        if run is None:
+        if run is None or run.is_over:
             return
         try:
             send = parse_send(payload)
         except CorruptBody as error:
-            code, text = self._fault(payload, error)
+            if has_wrong_checksum(payload):  # Java sends the message again.
+                run.is_over = run.accepted is not None
+                code, text = ServerError.ChecksumError, "Checksum failed on the broker"
+            else:
+                code, text = self._drop_code(), str(error)
             self._refuse(run, command, code, text)
             return
         if run.limits.checks_messages:
@@ -133,7 +140,7 @@ class Sending:
         if not producer.partition.is_persistent:
             self._publish(run)
             return
-        base_offset, ticket, ends = 0, 0, False
+        base_offset, ticket = 0, 0
         if run.has_repeats:  # Answered once the first copy is on disk.
             ticket = producer.partition.appended_ticket
         if run.entries.pieces:
@@ -153,9 +160,7 @@ class Sending:
                 return
             except BrokerError as error:
                 self._refuse_all(run, error)
-                # What it sends after this must not be stored first. Otherwise this, when sent
-                # again, would count as a repeat: acknowledged, but not stored.
-                ends = run.accepted is not None and isinstance(error, StorageFull)
+                run.is_over |= run.accepted is not None and isinstance(error, RESENT)
             else:
                 base_offset, ticket = appended.base_offset, max(ticket, appended.ticket)
                 producer.last_sequence = run.accepted
@@ -169,7 +174,7 @@ class Sending:
             self._count_published(producer, info.record_count, size)
         ledger = producer.partition.partition_id
         client.outbox.answer([b"".join(self._answers(run, ledger, base_offset))], ticket)
-        if ends:
+        if run.is_over:
             client.close_producer(producer)
 
     def _publish(self, run: SendRun) -> None:
@@ -241,13 +246,6 @@ class Sending:
             for sequence_id, highest, delta, earlier in run.sent
         ]
 
-    def _fault(self, payload: memoryview, error: CorruptBody) -> tuple[ServerError, str]:
-        """Return the error that lets the client drop only this message."""
-        is_checked = bytes(payload[:2]) == b"\x0e\x01" and len(payload) >= messages.CHECKSUM_BYTES
-        if is_checked and crc32c(payload[6:]) != int.from_bytes(payload[2:6], "big"):
-            return ServerError.ChecksumError, "Checksum failed on the broker"
-        return self._drop_code(), str(error)
-
     def _forbidden(
         self, limits: ClientLimits, payload: memoryview
     ) -> tuple[ServerError, str] | None:
@@ -268,3 +266,9 @@ class Sending:
         if self._client.version_text.startswith(NOT_ALLOWED_CLIENTS):
             return ServerError.NotAllowedError
         return ServerError.ChecksumError
+
+
+def has_wrong_checksum(payload: memoryview) -> bool:
+    """Return True if a SEND has a checksum that does not match its message."""
+    is_checked = bytes(payload[:2]) == b"\x0e\x01" and len(payload) >= messages.CHECKSUM_BYTES
+    return is_checked and crc32c(payload[6:]) != int.from_bytes(payload[2:6], "big")

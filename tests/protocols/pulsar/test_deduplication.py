@@ -177,3 +177,50 @@ async def test_messages_behind_a_refused_message_are_not_stored_before_it(broker
     assert success.last_sequence_id == 0
     assert await send(client, 1, entry(b"b"), entry(b"c")) == [(1, 1), (1, 2)]
     assert await payloads(broker) == [b"a", b"b", b"c"]
+
+
+OPENED = {"producer_name": "p", "user_provided_producer_name": True}
+
+
+async def send_again(broker, client):
+    """Open the producer again, and send again what followed the first message."""
+    assert (await client.next(Type.CLOSE_PRODUCER)).producer_id == 0
+    await client.send(Type.SEND, entry(b"d"), producer_id=0, sequence_id=3)
+    await client.silent()
+    success = await client.produce(**OPENED, epoch=1)
+    assert success.last_sequence_id == 0
+    sent_again = await send(client, 1, entry(b"b"), entry(b"c"), entry(b"d"))
+    assert sent_again == [(1, 1), (1, 2), (1, 3)]
+    assert await payloads(broker) == [b"a", b"b", b"c", b"d"]
+
+
+@ON
+async def test_a_message_refused_during_a_deletion_that_fails_is_stored_when_sent_again(
+    broker, client
+):
+    await client.produce(**OPENED)
+    assert await send(client, 0, entry(b"a")) == [(1, 0)]
+    with broker.topics.get(NAME).without_appends():
+        await client.send(Type.SEND, entry(b"b"), producer_id=0, sequence_id=1)
+        error = await client.next(Type.SEND_ERROR)
+    assert (error.sequence_id, error.error) == (1, ServerError.ServiceNotReady)
+    await client.send(Type.SEND, entry(b"c"), producer_id=0, sequence_id=2)
+    await send_again(broker, client)
+
+
+@ON
+async def test_a_message_with_a_wrong_checksum_is_stored_when_sent_again(broker, client):
+    """Java's client sends such a message again, after the messages behind it."""
+    await client.produce(**OPENED)
+    bad = bytearray(entry(b"b"))
+    bad[-1] ^= 1
+    bodies = [entry(b"a"), bytes(bad), entry(b"c")]
+    frames = [
+        command_bytes(Type.SEND, body, producer_id=0, sequence_id=number)
+        for number, body in enumerate(bodies)
+    ]
+    await client.stream.send_all(b"".join(frames))
+    assert (await client.next(Type.SEND_RECEIPT)).sequence_id == 0
+    error = await client.next(Type.SEND_ERROR)
+    assert (error.sequence_id, error.error) == (1, ServerError.ChecksumError)
+    await send_again(broker, client)

@@ -36,6 +36,7 @@ class FakeClient:
     stored: list = field(default_factory=list)
     answered: bytes = b""
     last_sequence: int | None = None  # Of both producers; None: without deduplication.
+    closed: list = field(default_factory=list)  # Numbers of producers.
 
     def __post_init__(self):
         self.machine.connected()
@@ -69,6 +70,9 @@ class FakeClient:
 
     def was_closed(self, producer_id):
         return False
+
+    def close_producer(self, producer):
+        self.closed.append(producer.producer_id)
 
     def _append(self, body, info, **_):
         self.stored.append((b"".join(map(bytes, body)), info))
@@ -199,6 +203,7 @@ def test_runs_are_stored_and_answered_like_single_sends(seed):
     expected = one_by_one(frames, known)
     assert client.stored == expected.stored, f"seed {seed}"
     assert client.answered == expected.answered, f"seed {seed}"
+    assert client.closed == expected.closed, f"seed {seed}"
     assert [client.producers[n].last_sequence for n in (1, 2)] == [
         expected.producers[n].last_sequence for n in (1, 2)
     ]
