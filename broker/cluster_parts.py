@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -77,7 +76,7 @@ class ClusterParts:
         self._following = Following(
             self.shared_catalogue.catalogue, topics, self.partitions, self.cursors
         )
-        self.local_changes = LocalChanges(topics, namespaces)
+        self.local_changes = LocalChanges(topics, namespaces, self._is_deletion_followed)
         changes = CatalogueChanges(
             self.local_changes,
             lambda: self.catalogue.is_owned,
@@ -121,16 +120,16 @@ class ClusterParts:
         """As `Parts.published`; other brokers have followed the change too."""
         await self.spread(ticket, None)
 
-    async def spread(self, ticket: int, altered: TopicName | None) -> None:
+    async def spread(self, ticket: int, altered: TopicName | None) -> bool:
         """Wait until a change of the catalogue is published, and other brokers have followed the
         change (see `ClusterPeers.spread`).
         """
         await self._durability.reached(ticket)
-        if altered is not None:
-            # A broker that took the topic before the change was published may not know the change.
-            with suppress(NotOwner):
-                await self.placement.look()
-        await self.peers.spread(self.shared_catalogue.place, altered)
+        return await self.peers.spread(self.shared_catalogue.place, altered)
+
+    async def _is_deletion_followed(self, name: TopicName) -> bool:
+        place = self.shared_catalogue.last_deletion(name)
+        return await self.peers.owner_follows(name, place)
 
     def on_leave(self, leave: Callable[[], Awaitable[None]]) -> None:
         """Have `leave` hand over all shards before a stop."""
@@ -140,8 +139,8 @@ class ClusterParts:
         if self._leave is not None:
             await self._leave()
 
-    async def _ask(self, change: str, *arguments: object) -> None:
-        await self.peers.change(Asker(*asks()), change, *arguments)
+    async def _ask(self, change: str, *arguments: object) -> bool:
+        return await self.peers.change(Asker(*asks()), change, *arguments)
 
 
 def _refuse(placement: ClusterPlacement, topic_id: int, name: TopicName | None) -> NoReturn:

@@ -120,8 +120,8 @@ class NotOwner(BrokerError):
 
 
 class Unanswered(BrokerError):
-    """The asked broker did not answer a request for a change. The change may have been made, so the
-    caller must not ask again.
+    """The asked broker did not answer a request for a change, or the owner of a changed topic has
+    not followed the change. The change may have been made, so the caller must not ask again.
     """
 
 

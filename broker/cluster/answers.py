@@ -81,10 +81,10 @@ class PeerCallHandler:
         for action, resource in rights_for(broker.namespaces, call.name, arguments):
             self._check(call, action, resource)
         changes = self._parts.local_changes
+        await changes.prepare(call.name, arguments)
         changes.check_unchanged(self._parts.shared_catalogue, call.name, arguments, based_on)
         ticket = await changes(call.name, arguments)
-        await self._parts.spread(ticket, changes.altered(call.name, arguments))
-        return None
+        return await self._parts.spread(ticket, changes.altered(call.name, arguments))
 
     async def _follow(self, call: Call) -> None:
         (place,) = call.arguments

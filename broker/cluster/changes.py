@@ -32,11 +32,11 @@ Change = Callable[..., Awaitable[int]]  # Returns a ticket.
 
 class Ask(Protocol):
     """Has the owner of the catalogue make a change; returns once the change is published and
-    followed here. Raises the owner's broker error; NotOwner if nobody owns the catalogue now;
-    Unanswered.
+    followed here, with the result of `Spread`. Raises the owner's broker error; NotOwner if nobody
+    owns the catalogue now; Unanswered.
     """
 
-    async def __call__(self, change: str, *arguments: object) -> None:
+    async def __call__(self, change: str, *arguments: object) -> bool:
         """`change` is a name that `LocalChanges` knows; arguments are values of msgpack, the first
         is the place in the catalogue that the change is based on.
         """
@@ -45,17 +45,27 @@ class Ask(Protocol):
 class Spread(Protocol):
     """Returns once the change with that ticket is published, and the other brokers that answer have
     followed the change: a client that goes on at another broker finds the change there. The owner
-    of `altered`, a topic, has more time to follow: clients ask the owner for the result.
+    of `altered`, a topic, has more time to follow: clients ask the owner for the result. Returns
+    False if the owner may not have followed then.
     """
 
-    async def __call__(self, ticket: int, altered: TopicName | None) -> None: ...
+    async def __call__(self, ticket: int, altered: TopicName | None) -> bool: ...
 
 
 class LocalChanges:
     """Changes of the local registries, by the names and arguments that other brokers send."""
 
-    def __init__(self, topics: Topics, namespaces: Namespaces) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        namespaces: Namespaces,
+        is_deletion_followed: Callable[[TopicName], Awaitable[bool]],
+    ) -> None:
+        """`is_deletion_followed` waits until the owner of a topic that has to be made knows the last
+        deletion of a topic of that name; False after a limit.
+        """
         self._topics = topics
+        self._is_deletion_followed = is_deletion_followed
         self.of_topics: Mapping[str, Change] = {
             "create": self._create,
             "add_partitions": topics.add_partitions,
@@ -88,6 +98,17 @@ class LocalChanges:
             return await self.others[change](*arguments)
         named, *rest = arguments
         return await self.of_topics[change](TopicName(*named), *rest)
+
+    async def prepare(self, change: str, arguments: Sequence[Any]) -> None:
+        """Wait until a change may be made. Raises NotOwner for a topic whose owner may still store
+        records of a deleted topic of that name: nobody would find them.
+        """
+        if change != "create":
+            return
+        name = TopicName(*arguments[0])
+        if not await self._is_deletion_followed(name):
+            text = f"the owner of {name} does not know yet that a topic of that name was deleted"
+            raise NotOwner(text)
 
     def altered(self, change: str, arguments: Sequence[Any]) -> TopicName | None:
         """Return the topic that a change alters or deletes; None for other changes. An owner that
@@ -154,6 +175,12 @@ def _nothing() -> None:
     pass
 
 
+def _check_followed(topic: TopicName | None, *, is_followed: bool) -> None:
+    """Raise Unanswered if the owner of a changed topic may not have followed the change."""
+    if not is_followed:
+        raise Unanswered(f"the change of {topic} is made, but its owner has not followed it in time")
+
+
 class CatalogueChanges:
     """Decides for each change which broker makes it."""
 
@@ -192,25 +219,31 @@ class CatalogueChanges:
         topic or namespace: this broker has followed that change when it asks again. `check` is
         called before each request and may raise. If an answer is lost, `is_made` says whether the
         catalogue has the change. Raises what the change and `check` raise; NotOwner; Unanswered if
-        the change may still be made.
+        the change may still be made, or the owner of a changed topic may not have followed: it may
+        store records of a deleted topic, which are lost.
         """
+        altered = self._local.altered(change, arguments)
         if self._is_owner():
+            await self._local.prepare(change, arguments)
             check()
             ticket = await self._local(change, arguments)
-            await self._spread(ticket, self._local.altered(change, arguments))
+            _check_followed(altered, is_followed=await self._spread(ticket, altered))
             return ticket
+        is_followed = True
         for tries_left in reversed(range(TRIES)):
             check()
             try:
-                await self._ask(change, self._place(), *arguments)
+                is_followed = await self._ask(change, self._place(), *arguments)
                 break
             except Conflict:
                 if not tries_left:
                     raise
             except Unanswered:
-                if await self._is_in_the_catalogue(is_made):
-                    break
-                raise
+                if not await self._is_in_the_catalogue(is_made):
+                    raise
+                is_followed = await self._spread(0, altered)
+                break
+        _check_followed(altered, is_followed=is_followed)
         return 0
 
     async def _is_in_the_catalogue(self, is_made: Callable[[], bool]) -> bool:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 INTERNAL: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
 FIND_S: Final = 3.0  # For the catalogue to have an owner: a shard moves in less time.
-# For this broker to follow the catalogue as far as another broker: a check takes milliseconds,
-# taking shards over a second or two.
+# For this broker, or the owner of a topic, to follow the catalogue as far as another broker: a check
+# takes milliseconds, taking shards over a second or two.
 FOLLOW_S: Final = 10.0
 # For the other brokers to follow a change before the response: they take milliseconds, and a broker
 # that hangs must not delay changes.
@@ -107,10 +107,12 @@ class ClusterPeers(Peers):
         self._reached = reached
         self.times = times
         self._idle: dict[tuple[str, int], list[trio.SocketStream]] = {}
+        self._followed: dict[int, int] = {}  # The place of the last reply of each session.
         self._limit = trio.CapacityLimiter(CALLS_MAX)
 
-    async def change(self, asker: Asker, name: str, *arguments: object) -> None:
-        """Forward a change to the catalogue's owner and follow the change, for at most `FOLLOW_S`.
+    async def change(self, asker: Asker, name: str, *arguments: object) -> bool:
+        """Forward a change to the catalogue's owner and follow the change, for at most `FOLLOW_S`;
+        return False if the owner of the topic may not have followed the change.
 
         Raises the owner's broker error, NotAuthorized if the asker lacks the right; NotOwner;
         Unanswered. If the change is refused, all changes before it are followed nonetheless.
@@ -121,6 +123,7 @@ class ClusterPeers(Peers):
             raise elsewhere("the catalogue", NOBODY)  # This broker has just become the owner.
         await self._has_followed(reply.place)
         _raise_told(reply)
+        return reply.result is not False
 
     async def _ask_catalogue_owner(self, ask: Ask) -> Reply | None:
         """Return the owner's response, which may be an error; None if this broker is the owner.
@@ -169,29 +172,54 @@ class ClusterPeers(Peers):
         with nothing_done():
             return await self._reply(owner, Call("place", []))
 
-    async def spread(self, place: int, altered: TopicName | None = None) -> None:
+    async def spread(self, place: int, altered: TopicName | None = None) -> bool:
         """Wait until the other brokers that answer have followed the catalogue that far: for
-        `SPREAD_S`, and for `FOLLOW_S` for the owner of an altered topic. A broker that hangs has
-        lost the topic by then, and the next owner follows the catalogue before it owns a topic.
+        `SPREAD_S`, and longer for the owner of an altered topic. Return False if `owner_follows`
+        does.
         """
         async with trio.open_nursery() as nursery:
             ask = partial(self.ask_all, "reached", place, seconds=self.times.spread_s)
             nursery.start_soon(ask)
-            if altered is not None:
-                nursery.start_soon(self._await_owner, altered, place)
+            return altered is None or await self.owner_follows(altered, place)
 
-    async def _await_owner(self, topic: TopicName, place: int) -> None:
-        """Wait until the owner of a topic has followed the catalogue that far."""
+    async def owner_follows(self, topic: TopicName, place: int) -> bool:
+        """Wait until the owner of a topic has followed the catalogue that far, for `FOLLOW_S`;
+        return False if the owner may serve the topic as it was before. A broker that hangs loses
+        the topic, and the next owner follows the catalogue before it owns a topic.
+        """
         tries = self.tries(self.times.follow_s)
         with trio.move_on_at(tries.deadline):
-            while (owner := self._placement.owner(topic)) is not None:
+            sees_owners = await self._sees_owners(tries)
+            while sees_owners:
+                owner = self._placement.owner(topic)
+                if owner is None or owner is NOBODY or self._has_reached(owner, place):
+                    return True
                 # The owner answers after `SPREAD_S`, whether or not it has followed.
                 with trio.move_on_after(2 * self.times.spread_s), suppress(errors.BrokerError):
-                    reply = await self._reply(owner, Call("reached", [place]))
-                    if reply.place >= place:
-                        return
-                if not await tries.again(elsewhere(str(topic), owner)):
-                    return
+                    await self._reply(owner, Call("reached", [place]))
+                if not (
+                    self._has_reached(owner, place)
+                    or await tries.again(elsewhere(str(topic), owner))
+                ):
+                    break
+        return False
+
+    def _has_reached(self, owner: Owner, place: int) -> bool:
+        """Return True if a broker is known to have followed the catalogue that far."""
+        return self._followed.get(owner.session, 0) >= place
+
+    async def _sees_owners(self, tries: Tries) -> bool:
+        """Read the owners: a broker that took a topic before a change of the catalogue may not know
+        the change.
+        """
+        while True:
+            try:
+                await self._placement.look()
+            except errors.NotOwner as error:
+                if not await tries.again(error):
+                    return False
+            else:
+                return True
 
     async def ask_all(self, name: str, *arguments: object, seconds: float) -> Sequence[Result]:
         results: list[Result] = []
@@ -242,13 +270,21 @@ class ClusterPeers(Peers):
         address = self._address(owner)
         async with self._limit:
             try:
-                return await self._exchange(address, call)
+                reply = await self._exchange(address, call)
             except NotSent as error:
                 text = f"broker {owner.node_id} cannot be reached: {error}"
                 raise errors.NotOwner(text, 0) from error
             except LinkLost as error:
                 text = f"broker {owner.node_id} does not answer: {error}"
                 raise errors.Unanswered(text) from error
+        self._note_followed(owner.session, reply.place)
+        return reply
+
+    def _note_followed(self, session: int, place: int) -> None:
+        if session not in self._followed:
+            for over in [known for known in self._followed if self._placement.is_over(known)]:
+                del self._followed[over]
+        self._followed[session] = max(place, self._followed.get(session, 0))
 
     async def _connected(self, address: tuple[str, int]) -> trio.SocketStream:
         """Return an idle connection that the other side has not ended, or a new connection. Raises

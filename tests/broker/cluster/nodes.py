@@ -1,11 +1,11 @@
 """Brokers of a cluster in this process, over a ledger and a store in memory."""
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
 from braidlog.broker.broker import Broker
-from braidlog.broker.cluster.cluster_peers import PEER_TIMES
+from braidlog.broker.cluster.cluster_peers import PEER_TIMES, PeerTimes
 from braidlog.broker.cluster.internal_listener import InternalListener
 from braidlog.broker.cluster.membership import Membership
 from braidlog.broker.cluster.upkeep import Upkeep
@@ -118,6 +118,18 @@ async def stepping(*nodes):
         for node in nodes:
             await node.membership.step()
         await trio.lowlevel.checkpoint()
+
+
+@contextmanager
+def impatient(node):
+    """Let a broker wait for the other brokers only for a moment, in the block."""
+    peers = node.parts.peers
+    times = peers.times
+    peers.times = PeerTimes(find_s=0.02, follow_s=0.02, spread_s=0.01)
+    try:
+        yield
+    finally:
+        peers.times = times
 
 
 @asynccontextmanager

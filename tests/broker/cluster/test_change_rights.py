@@ -73,9 +73,13 @@ class Only:
         return principal == EVE and f"{action.value} {resource}" == self.allowed
 
 
+async def is_followed(name):
+    return True
+
+
 def test_every_change_has_its_permission():
     house = MetadataParts()
-    changes = LocalChanges(house.topics, house.namespaces)
+    changes = LocalChanges(house.topics, house.namespaces, is_followed)
     assert ON_TOPIC.keys() == changes.of_topics.keys()
     assert ON_NAMESPACE.keys() == changes.others.keys()
     tried = {change[0] for change, _ in CHANGES}

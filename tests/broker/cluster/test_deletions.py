@@ -9,12 +9,14 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.cluster.cluster_peers import PeerTimes
+from braidlog.broker.cluster.placement import NOBODY
 from braidlog.broker.topics.cluster_topics import ClusterTopics
 from braidlog.broker.topics.unused_topics import delete_unused
 from tests.broker.cluster.nodes import (
     LEASE_MS,
     SteppedBroker,
     balanced,
+    impatient,
     settle,
     stepping,
     topic_of,
@@ -217,3 +219,42 @@ async def test_a_deletion_waits_for_an_owner_that_its_catalogue_does_not_know_ye
                 await new.membership.step()
                 await trio.lowlevel.checkpoint()
         assert new.broker.topics.find(name) is None
+
+
+async def test_no_record_of_a_new_topic_is_stored_with_a_deleted_topic_of_the_same_name(tmp_path):
+    """The owner publishes records, but does not follow the catalogue: it waits for the object store,
+    for example. The outcome of the deletion is unknown meanwhile, and no topic takes the name.
+    """
+    async with owned_topic(tmp_path) as owned:
+        topics = owned.new.broker.topics  # Of the catalogue's owner.
+        async with owned.old.membership._changing:
+            with impatient(owned.new), pytest.raises(errors.Unanswered):
+                await topics.delete(owned.name)
+            await owned.store_at(owned.old)  # Acknowledged before the deletion was.
+            refusal = pytest.raises(errors.NotOwner, match="does not know yet that a topic")
+            with impatient(owned.new), refusal:
+                await topics.create(owned.name, 1)
+        await until(lambda: owned.old.broker.topics.find(owned.name) is None)
+        await topics.create(owned.name, 1)
+        await until(lambda: owned.old.broker.topics.find(owned.name))
+        await owned.store_at(owned.old)
+        assert owned.records() == 1
+
+
+async def test_a_deletion_is_done_if_its_topic_has_no_owner(tmp_path):
+    """The next owner follows the catalogue before it serves the topic."""
+    store = SharedStore(tmp_path)
+    nodes = [SteppedBroker(store, number, PeerTimes(spread_s=0.01)) for number in (1, 2)]
+    async with nodes[0].running(), nodes[1].running():
+        await balanced(store, *nodes)
+        old, catalogue = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
+        name = topic_of(old.held)
+        async with trio.open_nursery() as going_on:
+            going_on.start_soon(stepping, *nodes)
+            await catalogue.broker.topics.create(name, 1)
+            going_on.cancel_scope.cancel()
+        shard = old.shared.shard_of(name.full)
+        await trio.to_thread.run_sync(old.shared.session.release, shard)
+        await catalogue.broker.topics.delete(name)  # Raises Unanswered for an owner behind it.
+        assert catalogue.broker.placement.owner(name) is NOBODY
+        assert catalogue.broker.topics.find(name) is None

@@ -2,11 +2,21 @@
 their changes from the owner.
 """
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
+from braidlog.broker import errors
 from braidlog.broker.cluster.cluster_peers import PeerTimes
-from tests.broker.cluster.nodes import two_brokers
+from tests.broker.cluster.nodes import (
+    SteppedBroker,
+    balanced,
+    impatient,
+    stepping,
+    topic_of,
+    two_brokers,
+)
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
@@ -74,11 +84,42 @@ async def test_a_creation_does_not_wait_for_an_owner_that_is_behind(tmp_path):
             await catalogue.broker.topics.create(name, 1)
 
 
-async def test_an_owner_that_stays_behind_is_waited_for_with_a_limit(tmp_path):
-    times = PeerTimes(spread_s=QUICK.spread_s, follow_s=5 * QUICK.spread_s)
-    async with two_brokers(SharedStore(tmp_path), times) as (nodes, names):
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_change_that_the_owner_has_not_followed_in_time_is_made_with_an_unknown_outcome(
+    tmp_path, change
+):
+    async with two_brokers(SharedStore(tmp_path), QUICK) as (nodes, names):
         far, catalogue = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
         name = next(candidate for candidate in names if far.broker.placement.is_here(candidate))
+        here = FollowingOwner(catalogue, name)
+        before = here.state()
         async with FollowingOwner(far, name).behind:
-            await catalogue.broker.topics.add_partitions(name, 3)
-        assert len(catalogue.broker.topics.get(name).partitions) == 3
+            with impatient(catalogue), pytest.raises(errors.Unanswered, match="not followed it in"):
+                await CHANGES[change](catalogue.broker.topics, name)
+        assert here.state() != before
+        await until(lambda: FollowingOwner(far, name).state() == here.state())
+
+
+async def test_an_asker_is_told_that_the_owner_has_not_followed(tmp_path):
+    store = SharedStore(tmp_path)
+    async with three_brokers(store, QUICK) as (catalogue, owner, asker):
+        name = topic_of(owner.held)
+        await catalogue.broker.topics.create(name, 1)
+        await until(lambda: asker.broker.topics.find(name))
+        async with FollowingOwner(owner, name).behind:
+            with impatient(catalogue), pytest.raises(errors.Unanswered, match="not followed it in"):
+                await asker.broker.topics.delete(name)
+        assert asker.broker.topics.find(name) is None
+
+
+@asynccontextmanager
+async def three_brokers(store, times):
+    """Yield the owner of the catalogue and two other running brokers with shards of topics."""
+    nodes = [SteppedBroker(store, number, times) for number in (1, 2, 3)]
+    async with nodes[0].running(), nodes[1].running(), nodes[2].running():
+        await balanced(store, *nodes)
+        async with trio.open_nursery() as going_on:
+            for node in nodes:  # Each by itself: a broker that is behind holds up no other.
+                going_on.start_soon(stepping, node)
+            yield sorted(nodes, key=lambda node: not node.broker.catalogue.is_owned)
+            going_on.cancel_scope.cancel()
