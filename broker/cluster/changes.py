@@ -178,7 +178,9 @@ def _nothing() -> None:
 def _check_followed(topic: TopicName | None, *, is_followed: bool) -> None:
     """Raise Unanswered if the owner of a changed topic may not have followed the change."""
     if not is_followed:
-        raise Unanswered(f"the change of {topic} is made, but its owner has not followed it in time")
+        raise Unanswered(
+            f"the change of {topic} is made, but its owner has not followed it in time"
+        )
 
 
 class CatalogueChanges:
