@@ -61,8 +61,8 @@ class LocalChanges:
         namespaces: Namespaces,
         is_deletion_followed: Callable[[TopicName], Awaitable[bool]],
     ) -> None:
-        """`is_deletion_followed` waits until the owner of a topic that has to be made knows the last
-        deletion of a topic of that name; False after a limit.
+        """`is_deletion_followed` waits until the owner of a topic that is to be created knows the
+        last deletion of a topic of that name; False after a limit.
         """
         self._topics = topics
         self._is_deletion_followed = is_deletion_followed

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 INTERNAL: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
 FIND_S: Final = 3.0  # For the catalogue to have an owner: a shard moves in less time.
-# For this broker, or the owner of a topic, to follow the catalogue as far as another broker: a check
-# takes milliseconds, taking shards over a second or two.
+# For this broker, or the owner of a topic, to follow the catalogue as far as another broker: a
+# check takes milliseconds, taking shards over a second or two.
 FOLLOW_S: Final = 10.0
 # For the other brokers to follow a change before the response: they take milliseconds, and a broker
 # that hangs must not delay changes.

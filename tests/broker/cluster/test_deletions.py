@@ -222,8 +222,8 @@ async def test_a_deletion_waits_for_an_owner_that_its_catalogue_does_not_know_ye
 
 
 async def test_no_record_of_a_new_topic_is_stored_with_a_deleted_topic_of_the_same_name(tmp_path):
-    """The owner publishes records, but does not follow the catalogue: it waits for the object store,
-    for example. The outcome of the deletion is unknown meanwhile, and no topic takes the name.
+    """The owner publishes records, but does not follow the catalogue: it waits for the object
+    store, for example. The outcome of the deletion is unknown then, and no topic takes the name.
     """
     async with owned_topic(tmp_path) as owned:
         topics = owned.new.broker.topics  # Of the catalogue's owner.

@@ -287,8 +287,8 @@ def test_folder_and_whole_file_errors_are_named(tmp_path):
 
 
 class ErrorOnceDisk(Disk):
-    """A disk whose file system reports an error to a single sync, as the kernel does to the syncs of
-    a descriptor. The sync with the error takes until the test lets it go on.
+    """A disk whose file system reports an error to a single sync, as the kernel does to the syncs
+    of a descriptor. The sync with the error takes until the test lets it go on.
     """
 
     def __init__(self):
