@@ -35,7 +35,6 @@ STORAGE_FOR_ADAPTERS = (
 NAMES_A_CODEC = {
     "broker/reading/entries.py",
     "broker/delivery/entry_reads.py",
-    "broker/delivery/holes.py",
 }
 NO_IO = {"trio", "socket", "asyncio", "anyio"}
 PURE_FILES = {"framing.py", "reader.py", "machine.py", "messages.py"}

@@ -42,6 +42,7 @@ class Dispatcher(Pump):
     redelivers = True
     is_blocked = False  # At the subscription's limit of unacknowledged messages.
     _special = 0  # Flags of entries that `_offer` decides about.
+    _holds_delayed = False  # Entries wait for their delivery times.
 
     def __init__(self, source: DispatchSource) -> None:
         super().__init__(source)
@@ -64,7 +65,7 @@ class Dispatcher(Pump):
         limits = self.cursor.subscription.topic.client_limits
         if limits is self._client_limits:
             return
-        self._client_limits, base = limits, self._context.limits
+        before, self._client_limits, base = self._client_limits, limits, self._context.limits
         self._limits = replace(
             base,
             unacked_max_consumer=limits.unacked_consumer or base.unacked_max_consumer,
@@ -78,6 +79,17 @@ class Dispatcher(Pump):
         self._rates = rates
         for consumer in self.consumers:
             self._unblock(consumer)
+        if self._holds_delayed and before.delivery_times != limits.delivery_times:
+            self._start_again()
+
+    def _start_again(self) -> None:
+        """Disconnect every consumer and begin at the first unacknowledged entry, to look at the
+        delivery times again.
+        """
+        if closed := tuple(self.consumers):
+            self.close_consumers()
+            self.rewind()
+            self._attach_again(closed)
 
     def _is_slowed(self) -> bool:
         """Return True if delivery has to wait for a rate; the pump goes on by itself."""
@@ -99,6 +111,10 @@ class Dispatcher(Pump):
             rate.spend(messages, size)
 
     @property
+    def reads_header(self) -> bool:
+        return self._holds_delayed and self._client_limits.delivery_times[1]
+
+    @property
     def backlog(self) -> int:
         return max(0, self.partition.high_watermark - self.cursor.position)
 
@@ -117,6 +133,7 @@ class Dispatcher(Pump):
             raise SubscriptionBusy("Subscription reached max consumers limit")  # Apache's words.
         if not self.consumers:
             self.rewind()
+            self._follow_settings()
         self.consumers.append(consumer)
         consumer.is_attached = True
         self._consumer_joined(consumer)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from braidlog.broker.delivery.delivery_times import batch_delays, may_delay, set_delays
 from braidlog.broker.delivery.holes import compacted_away_of
 from braidlog.broker.errors import UnreadableRecord
 from braidlog.broker.limits import DECODE_BYTES_MAX
@@ -87,16 +88,25 @@ async def read_entries(
     *,
     compacted: bool = False,
     memory: OutputReservation | None = None,
+    reads_header: bool = False,
 ) -> EntryRead:
     """Read entries from the entry that contains or follows `offset`; none at the high watermark.
 
     `compacted`: read from the compacted view, as far as there is a view. `memory` is reserved for
     the entries: the reservation grows for a large record of another format, which is alone in its
-    read.
+    read. `reads_header`: find the times of the header `braidlog.deliver_at`.
 
     Raises OffsetOutOfRange, and UnreadableRecord if the very first record cannot be opened.
     """
-    return await run(read_steps(partition, offset, bytes_max, compacted=compacted, memory=memory))
+    steps = read_steps(
+        partition,
+        offset,
+        bytes_max,
+        compacted=compacted,
+        memory=memory,
+        reads_header=reads_header,
+    )
+    return await run(steps)
 
 
 def read_steps(
@@ -106,6 +116,7 @@ def read_steps(
     *,
     compacted: bool = False,
     memory: OutputReservation | None = None,
+    reads_header: bool = False,
 ) -> Steps[EntryRead]:
     """Read entries in steps; wait for data that is not in memory, and for a decoding thread."""
     partition.check_readable(offset, BodyFormat.PULSAR)
@@ -134,6 +145,8 @@ def read_steps(
             stored = entries_in(batch, offset)
             if header.flags & _COMPACTED:
                 read.compacted_away += yield compacted_away_of(stored)
+            if reads_header and may_delay(batch, reads_header=True):
+                set_delays(stored, (yield from batch_delays(batch, offset, reads_header=True)))
             entries += stored
             read.size += len(batch.body)
             read.next_offset = batch.next_offset
@@ -148,6 +161,8 @@ def read_steps(
             except UnreadableRecord as error:
                 partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
                 raise
+            if reads_header and may_delay(batch, reads_header=True):
+                set_delays(foreign, (yield from batch_delays(batch, offset, reads_header=True)))
             entries += foreign
             read.size += sum([len(entry.body) for entry in foreign])
             flags |= _GAP if passed is not None else 0

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from braidlog.broker.reading.entries import entry_messages
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.api import BatchFlag
-from braidlog.storage.formats.pulsar.entry import decode_entry
 
 if TYPE_CHECKING:
     from braidlog.broker.reading.entries import Entry
@@ -35,7 +35,7 @@ async def compacted_away_of(entries: Sequence[Entry]) -> list[tuple[int, int]]:
 
 def holes_within(entry: Entry) -> list[tuple[int, int]]:
     try:
-        left = decode_entry(bytes(entry.body), entry.offset, entry.record_count, 0, 0)
+        left = entry_messages(entry)
     except BodyError:
         return []  # Compaction changes nothing in an entry that cannot be opened.
     holes: list[tuple[int, int]] = []

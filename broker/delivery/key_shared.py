@@ -17,6 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind
+from braidlog.broker.delivery.delivery_times import due_of
 from braidlog.broker.delivery.dispatch_context import DispatchSource
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED
 from braidlog.broker.delivery.key_slots import KeyPolicy
@@ -358,8 +359,7 @@ class KeySharedDispatcher(SharedDispatcher):
 
     def _hold_delayed(self, entry: Entry, slot: int) -> bool:
         """Hold an entry for later delivery; return False if the entry is due."""
-        due_ms = ids.entry_metadata(entry.body).deliver_at_time
-        return self._client_limits.delays and self._hold_early(entry, due_ms, slot)
+        return self._client_limits.delays and self._hold_early(entry, due_of(entry), slot)
 
     def _hold_slot(self, slot: int, consumer: Consumer) -> None:
         """Count another entry of a slot that the consumer holds."""

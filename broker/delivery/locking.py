@@ -75,7 +75,7 @@ class LockingDispatcher(SharedDispatcher):
             if self._client_limits.delays:
                 for entry in read.entries:
                     if entry.flags & DELAYED:
-                        self._hold_records(entry_delays(entry))
+                        self._hold_records(entry.delays or entry_delays(entry, reads_header=False))
             self._known_end = max(self._known_end, read.next_offset)
             self._sift()
 

@@ -203,7 +203,9 @@ class Pump(abc.ABC):
             return None
         bytes_max = self._budget.may_read(self._limits.read_at_once_bytes, trio.current_time())
         try:
-            read = run_now(read_steps(partition, position, bytes_max))
+            read = run_now(
+                read_steps(partition, position, bytes_max, reads_header=self.reads_header)
+            )
         except BrokerError:  # The pump meets the same error.
             return None
         if read is None or read.has_chunks:  # The pump may have to look for earlier pieces.
@@ -225,6 +227,11 @@ class Pump(abc.ABC):
 
     @property
     def _reads_compacted(self) -> bool:  # True if reads use the compacted view.
+        return False
+
+    @property
+    def reads_header(self) -> bool:
+        """True if the header `braidlog.deliver_at` delays records."""
         return False
 
     def _pass_holes(self, holes: list[tuple[int, int]]) -> None:
@@ -252,6 +259,7 @@ class Pump(abc.ABC):
                     bytes_max,
                     compacted=self._reads_compacted,
                     memory=room,
+                    reads_header=self.reads_header,
                 )
         except StorageFull:  # The condition is temporary, and the partition has reported it.
             await trio.sleep(READ_AGAIN_S)

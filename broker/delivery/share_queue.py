@@ -74,7 +74,10 @@ class QueueDispatcher(LockingDispatcher):
         if start >= end or not self._client_limits.delays:
             return
         generation = self._generation
-        self._hold_records((yield from delay_steps(self.partition, start, end, memory)))
+        delays = yield from delay_steps(
+            self.partition, start, end, memory, reads_header=self.reads_header
+        )
+        self._hold_records(delays)
         if generation == self._generation:
             self._known_end = max(self._known_end, end)
 

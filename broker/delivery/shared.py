@@ -16,6 +16,7 @@ from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKin
 from braidlog.broker.delivery.consumer_turns import ConsumerTurns
 from braidlog.broker.delivery.cursor import CursorState
 from braidlog.broker.delivery.delays import Delays
+from braidlog.broker.delivery.delivery_times import due_of
 from braidlog.broker.delivery.dispatch_context import DispatchSource
 from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, Dispatcher
 from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
@@ -41,6 +42,7 @@ class SharedDispatcher(Dispatcher):
 
     kind = SubscriptionKind.SHARED
     _special = CHUNK | DELAYED
+    _holds_delayed = True
 
     def __init__(self, source: DispatchSource) -> None:
         super().__init__(source)
@@ -347,7 +349,7 @@ class SharedDispatcher(Dispatcher):
     def _offer(self, consumer: Consumer, entry: Entry) -> bool:
         metadata = ids.entry_metadata(entry.body)
         is_delayed = entry.flags & DELAYED and self._client_limits.delays
-        if is_delayed and self._hold_early(entry, metadata.deliver_at_time, 0):
+        if is_delayed and self._hold_early(entry, due_of(entry), 0):
             return False
         if metadata.num_chunks_from_msg <= 1:
             return True

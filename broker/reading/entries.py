@@ -41,6 +41,7 @@ from braidlog.storage.formats.api import (
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
 from braidlog.storage.formats.pulsar.entry import (
     chunk_of,
+    decode_entry,
     publish_us_of,
     read_metadata,
     unpack,
@@ -48,7 +49,7 @@ from braidlog.storage.formats.pulsar.entry import (
 from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
 from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import EntryMetadata
 from braidlog.storage.formats.quick import SPEEDUPS
-from braidlog.storage.formats.record import Chunk
+from braidlog.storage.formats.record import Chunk, Record
 
 if TYPE_CHECKING:
     from braidlog.broker.runtime.output_budget import OutputReservation
@@ -92,6 +93,8 @@ class Entry(msgspec.Struct, gc=False):
     ack_set: tuple[int, ...] = ()  # Empty: every message of the entry is wanted.
     slot: int = 0  # Slot of the entry's key, on a Key_Shared subscription.
     append_us: int = 0  # Time at which the broker stored the entry.
+    # First offsets, ends and times (ms) of delayed records, if a header names the times.
+    delays: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def end(self) -> int:
@@ -199,6 +202,11 @@ def sticky_key(metadata: EntryMetadata) -> bytes:
                 return key
         return key
     return b"%b-%d" % (metadata.producer_name, metadata.sequence_id)
+
+
+def entry_messages(entry: Entry) -> list[Record]:
+    """Return the messages of an entry; a compressed entry needs a thread. Raises BodyError."""
+    return decode_entry(bytes(entry.body), entry.offset, entry.record_count, 0, 0)
 
 
 def is_batched(body: Buffer) -> bool:

@@ -53,10 +53,16 @@ class ClientLimits:
     creates_subscriptions: bool = True
     subscription_types: frozenset[str] | None = None  # None: all.
     delays: bool = True
+    reads_header: bool = False
     delay_ms_max: int | None = None
     needs_schema: bool = False
     adds_schemas: bool = True
     needs_encryption: bool = False
+
+    @property
+    def delivery_times(self) -> tuple[bool, bool]:
+        """True if records wait for their delivery times, and if a header names times, too."""
+        return self.delays, self.delays and self.reads_header
 
     def dispatch_to(self, subscription: bytes) -> Rate | None:
         """Return the rate of delivery to this subscription."""
@@ -121,6 +127,7 @@ def client_limits(settings: Mapping[str, Setting]) -> ClientLimits:
         creates_subscriptions=bool(settings.get("auto_subscription_creation", True)),
         subscription_types=_subscription_types(settings),
         delays=bool(settings.get("delayed_delivery", True)),
+        reads_header=bool(settings.get("deliver_at_header")),
         delay_ms_max=limit_of(settings, "delayed_delivery_max_ms"),
         needs_schema=bool(settings.get("schema_required")),
         adds_schemas=bool(settings.get("schema_auto_update", True)),

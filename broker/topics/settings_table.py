@@ -394,6 +394,14 @@ _ROWS: Final = (
         pulsar="delayedDelivery",
     ),
     TopicSetting(
+        "deliver_at_header",
+        Switch,
+        False,
+        "the header `braidlog.deliver_at` of a record [names its delivery time]"
+        "(positions.md#delivery-times), whatever protocol wrote the record",
+        kafka="braidlog.deliver_at.header.enable",
+    ),
+    TopicSetting(
         "delayed_delivery_tick_ms",
         Count,
         1000,

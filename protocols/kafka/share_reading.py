@@ -145,6 +145,8 @@ def take_records(
     turn = Turn()
     budget = context.connection.outbox.budget
     while not room.is_full and not dispatcher.is_slowed:
+        if not consumer.is_attached:
+            return None  # A change of the topic's settings has ended the turn.
         position = dispatcher.first_offered()
         if position is None or position < read_end:
             break
@@ -164,7 +166,7 @@ def take_records(
                 return None  # A seek meanwhile has ended the turn.
             batches = list(_batches(result.in_memory))
             end = batches[-1].end if batches else result.next_offset
-            if result.has_delays:
+            if has_delays := result.has_delays or dispatcher.reads_header:
                 yield from dispatcher.hold_early(position, end, memory)
                 if not consumer.is_attached:
                     return None
@@ -183,7 +185,7 @@ def take_records(
             read_end = end
             if not locks:
                 passed_bytes += result.size
-                if not result.has_delays or passed_bytes >= PASSED_BYTES_MAX:
+                if not has_delays or passed_bytes >= PASSED_BYTES_MAX:
                     break
                 continue
             size = _add(read, batches, locks)

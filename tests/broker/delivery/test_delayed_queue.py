@@ -5,13 +5,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from braidlog.broker.delivery.delivery_times import HEADER
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.failover import FailoverDispatcher
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.delivery.key_slots import KeyRing
 from braidlog.broker.delivery.limits import DeliveryLimits
 from braidlog.broker.delivery.pulling import AckType, ShareLimits
 from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.broker.runtime.steps import run
+from braidlog.storage.formats.api import BodyFormat
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 from tests.broker.delivery.test_share_queue import acknowledge_ranges, member
+from tests.storage.formats.entries_of import body, entry, metadata, single
 
 pytestmark = pytest.mark.usefixtures("is_warm")
 
@@ -170,11 +177,11 @@ class PunctualConsumer(FakeConsumer):
     due: dict
 
     def send(self, entries, size):
-        for entry in entries:
-            assert entry.offset not in self.has, entry
-            self.has[entry.offset] = entry.end
-            for offset in range(entry.offset, entry.end):
-                assert self.due[offset] <= self.play.clock.now // 1000, entry
+        for sent in entries:
+            assert sent.offset not in self.has, sent
+            self.has[sent.offset] = sent.end
+            for offset in range(sent.offset, sent.end):
+                assert self.due[offset] <= self.play.clock.now // 1000, sent
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -276,3 +283,101 @@ class _Game:
 
 def _held(sender):
     return {o for start, end in sender.has.items() for o in range(start, end)}
+
+
+# The header `braidlog.deliver_at`.
+
+
+def key_shared(source):
+    return KeySharedDispatcher(source, policy=KeyRing())
+
+
+def add_headed(play, *delays_s):
+    """Add a batch of a Pulsar producer with a message for each delay; 0: no header."""
+    now_ms = play.clock.now // 1000
+    payload = b"".join(
+        single(b"x", properties=[{"key": HEADER.decode(), "value": str(now_ms + 1000 * delay)}])
+        if delay
+        else single(b"x")
+        for delay in delays_s
+    )
+    count = len(delays_s)
+    stored = body((entry(metadata(num_messages_in_batch=count), payload), count))
+    play.partition._add(stored, BodyFormat.PULSAR, count, count, 0, 0, True)
+
+
+async def test_members_get_records_of_a_batch_in_time_and_others_the_batch_at_the_end(
+    autojump_clock,
+):
+    async with stage(QueueDispatcher) as play:
+        play.limit(reads_header=True)
+        add_headed(play, 2, 0, 4)
+        a, sender = member(play), play.join(permits=100)
+        await play.settled()
+        assert (sender.offsets, play.dispatcher.delayed) == ([], 2)
+        assert await take_due(play, a) == [(1, 2)]
+        acknowledge_ranges(play, a, 1, 2, AckType.ACCEPT)
+        await passed(play, 3)
+        assert await take_due(play, a) == [(0, 1)]
+        acknowledge_ranges(play, a, 0, 1, AckType.RELEASE)
+        await play.settled()
+        assert sender.offsets == []
+        await passed(play, 2)
+        assert sender.offsets == [0]
+        assert sender.inbox[0].wanted == 2
+
+
+@pytest.mark.parametrize("kind", [QueueDispatcher, key_shared])
+async def test_a_batch_waits_for_the_latest_time_of_its_messages(kind, autojump_clock):
+    async with stage(kind) as play:
+        play.limit(reads_header=True)
+        add_headed(play, 2, 0, 4)
+        add_headed(play, 0, 0)
+        sender = play.join(permits=100)
+        await passed(play, 3)
+        assert (sender.offsets, play.dispatcher.delayed) == ([3], 3)
+        await passed(play, 2)
+        assert sender.offsets == [3, 0]
+
+
+async def test_without_the_setting_the_header_has_no_effect(autojump_clock):
+    async with stage(QueueDispatcher) as play:
+        add_headed(play, 2, 4)
+        assert await take_due(play, member(play)) == [(0, 2)]
+
+
+async def test_readers_in_order_ignore_delivery_times(autojump_clock):
+    for kind in (ExclusiveDispatcher, FailoverDispatcher):
+        async with stage(kind) as play:
+            play.limit(reads_header=True)
+            add_headed(play, 2, 4)
+            delayed(play, 2)
+            sender = play.join(permits=100)
+            await play.settled()
+            assert sender.offsets == [0, 2]
+
+
+@pytest.mark.parametrize("kind", [QueueDispatcher, key_shared])
+async def test_records_are_delivered_once_their_topic_has_delays_no_more(kind, autojump_clock):
+    async with stage(kind) as play:
+        play.limit(reads_header=True)
+        add_headed(play, 1000)
+        delayed(play, 1000)
+        sender = play.join(permits=100)
+        await play.settled()
+        assert (sender.offsets, play.dispatcher.delayed) == ([], 2)
+        play.limit()
+        await play.settled()
+        assert sender.was_disconnected
+        again = play.join(permits=100)
+        await play.settled()
+        assert (again.offsets, play.dispatcher.delayed) == ([0], 1)
+        play.limit(delays=False)
+        await play.settled()
+        assert again.was_disconnected
+        last = play.join(permits=100)
+        await play.settled()
+        assert last.offsets == [0, 1]
+        play.limit(delays=False, unacked_consumer=5)
+        await play.settled()
+        assert not last.was_disconnected

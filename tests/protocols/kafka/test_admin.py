@@ -245,6 +245,7 @@ async def test_a_setting_shows_its_type_origins_and_documentation(
     assert {
         name: config.config_type for name, config in shown.items() if config.config_type != 5
     } == {
+        b"braidlog.deliver_at.header.enable": 1,
         b"cleanup.policy": 7,
         b"compression.type": 2,
         b"index.interval.bytes": 3,

@@ -1,17 +1,32 @@
 """Records of a queue for members of share groups: the times at which they may be delivered."""
 
+from pathlib import Path
+
 import pytest
 
 from braidlog.broker.broker import Broker
+from braidlog.broker.delivery.delivery_times import HEADER
 from braidlog.broker.delivery.share_queue import QueueDispatcher
 from braidlog.protocols.kafka.share_reading import PASSED_BYTES_MAX
 from braidlog.protocols.kafka.topic_ids import id_of
+from braidlog.protocols.kafka.wire.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.record import Header, Record
+from tests.listeners import open_listeners
+from tests.opened import opened_broker
+from tests.protocols.kafka.forms import MetadataRequest
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import foreign_append
+from tests.protocols.kafka.talk import FOO, foreign_append, second_client
 from tests.protocols.kafka.test_classic_groups import GROUP
 from tests.protocols.kafka.test_share_fetch import ack, acquired, fetch, set_config
 
 HOUR_US = 3_600_000_000
+TOPIC = 2  # Kafka's type of a resource.
+DELIVER_AT = "braidlog.deliver_at.header.enable"
 
 
 @pytest.fixture
@@ -81,3 +96,79 @@ async def test_a_fetch_passes_a_limited_number_of_delayed_records(
     assert queue_of(broker).delayed == PASSED_BYTES_MAX >> 20
     assert acquired(await client.call_whole(fetch(topic_id, 1), 2)) == [(count, count, 1)]
     assert queue_of(broker).delayed == count
+
+
+# The header `braidlog.deliver_at`.
+
+
+async def set_of_topic(client: RawKafka, name: str, value: str) -> int:
+    resource = AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name=FOO,
+        configs=[AlterableConfig(name=name.encode(), value=value.encode())],
+    )
+    reply = await client.call_whole(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    return reply.responses[0].error_code
+
+
+def append_headed(broker: Broker, *due_ms: int | bytes) -> None:
+    """Append a batch as Kafka's producers do, with a header for each record; 0: no header."""
+    partition = broker.topics.all()[0].partitions[0]
+    values = [b"%d" % due if isinstance(due, int) else due for due in due_ms]
+    records = [
+        Record(at, 0, 1000, value=b"x", headers=[Header(HEADER, value)] if value != b"0" else ())
+        for at, value in enumerate(values)
+    ]
+    encoded = KAFKA_BATCHES.encode(records, partition.next_offset)
+    info = KAFKA_BATCHES.inspect(encoded)
+    partition.append([encoded], info, body_format=KAFKA_BATCHES.format, append_us=broker.now_us())
+
+
+async def test_the_header_delays_single_records_of_a_batch(
+    broker: Broker, client: RawKafka, topic_id: bytes
+) -> None:
+    assert await set_of_topic(client, DELIVER_AT, "true") == 0
+    later_ms = broker.now_us() // 1000 + 3_600_000
+    append_headed(broker, 0, later_ms, 1, later_ms + 1, b"-1", b"1" * 16, b"soon")
+    await broker.durability.all_durable()
+    reply = await client.call_whole(fetch(topic_id, 0), 2)
+    assert acquired(reply) == [(0, 0, 1), (2, 2, 1), (4, 6, 1)]
+    assert queue_of(broker).delayed == 2
+    assert await set_of_topic(client, DELIVER_AT, "false") == 0
+    reply = await client.call_whole(fetch(topic_id, 1, wait=60_000), 2)
+    assert acquired(reply) == [(0, 0, 2), (1, 1, 1), (2, 2, 2), (3, 3, 1), (4, 6, 2)]
+
+
+async def test_without_the_setting_no_record_waits_for_its_header(
+    broker: Broker, client: RawKafka, topic_id: bytes
+) -> None:
+    append_headed(broker, broker.now_us() // 1000 + 3_600_000)
+    await broker.durability.all_durable()
+    assert acquired(await client.call_whole(fetch(topic_id, 0), 2)) == [(0, 0, 1)]
+
+
+async def test_a_record_with_the_header_comes_in_time(
+    broker: Broker, client: RawKafka, topic_id: bytes
+) -> None:
+    assert await set_of_topic(client, DELIVER_AT, "true") == 0
+    assert acquired(await client.call_whole(fetch(topic_id, 0), 2)) == []
+    due_ms = broker.now_us() // 1000 + 300
+    append_headed(broker, due_ms)
+    reply = await client.call_whole(fetch(topic_id, 1, wait=60_000), 2)
+    assert acquired(reply) == [(0, 0, 1)] and broker.now_us() // 1000 >= due_ms
+
+
+async def test_delays_of_headers_hold_after_a_restart(tmp_path: Path) -> None:
+    for count in (1, 2):
+        async with opened_broker(tmp_path, {}) as broker, open_listeners(broker) as connect:
+            client = await second_client(connect)
+            await client.call(MetadataRequest([FOO]))
+            if count == 1:
+                assert await set_config(client, b"share.auto.offset.reset", b"earliest") == 0
+                assert await set_of_topic(client, DELIVER_AT, "true") == 0
+                append_headed(broker, broker.now_us() // 1000 + 3_600_000, 0)
+                await broker.durability.all_durable()
+            topic_id = id_of(broker.topics.all()[0])
+            reply = await client.call_whole(fetch(topic_id, 0), 2)
+            assert acquired(reply) == [(1, 1, count)]
+            assert queue_of(broker).delayed == 1
