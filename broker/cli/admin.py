@@ -140,12 +140,15 @@ def list_groups(
     topic: Annotated[str | None, Parameter(help="Only this topic's.")] = None,
     where: Where = HERE,
 ) -> None:
-    """List all groups on all topics, with the number of records not yet read.
+    """List all groups on all topics, with the number of records not yet read, and the members.
+
+    A group whose members have not committed yet has no backlog.
 
     Example: braidlog groups list --topic orders
     """
-    answer = list(client_of(where).pages(f"{API}/groups", "groups", topic=topic))
-    print_rows(where, answer, ("topic", "group", "partitions", "backlog"), _named(answer))
+    answer = _group_rows(client_of(where), topic=topic)
+    columns = ("topic", "group", "type", "state", "members", "partitions", "backlog")
+    print_rows(where, answer, columns, _named(answer))
 
 
 @groups.command(name="show")
@@ -163,7 +166,10 @@ def show_group(
     Example: braidlog groups show billing --topic orders
     """
     client = client_of(where)
-    matches = [client.ask("GET", path) for _, path in _matches(client, group, topic, encoding)]
+    matches = [
+        row if path is None else client.ask("GET", path)
+        for row, path in _matches(client, group, topic, encoding)
+    ]
     print_answer(where, matches, lambda: _group_tables(matches))
 
 
@@ -255,7 +261,12 @@ def delete_group(
     Example: braidlog groups delete billing --topic orders --yes
     """
     client = client_of(where)
-    matches = _matches(client, group, topic, encoding)
+    matches = [
+        (row["topic"], path) for row, path in _matches(client, group, topic, encoding) if path
+    ]
+    if not matches:
+        text = f"group {group!r} has members but no topic: there is no position to delete"
+        raise AdminError(text, EXIT_NOT_FOUND)
     names = ", ".join(name for name, _ in matches)
     confirm(f"Delete {group} on {names}?", yes=yes)
     for name, path in matches:
@@ -299,9 +310,14 @@ def _set_by(topic: Json, name: str) -> str:
 def _group_tables(group_list: Sequence[Json]) -> Iterable[Table]:
     columns = ("partition", "position", "acknowledged", "backlog", "high_watermark")
     for group in group_list:
-        rows = [{**part, "acknowledged": _ranges(part)} for part in group["partitions"]]
         (named,) = _named([group])
-        yield f"{named['group']} on {group['topic']}", columns, cells(rows, columns)
+        kind = " ".join(filter(None, (group["type"], group["state"])))
+        if group["topic"] is None:
+            title = f"{named['group']} on no topic ({kind})"
+            yield title, ("name", "address"), cells(group.get("clients", ()), ("name", "address"))
+            continue
+        rows = [{**part, "acknowledged": _ranges(part)} for part in group["partitions"]]
+        yield f"{named['group']} on {group['topic']} ({kind})", columns, cells(rows, columns)
         if group["members"]:
             members = [
                 {**member, "partitions": ", ".join(map(str, member["partitions"]))}
@@ -311,22 +327,39 @@ def _group_tables(group_list: Sequence[Json]) -> Iterable[Table]:
             yield "members", few, cells(members, few)
 
 
+def _group_rows(client: AdminClient, **query: str | None) -> list[Json]:
+    """Return the list of groups, with a warning for brokers that did not answer. Raises
+    AdminError.
+    """
+    rows, silent = list[Json](), set[int]()
+    for page in client.whole_pages(f"{API}/groups", **query):
+        rows += page["groups"]
+        silent.update(page["silent_brokers"])
+    for node in sorted(silent):
+        text = f"broker {node} does not answer: members that it coordinates are missing"
+        print(f"braidlog: {text}", file=sys.stderr)
+    return rows
+
+
 def _matches(
     client: AdminClient, group: str, topic: str | None, encoding: str
-) -> list[tuple[str, str]]:
-    """Return the topics with a group of that name, each with the path of its group. Raises
-    AdminError if there are none.
+) -> list[tuple[Json, str | None]]:
+    """Return the rows of a group in the list, each with the path of the group on the topic; None
+    for a group without a topic. Raises AdminError if there are none.
     """
-    rows = client.pages(f"{API}/groups", "groups", topic=topic, **_group_query(group, encoding))
-    matches = [
-        (row["topic"], f"{_group_path(row['topic'], row['group'])}?encoding={row['encoding']}")
+    rows = _group_rows(client, topic=topic, **_group_query(group, encoding))
+    if not rows:
+        place = "" if topic is None else f" on {topic}"
+        raise AdminError(f"no group {group!r} has a position or members{place}", EXIT_NOT_FOUND)
+    return [
+        (
+            row,
+            None
+            if row["topic"] is None
+            else f"{_group_path(row['topic'], row['group'])}?encoding={row['encoding']}",
+        )
         for row in rows
     ]
-    if not matches:
-        place = "" if topic is None else f" on {topic}"
-        text = f"no group {group!r} has a position{place}: the first commit stores a position"
-        raise AdminError(text, EXIT_NOT_FOUND)
-    return matches
 
 
 def _group_path(topic: str, group: str | bytes) -> str:

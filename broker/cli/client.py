@@ -72,11 +72,16 @@ class AdminClient:
         """Iterate over a list of the broker, page after page. `kind` names the list in an answer;
         a query without a value is left out. Raises AdminError.
         """
+        for page in self.whole_pages(path, **query):
+            yield from page[kind]
+
+    def whole_pages(self, path: str, **query: str | None) -> Iterator[Json]:
+        """Iterate over the pages of a list, as `pages`. Raises AdminError."""
         after: str | None = ""
         while after is not None:
             present = {key: value for key, value in {**query, "after": after}.items() if value}
             page = self.ask("GET", f"{path}?{urlencode(present)}")
-            yield from page[kind]
+            yield page
             after = page["next"]
 
     def ask(

@@ -17,10 +17,12 @@ from braidlog.storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.cluster.cluster_peers import Call
+    from braidlog.broker.positions.members import LiveGroup
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.topic import Topic
 
 TURN_TOPICS: Final = 200  # Topics between two checkpoints: a millisecond or two.
+TURN_GROUPS: Final = 20  # Joined groups: some microseconds each, a large group a millisecond.
 
 
 class GroupAnswers:
@@ -36,6 +38,8 @@ class GroupAnswers:
             "end_position": self._end_position,
             "seek": self._seek,
             "standing": self._standing,
+            "joined_groups": self._joined_groups,
+            "group_members": self._group_members,
         }
 
     async def _topics(self, tenant: str, namespace: str, expected: int) -> list[Topic]:
@@ -135,6 +139,21 @@ class GroupAnswers:
         standing = position, subscription.backlog(index)
         await self._flush_lazy()
         return standing
+
+    async def _joined_groups(self, call: Call) -> list[LiveGroup]:
+        (name,) = call.arguments
+        joined = self._broker.members.joined(name)
+        return [group async for group in in_turns(joined, TURN_GROUPS)]
+
+    async def _group_members(self, call: Call) -> list[tuple[object, ...]]:
+        """Return the members that this broker knows, also of another broker's topic."""
+        full, group = call.arguments
+        topic = self._broker.topics.find(TopicName(*full.split("/", 2)))
+        members = [] if topic is None else self._broker.members.of(topic, group)
+        return [
+            (member.protocol, member.name, member.address, list(member.partitions))
+            for member in members
+        ]
 
     def _opened(self, group: bytes, name: TopicName, index: int) -> Subscription:
         """Return the group's subscription to a topic; create a missing subscription. Raises

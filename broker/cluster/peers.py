@@ -21,16 +21,18 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import trio
 
 from braidlog.broker import errors
 from braidlog.broker.access.rights import ANONYMOUS, Principal
 from braidlog.broker.cluster.gathered import Gathered
 from braidlog.broker.errors import BrokerError, NotOwner, Unanswered
+from braidlog.broker.positions.members import LiveGroup, SubscriptionMember
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import TopicName
 
@@ -281,6 +283,45 @@ class Peers(abc.ABC):
         answers = await self.ask_all("non_persistent", *namespace, seconds=KEPT_S)
         named = [name for answer in answers for name in answer]
         return {full: TopicName(*namespace, topic) for full, topic in named}
+
+    async def joined_groups(
+        self, name: bytes | None = None
+    ) -> tuple[Sequence[LiveGroup], Sequence[int]]:
+        """Return the groups that clients have joined at other brokers, or only those of a name; and
+        the numbers of the brokers that do not answer soon. No right is checked.
+        """
+        answers, silent = await self._ask_each("joined_groups", name)
+        groups = [msgspec.convert(group, LiveGroup) for answer in answers for group in answer]
+        return groups, silent
+
+    async def group_members(
+        self, topic: TopicName, group: bytes
+    ) -> tuple[Sequence[Sequence[SubscriptionMember]], Sequence[int]]:
+        """Return the members that read a topic in a group, as each other broker knows them; and the
+        numbers of the brokers that do not answer soon. No right is checked.
+        """
+        answers, silent = await self._ask_each("group_members", topic.full, group)
+        return [[SubscriptionMember(*fields) for fields in answer] for answer in answers], silent
+
+    async def _ask_each(
+        self, name: str, *arguments: object
+    ) -> tuple[Sequence[Result], Sequence[int]]:
+        """Return the results of a call that checks no right by the other brokers, and the numbers
+        of the brokers that do not answer within `KEPT_S`.
+        """
+        results: dict[int, Result] = {}
+        nodes = sorted(self.nodes())
+
+        async def ask_node(node: int) -> None:
+            with suppress(BrokerError):  # The caller names the broker.
+                results[node] = await self.ask(node, NO_ASKER, name, *arguments)
+
+        with trio.move_on_after(KEPT_S):
+            async with trio.open_nursery() as nursery:
+                for node in nodes:
+                    nursery.start_soon(ask_node, node)
+        silent = [node for node in nodes if node not in results]
+        return [results[node] for node in nodes if node in results], silent
 
     async def _look(self, node: int, asker: Asker, name: str, *arguments: object) -> Result:
         """As `ask` for a call that changes nothing. Raises NotOwner if there is no answer."""

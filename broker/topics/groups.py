@@ -4,7 +4,7 @@ subscription of the same name. Knows no member.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from braidlog.broker.topics.catalogue import LocalCatalogue
@@ -19,6 +19,8 @@ class NamedGroups:
 
     def __init__(self, catalogue: LocalCatalogue) -> None:
         self._catalogue = catalogue
+        # Called with the topic's number and the name of each group that is deleted here.
+        self.listeners: list[Callable[[int, str], None]] = []
 
     def list(self, topic: Topic) -> Sequence[GroupMeta]:
         """Return a topic's groups in the order of creation; none for a deleted topic. Raises
@@ -50,5 +52,10 @@ class NamedGroups:
         StorageFailed.
         """
         topic.check_here()
-        delete = self._catalogue.state.delete_group
-        return self._catalogue.change(delete, topic.meta.topic_id, number)
+        topic_id = topic.meta.topic_id
+        names = [meta.name for meta in topic.meta.groups if meta.group_id == number]
+        ticket = self._catalogue.change(self._catalogue.state.delete_group, topic_id, number)
+        for name in names:
+            for group_deleted in self.listeners:
+                group_deleted(topic_id, name)
+        return ticket

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
@@ -20,6 +20,7 @@ from braidlog.protocols.iggy.session import IggySession
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
+    from braidlog.broker.positions.members import LiveGroup
     from braidlog.broker.server.connection import Connection
 
 
@@ -31,7 +32,14 @@ def state_of(states: States, broker: Broker) -> ListenerState:
     shared = states.get(broker)
     if shared is None:
         shared = states[broker] = ListenerState(_groups_of(broker))
-        broker.members.add_source(shared.members, PROTOCOL)
+        weak = ref(broker)  # As in `_groups_of`.
+
+        def joined(name: bytes | None) -> Iterator[LiveGroup]:
+            alive = weak()
+            return iter(()) if alive is None else shared.joined(alive.topics.all(), name)
+
+        broker.members.add_source(shared.members, PROTOCOL, joined)
+        broker.named_groups.listeners.append(shared.all_groups.drop)
         broker.topics.listeners.add(shared)
     return shared
 

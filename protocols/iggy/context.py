@@ -6,7 +6,7 @@ Knows no bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from braidlog.broker.errors import NotAuthorized
-from braidlog.broker.positions.members import SubscriptionMember
+from braidlog.broker.positions.members import LiveGroup, SubscriptionMember
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.iggy.all_dialects import D2
 from braidlog.protocols.iggy.dialects import Dialect, ErrorStyle
@@ -127,6 +127,27 @@ class ListenerState:
             yield SubscriptionMember(
                 PROTOCOL, str(member.member_id), address, member.polled_partitions
             )
+
+    def joined(self, topics: Iterable[Topic], name: bytes | None) -> Iterator[LiveGroup]:
+        """Yield the named groups of topics, with or without members, or only those of a name.
+        Topics of other brokers have no groups here.
+        """
+        for topic in topics:
+            for meta in () if topic.deleted else topic.meta.groups:
+                if name is not None and meta.name.encode() != name:
+                    continue
+                members = self.groups.members(topic.meta.topic_id, meta.name, len(topic.partitions))
+                yield LiveGroup(
+                    PROTOCOL,
+                    "group",
+                    "",
+                    "Stable" if members else "Empty",
+                    topic.name.tenant,
+                    topic.name.namespace,
+                    meta.name.encode(),
+                    len(members),
+                    {topic.name.topic: len(members)},
+                )
 
 
 class Outgoing(Protocol):

@@ -69,7 +69,6 @@ def delete_group(context: IggyContext, request: m.DeleteGroup) -> IggyAnswer:
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
     group = names.get_group(broker, topic, request.group)
-    context.shared.groups.drop(topic.meta.topic_id, group.name)
     subscription = broker.subscriptions.find(topic, group.name.encode())
     if subscription is not None:
         broker.subscriptions.delete(topic, subscription.name)

@@ -16,6 +16,7 @@ from braidlog.protocols.reader import BigEndianReader
 
 PROTOCOL_TYPE = b"consumer"
 VERSION = 0
+VERSION_BYTES = 2
 OWNED_VERSION = 1  # From here on a subscription ends with the partitions that the member has.
 # Up to so many topics of one member are compared by name. Among more, a topic is searched for as
 # bytes, so that a thousand members that name 300,000 each are not walked in one turn.
@@ -38,6 +39,16 @@ def topics_of(metadata: bytes) -> Iterator[bytes]:
     _, count = reader.unpack(_HEAD)
     for _ in range(count):
         yield _name(reader)
+
+
+def listed_topics(metadata: bytes, most: int) -> tuple[bytes, frozenset[bytes]]:
+    """Return the topics that a member subscribes to, the first `most` of them, and the bytes that
+    list them, from VERSION_BYTES on. Raises ProtocolError for another format.
+    """
+    reader = BigEndianReader(memoryview(metadata))
+    _, count = reader.unpack(_HEAD)
+    names = frozenset(_name(reader) for _ in range(min(count, most)))
+    return metadata[VERSION_BYTES : reader.pos], names
 
 
 class MemberSubscription(NamedTuple):

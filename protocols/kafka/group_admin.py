@@ -24,7 +24,7 @@ from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.members import described_others
-from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.names import PROTOCOL, visible
 from braidlog.protocols.kafka.seen_members import seen_members
 from braidlog.protocols.kafka.share_group import ShareGroup
 from braidlog.protocols.kafka.wire.delete_groups import (
@@ -42,6 +42,7 @@ from braidlog.protocols.kafka.wire.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,7 @@ DEAD = b"Dead"
 # The types of groups: the members assign the partitions, the broker does, or nobody.
 CLASSIC, CONSUMER, SHARE = b"classic", b"consumer", b"share"
 MISSING_VERSION = 6  # From this version of DescribeGroups on a missing group is an error.
+JOINED_PER_TURN = 20  # Joined groups: some microseconds each, a large group a millisecond.
 TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
 
 
@@ -167,6 +169,11 @@ async def list_groups(context: KafkaContext, request: ListGroupsRequest) -> Kafk
                 listed[name] = b""
                 if context.broker.members.others(topic, name, PROTOCOL):
                     read.add(name)
+    for topic, joined in (await _joined_topics(context, None)).items():
+        for name in joined:
+            if visible(topic.name) and context.may_see(topic) and context.may_see(topic, name):
+                listed.setdefault(name, b"")
+                read.add(name)
     names = context.names
     access, principal = context.broker.access, context.connection.principal
     is_whole = sees_all(access, principal, (names.tenant, names.namespace))
@@ -255,12 +262,34 @@ async def _delete(context: KafkaContext, name: bytes) -> tuple[Code, int]:
 async def _others(
     context: KafkaContext, topics: list[Topic], name: bytes
 ) -> list[tuple[Topic, SubscriptionMember]]:
-    """Members of other protocols that read these topics under the group's name."""
+    """Members of other protocols that read topics under the group's name: these topics, and those
+    where the group has no position yet.
+    """
+    read = dict.fromkeys((*topics, *await _joined_topics(context, name)))
     return [
         (topic, other)
-        async for topic in in_turns(topics, TOPICS_PER_TURN)
+        async for topic in in_turns(read, TOPICS_PER_TURN)
         for other in context.broker.members.others(topic, name, PROTOCOL)
     ]
+
+
+async def _joined_topics(context: KafkaContext, name: bytes | None) -> dict[Topic, list[bytes]]:
+    """The topics where members of other protocols have joined groups, or the group of that name, as
+    far as the client may act on group and topic; with the names of the groups.
+    """
+    broker, principal = context.broker, context.connection.principal
+    joined: dict[Topic, list[bytes]] = {}
+    others = broker.members.joined(name, but=PROTOCOL)
+    async for group in in_turns(others, JOINED_PER_TURN):
+        if not group.members or (group.tenant, group.namespace) != context.namespace:
+            continue
+        for topic_name in group.topics:
+            topic = broker.topics.find(TopicName(group.tenant, group.namespace, topic_name))
+            if topic is not None and broker.access.allows(
+                principal, context.action, Resource.of_group(group.name, topic.name)
+            ):
+                joined.setdefault(topic, []).append(group.name)
+    return joined
 
 
 def _topics(context: KafkaContext) -> list[Topic]:

@@ -275,6 +275,12 @@ def groups_of(
     table = tables.get(namespace)
     if table is None:
         table = tables[namespace] = GroupCoordinator(initial_delay_s, policy)
-        members = KafkaMembers(table.find, table.find_modern, namespace)
-        broker.members.add_source(members.of, PROTOCOL)
+        placement = broker.placement
+        members = KafkaMembers(
+            table.any_of,
+            table.names,
+            namespace,
+            lambda name: placement.owner_of_name(name) is None,
+        )
+        broker.members.add_source(members.of, PROTOCOL, members.joined)
     return table

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.positions.cursor_moves import OFFSET_MAX
 from braidlog.broker.positions.subscriptions import KafkaCommit
@@ -244,6 +246,17 @@ class OffsetNode(OffsetTopicNode):
         return member.owner in self._names.nodes.sessions and (
             names_topic or not STATIC.search(data)
         )
+
+
+def subscribed_topics(data: bytes) -> Iterable[str]:
+    """Return the topics that a consumer's node names; none for a topic filter, or other data."""
+    try:
+        consumer = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ()
+    subscription = consumer.get("subscription") if isinstance(consumer, dict) else None
+    is_named = STATIC.search(data) is not None and isinstance(subscription, dict)
+    return list(subscription) if is_named and subscription else ()
 
 
 def _number(data: bytes | None) -> int:

@@ -11,10 +11,10 @@ import structlog
 import trio
 
 from braidlog.broker.errors import NotOwner, StorageFailed, StorageFull
-from braidlog.broker.positions.members import SubscriptionMember
+from braidlog.broker.positions.members import LiveGroup, SubscriptionMember
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.broker.topics.topic import TopicEvent
-from braidlog.protocols.zookeeper.group_nodes import PROTOCOL
+from braidlog.protocols.zookeeper.group_nodes import PROTOCOL, subscribed_topics
 from braidlog.protocols.zookeeper.kafka_view import CHANGES, FIXED, KafkaView
 from braidlog.protocols.zookeeper.namespace import SharedNodes
 from braidlog.protocols.zookeeper.pieces import SentInPieces
@@ -73,7 +73,7 @@ class Service:
         for path in missing:
             self.tree.keep(path, None)
         broker.topics.listeners.add(self)
-        broker.members.add_source(self._members, PROTOCOL)
+        broker.members.add_source(self._members, PROTOCOL, self._joined)
 
     @property
     def is_current(self) -> bool:
@@ -247,3 +247,35 @@ class Service:
             holder = None if session is None else session.holder
             address = "" if holder is None else holder.peer
             yield SubscriptionMember(PROTOCOL, consumer, address, sorted(owners.get(consumer, ())))
+
+    def _joined(self, name: bytes | None) -> Iterator[LiveGroup]:
+        """Yield the groups with consumers, or only the group of that name."""
+        if not self.is_current:
+            return
+        names = tuple(self.nodes.children("/consumers"))
+        for group in names if name is None else (name.decode(errors="replace"),):
+            path = f"/consumers/{group}"
+            consumers = sorted(self.nodes.children(f"{path}/ids"))
+            if not consumers:
+                continue
+            topics = set(self.nodes.children(f"{path}/owners"))
+            for consumer in consumers:
+                node = self.nodes.find(f"{path}/ids/{consumer}")
+                topics.update(() if node is None else subscribed_topics(node.data or b""))
+            yield LiveGroup(
+                PROTOCOL,
+                "group",
+                "",
+                "Stable",
+                self.names.tenant,
+                self.names.namespace,
+                group.encode(),
+                len(consumers),
+                {topic: count for topic in topics if (count := self._readers(group, topic))},
+                () if name is None else [(consumer, "") for consumer in consumers],
+            )
+
+    def _readers(self, group: str, topic_name: str) -> int:
+        """Return the number of a group's consumers that read a topic."""
+        topic = self.names.topic(topic_name)
+        return 0 if topic is None else len(list(self._members(topic, group.encode())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -39,12 +40,13 @@ POSITIONS = re.compile(r"(?:[0-9]{1,5}:[0-9]{1,19})(?:,[0-9]{1,5}:[0-9]{1,19})*"
 
 
 class ShownGroup(msgspec.Struct):
-    """A group in a list. `growth` is the change of the lag per second, if known."""
+    """A group in a list. `growth` is the change of the lag per second, if known; `path` is None for
+    a group that reads no topic.
+    """
 
+    summary: GroupSummary
     group: str
-    topic: str
-    path: str
-    backlog: int
+    path: str | None
     oldest_s: float | None
     growth: float | None
 
@@ -90,6 +92,7 @@ class GroupPages:
             "next": page.next,
             "after": visit.query("after"),
             "searched": {name: text or "" for name, text in query.items()},
+            "silent_brokers": page.silent_brokers,
         }
         return Page("groups.html", values)
 
@@ -106,7 +109,7 @@ class GroupPages:
                 ids.get(place.partition),
                 place.position - 1 if place.position else None,
                 _age(place.oldest_s),
-                self._growth.per_s((group.topic, group.group, place.partition), place.backlog),
+                self._growth_of((group.topic, group.group, place.partition), place.backlog),
             )
             for place in group.partitions[first : first + POSITIONS_SHOWN]
         ]
@@ -114,7 +117,7 @@ class GroupPages:
         values = {
             "group": group,
             "name": _name(visit),
-            "growth": self._growth.per_s((group.topic, group.group), group.backlog),
+            "growth": self._growth_of((group.topic, group.group), group.backlog),
             "oldest_s": max((_age(place.oldest_s) or 0 for place in group.partitions), default=0),
             "kind": None if cursor is None else cursor.type,
             "positions": shown,
@@ -125,14 +128,17 @@ class GroupPages:
         return Page("group.html", values)
 
     def _shown(self, group: GroupSummary) -> ShownGroup:
+        topic, name, encoding = group.topic, group.group, group.encoding
         return ShownGroup(
-            group_name(group.group, group.encoding),
-            group.topic,
-            group_path(group.topic, group.group, group.encoding),
-            group.backlog,
+            group,
+            group_name(name, encoding),
+            None if topic is None else group_path(topic, name, encoding),
             _age(group.oldest_s),
-            self._growth.per_s((group.topic, group.group), group.backlog),
+            self._growth_of((topic, name), group.backlog),
         )
+
+    def _growth_of(self, key: Hashable, backlog: int | None) -> float | None:
+        return None if backlog is None else self._growth.per_s(key, backlog)
 
 
 async def show_reset(visit: Visit) -> Page:
@@ -191,18 +197,21 @@ async def delete(visit: Visit) -> Redirect:
     names: dict[str, Any] = {"group": group, "encoding": encoding}
     page = await visit.api.get(f"{API}/groups", GroupPage, **names)
     for summary in page.groups:
+        if summary.topic is None:
+            continue  # There is no position to delete.
         path = f"{API}/groups/{quote(summary.topic, safe='/')}/{visit.path_params['group']}"
         await visit.api.call("DELETE", path, query=query)
     return Redirect(f"{ROOT}/groups", done="deleted")
 
 
 async def _cursor(visit: Visit) -> Cursor | None:
-    """Return the group's cursor in Pulsar's terms; None for a name that no Pulsar client can
-    use.
+    """Return the group's cursor in Pulsar's terms; None for a group without a position, and for a
+    name that no Pulsar client can use.
     """
     path = f"/topics/{visit.topic}/subscription/{visit.path_params['group']}/cursor"
     try:
-        return (await visit.api.get(path, CursorAnswer)).cursor
+        answer = await visit.api.find(path, CursorAnswer)
+        return None if answer is None else answer.cursor
     except ApiError as error:
         if error.code == INVALID_NAME.code:
             return None

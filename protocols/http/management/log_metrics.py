@@ -20,6 +20,7 @@ from prometheus_client import ProcessCollector
 from braidlog.broker.families import Family, Kind, gauge, label_text
 from braidlog.broker.metrics import Snapshot
 from braidlog.protocols.http.management.backlog_ages import Ages
+from braidlog.protocols.http.management.joined import joined_here
 from braidlog.protocols.http.management.named_metrics import (
     ACKED,
     BY_TOPIC,
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 PARTITION_LABELS = ("topic", "partition")
 GROUP_LABELS = ("topic", "subscription")
+# Series of members of groups, which have a place beside the limit of topics' series: as many as a
+# Kafka listener has groups.
+MEMBER_SERIES_MAX = 10_000
 OPEN_FILES = "/proc/self/fd"
 OWN_OF_PARTITION, OWN_OF_GROUP = 3, 3  # Series with our own names.
 
@@ -57,20 +61,26 @@ class Scrape:
     counted: Snapshot
     rates: RateSamples
     at_s: float
+    members: Sequence[tuple[str, str, int]] = ()
+    """Topic, group and number of members, of groups that clients have joined at this broker."""
 
     @property
     def size(self) -> int:
         """Approximate number of samples."""
         partitions = sum(len(topic.partitions) for topic in self.topics)
         groups = sum(len(topic.groups) for topic in self.topics)
-        return len(self.counted.numbers) + len(self.topics) + partitions + groups
+        numbers = len(self.counted.numbers) + len(self.members)
+        return numbers + len(self.topics) + partitions + groups
 
     def families(self, sets: Collection[str], series_max: int) -> Iterator[Family]:
         """Iterate over every metric family of these sets of names.
 
         Topics beyond the limit of series have no series of their own, but count in sums.
         """
-        shown, left_out = self._shown(sets, series_max)
+        members = self.members[:MEMBER_SERIES_MAX] if "braidlog" in sets else ()
+        shown, left_out = self._shown(sets, series_max - len(members))
+        if "braidlog" in sets:
+            left_out += len(self.members) - len(members)
         hidden = {topic.name.full for topic in self.topics[len(shown) :]}
         text = "Series of topics that this answer leaves out, being at its limit."
         yield from self.own
@@ -78,6 +88,7 @@ class Scrape:
         yield from self.counted.without(hidden).families()
         if "braidlog" in sets:
             yield from _of_topics(shown, len(self.topics))
+            yield _of_members(members)
         traffic = self._traffic()
         if "pulsar" in sets:
             yield from pulsar_metrics(self.topics, traffic, hidden)
@@ -133,13 +144,19 @@ async def scrape(broker: Broker, ages: Ages, rates: RateSamples) -> Scrape:
     topics: list[TopicFacts] = []
     turns = Turns()
     ages.begin()
+    joined = await joined_here(broker)
+    rows: list[tuple[str, str, int]] = []
     for topic in broker.topics.all():
         await turns.count()
-        if not topic.deleted:
-            with suppress(*CHANGED):  # The next scrape shows the topic, if it is still here.
-                topics.append(await _facts(broker, topic, ages, turns))
+        if topic.deleted:
+            continue
+        members = joined.members(topic)
+        rows += [(topic.name.full, name, count) for name, count in members.items()]
+        with suppress(*CHANGED):  # The next scrape shows the topic, if it is still here.
+            topics.append(await _facts(broker, topic, ages, turns))
+            topics[-1].members = members
     own = [*_of_the_process(), *_of_the_broker(broker)]
-    return Scrape(own, topics, broker.metrics.snapshot(), rates, trio.current_time())
+    return Scrape(own, topics, broker.metrics.snapshot(), rates, trio.current_time(), rows)
 
 
 def _of_the_process() -> Iterator[Family]:
@@ -196,6 +213,14 @@ def _of_topics(topics: Sequence[TopicFacts], count_all: int) -> list[Family]:
                 age.add_labelled(labels, group.backlog_s)
     count = gauge("braidlog_topics", "Topics there are.", count_all)
     return [count, start, end, size, backlog, unacked, age]
+
+
+def _of_members(members: Sequence[tuple[str, str, int]]) -> Family:
+    text = "Members that read the topic, of groups that clients have joined at this broker."
+    family = Family(Kind.GAUGE, "braidlog_group_members", text)
+    for topic, group, count in members:
+        family.add_labelled(label_text(GROUP_LABELS, (topic, group)), count)
+    return family
 
 
 async def _facts(broker: Broker, topic: Topic, ages: Ages, turns: Turns) -> TopicFacts:

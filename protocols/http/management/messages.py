@@ -65,16 +65,35 @@ class TopicSummary(msgspec.Struct):
     schema_version: int | None  # The newest; null without a schema.
 
 
-class GroupSummary(msgspec.Struct):
-    """An entry of the list of groups. `group` is base64 if `encoding` says so."""
+class GroupClient(msgspec.Struct):
+    """A member of a group that reads no topic."""
 
-    topic: str
+    name: str
+    address: str
+
+
+class GroupSummary(msgspec.Struct):
+    """An entry of the list of groups. `group` is base64 if `encoding` says so.
+
+    `topic` is null for a group with members that read no existing topic; `backlog` is null for a
+    group without a position on the topic, and on a topic of another broker. `members` read the
+    topic now. `type` is the kind of a group that clients join, null for other subscriptions;
+    `protocol_type` is the protocol of Kafka's members among themselves.
+    """
+
+    topic: str | None
     group: str
     encoding: Encoding
     partitions: int
-    backlog: int
+    backlog: int | None
+    members: int
+    state: str
+    type: str | None
+    protocol_type: str | None
     # Age of the oldest unread record; 0 without a backlog, null if unknown. Only with `ages=true`.
     oldest_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    # The members of a group without a topic, if the request names the group.
+    clients: list[GroupClient] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TopicDetail(msgspec.Struct):
@@ -92,10 +111,12 @@ class TopicDetail(msgspec.Struct):
     partitions: list[PartitionInfo]
     groups: list[GroupSummary]
     inherited: dict[str, Setting] = {}
+    silent_brokers: list[int] = []  # As in `GroupPage`.
 
 
 class GroupPosition(msgspec.Struct):
     """A group's position in a partition; `position` is the next offset wanted, null if never set.
+    `backlog` is null if the group has no position on the topic at all.
 
     `acknowledged` are closed ranges [first, last] above the position, the lowest first. The list
     may be incomplete; `acknowledged_ranges` is the full number of ranges.
@@ -105,7 +126,7 @@ class GroupPosition(msgspec.Struct):
     position: int | None
     acknowledged: list[tuple[int, int]]
     acknowledged_ranges: int
-    backlog: int
+    backlog: int | None
     log_start_offset: int
     high_watermark: int
     # Age of the oldest unread record; 0 without a backlog, null if unknown. Only with `ages=true`.
@@ -126,14 +147,20 @@ class GroupMember(msgspec.Struct):
 
 
 class GroupDetail(msgspec.Struct):
-    """All details of a group on a topic."""
+    """All details of a group on a topic. `backlog`, `state`, `type` and `protocol_type` as in
+    `GroupSummary`; `silent_brokers` as in `GroupPage`.
+    """
 
     topic: str
     group: str
     encoding: Encoding
-    backlog: int
+    backlog: int | None
+    state: str
+    type: str | None
+    protocol_type: str | None
     partitions: list[GroupPosition]
     members: list[GroupMember]
+    silent_brokers: list[int]
 
 
 class TopicPage(msgspec.Struct):
@@ -147,11 +174,13 @@ class TopicPage(msgspec.Struct):
 
 class GroupPage(msgspec.Struct):
     """A page of groups; `next` as for topics: a topic's name, or with `sort=lag` the number of
-    entries before.
+    entries before. `silent_brokers` are the numbers of brokers that did not answer within a second:
+    members that they coordinate are missing.
     """
 
     groups: list[GroupSummary]
     next: str | None
+    silent_brokers: list[int]
 
 
 class Readiness(msgspec.Struct):

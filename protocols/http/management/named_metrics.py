@@ -60,6 +60,8 @@ class TopicFacts:
     name: TopicName
     partitions: list[PartitionFacts] = field(default_factory=list)
     groups: list[GroupFacts] = field(default_factory=list)
+    # Members of groups that clients have joined, by name, also of groups without a position.
+    members: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -90,6 +92,7 @@ def kafka_series(topic: TopicFacts) -> int:
     if not _has_kafka_name(topic.name):
         return 0
     series = 1 + len(KAFKA_TOTALS) + len(KAFKA_PARTITIONS) * len(topic.partitions)
+    series += len(topic.members)  # At most: a group with positions has a series already.
     return series + sum(2 + 2 * len(group.positions) for group in topic.groups)
 
 
@@ -261,11 +264,16 @@ def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Family
             by_partition["replicas"].add_labelled(labels, 1)
             by_partition["in_sync_replica"].add_labelled(labels, 1)
         for group in facts.groups:
-            _add_group(by_group, name.topic, group)
+            _add_group(by_group, name.topic, group, facts.members.get(group.name, 0))
+        known = {group.name for group in facts.groups}
+        for joined, count in facts.members.items():
+            if joined not in known:
+                labels = label_text(("consumergroup", "topic"), (joined, name.topic))
+                by_group["members"].add_labelled(labels, count)
     return [brokers, counts, *by_partition.values(), *by_group.values(), *totals.values()]
 
 
-def _add_group(families: Mapping[str, Family], topic: str, group: GroupFacts) -> None:
+def _add_group(families: Mapping[str, Family], topic: str, group: GroupFacts, members: int) -> None:
     for partition, position, backlog in group.positions:
         values = (group.name, topic, str(partition))
         labels = label_text(("consumergroup", *PARTITION), values)
@@ -273,7 +281,8 @@ def _add_group(families: Mapping[str, Family], topic: str, group: GroupFacts) ->
         families["lag"].add_labelled(labels, backlog)
     labels = label_text(("consumergroup", "topic"), (group.name, topic))
     families["lag_sum"].add_labelled(labels, group.backlog)
-    families["members"].add_labelled(labels, group.consumers)
+    # A member of a share group is a consumer, too.
+    families["members"].add_labelled(labels, max(group.consumers, members))
 
 
 PARTITION = ("topic", "partition")
@@ -288,7 +297,7 @@ KAFKA_GROUPS = {
     "current_offset": "Position of the group.",
     "lag": "Records not acknowledged.",
     "lag_sum": "The same of all partitions.",
-    "members": "Consumers that are connected.",
+    "members": "Members, or consumers that are connected.",
 }
 KAFKA_TOTALS = {
     "messagesin": "Records stored since the start.",

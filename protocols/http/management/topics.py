@@ -20,6 +20,7 @@ from braidlog.protocols.http import query
 from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.management.groups import summarize_groups
+from braidlog.protocols.http.management.joined import joined_groups
 from braidlog.protocols.http.path_names import topic_name
 from braidlog.protocols.http.query import page_limit
 from braidlog.protocols.http.requests import json_response
@@ -137,6 +138,7 @@ class TopicsApi:
 
     async def _detail(self, request: Request, topic: Topic) -> messages.TopicDetail:
         in_force = self._in_force(topic)
+        joined = await joined_groups(self._broker)
         partitions = [
             _partition_info(partition) async for partition in in_turns(tuple(topic.partitions))
         ]
@@ -150,9 +152,13 @@ class TopicsApi:
             in_force=in_force,
             partitions=partitions,
             groups=await summarize_groups(
-                self._broker, topic, is_seen=seen_by(self._broker, request)
+                self._broker,
+                topic,
+                joined,
+                is_seen=seen_by(self._broker, request),
             ),
             inherited=self._inherited(topic),
+            silent_brokers=list(joined.silent_brokers),
         )
 
     def _in_force(self, topic: Topic) -> dict[str, str | int | bool | None]:

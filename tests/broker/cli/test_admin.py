@@ -91,7 +91,12 @@ def fake() -> Iterator[FakeBroker]:
 
 
 def group(name: str, encoding: str = "utf8", topic: str = "public/default/orders") -> dict:
-    return {"topic": topic, "group": name, "encoding": encoding, "partitions": 1, "backlog": 4}
+    place = {"topic": topic, "group": name, "encoding": encoding, "partitions": 1, "backlog": 4}
+    return {**place, "type": "classic", "protocol_type": "", "state": "Stable", "members": 1}
+
+
+def group_page(*groups: dict, silent: tuple[int, ...] = ()) -> dict:
+    return {"groups": groups, "next": None, "silent_brokers": silent}
 
 
 def test_list_prints_a_json_array_of_all_pages(fake, capsys):
@@ -116,7 +121,7 @@ def test_list_draws_a_table_by_default_and_keeps_long_names_whole(fake, capsys):
 
 def test_url_comes_from_the_environment(fake, capsys, monkeypatch):
     monkeypatch.setenv("BRAIDLOG_URL", fake.url)
-    fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [], "next": None}
+    fake.answers["GET", "/api/v1/groups"] = 200, group_page()
     assert run(["groups", "list", "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
@@ -201,9 +206,9 @@ def test_delete_reports_on_standard_error_only(fake, capsys):
 
 def test_groups_show_requests_a_binary_name_as_listed(fake, capsys):
     listed = group(BINARY_GROUP, "base64")
-    detail = {**listed, "partitions": [], "backlog": 0}
+    detail = {**listed, "partitions": [], "backlog": 0, "members": []}
     path = "/api/v1/groups/public/default/orders/" + "%2FwA%3D"
-    fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [listed], "next": None}
+    fake.answers["GET", "/api/v1/groups"] = 200, group_page(listed)
     fake.answers["GET", path] = 200, detail
     command = ["groups", "show", BINARY_GROUP, "--encoding", "base64", "--url", fake.url]
     assert run([*command, "--output", "json"]) == 0
@@ -225,7 +230,7 @@ def test_groups_show_draws_positions_and_ranges(fake, capsys):
     }
     member = {"protocol": "kafka", "name": "k-1", "address": "127.0.0.1:9", "partitions": [0, 1]}
     listed = group("billing")
-    fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [listed], "next": None}
+    fake.answers["GET", "/api/v1/groups"] = 200, group_page(listed)
     fake.answers["GET", "/api/v1/groups/public/default/orders/billing"] = (
         200,
         {**listed, "partitions": [partition], "members": [member]},
@@ -236,13 +241,32 @@ def test_groups_show_draws_positions_and_ranges(fake, capsys):
     assert all(word in shown for word in ("kafka", "k-1", "127.0.0.1:9", "0, 1"))
 
 
+def test_groups_list_has_members_states_and_silent_brokers(fake, capsys):
+    unread = {**group("new"), "backlog": None, "members": 3}
+    worker = {**group("connect"), "topic": None, "backlog": None}
+    fake.answers["GET", "/api/v1/groups"] = 200, group_page(worker, unread, silent=(3,))
+    assert run(["groups", "list", "--url", fake.url]) == 0
+    shown = capsys.readouterr()
+    rows = [line.split() for line in shown.out.splitlines()]
+    assert rows[1][:5] == ["-", "connect", "classic", "Stable", "1"]
+    assert rows[2] == ["public/default/orders", "new", "classic", "Stable", "3", "1", "-"]
+    text = "broker 3 does not answer: members that it coordinates are missing"
+    assert shown.err == f"braidlog: {text}\n"
+
+
+def test_a_group_without_a_topic_shows_its_clients_and_cannot_be_deleted(fake, capsys):
+    worker = {**group("connect"), "topic": None, "clients": [{"name": "w-1", "address": "/::1"}]}
+    fake.answers["GET", "/api/v1/groups"] = 200, group_page(worker)
+    assert run(["groups", "show", "connect", "--url", fake.url]) == 0
+    shown = capsys.readouterr().out
+    assert "connect on no topic (classic Stable)" in shown and "w-1" in shown
+    assert run(["groups", "delete", "connect", "--yes", "--url", fake.url]) == 4
+
+
 def test_groups_show_of_a_missing_group_ends_with_4(fake, capsys):
-    fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [], "next": None}
+    fake.answers["GET", "/api/v1/groups"] = 200, group_page()
     assert run(["groups", "show", "nobody", "--url", fake.url]) == 4
-    assert (
-        capsys.readouterr().err
-        == "braidlog: no group 'nobody' has a position: the first commit stores a position\n"
-    )
+    assert capsys.readouterr().err == "braidlog: no group 'nobody' has a position or members\n"
 
 
 def test_a_missing_topic_ends_with_4(fake):
@@ -301,7 +325,7 @@ def test_invalid_arguments_end_with_2(arguments):
 
 
 def test_a_group_whose_name_is_not_utf8_is_shown_as_typed(fake, capsys):
-    fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [], "next": None}
+    fake.answers["GET", "/api/v1/groups"] = 200, group_page()
     assert run(["groups", "show", "\udcff\x00", "--url", fake.url]) == 4
     ((_, _, query, _),) = fake.asked
     assert (query["group"], query["encoding"]) == ([BINARY_GROUP], ["base64"])

@@ -20,7 +20,7 @@ def members(*described, kind=PROTOCOL_TYPE):
     """Return the topic's partitions by member, in the view of other tools."""
     group = SimpleNamespace(protocol_type=kind, described=lambda: described)
     known = KafkaMembers(
-        lambda name: group if name == b"g" else None, lambda name: None, "public/default"
+        lambda name: group if name == b"g" else None, lambda: [b"g"], "public/default"
     )
     return {member.name: list(member.partitions) for member in known.of(TOPIC, b"g")}
 

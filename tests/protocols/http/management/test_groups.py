@@ -34,7 +34,11 @@ async def test_show_has_position_ranges_and_backlog_of_each_partition(app, broke
         "group": "billing",
         "encoding": "utf8",
         "backlog": 5,
+        "state": "Empty",
+        "type": None,
+        "protocol_type": None,
         "members": [],
+        "silent_brokers": [],
         "partitions": [
             {
                 "partition": 0,
