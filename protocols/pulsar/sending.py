@@ -26,7 +26,11 @@ from braidlog.storage.formats.pulsar.entry import read_metadata
 from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
 from braidlog.storage.formats.pulsar.entry_runs import parse_send
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSend, ServerError
-from braidlog.storage.formats.pulsar.prepare import BODY_FORMAT, JOINED_ENTRY_BYTES
+from braidlog.storage.formats.pulsar.prepare import (
+    BODY_FORMAT,
+    JOINED_ENTRY_BYTES,
+    write_at_once,
+)
 from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
@@ -51,6 +55,7 @@ class Sending:
         self._client = client
         self._runs: dict[int, SendRun] = {}
         self._receipts = messages.ReceiptWriter()
+        self._once = write_at_once()
         self.pause_s = 0.0  # Wait for the publish rate.
 
     def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
@@ -58,6 +63,9 @@ class Sending:
 
         Their payloads must not change until `flush`. Raises ProtocolError.
         """
+        size = self._store_single(received)
+        if size:
+            return size, 1
         next_send, add = self._client.machine.next_send, self.add
         pos = frames = 0
         while frames < frames_max:  # hot: see make bench
@@ -73,6 +81,43 @@ class Sending:
             add(command, received[payload_pos:pos])
             frames += 1
         return pos, frames
+
+    def _store_single(self, received: memoryview) -> int:  # hot: see make bench
+        """Store the ordinary SEND that is all of the received bytes, with little work; its receipt
+        leaves once it is on disk. Return its size, or 0 for all else, with nothing done.
+        """
+        client, once = self._client, self._once
+        if once is None or SPEEDUPS is None or self._runs or not client.machine.is_connected:
+            return 0
+        send = SPEEDUPS.single_send(received, FRAME_BYTES_MAX - 4, JOINED_ENTRY_BYTES)
+        producer = None if send is None else client.producers.get(send[0])
+        if producer is None or not (producer.is_ready and producer.partition.is_persistent):
+            return 0
+        limits = producer.topic.client_limits
+        if producer.last_sequence is not None or limits.checks_messages or limits.publish:
+            return 0
+        producer_id, sequence_id, entry_pos = send
+        number = producer.number
+        once.append_us = client.broker.now_us()
+        once.producer = (number, messages.signed(producer.epoch) if number else 0, sequence_id)
+        partition, entry = producer.partition.stored(), received[entry_pos:]
+        try:
+            appended = partition.append_at_once(entry, once)
+        except BrokerError:  # `flush` meets the same error, and answers it.
+            return 0
+        if appended is None:
+            return 0
+        base_offset, count, ticket = appended
+        client.broker.metrics.records_in(
+            client.connection.protocol,
+            partition.metrics_name,
+            count,
+            once.prefix_bytes + len(entry),
+            partition.traffic,
+        )
+        self._receipts.begin(producer_id, partition.partition_id)
+        client.outbox.answer([self._receipts.write(sequence_id, base_offset, NO_SEQUENCE)], ticket)
+        return len(received)
 
     def _take_plain(self, received: memoryview, frames_max: int) -> tuple[int, int]:
         """Take ordinary SENDs of a producer, all in a single call."""

@@ -139,12 +139,15 @@ class BatchWriter(Protocol):
 
 @dataclass(slots=True)
 class WriteAtOnce:
-    """The call that stores a body at once. The last two fields are those of the next body."""
+    """The call that stores a body at once; `append_us` and `producer` are those of the next
+    body.
+    """
 
     write: BatchWriter
     bytes_max: int  # of a message or batch; a larger body needs a closer look
     append_us: int = 0
     producer: ProducerNext = NO_PRODUCER
+    prefix_bytes: int = 0  # that the call puts before the body
 
 
 @dataclass(slots=True)

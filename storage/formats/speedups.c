@@ -122,7 +122,10 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
 /* Pulsar SENDs: `protocols/pulsar/sending.py` and `pulsar.py`. A frame: size 4, command size 4,
  * command, 0e01, crc32c 4, metadata size 4, metadata, payload. Stored: size 4, delta 4, count 4 (little
  * endian), then what follows the command. */
-enum { SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9, SHORT_MAX = 127 };
+enum {
+    SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9, SHORT_MAX = 127,
+    JOINED_ENTRY_BYTES = 4096, /* As in `pulsar/prepare.py`. */
+};
 
 typedef struct {
     uint64_t producer_id, sequence_id;
@@ -342,33 +345,62 @@ static PyObject *chain(PyObject *self, PyObject *args) {
     return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);
 }
 
-/* The SEND that begins here, if it is whole, in order and of the plain kind. */
-static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
-                      Py_ssize_t entry_max, Send *send) {
+/* The SEND that begins here, if it is whole and its command in order. Gives its entry, NULL for another frame. */
+static const uint8_t *send_entry(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max, Py_ssize_t entry_max,
+                                 Send *send) {
     Field producer, sequence, messages;
     if (left < SEND_HEAD)
-        return 0;
+        return NULL;
     Py_ssize_t total = be32(at), command = be32(at + 4), size = at[11];
     if (at[8] != 0x08 || at[9] != 0x06 || at[10] != 0x32 || size >= 0x80 || command != size + 4
         || total > total_max || total + 4 > left || SEND_HEAD + size >= total + 4)
-        return 0;
+        return NULL;
     const uint8_t *field = at + SEND_HEAD, *end = field + size;
     if (!next_field(&field, end, &producer) || producer.tag != NUMBER(1)
         || !next_field(&field, end, &sequence) || sequence.tag != NUMBER(2))
-        return 0;
+        return NULL;
     if (field < end && (!next_field(&field, end, &messages) || messages.tag != NUMBER(3) || field != end))
-        return 0;
+        return NULL;
     send->producer_id = producer.value;
     send->sequence_id = sequence.value;
     send->rest_size = total + 4 - SEND_HEAD - size;
     send->frame_size = total + 4;
-    if (send->rest_size < CHECKED_MIN || send->rest_size > entry_max)
+    return send->rest_size > entry_max ? NULL : end;
+}
+
+/* Whether the entry has its checksum, and the metadata of a plain message. */
+static int is_plain_entry(const uint8_t *at, Py_ssize_t size, Send *send) {
+    if (size < CHECKED_MIN)
         return 0;
-    Py_ssize_t metadata = be32(end + 6);
-    if (end[0] != 0x0e || end[1] != 0x01 || metadata > send->rest_size - CHECKED_MIN
-        || crc32c_of(end + 6, (size_t)send->rest_size - 6) != be32(end + 2))
+    Py_ssize_t metadata = be32(at + 6);
+    if (at[0] != 0x0e || at[1] != 0x01 || metadata > size - CHECKED_MIN
+        || crc32c_of(at + 6, (size_t)size - 6) != be32(at + 2))
         return 0;
-    return plain_metadata(end + CHECKED_MIN, end + CHECKED_MIN + metadata, send);
+    return plain_metadata(at + CHECKED_MIN, at + CHECKED_MIN + metadata, send);
+}
+
+/* The SEND that begins here, if it is whole, in order and of the plain kind. */
+static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
+                      Py_ssize_t entry_max, Send *send) {
+    const uint8_t *entry = send_entry(at, left, total_max, entry_max, send);
+    return entry != NULL && is_plain_entry(entry, send->rest_size, send);
+}
+
+/* single_send(received, bytes of a frame at most, of an entry at most) -> (producer, sequence, place of the entry) of
+ * the SEND that fills the buffer; None for all else. The entry is not checked. */
+static PyObject *single_send(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t total_max, entry_max;
+    Send send;
+    if (!PyArg_ParseTuple(args, "y*nn", &view, &total_max, &entry_max))
+        return NULL;
+    const uint8_t *entry = send_entry(view.buf, view.len, total_max, entry_max, &send);
+    int is_single = entry != NULL && send.frame_size == view.len;
+    Py_ssize_t place = is_single ? entry - (const uint8_t *)view.buf : 0;
+    PyBuffer_Release(&view);
+    if (!is_single)
+        Py_RETURN_NONE;
+    return Py_BuildValue("KKn", send.producer_id, send.sequence_id, place);
 }
 
 static PyObject *send_producer(PyObject *self, PyObject *args) {
@@ -846,8 +878,8 @@ static int is_sound_batch(const uint8_t *at, Py_ssize_t size, Py_ssize_t bytes_m
 
 /* The fields of `BodyInfo` that a produced body has; the times in microseconds, NO_TIME for none. */
 typedef struct {
-    int64_t first_us, latest_us, producer;
-    uint32_t count, flags, epoch, first, last;
+    int64_t first_us, latest_us, producer, epoch, first, last;
+    uint32_t count, flags;
 } BodyFacts;
 static const int64_t NO_TIME = INT64_MIN;
 
@@ -863,7 +895,7 @@ static BodyFacts batch_facts(const uint8_t *at) {
     facts.flags = at[22] & KAFKA_CODEC_BITS ? IS_COMPRESSED : 0;
     if (producer != -1) {
         facts.producer = producer | producer_bit;
-        facts.epoch = (uint32_t)at[51] << 8 | at[52];
+        facts.epoch = at[51] << 8 | at[52];
         facts.first = be32(at + 53);
         facts.last = (facts.first + facts.count - 1) & INT32_MAX;
     }
@@ -892,8 +924,9 @@ static PyObject *kafka_batch(PyObject *self, PyObject *args) {
     if (is_sound_batch(view.buf, view.len, bytes_max)) {
         BodyFacts facts = batch_facts(view.buf);
         stamp_batch(view.buf, base_offset);
-        info = Py_BuildValue("INNILIII", facts.count, time_object(facts.first_us), time_object(facts.latest_us),
-                             facts.flags, (long long)facts.producer, facts.epoch, facts.first, facts.last);
+        info = Py_BuildValue("INNILLLL", facts.count, time_object(facts.first_us), time_object(facts.latest_us),
+                             facts.flags, (long long)facts.producer, (long long)facts.epoch, (long long)facts.first,
+                             (long long)facts.last);
     }
     PyBuffer_Release(&view);
     return info != NULL || PyErr_Occurred() ? info : Py_NewRef(Py_None);
@@ -1188,9 +1221,62 @@ enum {
     AT_FD, AT_POS, AT_SALT, AT_PARTITION, AT_EPOCH, AT_OFFSET, AT_OFFSET_MAX, AT_DURABLE, AT_BYTES_MAX, AT_APPEND_US,
     AT_PRODUCER, AT_PRODUCER_EPOCH, AT_SEQUENCE, APPEND_NUMBERS,
 };
-enum { STORED_SET = 2, STORED_BATCH = 7, HEAD_VERSION = 1 }; /* `BodyFormat`; the version of header and body. */
+/* `BodyFormat`; the version of header and body. */
+enum { STORED_SET = 2, STORED_ENTRIES = 3, STORED_BATCH = 7, HEAD_VERSION = 1 };
 
-/* Check a produced set, and write the header of its stored batch. 0: another set, or not the producer's next. */
+/* The arguments behind the body; 0 with an exception if they are not the numbers of a body. */
+static int append_numbers(PyObject *const *args, Py_ssize_t count, int64_t numbers[]) {
+    if (count != APPEND_NUMBERS + 1) {
+        PyErr_SetString(PyExc_TypeError, "a body is appended with its numbers");
+        return 0;
+    }
+    for (int i = 0; i < APPEND_NUMBERS; i++)
+        numbers[i] = PyLong_AsLongLong(args[i + 1]);
+    return !PyErr_Occurred();
+}
+
+/* Write the header of a batch with that body into zeros. 0: not all offsets may be given out. */
+static int put_head(uint8_t *head, uint64_t format, const BodyFacts *facts, const int64_t numbers[],
+                    const uint8_t *body, Py_ssize_t size) {
+    if (!facts->count || numbers[AT_OFFSET] > numbers[AT_OFFSET_MAX] - facts->count)
+        return 0;
+    const uint64_t fields[HEAD_FIELDS] = {
+        HEAD_VERSION, HEAD_VERSION, format, facts->flags,
+        (uint64_t)numbers[AT_PARTITION], (uint64_t)numbers[AT_EPOCH], (uint64_t)numbers[AT_OFFSET],
+        facts->count - 1, facts->count, (uint64_t)numbers[AT_DURABLE], (uint64_t)facts->first_us,
+        (uint64_t)facts->latest_us, (uint64_t)numbers[AT_APPEND_US], (uint64_t)facts->producer,
+        (uint64_t)facts->epoch, (uint64_t)facts->first, (uint64_t)facts->last,
+    };
+    uint8_t *to = head + HEAD_REST;
+    for (int i = 0, width; i < HEAD_FIELDS; i++, to += width) {
+        width = head_sizes[i] < 0 ? -head_sizes[i] : head_sizes[i];
+        put_le(to, fields[i], width);
+    }
+    put_le(head + HEAD_BODY + 4, (uint64_t)size, 4);
+    put_le(head + HEAD_BODY + 8, crc32c_of(body, (size_t)size), 4);
+    seal_head(head, (uint32_t)numbers[AT_SALT]);
+    return 1;
+}
+
+/* Write header and body at their place. 0: not all of it was written. */
+static int write_batch(const int64_t numbers[], const uint8_t *head, const void *body, Py_ssize_t size) {
+    struct iovec parts[] = {{(void *)head, HEAD_BYTES}, {(void *)body, (size_t)size}};
+    PyThreadState *state = PyEval_SaveThread(); /* The disk may make the write wait. */
+    ssize_t written = pwritev((int)numbers[AT_FD], parts, 2, (off_t)numbers[AT_POS]);
+    PyEval_RestoreThread(state);
+    return written == HEAD_BYTES + size;
+}
+
+/* What an append gives; None if it did not happen. */
+static PyObject *appended(int is_written, const BodyFacts *facts) {
+    if (!is_written)
+        Py_RETURN_NONE;
+    return Py_BuildValue("INLL", facts->count, time_object(facts->latest_us), (long long)facts->producer,
+                         (long long)facts->last);
+}
+
+/* Check and stamp a produced set, and write the header of its stored batch. 0: another set, or not the producer's
+ * next. */
 static int head_of_set(uint8_t *at, Py_ssize_t size, const int64_t numbers[], uint8_t *head, BodyFacts *facts) {
     int is_batch = size > BATCH_RECORDS && at[16] == BATCH_MAGIC;
     if (is_batch) {
@@ -1204,24 +1290,7 @@ static int head_of_set(uint8_t *at, Py_ssize_t size, const int64_t numbers[], ui
         *facts = (BodyFacts){.first_us = NO_TIME, .latest_us = NO_TIME};
         facts->count = stamp_messages(at, size, (Py_ssize_t)numbers[AT_BYTES_MAX], (uint64_t)numbers[AT_OFFSET]);
     }
-    if (!facts->count || numbers[AT_OFFSET] > numbers[AT_OFFSET_MAX] - facts->count)
-        return 0;
-    const uint64_t fields[HEAD_FIELDS] = {
-        HEAD_VERSION, HEAD_VERSION, is_batch ? STORED_BATCH : STORED_SET, facts->flags,
-        (uint64_t)numbers[AT_PARTITION], (uint64_t)numbers[AT_EPOCH], (uint64_t)numbers[AT_OFFSET],
-        facts->count - 1, facts->count, (uint64_t)numbers[AT_DURABLE], (uint64_t)facts->first_us,
-        (uint64_t)facts->latest_us, (uint64_t)numbers[AT_APPEND_US], (uint64_t)facts->producer, facts->epoch,
-        facts->first, facts->last,
-    };
-    uint8_t *to = head + HEAD_REST;
-    for (int i = 0, width; i < HEAD_FIELDS; i++, to += width) {
-        width = head_sizes[i] < 0 ? -head_sizes[i] : head_sizes[i];
-        put_le(to, fields[i], width);
-    }
-    put_le(head + HEAD_BODY + 4, (uint64_t)size, 4);
-    put_le(head + HEAD_BODY + 8, crc32c_of(at, (size_t)size), 4);
-    seal_head(head, (uint32_t)numbers[AT_SALT]);
-    return 1;
+    return put_head(head, is_batch ? STORED_BATCH : STORED_SET, facts, numbers, at, size);
 }
 
 /* kafka_append(set, file descriptor, file position, salt, partition, owner epoch, base offset, end of the offsets that
@@ -1233,25 +1302,40 @@ static PyObject *kafka_append(PyObject *self, PyObject *const *args, Py_ssize_t 
     BodyFacts facts;
     int64_t numbers[APPEND_NUMBERS];
     uint8_t head[HEAD_BYTES] = {0};
-    if (count != APPEND_NUMBERS + 1) {
-        PyErr_SetString(PyExc_TypeError, "kafka_append takes a set and its numbers");
+    if (!append_numbers(args, count, numbers) || PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE) < 0)
         return NULL;
-    }
-    for (int i = 0; i < APPEND_NUMBERS; i++)
-        numbers[i] = PyLong_AsLongLong(args[i + 1]);
-    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE) < 0)
+    int is_written = head_of_set(view.buf, view.len, numbers, head, &facts)
+        && write_batch(numbers, head, view.buf, view.len);
+    PyBuffer_Release(&view);
+    return appended(is_written, &facts);
+}
+
+/* pulsar_append(entry, numbers as of kafka_append; producer 0 for none) -> as kafka_append: check the entry of a SEND,
+ * and write the entry behind its prefix and the header of a batch. */
+static PyObject *pulsar_append(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    Py_buffer view;
+    Send send;
+    BodyFacts facts = {.count = 1};
+    int64_t numbers[APPEND_NUMBERS];
+    uint8_t head[HEAD_BYTES] = {0}, body[PREFIX + JOINED_ENTRY_BYTES];
+    if (!append_numbers(args, count, numbers) || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    int is_written = head_of_set(view.buf, view.len, numbers, head, &facts);
-    if (is_written) {
-        struct iovec parts[] = {{head, HEAD_BYTES}, {view.buf, (size_t)view.len}};
-        PyThreadState *state = PyEval_SaveThread(); /* The disk may make the write wait. */
-        is_written = pwritev((int)numbers[AT_FD], parts, 2, (off_t)numbers[AT_POS]) == HEAD_BYTES + view.len;
-        PyEval_RestoreThread(state);
+    int is_written = 0;
+    if (view.len <= numbers[AT_BYTES_MAX] && view.len <= JOINED_ENTRY_BYTES
+        && is_plain_entry(view.buf, view.len, &send)) {
+        facts.first_us = facts.latest_us = us_of(send.publish_ms);
+        facts.producer = numbers[AT_PRODUCER];
+        facts.epoch = numbers[AT_PRODUCER_EPOCH];
+        facts.first = facts.last = numbers[AT_SEQUENCE];
+        put_le(body, (uint64_t)view.len, 4);
+        put_le(body + 4, 0, 4);
+        put_le(body + 8, 1, 4);
+        put(body + PREFIX, view.buf, view.len);
+        is_written = put_head(head, STORED_ENTRIES, &facts, numbers, body, PREFIX + view.len)
+            && write_batch(numbers, head, body, PREFIX + view.len);
     }
     PyBuffer_Release(&view);
-    if (!is_written)
-        Py_RETURN_NONE;
-    return Py_BuildValue("INLI", facts.count, time_object(facts.latest_us), (long long)facts.producer, facts.last);
+    return appended(is_written, &facts);
 }
 
 static PyMethodDef methods[] = {
@@ -1260,7 +1344,9 @@ static PyMethodDef methods[] = {
     {"kafka_produce", (PyCFunction)(void (*)(void))kafka_produce, METH_FASTCALL, NULL},
     {"kafka_produced", kafka_produced, METH_VARARGS, NULL},
     {"kafka_append", (PyCFunction)(void (*)(void))kafka_append, METH_FASTCALL, NULL},
+    {"pulsar_append", (PyCFunction)(void (*)(void))pulsar_append, METH_FASTCALL, NULL},
     {"batch_head", (PyCFunction)(void (*)(void))batch_head, METH_FASTCALL, NULL},
+    {"single_send", single_send, METH_VARARGS, NULL},
     {"send_producer", send_producer, METH_VARARGS, NULL},
     {"cut_sends", cut_sends, METH_VARARGS, NULL},
     {"entry_key", entry_key, METH_O, NULL},

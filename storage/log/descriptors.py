@@ -10,9 +10,10 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 # Idle descriptors kept open, and the share of the descriptors of this process that they may take:
-# connections need most of the others.
-HANDLES_MAX = 512
-HANDLES_SHARE = 4
+# connections need most of the others. A round that reaches more files opens and closes some for
+# each record; a thousand written partitions have two thousand files.
+HANDLES_MAX, HANDLES_SHARE = 4096, 8
+FEW_HANDLES, FEW_HANDLES_SHARE = 512, 4  # Where a process may open few files.
 
 # Errors of a call that found no descriptor left in this process, or in the whole system.
 NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
@@ -23,7 +24,8 @@ def idle_handles_max() -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return HANDLES_MAX
-    return min(HANDLES_MAX, files // HANDLES_SHARE)
+    few = min(FEW_HANDLES, files // FEW_HANDLES_SHARE)
+    return min(HANDLES_MAX, max(few, files // HANDLES_SHARE))
 
 
 def with_descriptor(call: Callable[[], Result], close_idle: Callable[[], bool]) -> Result:

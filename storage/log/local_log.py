@@ -261,7 +261,7 @@ class LocalLog:
         segment, append_us = self._active, once.append_us
         if segment is None or not (self._place.files.writes_plainly and self.takes_appends):
             return None
-        settings, stored_bytes = self.settings, HEADER_BYTES + len(body)
+        settings, stored_bytes = self.settings, HEADER_BYTES + once.prefix_bytes + len(body)
         file_pos, first_us = segment.size, segment.first_append_us
         if (
             first_us is None

@@ -12,14 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from braidlog.storage.formats.api import BodyFormat, BodyInfo, Buffer
+from braidlog.storage.formats.api import BatchWriter, BodyFormat, BodyInfo, Buffer, WriteAtOnce
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, SendInfo
+from braidlog.storage.formats.quick import SPEEDUPS
 
 BODY_FORMAT: Final = int(BodyFormat.PULSAR)
 # Entries of this size or less are copied together before they are written: a thousand pieces cost
 # more than their bytes.
 JOINED_ENTRY_BYTES: Final = 4096
 US_PER_MS: Final = 1000
+WRITE: BatchWriter | None = None if SPEEDUPS is None else SPEEDUPS.pulsar_append
+
+
+def write_at_once() -> WriteAtOnce | None:
+    """Return the call that stores the entry of an ordinary SEND; None without the extension. In its
+    `ProducerNext` the id of no producer is 0.
+    """
+    if WRITE is None:
+        return None
+    return WriteAtOnce(WRITE, JOINED_ENTRY_BYTES, prefix_bytes=ENTRY_PREFIX.size)
 
 
 @dataclass(slots=True)

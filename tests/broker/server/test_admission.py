@@ -35,5 +35,14 @@ def test_connections_leave_files_for_the_log():
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, before[1]))
             assert 0 < connections_max() <= CONNECTIONS_MAX
             assert connections_max() + idle_handles_max() <= files // 4 * 3
+            assert idle_handles_max() == files // 4
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_ten_thousand_connections_leave_room_for_the_files_of_a_thousand_partitions(monkeypatch):
+    for files, handles in ((2048, 512), (12_000, 1500), (16_384, 2048), (1 << 20, 4096)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert idle_handles_max() == handles
+        if files >= 12_000:
+            assert connections_max() == CONNECTIONS_MAX

@@ -2,6 +2,7 @@
 
 import random
 import struct
+import tempfile
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -10,12 +11,13 @@ from crc32c import crc32c
 
 from braidlog.broker.delivery.client_policies import ClientPolicies
 from braidlog.broker.runtime.endings import ProtocolError
-from braidlog.broker.topics.client_limits import ClientLimits
+from braidlog.broker.topics.client_limits import ClientLimits, Rate
 from braidlog.broker.topics.partition_calls import Appended
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.machine import PulsarMachine
 from braidlog.protocols.pulsar.sending import Sending
-from braidlog.storage.formats import quick
+from braidlog.storage.formats import batch, quick
+from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     BaseCommand,
     CommandSend,
@@ -37,6 +39,9 @@ class FakeClient:
     answered: bytes = b""
     last_sequence: int | None = None  # Of both producers; None: without deduplication.
     closed: list = field(default_factory=list)  # Numbers of producers.
+    limits: ClientLimits = field(default_factory=ClientLimits)
+    number: int = 0  # Of both producers in the catalogue.
+    at_once: int = 0  # SENDs that were stored without a run.
 
     def __post_init__(self):
         self.machine.connected()
@@ -50,6 +55,7 @@ class FakeClient:
             traffic=None,
             is_persistent=True,
             append=self._append,
+            append_at_once=self._append_at_once,
             partition_id=7,
             metrics_name="public/default/t",
             appended_ticket=0,
@@ -57,11 +63,11 @@ class FakeClient:
         partition.stored = lambda: partition
         self.producers = {
             number: SimpleNamespace(
-                topic=SimpleNamespace(client_limits=ClientLimits()),
+                topic=SimpleNamespace(client_limits=self.limits),
                 partition=partition,
                 producer_id=number,
-                number=0,
-                epoch=0,
+                number=self.number,
+                epoch=self.number and 2**64 - 3,
                 is_ready=True,
                 last_sequence=self.last_sequence,
             )
@@ -78,6 +84,21 @@ class FakeClient:
         self.stored.append((b"".join(map(bytes, body)), info))
         self._end += info.record_count
         return Appended(self._end - info.record_count, 0)
+
+    def _append_at_once(self, entry, once):
+        with tempfile.TemporaryFile(buffering=0) as file:
+            place = (file.fileno(), 0, 9, 7, 0, self._end, 1 << 62, 0)
+            if once.write(entry, *place, once.bytes_max, once.append_us, *once.producer) is None:
+                return None
+            data = file.read()
+        header = batch.unpack(data, 9)
+        body = data[batch.HEADER_BYTES :]
+        assert (header.base_offset, header.body_bytes) == (self._end, len(body))
+        self.at_once += 1
+        fields = {name: getattr(header, name) for name in BodyInfo.__dataclass_fields__}
+        self.stored.append((body, BodyInfo(**fields)))
+        self._end += 1
+        return self._end - 1, 1, 0
 
     def _answer(self, parts, ticket):
         self.answered += b"".join(parts)
@@ -207,6 +228,76 @@ def test_runs_are_stored_and_answered_like_single_sends(seed):
     assert [client.producers[n].last_sequence for n in (1, 2)] == [
         expected.producers[n].last_sequence for n in (1, 2)
     ]
+
+
+def each_alone(client, frames):
+    """Return the client after receives of a whole frame each."""
+    taking = Sending(client)
+    for frame in frames:
+        size, count = taking.take(memoryview(bytearray(frame)), FRAMES_MAX)
+        if count:
+            assert (size, count) == (len(frame), 1)
+        else:  # As the session does with any other command.
+            command = client.machine.decode(memoryview(frame))
+            taking.add(command.fields, command.payload)
+        taking.flush()
+    return client
+
+
+def each_in_a_run(client, frames):
+    """Return the client after a run for each frame."""
+    taking = Sending(client)
+    for frame in frames:
+        command = client.machine.decode(memoryview(frame))
+        taking.add(command.fields, command.payload)
+        taking.flush()
+    return client
+
+
+@pytest.mark.parametrize("number", [0, 12])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_send_alone_is_stored_and_answered_like_a_run(seed, number):
+    frames = sends(random.Random(seed), 300)
+    client = each_alone(FakeClient(number=number), frames)
+    expected = each_in_a_run(FakeClient(number=number), frames)
+    assert client.stored == expected.stored, f"seed {seed}"
+    assert client.answered == expected.answered, f"seed {seed}"
+    assert client.at_once > 20 or quick.SPEEDUPS is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"last_sequence": 3},
+        {"limits": ClientLimits(message_bytes=1000)},
+        {"limits": ClientLimits(publish=Rate(1000, None))},
+    ],
+    ids=["deduplicated", "checked", "rated"],
+)
+def test_a_send_with_rules_is_not_stored_at_once(options):
+    frames = [
+        frame(
+            CommandSend(producer_id=1, sequence_id=number),
+            MessageMetadata(producer_name="p", publish_time=TIME_MS, sequence_id=number),
+        )
+        for number in range(10)
+    ]
+    client = each_alone(FakeClient(**options), frames)
+    assert client.at_once == 0
+    assert client.stored == each_in_a_run(FakeClient(**options), frames).stored
+    assert client.stored
+
+
+def test_a_send_is_stored_after_those_before_it():
+    frames = sends(random.Random(3), 40)
+    client = FakeClient()
+    taking = Sending(client)
+    first = client.machine.decode(memoryview(frames[0]))
+    taking.add(first.fields, first.payload)
+    taking.take(memoryview(bytearray(frames[1])), FRAMES_MAX)
+    assert (client.at_once, client.stored) == (0, [])
+    taking.flush()
+    assert client.stored == one_by_one(frames[:2]).stored
 
 
 @pytest.mark.skipif(quick.SPEEDUPS is None, reason="without the extension each is parsed")

@@ -54,8 +54,8 @@ def kafka_set(chance):
     return b"".join(parts)
 
 
-def pulsar_send(chance, *, producer_id, sequence_id, payload=None, **fields):
-    """Return the frame of a SEND."""
+def pulsar_entry(chance, *, sequence_id, payload=None, **fields):
+    """Return the part of a SEND behind its command."""
     metadata = MessageMetadata(producer_name="p-1", sequence_id=sequence_id, **fields)
     if "publish_time" not in fields:
         metadata.publish_time = 1_700_000_000_000 + chance.randrange(5000)
@@ -71,7 +71,12 @@ def pulsar_send(chance, *, producer_id, sequence_id, payload=None, **fields):
     if payload is None:
         payload = chance.randbytes(chance.randrange(150))
     checked = struct.pack(">I", len(packed)) + packed + payload
-    rest = b"\x0e\x01" + struct.pack(">I", crc32c(checked)) + checked
+    return b"\x0e\x01" + struct.pack(">I", crc32c(checked)) + checked
+
+
+def pulsar_send(chance, *, producer_id, sequence_id, payload=None, **fields):
+    """Return the frame of a SEND."""
+    rest = pulsar_entry(chance, sequence_id=sequence_id, payload=payload, **fields)
     send = CommandSend(producer_id=producer_id, sequence_id=sequence_id)
     if chance.random() < 0.3:
         send.num_messages = 1

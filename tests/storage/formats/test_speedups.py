@@ -190,6 +190,29 @@ def test_pulsar_sends_sound_and_mutated(seed):
     assert send_count > ROUNDS
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pulsar_send_alone(seed):
+    chance = random.Random(seed)
+    machine = PulsarMachine()
+    machine.connected()
+    found = 0
+    for number in range(ROUNDS):
+        sound = pulsar_send(chance, producer_id=chance.randrange(1 << 20), sequence_id=number)
+        data = chance.choice((sound, sound + b"?", sound[:-1], mutated(chance, sound)))
+        result = C.single_send(data, *LIMITS)
+        wanted = machine.next_send(memoryview(data), 0)
+        if result is None:
+            assert wanted is None or data != sound
+        else:
+            found += 1
+            command, entry_pos, end = wanted
+            assert result == (command.producer_id, command.sequence_id, entry_pos)
+            assert end == len(data)
+    assert ROUNDS / 4 < found < ROUNDS
+    assert C.single_send(b"", *LIMITS) is None
+    assert C.single_send(sound, LIMITS[0], 8) is None
+
+
 def test_pulsar_sends_end_with_the_producer_the_frames_and_the_size():
     chance = random.Random(9)
     first = pulsar_send(chance, producer_id=1, sequence_id=7)

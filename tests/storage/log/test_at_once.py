@@ -7,14 +7,23 @@ import struct
 import pytest
 
 from braidlog.storage.errors import StorageError
-from braidlog.storage.formats.api import NO_PRODUCER, Prepared, WriteAtOnce
+from braidlog.storage.formats.api import NO_PRODUCER, BodyInfo, Prepared, WriteAtOnce
 from braidlog.storage.formats.kafka import prepare as kafka
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES, PRODUCER_BIT
 from braidlog.storage.formats.kafka.record_batches import NO_PRODUCER as NO_ID
+from braidlog.storage.formats.pulsar import prepare as pulsar
+from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, parse_send
 from braidlog.storage.formats.record import Record
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.settings import Durability
-from tests.storage.formats.speedup_samples import kafka_batch, kafka_set, mutated, resealed, sealed
+from tests.storage.formats.speedup_samples import (
+    kafka_batch,
+    kafka_set,
+    mutated,
+    pulsar_entry,
+    resealed,
+    sealed,
+)
 from tests.storage.log.logs import OneLog
 
 pytestmark = pytest.mark.skipif(
@@ -91,6 +100,59 @@ def test_sets_are_stored_as_by_append(seed, tmp_path):
             assert ours.log.durable_offset == ours.log.log_end_offset
     assert contents(ours) == contents(theirs)
     assert at_once > 50
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entries_are_stored_as_by_append(seed, tmp_path):
+    chance = random.Random(seed)
+    settings = {"index_interval_bytes": 1000, "segment_bytes": 1 << 14}
+    ours, theirs = OneLog(tmp_path / "ours", **settings), OneLog(tmp_path / "theirs", **settings)
+    once, at_once = pulsar.write_at_once(), 0
+    once.append_us = APPEND_US
+    for number in range(300):
+        entry = mutated(chance, pulsar_entry(chance, sequence_id=number))
+        once.producer = chance.choice([(0, 0, number), (5, -3, number)])
+        end_offset, size = ours.log.log_end_offset, ours.log.size_bytes
+        written = ours.log.append_at_once(memoryview(entry), once)
+        try:
+            send = parse_send(memoryview(entry))
+        except StorageError:
+            send = None
+        if written is None:
+            assert (ours.log.log_end_offset, ours.log.size_bytes) == (end_offset, size)
+        else:
+            at_once += 1
+            assert written == (1, send.publish_us, once.producer[0], number)
+        for store in [theirs] if written else [ours, theirs] if send else []:
+            producer, epoch, sequence = once.producer
+            info = BodyInfo(
+                send.record_count,
+                send.publish_us,
+                send.publish_us,
+                send.flags,
+                producer,
+                epoch,
+                sequence,
+                sequence,
+            )
+            body = ENTRY_PREFIX.pack(len(entry), 0, send.record_count) + bytes(entry)
+            store.log.append([body], info, body_format=pulsar.BODY_FORMAT, append_us=APPEND_US)
+    assert contents(ours) == contents(theirs)
+    assert 100 < at_once < 300
+
+
+def test_an_entry_above_the_joined_size_is_left_to_append(tmp_path):
+    def entry_of(payload):
+        return pulsar_entry(random.Random(1), sequence_id=1, payload=payload)
+
+    store, once = OneLog(tmp_path), pulsar.write_at_once()
+    once.bytes_max = 1 << 20
+    room = pulsar.JOINED_ENTRY_BYTES - len(entry_of(b""))
+    for payload_bytes in (room, room + 1):
+        entry = memoryview(entry_of(bytes(payload_bytes)))
+        is_joined = len(entry) <= pulsar.JOINED_ENTRY_BYTES
+        assert is_joined == (payload_bytes == room)
+        assert (store.log.append_at_once(entry, once) is not None) == is_joined
 
 
 def batch_of(*producer):
