@@ -305,6 +305,9 @@ async def test_full_disk_refuses_sends_with_the_storage_error(broker, client):
         def __getattr__(self, name):
             return getattr(log, name)
 
+        def append_at_once(self, *arguments):
+            return None
+
         def append(self, *arguments, **settings):
             raise StorageFull("no space")
 
