@@ -195,7 +195,7 @@ def test_a_pulsar_send_alone(seed):
     chance = random.Random(seed)
     machine = PulsarMachine()
     machine.connected()
-    found = 0
+    single_count = 0
     for number in range(ROUNDS):
         sound = pulsar_send(chance, producer_id=chance.randrange(1 << 20), sequence_id=number)
         data = chance.choice((sound, sound + b"?", sound[:-1], mutated(chance, sound)))
@@ -204,11 +204,11 @@ def test_a_pulsar_send_alone(seed):
         if result is None:
             assert wanted is None or data != sound
         else:
-            found += 1
+            single_count += 1
             command, entry_pos, end = wanted
             assert result == (command.producer_id, command.sequence_id, entry_pos)
             assert end == len(data)
-    assert ROUNDS / 4 < found < ROUNDS
+    assert ROUNDS / 4 < single_count < ROUNDS
     assert C.single_send(b"", *LIMITS) is None
     assert C.single_send(sound, LIMITS[0], 8) is None
 
