@@ -66,16 +66,18 @@ class RoundSyncer:
     def close(self) -> None:
         """Wait for a sync that may be under way, then close: its files must stay open until then.
 
-        If the sync fails, the committer begins no further round, because the kernel reports an
-        error only once.
+        If the sync fails, or does not end in time, the committer begins no further round, because
+        the kernel reports an error only once: another sync of the same files would succeed.
         """
         is_over = self._queue is None or self._queue.close(SYNC_STOP_S)
         if self._queued and self._queue is not None:
             with suppress(StorageFailed):  # The last commit, or another caller, raises the error.
                 self._committer.check_synced(self._queue.results())
-        # A late answer must not reach another file with the same descriptor.
         if self._thread.stop() and is_over:
             os.close(self.fd)
+            return
+        # The descriptor stays open: a late answer must not reach another file.
+        self._committer.give_up(f"a sync did not end within {SYNC_STOP_S:.0f} s of the stop")
 
 
 class SyncThread:

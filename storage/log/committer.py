@@ -190,6 +190,10 @@ class Committer:
             self.failure = failure
             raise
 
+    def give_up(self, reason: str) -> None:
+        """Begin no further round: the outcome of a sync stays unknown."""
+        self.failure = self.failure or StorageFailed(reason)
+
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
         return self._keeper.sync_queue(eventfd)
 

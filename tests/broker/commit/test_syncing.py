@@ -149,3 +149,33 @@ def test_a_failure_of_a_pending_sync_at_the_end_is_final_too():
     syncer.close()
     with pytest.raises(StorageFailed, match=r"cannot sync 0\.log: Input/output error"):
         committer.commit()
+
+
+def test_after_a_sync_that_does_not_end_at_the_stop_no_other_sync_counts():
+    """The sync under way may take the error, and the next sync of the same file would succeed."""
+    queue, file = HeldQueue(), OneFile(0)
+    queue.close = lambda seconds: False
+    member = OneMember(SyncPoint([file]))
+    committer = Committer(queue)
+    committer.mark(member)
+    syncer = RoundSyncer(committer)
+    syncer.start(committer.begin())
+    syncer.close()
+    with pytest.raises(StorageFailed, match="a sync did not end within"):
+        committer.commit()
+    assert not file.threads and not member.finished
+    os.close(syncer.fd)
+
+
+class OneMember:
+    """A member of a single round."""
+
+    def __init__(self, point):
+        self.point = point
+        self.finished = False
+
+    def begin_sync(self):
+        return self.point
+
+    def finish_sync(self, point):
+        self.finished = True

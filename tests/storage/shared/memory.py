@@ -4,8 +4,10 @@ The contract in `test_ledger.py` compares `MemoryLedger` with the real ledger. `
 clock.
 """
 
+import threading
 import time
 from dataclasses import replace
+from functools import wraps
 
 from braidlog.storage.shared.layout import BadObject, pack_name, round_name, segment_name
 from braidlog.storage.shared.ledger import (
@@ -56,10 +58,31 @@ class MemoryStore:
         return iter(sorted(name for name in self.objects if name.startswith(prefix)))
 
 
+def one_at_a_time(kind):
+    """Let the statements of a ledger follow each other, as the row locks of PostgreSQL do: the
+    threads of several brokers call them.
+    """
+    for name, method in list(vars(kind).items()):
+        if callable(method) and not name.startswith("_") and name != "await_news":
+            setattr(kind, name, _in_turn(method))
+    return kind
+
+
+def _in_turn(method):
+    @wraps(method)
+    def in_turn(self, *arguments, **more):
+        with self._statement:
+            return method(self, *arguments, **more)
+
+    return in_turn
+
+
+@one_at_a_time
 class MemoryLedger:
     """The tables as dicts."""
 
     def __init__(self, now_ms=lambda: 0):
+        self._statement = threading.RLock()
         self._now_ms = now_ms
         self._cluster = None
         self._sessions = {}  # Session -> row.
