@@ -407,11 +407,12 @@ class Subscriptions:
     def flush_lazy(self) -> int:
         """Return a ticket after which a crash takes back no position that is visible now. The
         answer to a client that asks for a position waits for the ticket. If storage takes no
-        change, the ticket is 0: the client still gets an answer.
+        change, which is reported, the ticket is 0: the client still gets an answer.
         """
         try:
             return self.cursors.flush_lazy()
-        except StorageError:
+        except StorageError as error:
+            self.report(error)
             return 0
 
     async def lowest_position(self, topic: Topic, index: int) -> int | None:

@@ -6,6 +6,7 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.positions import subscription_limits
 from braidlog.broker.positions.subscriptions import LOOK_SUBSCRIPTIONS, CursorEvent, KafkaCommit
+from braidlog.storage.errors import StorageFailed, StorageFull
 from braidlog.storage.metadata import ranges as ranges_module
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import MetadataParts, RecordingListener
@@ -355,3 +356,16 @@ async def test_positions_with_constant_backward_moves_count_as_unacknowledged(ho
         nursery.start_soon(set_back)
         assert await house.subscriptions.lowest_position(topic, 0) == 0
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("error", [StorageFull("no room"), StorageFailed("cannot write")])
+def test_a_position_that_cannot_be_made_durable_is_answered_and_the_error_reported(house, error):
+    """A write that failed for good must stop the broker, whoever asked for the write."""
+
+    class Broken:
+        def flush_lazy(self):
+            raise error
+
+    house.subscriptions.cursors = Broken()
+    assert house.subscriptions.flush_lazy() == 0
+    assert house.reported == [error]
