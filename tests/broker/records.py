@@ -3,6 +3,7 @@ records.
 """
 
 from braidlog.broker.reading.transcode import read_as
+from braidlog.storage.errors import StorageFull
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.iggy.classic import pack_key
 from braidlog.storage.formats.kafka.set_layout import ENTRY
@@ -13,6 +14,23 @@ from braidlog.storage.metadata.names import parse_topic
 APPEND_US = 1_700_000_000_000_000
 # The part of a stored body before the part for readers.
 STORED_HEAD = dict.fromkeys(("iggy", "iggy_typed"), pack_key(None))
+
+
+class FullOnce:
+    """A log without room for the next append, but with room for smaller appends."""
+
+    def __init__(self, log):
+        self._log = log
+        self._is_full = True
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def append(self, *body, **more):
+        if self._is_full:
+            self._is_full = False
+            raise StorageFull("no space")
+        return self._log.append(*body, **more)
 
 
 async def make_partition(broker, name="t", **settings):

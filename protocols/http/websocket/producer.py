@@ -25,7 +25,12 @@ from braidlog.broker.topics.schemas import IncompatibleSchema, check_needed
 from braidlog.protocols.http.errors import INCOMPATIBLE_SCHEMA, RequestRefused
 from braidlog.protocols.http.ids import MessageId, write_id
 from braidlog.protocols.http.limits import INLINE_BODY_BYTES
-from braidlog.protocols.http.pip64.produce import PROTOCOL, Placed, Producing
+from braidlog.protocols.http.pip64.produce import (
+    MAY_BE_TRIED_AGAIN,
+    PROTOCOL,
+    Placed,
+    Producing,
+)
 from braidlog.protocols.http.pip64.showing import message_id
 from braidlog.protocols.http.websocket import frames
 from braidlog.protocols.http.websocket.frames import BadFrame
@@ -66,6 +71,7 @@ class ProducerSocket(Socket):
         self._sequences: ProducerSequences | None = None
         self._frames: list[SentFrame] = []
         self._characters = 0
+        self._refusal: BrokerError | None = None  # Of a message that a client may send again.
         self._came = trio.Event()
         self._room = trio.Event()
 
@@ -226,7 +232,11 @@ class ProducerSocket(Socket):
         return self._partitions[self._turn].index
 
     async def run(self) -> None:
-        """Store the queued messages, and answer them in their order."""
+        """Store the queued messages, and answer them in their order. Raises BrokerError after a
+        message that was refused for now, with deduplication.
+        """
+        sequences = self._sequences
+        assert sequences is not None
         while True:
             await self._came.wait()
             self._came = trio.Event()
@@ -235,6 +245,10 @@ class ProducerSocket(Socket):
             await self._store(sent)
             for frame in sent:
                 await self.send(frame.answer)
+            if self._refusal is not None and sequences.number:
+                # A later message would take a later number. Otherwise the refused message, sent
+                # again after that, would count as a repeat: acknowledged, but not stored.
+                raise self._refusal
 
     async def _store(self, sent: Sequence[SentFrame]) -> None:
         """Store the messages, and set the answer of each."""
@@ -260,11 +274,18 @@ class ProducerSocket(Socket):
                 producer_number=sequences.number,
             )
         except (BrokerError, RequestRefused) as error:
+            self._note_refusal(error)
             for frame in storable:
                 frame.answer = frames.send_error(frames.UNKNOWN, str(error), frame.context)
             return
         for frame, place in zip(storable, placed, strict=True):
+            self._note_refusal(place.error)
             frame.answer = self._answer(place, frame.context)
+
+    def _note_refusal(self, error: Exception | None) -> None:
+        """Note an error after which a client may send the same message again."""
+        if isinstance(error, MAY_BE_TRIED_AGAIN):
+            self._refusal = error
 
     def _repeated(self, frame: SentFrame) -> str:
         """Return the answer to a message that was stored before: an id without a place."""

@@ -3,8 +3,8 @@
 import pytest
 
 from braidlog.protocols.pulsar.machine import Type
-from braidlog.storage.errors import StorageFull
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from tests.broker.records import FullOnce
 from tests.protocols.pulsar.talk import (
     NAME,
     TOPIC,
@@ -138,23 +138,6 @@ async def test_a_topic_recreated_during_a_probe_remembers_nothing(broker, client
     assert (await client.next(Type.PRODUCER_SUCCESS)).last_sequence_id == -1
     assert await send(client, 0, entry(b"d"), entry(b"e")) == [(2, 0), (2, 1)]
     assert await payloads(broker) == [b"d", b"e"]
-
-
-class FullOnce:
-    """A log without room for the next append, but with room for smaller appends."""
-
-    def __init__(self, log):
-        self._log = log
-        self._is_full = True
-
-    def __getattr__(self, name):
-        return getattr(self._log, name)
-
-    def append(self, *body, **more):
-        if self._is_full:
-            self._is_full = False
-            raise StorageFull("no space")
-        return self._log.append(*body, **more)
 
 
 @ON

@@ -2,10 +2,13 @@
 
 import base64
 import json
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
 from braidlog.protocols.http.websocket.sequences import ProducerSequences
+from conformance.clients.raw.websocket import Closed
+from tests.broker.records import FullOnce
 from tests.protocols.http.conftest import listener
 from tests.protocols.http.websocket.test_socket import (
     HELLO,
@@ -14,6 +17,7 @@ from tests.protocols.http.websocket.test_socket import (
     counted,
     dial,
     exchange,
+    received,
 )
 
 __all__ = ["counted", "dial", "listener"]
@@ -97,3 +101,36 @@ async def test_the_number_of_a_name_is_released_once(broker):
     sequences.close()
     with pytest.raises(KeyError):
         broker.producers.release(b"till", topic)
+
+
+@pytest.mark.parametrize("fails", ["full disk", "deletion that fails"])
+async def test_a_message_that_was_refused_is_stored_when_a_client_sends_it_again(
+    dial, broker, fails
+):
+    """The connection ends after the refusal: a later message would be stored with a later number,
+    and the client, beginning again behind its last stored message, would take this for a repeat.
+    """
+    topic = await broker.topics.create(ORDERS, 1)
+    await broker.topics.alter_settings(ORDERS, {"deduplication": True})
+    producer = await dial(f"{PRODUCER}?producerName=till&initialSequenceId=-1")
+    assert (await exchange(producer, HELLO))["result"] == "ok"
+    for _ in range(2):
+        producer.send(HELLO)
+    partition = topic.partitions[0]
+    refusing: AbstractContextManager[object] = nullcontext()
+    if fails == "full disk":
+        partition.log = FullOnce(partition.log)
+    else:
+        refusing = topic.without_appends()
+    with refusing:
+        answers = [json.loads(await received(producer))]
+    with pytest.raises(Closed):
+        while True:
+            answers.append(json.loads(await received(producer)))
+    assert {answer["result"] for answer in answers} == {"send-error:8"}
+    assert stored(broker) == [1]
+    producer = await dial(f"{PRODUCER}?producerName=till&initialSequenceId=0")
+    for _ in range(2):
+        answer = await exchange(producer, HELLO)
+        assert base64.b64decode(answer["messageId"]) != REPEATED
+    assert stored(broker) == [3]
