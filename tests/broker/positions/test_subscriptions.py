@@ -362,10 +362,10 @@ async def test_positions_with_constant_backward_moves_count_as_unacknowledged(ho
 def test_a_position_that_cannot_be_made_durable_is_answered_and_the_error_reported(house, error):
     """A write that failed for good must stop the broker, whoever asked for the write."""
 
-    class Broken:
+    class Unwritable:
         def flush_lazy(self):
             raise error
 
-    house.subscriptions.cursors = Broken()
+    house.subscriptions.cursors = Unwritable()
     assert house.subscriptions.flush_lazy() == 0
     assert house.reported == [error]
